@@ -1,0 +1,106 @@
+"""What msprobe says while it works: one line each, on stdout.
+
+The form is ``YYYY-mm-dd HH:MM:SS (pid) [rank R] [LEVEL] text``; the rank part is there once a rank is known. The
+environment variable ``MSPROBE_LOG_LEVEL`` selects the least level that is shown: 0 debug, 1 info (also for any other
+value), 2 warning, 3 error, 4 nothing. It is read at every call, so a running program may change it.
+
+Nothing here raises, and nothing is left in the buffer of stdout: a training whose stdout was closed goes on and ends
+as it would without msprobe.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Hashable
+from typing import Literal, TextIO
+
+Level = Literal["debug", "info", "warning", "error"]
+
+_ORDER: dict[str, int] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+_LEAST: dict[str, int] = {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4}
+
+# C0, DEL, C1 and the two Unicode line ends: a message is one line and cannot drive the terminal.
+_CLEAN: dict[int, str] = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], "_")
+
+_rank: int | None = None
+_said: dict[Hashable, object] = {}
+
+
+def set_rank(rank: int | None) -> None:
+    """Name the rank of this process in all further lines; None takes the rank part away."""
+    global _rank
+    _rank = rank
+
+
+def enabled(level: Level) -> bool:
+    """True if a line of this level would be shown now."""
+    return _ORDER[level] >= _LEAST.get(os.environ.get("MSPROBE_LOG_LEVEL", "1"), 1)
+
+
+def debug(text: object) -> None:
+    """Say something that only those who look for a fault want to read."""
+    _say("debug", text)
+
+
+def info(text: object) -> None:
+    """Say what happens."""
+    _say("info", text)
+
+
+def warning(text: object) -> None:
+    """Say what the user should look at; the work goes on."""
+    _say("warning", text)
+
+
+def error(text: object) -> None:
+    """Say what failed; the user's program goes on."""
+    _say("error", text)
+
+
+def once(key: Hashable, level: Level, text: object) -> None:
+    """Say ``text`` the first time this ``key`` comes by, and be silent about it from then on."""
+    if not enabled(level):
+        return
+    # setdefault is atomic: no lock that a fork could leave locked in the child.
+    mark = object()
+    if _said.setdefault(key, mark) is mark:
+        _say(level, text)
+
+
+def forget_once() -> None:
+    """Let every ``once`` key speak again (a new recording session begins)."""
+    _said.clear()
+
+
+def _say(level: Level, text: object) -> None:
+    if not enabled(level):
+        return
+    try:
+        rank = "" if _rank is None else f"[rank {_rank}] "
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        line = f"{stamp} ({os.getpid()}) {rank}[{level.upper()}] {str(text).translate(_CLEAN)}\n"
+        stream = sys.stdout
+        if stream is not None:
+            _write(stream, line)
+    except Exception:
+        # A closed pipe, a full disk behind stdout, a text whose str() fails: never the training's problem.
+        return
+
+
+def _write(stream: TextIO, line: str) -> None:
+    if stream is sys.__stdout__:
+        # Past the buffer of stdout: a line that cannot be written must not wait there and make the interpreter
+        # fail when it flushes at exit. One write call also keeps the lines of several ranks apart.
+        stream.flush()
+        data = line.encode(stream.encoding or "utf-8", "backslashreplace")
+        descriptor = stream.fileno()
+        while data:
+            data = data[os.write(descriptor, data) :]
+        return
+    try:
+        stream.write(line)
+    except UnicodeEncodeError:
+        stream.write(line.encode("ascii", "backslashreplace").decode("ascii"))
+    stream.flush()
