@@ -1,0 +1,69 @@
+# `make demo` and `make test` do all set-up: they need Python >= 3.10 and make.
+# Another Python: make test PYTHON=python3.12
+PYTHON ?= python3
+VENV ?= .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.msprobe-installed
+NATIVE := $(wildcard src/msprobe/*/*.c src/msprobe/*/*/*.c)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test test-slow lint format types imports check bench compat clean
+
+help:
+	@echo "make demo      record a healthy and a broken training of a small GPT, and show both dumps"
+	@echo "make test      run the tests (minutes)"
+	@echo "make test-slow run the tests that take long, too"
+	@echo "make lint      ruff: style and format          make format   let ruff repair both"
+	@echo "make types     mypy, strict, on the package    make imports  the import rules of the architecture"
+	@echo "make check     test, lint, types and imports"
+	@echo "make bench     measure the cost of recording (long; results in bench/)"
+	@echo "make compat    check against the published mindstudio-probe (installs it in environments of its own)"
+	@echo "make clean     remove what the above wrote, the environment excepted"
+
+# One environment for everything; an existing one is brought up to date, never removed.
+$(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "msprobe needs Python 3.10 or newer; choose one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet -e '.[torch,dev]' -c constraints.txt
+	@touch $@
+
+demo: $(STAMP)
+	$(RUN) examples/01_first_dump/demo.py
+
+# One thread: the machine may have two cores, and sums must not depend on how many there are.
+test: $(STAMP)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "not slow and not compat and not gpu and not browser"
+
+test-slow: $(STAMP)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser"
+
+lint: $(STAMP)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+format: $(STAMP)
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+types: $(STAMP)
+	$(RUN) -m mypy
+
+imports: $(STAMP)
+	$(VENV)/bin/lint-imports
+
+check: test lint types imports
+
+bench: $(STAMP)
+	$(RUN) bench/reference_env.py
+	$(RUN) bench/capture/run.py
+
+compat: $(STAMP)
+	$(RUN) bench/reference_env.py
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/compat -m compat
+
+clean:
+	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src -name '*.so' -delete
+	rm -f $(STAMP)

@@ -1,0 +1,127 @@
+"""The command ``msprobe``: finds the sub-command, runs it, and turns errors into one line and an exit status.
+
+Exit status: 0 done; 1 an error that the message explains; 2 wrong usage, or a command this version does not have.
+A command may define further ones for what it found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from msprobe import __version__
+from msprobe.cli import commands
+from msprobe.errors import MsprobeError
+
+USAGE_STATUS = 2
+FRAMEWORKS = ("pytorch", "mindspore")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (``sys.argv`` by default) and return its exit status.
+
+    Raises SystemExit for ``-h``, ``--version`` and wrong usage, as argparse does.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    position = _command_position(words)
+    top = _top_parser()
+    options = top.parse_args(words[:position])
+    if position == len(words):
+        top.print_help()
+        return 0
+    name = words[position]
+    if name in commands.PLANNED:
+        return _say(f"command {name!r} is not available in this version (msprobe {__version__}).", USAGE_STATUS)
+    if name not in commands.AVAILABLE:
+        return _say(f"there is no command {name!r}; {_nearest(name)}", USAGE_STATUS)
+    command = commands.load(name)
+    parser = argparse.ArgumentParser(
+        prog=f"msprobe {name}", description=_sentence(commands.AVAILABLE[name][1]), allow_abbrev=False
+    )
+    command.configure(parser)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    own, foreign = command.split(words[position + 1 :])
+    args = parser.parse_args(own)
+    args.debug = args.debug or options.debug
+    args.framework = options.framework
+    args.foreign = foreign
+    return _execute(command, args)
+
+
+def _execute(command: commands.Command, args: argparse.Namespace) -> int:
+    try:
+        status = command.execute(args)
+        sys.stdout.flush()
+    except MsprobeError as problem:
+        if args.debug:
+            raise
+        return _say(problem.message, 1)
+    except BrokenPipeError:
+        # The reader of our output has gone (`msprobe summary d | head`): nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def _top_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="msprobe",
+        usage="msprobe [-h] [--version] [--debug] [-f {pytorch,mindspore}] COMMAND ...",
+        description="Tells where two neural-network trainings part ways, and why.",
+        epilog=_command_list(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"msprobe {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument(
+        "-f", "--framework", choices=FRAMEWORKS, help="accepted for old command lines; dumps name their framework"
+    )
+    return parser
+
+
+def _command_position(words: Sequence[str]) -> int:
+    """The index of the first word that is neither an option nor the value of ``-f``; the length if there is none."""
+    skip = False
+    for position, word in enumerate(words):
+        if skip:
+            skip = False
+        elif word in ("-f", "--framework"):
+            skip = True
+        elif not word.startswith("-"):
+            return position
+    return len(words)
+
+
+def _command_list() -> str:
+    width = max(map(len, commands.AVAILABLE))
+    lines = ["commands:"]
+    lines += [f"  {name:<{width}}  {text}" for name, (_, text) in commands.AVAILABLE.items()]
+    lines += ["", "not in this version:"]
+    row = " "
+    for name in commands.PLANNED:
+        if len(row) + len(name) > 100:
+            lines.append(row)
+            row = " "
+        row += f" {name}"
+    lines += [row, "", "`msprobe COMMAND -h` explains a command."]
+    return "\n".join(lines)
+
+
+def _nearest(name: str) -> str:
+    import difflib
+
+    known = [*commands.AVAILABLE, *commands.PLANNED]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(commands.AVAILABLE)}."
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _say(message: str, status: int) -> int:
+    print(f"msprobe: {message}", file=sys.stderr)
+    return status

@@ -1,0 +1,54 @@
+"""The list of commands: what there is, and which module does it. Importing this imports none of them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+
+class Command(Protocol):
+    """What a command's module provides."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+
+    def split(self, argv: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Separate the command's own arguments from those of a program that it runs (see ``run``)."""
+
+    def execute(self, args: argparse.Namespace) -> int:
+        """Do the work and return the exit status."""
+
+
+# Name -> (module in this package, one line of help). The module is imported when the command is called.
+AVAILABLE: dict[str, tuple[str, str]] = {
+    "run": ("run", "record a training script without touching its source"),
+    "summary": ("summary", "show what a dump contains"),
+}
+
+# Names that users of earlier tools know and that this version does not have yet.
+PLANNED: tuple[str, ...] = (
+    "acc_check",
+    "api_precision_compare",
+    "code_mapping",
+    "compare",
+    "config_check",
+    "graph",
+    "graph_visualize",
+    "merge_result",
+    "multi_acc_check",
+    "multi_run_ut",
+    "nan_analyze",
+    "op_generate",
+    "overflow_check",
+    "parse",
+    "run_overflow_check",
+    "run_ut",
+)
+
+
+def load(name: str) -> Command:
+    """Import the module of an available command."""
+    module, _ = AVAILABLE[name]
+    return cast(Command, importlib.import_module(f"msprobe.cli.{module}"))

@@ -1,0 +1,64 @@
+"""``msprobe run``: record a training script whose source is not touched."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from msprobe.errors import InvalidInputError, NotAvailableError
+
+TASKS = ("statistics", "tensor", "structure", "overflow_check", "nan_check")
+LEVELS = ("L0", "L1", "L2", "mix", "debug")
+
+# The options that take a value as the next word; `split` has to know them to find where the script begins.
+_VALUED = ("--config", "--task", "--level", "--dump-path", "--dump_path")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``msprobe run``."""
+    parser.usage = "msprobe run [--config FILE] [--task T] [--level L] [--dump-path DIR] [--] SCRIPT [ARGUMENT ...]"
+    parser.epilog = (
+        "SCRIPT and its arguments are run as `python SCRIPT ARGUMENT ...` would; `-m MODULE` is possible after `--`. "
+        "A step ends with each step of the optimizer; the model is found when it is first called."
+    )
+    parser.add_argument("--config", metavar="FILE", help="config.json; without it: statistics at level L1")
+    parser.add_argument("--task", choices=TASKS, help="instead of the one of the configuration")
+    parser.add_argument("--level", choices=LEVELS, help="instead of the one of the configuration")
+    parser.add_argument(
+        "--dump-path", "--dump_path", metavar="DIR", help="where the dump goes, instead of the configured folder"
+    )
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Separate the options of msprobe from the script and its arguments, which begin at ``--`` or the first plain word."""
+    skip = False
+    for position, word in enumerate(argv):
+        if skip:
+            skip = False
+        elif word == "--":
+            return list(argv[:position]), list(argv[position + 1 :])
+        elif word in _VALUED:
+            skip = True
+        elif not word.startswith("-"):
+            return list(argv[:position]), list(argv[position:])
+    return list(argv), []
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the script with recording on; the exit status is the script's own."""
+    if not args.foreign:
+        raise InvalidInputError("no script to run; write: msprobe run --config config.json -- train.py ARGUMENT ...")
+    if args.framework == "mindspore":
+        raise NotAvailableError("`msprobe run` records PyTorch scripts only in this version; leave out `-f mindspore`.")
+    try:
+        from msprobe.capture.torch.runscript import run_script
+    except ModuleNotFoundError as problem:
+        if problem.name != "torch":
+            raise
+        raise NotAvailableError("`msprobe run` needs PyTorch; install it: pip install 'msprobe[torch]'.") from problem
+    overrides = {
+        name: value
+        for name, value in (("task", args.task), ("level", args.level), ("dump_path", args.dump_path))
+        if value is not None
+    }
+    return run_script(args.config, args.foreign, **overrides)
