@@ -1,7 +1,7 @@
 """msprobe tells where two neural-network trainings part ways, and why.
 
-Importing this package loads nothing but itself: the tools live in sub-packages and are imported where they are
-used (``from msprobe.pytorch import PrecisionDebugger``).
+Importing this package loads nothing but itself: the tools live in sub-packages and are imported where they
+are used (``from msprobe.pytorch import PrecisionDebugger``).
 """
 
 from __future__ import annotations

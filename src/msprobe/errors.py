@@ -1,7 +1,7 @@
 """The errors a user meets: one class for each thing the user has to do differently.
 
-A message says what is wrong, where (file and field), what was found and what to do. The text of every error begins
-with ``[msprobe]``, so that it can be told from the training's own output.
+A message says what is wrong, where (file and field), what was found and what to do. The text of every error
+begins with ``[msprobe]``, so that it can be told from the training's own output.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ PREFIX = "[msprobe] "
 class MsprobeError(Exception):
     """Base of all errors that msprobe raises on purpose.
 
-    ``message`` is the bare sentence, ``str(error)`` is the sentence behind ``[msprobe]``, ``code`` is a number that
-    is fixed for each class.
+    ``message`` is the bare sentence, ``str(error)`` is the sentence behind ``[msprobe]``, ``code`` is a
+    number that is fixed for each class.
     """
 
     code: ClassVar[int] = 1
@@ -47,6 +47,6 @@ class ScopeError(InvalidInputError):
 
 
 class NotAvailableError(MsprobeError):
-    """The request is sound, but this version or this device cannot do it: use another version, device or task."""
+    """The request is sound, but not possible in this version or on this device: use another one."""
 
     code: ClassVar[int] = 5

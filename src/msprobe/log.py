@@ -1,11 +1,12 @@
 """What msprobe says while it works: one line each, on stdout.
 
-The form is ``YYYY-mm-dd HH:MM:SS (pid) [rank R] [LEVEL] text``; the rank part is there once a rank is known. The
-environment variable ``MSPROBE_LOG_LEVEL`` selects the least level that is shown: 0 debug, 1 info (also for any other
-value), 2 warning, 3 error, 4 nothing. It is read at every call, so a running program may change it.
+The form is ``YYYY-mm-dd HH:MM:SS (pid) [rank R] [LEVEL] text``; the rank part is there once a rank is known.
+The environment variable ``MSPROBE_LOG_LEVEL`` selects the least level that is shown: 0 debug, 1 info (also
+for any other value), 2 warning, 3 error, 4 nothing. It is read at every call, so a running program may change
+it.
 
-Nothing here raises, and nothing is left in the buffer of stdout: a training whose stdout was closed goes on and ends
-as it would without msprobe.
+Nothing here raises, and nothing is left in the buffer of stdout: a training whose stdout was closed goes on
+and ends as it would without msprobe.
 """
 
 from __future__ import annotations
@@ -91,8 +92,9 @@ def _say(level: Level, text: object) -> None:
 
 def _write(stream: TextIO, line: str) -> None:
     if stream is sys.__stdout__:
-        # Past the buffer of stdout: a line that cannot be written must not wait there and make the interpreter
-        # fail when it flushes at exit. One write call also keeps the lines of several ranks apart.
+        # Past the buffer of stdout: a line that cannot be written must not wait there and make the
+        # interpreter fail when it flushes at exit. One write call also keeps the lines of several ranks
+        # apart.
         stream.flush()
         data = line.encode(stream.encoding or "utf-8", "backslashreplace")
         descriptor = stream.fileno()

@@ -1,8 +1,8 @@
 """Paths, permissions and atomic writes: the one place where msprobe creates files and folders.
 
-Folders are created with mode 0750 and files with mode 0640, whatever the umask of the process. A file appears under
-its name only when it is whole. Any path that the operating system allows is allowed here: blanks, ``+``, any script.
-All errors are :class:`msprobe.errors.PathError`.
+Folders are created with mode 0750 and files with mode 0640, whatever the umask of the process. A file appears
+under its name only when it is whole. Any path that the operating system allows is allowed here: blanks,
+``+``, any script. All errors are :class:`msprobe.errors.PathError`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,22 @@ MAX_NAME_LENGTH = 255
 StrPath = str | os.PathLike[str]
 
 _BUFFER_BYTES = 1 << 20
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+# What a killed process leaves of a file that it was writing; such files may be deleted once
+# nobody writes any more.
+TEMPORARY_FILES = ".msprobe-*.tmp"
+# Ranks on several machines may share a folder and a process number, hence the token.
+_token = os.urandom(4).hex()
 _temporary_numbers = itertools.count()
 
 
 def make_folder(path: StrPath) -> Path:
-    """Create the folder and its missing parents, each with mode 0750; folders that exist are left as they are."""
+    """Create the folder and its missing parents, each with mode 0750; existing folders stay as they are."""
     folder = Path(path)
     missing = []
     current = folder
-    while not current.is_dir():
+    while not os.path.isdir(current):
         missing.append(current)
         if current.parent == current:
             break
@@ -41,11 +48,14 @@ def make_folder(path: StrPath) -> Path:
     for new in reversed(missing):
         try:
             new.mkdir()
-            new.chmod(FOLDER_MODE)
+            with contextlib.suppress(OSError):
+                new.chmod(FOLDER_MODE)
         except FileExistsError as problem:
             # Another rank may have made it a moment ago, which is fine; anything else under this name is not.
             if not new.is_dir():
-                raise PathError(f"cannot create folder {_shown(folder)}: {_shown(new)} is not a folder.") from problem
+                raise PathError(
+                    f"cannot create folder {_shown(folder)}: {_shown(new)} is not a folder."
+                ) from problem
         except OSError as problem:
             raise PathError(f"cannot create folder {_shown(folder)}: {_reason(problem)}.") from problem
     return folder
@@ -57,38 +67,34 @@ def create_file(path: StrPath, *, append: bool = False, buffering: int = _BUFFER
     For files that grow while they are used (journals); whole files are written by :func:`write_atomically`.
     ``buffering`` is in bytes, 0 writes every piece at once.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else os.O_TRUNC)
     try:
-        descriptor = os.open(path, flags, FILE_MODE)
-        try:
-            os.fchmod(descriptor, FILE_MODE)
-            return os.fdopen(descriptor, "ab" if append else "wb", buffering)  # type: ignore[return-value]
-        except BaseException:
-            os.close(descriptor)
-            raise
+        descriptor = os.open(path, _NEW_FILE | (os.O_APPEND if append else os.O_TRUNC), FILE_MODE)
+        _set_file_mode(descriptor)
+        return os.fdopen(descriptor, "ab" if append else "wb", buffering)
     except OSError as problem:
         raise PathError(f"cannot write file {_shown(path)}: {_reason(problem)}.") from problem
 
 
 def write_atomically(path: StrPath, data: bytes | Iterable[bytes], fsync: bool = True) -> int:
-    """Write ``data`` so that ``path`` holds either its old content or all of the new one, even if the machine stops.
+    """Write ``data`` so that ``path`` holds its old content or all of the new, even if the machine stops.
 
-    The bytes go to a temporary file in the same folder, which takes the name only when it is complete. ``fsync=False``
-    skips the wait for the disk: still whole if the process is killed, not if the machine loses power. If anything
-    fails, an error raised by the iterable included, the temporary file is removed and the old file stays.
+    The bytes go to a temporary file in the same folder, which takes the name only when it is complete.
+    ``fsync=False`` skips the wait for the disk: still whole if the process is killed, not if the machine
+    loses power. If anything fails, an error raised by the iterable included, the temporary file is removed
+    and the old file stays.
 
     Returns the number of bytes written. Raises PathError with the system's error as its cause.
     """
     target = os.fspath(path)
     folder = os.path.dirname(target) or "."
     # Not derived from the target's name, which may already have the greatest length.
-    temporary = os.path.join(folder, f".msprobe-{os.getpid()}-{next(_temporary_numbers)}.tmp")
+    temporary = os.path.join(folder, f".msprobe-{os.getpid()}-{_token}-{next(_temporary_numbers)}.tmp")
     written = 0
     try:
-        descriptor = _open_new(temporary)
+        descriptor = os.open(temporary, _NEW_FILE | os.O_EXCL, FILE_MODE)
         try:
             with os.fdopen(descriptor, "wb", _BUFFER_BYTES) as file:
-                os.fchmod(descriptor, FILE_MODE)
+                _set_file_mode(descriptor)
                 for piece in (data,) if isinstance(data, (bytes, bytearray, memoryview)) else data:
                     written += file.write(piece)
                 if fsync:
@@ -107,12 +113,16 @@ def write_atomically(path: StrPath, data: bytes | Iterable[bytes], fsync: bool =
 
 
 def check_readable_file(
-    path: StrPath, suffix: str | tuple[str, ...] = "", max_size: int = 1 << 30, *, follow_symlink: bool = False
+    path: StrPath,
+    suffix: str | tuple[str, ...] = "",
+    max_size: int = 1 << 30,
+    *,
+    follow_symlink: bool = False,
 ) -> Path:
-    """Return ``path`` if it is a regular file that can be read, ends in ``suffix`` and has less than ``max_size`` bytes.
+    """Return ``path`` if it is a readable file, ends in ``suffix`` and has less than ``max_size`` bytes.
 
-    ``suffix`` is one ending or several, as in ``".json"``; the empty one allows all. A symbolic link as the last
-    component is refused unless ``follow_symlink``.
+    ``suffix`` is one ending or several, as in ``".json"``; the empty one allows all. A symbolic link as the
+    last component is refused unless ``follow_symlink``.
     """
     file = _check_form(path, "file")
     shown = _shown(file)
@@ -127,7 +137,9 @@ def check_readable_file(
     if not stat.S_ISREG(status.st_mode):
         raise PathError(f"{shown} is not a regular file.")
     if not follow_symlink and file.is_symlink():
-        raise PathError(f"{shown} is a symbolic link; give the path of the file itself: {_shown(file.resolve())}.")
+        raise PathError(
+            f"{shown} is a symbolic link; give the path of the file itself: {_shown(file.resolve())}."
+        )
     endings = (suffix,) if isinstance(suffix, str) else suffix
     if not file.name.endswith(endings):
         raise PathError(f"file {shown} must end in {' or '.join(endings)}.")
@@ -139,12 +151,14 @@ def check_readable_file(
 
 
 def check_output_folder(path: StrPath) -> Path:
-    """Return the absolute form of ``path`` if a folder of that name can be written to, or created; creates nothing."""
+    """Return the absolute form of ``path`` if it can be used as a folder to write to; creates nothing."""
     given = _check_form(path, "folder")
     shown = _shown(given)
     folder = Path(os.path.abspath(given))
     if len(os.fsencode(folder)) > MAX_PATH_LENGTH:
-        raise PathError(f"folder {shown}: the path has more than {MAX_PATH_LENGTH} bytes; choose a shorter one.")
+        raise PathError(
+            f"folder {shown}: the path has more than {MAX_PATH_LENGTH} bytes; choose a shorter one."
+        )
     current = folder
     try:
         # lexists: a link that points nowhere is in the way of mkdir.
@@ -152,7 +166,9 @@ def check_output_folder(path: StrPath) -> Path:
             current = current.parent
         if not current.is_dir():
             kind = "a symbolic link to nothing" if current.is_symlink() and not current.exists() else "a file"
-            raise PathError(f"folder {shown} cannot be used: {_shown(current)} is {kind}; choose another folder.")
+            raise PathError(
+                f"folder {shown} cannot be used: {_shown(current)} is {kind}; choose another folder."
+            )
         if not os.access(current, os.W_OK | os.X_OK):
             raise PathError(f"folder {shown} cannot be written: no permission to write in {_shown(current)}.")
     except OSError as problem:
@@ -161,7 +177,7 @@ def check_output_folder(path: StrPath) -> Path:
 
 
 def _check_form(path: object, kind: str) -> Path:
-    """The rules that need no look at the disk: a non-empty path whose names have lengths that a disk can hold."""
+    """The rules that need no look at the disk: a non-empty path whose names a disk can hold."""
     if not isinstance(path, (str, os.PathLike)):
         raise PathError(f"the path of a {kind} must be a string, found {path!r} ({type(path).__name__}).")
     text = os.fspath(path)
@@ -175,28 +191,29 @@ def _check_form(path: object, kind: str) -> Path:
         length = len(os.fsencode(text))
         longest = max(len(os.fsencode(name)) for name in text.split(os.sep))
     except UnicodeEncodeError as problem:
-        raise PathError(f"the path {_shown(text)} has characters that this system's file names cannot hold.") from problem
+        raise PathError(
+            f"the path {_shown(text)} has characters that this system's file names cannot hold."
+        ) from problem
     if length > MAX_PATH_LENGTH:
         raise PathError(f"the path {_shown(text)} has {length} bytes; the limit is {MAX_PATH_LENGTH}.")
     if longest > MAX_NAME_LENGTH:
-        raise PathError(f"the path {_shown(text)} has a name of {longest} bytes; the limit is {MAX_NAME_LENGTH}.")
+        raise PathError(
+            f"the path {_shown(text)} has a name of {longest} bytes; the limit is {MAX_NAME_LENGTH}."
+        )
     return Path(text)
 
 
-def _open_new(path: str) -> int:
-    """A descriptor of a file that did not exist before; what a killed process of the same number left is removed."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, FILE_MODE)
-    except FileExistsError:
-        os.unlink(path)
-        return os.open(path, flags, FILE_MODE)
+def _set_file_mode(descriptor: int) -> None:
+    """Mode 0640 whatever the umask; some network file systems know no modes, and the content matters more."""
+    if hasattr(os, "fchmod"):
+        with contextlib.suppress(OSError):
+            os.fchmod(descriptor, FILE_MODE)
 
 
 def _sync_folder(folder: str) -> None:
     """Make the rename itself durable; some file systems refuse to sync a folder, which then has to do."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

@@ -1,7 +1,7 @@
 """The command ``msprobe``: finds the sub-command, runs it, and turns errors into one line and an exit status.
 
-Exit status: 0 done; 1 an error that the message explains; 2 wrong usage, or a command this version does not have.
-A command may define further ones for what it found.
+Exit status: 0 done; 1 an error that the message explains; 2 wrong usage, or a command this version does not
+have. A command may define further ones for what it found.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from msprobe.cli import commands
 from msprobe.errors import MsprobeError
 
 USAGE_STATUS = 2
+INTERRUPTED_STATUS = 130
 FRAMEWORKS = ("pytorch", "mindspore")
 
 
@@ -33,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     name = words[position]
     if name in commands.PLANNED:
-        return _say(f"command {name!r} is not available in this version (msprobe {__version__}).", USAGE_STATUS)
+        return _say(
+            f"command {name!r} is not available in this version (msprobe {__version__}).", USAGE_STATUS
+        )
     if name not in commands.AVAILABLE:
         return _say(f"there is no command {name!r}; {_nearest(name)}", USAGE_STATUS)
     command = commands.load(name)
@@ -42,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     command.configure(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    own, foreign = command.split(words[position + 1 :])
+    own, foreign = words[position + 1 :], []
+    if hasattr(command, "split"):
+        own, foreign = command.split(own)
     args = parser.parse_args(own)
     args.debug = args.debug or options.debug
     args.framework = options.framework
@@ -53,15 +58,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _execute(command: commands.Command, args: argparse.Namespace) -> int:
     try:
         status = command.execute(args)
-        sys.stdout.flush()
+        if not args.foreign:
+            sys.stdout.flush()
     except MsprobeError as problem:
         if args.debug:
             raise
         return _say(problem.message, 1)
     except BrokenPipeError:
+        if args.foreign:
+            raise  # the user's script met it, and Python answers it
         # The reader of our output has gone (`msprobe summary d | head`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:
+        if args.foreign or args.debug:
+            raise
+        return INTERRUPTED_STATUS
     return status
 
 
@@ -77,13 +89,16 @@ def _top_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"msprobe {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument(
-        "-f", "--framework", choices=FRAMEWORKS, help="accepted for old command lines; dumps name their framework"
+        "-f",
+        "--framework",
+        choices=FRAMEWORKS,
+        help="accepted for old command lines; dumps name their framework",
     )
     return parser
 
 
 def _command_position(words: Sequence[str]) -> int:
-    """The index of the first word that is neither an option nor the value of ``-f``; the length if there is none."""
+    """The index of the first word that is neither an option nor the value of ``-f``; else the length."""
     skip = False
     for position, word in enumerate(words):
         if skip:

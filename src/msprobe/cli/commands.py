@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
 from typing import Protocol, cast
 
 
 class Command(Protocol):
-    """What a command's module provides."""
+    """What a command's module provides.
+
+    A command that runs another program also has ``split(words) -> (own, program)``, see ``run``.
+    """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's arguments."""
-
-    def split(self, argv: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Separate the command's own arguments from those of a program that it runs (see ``run``)."""
 
     def execute(self, args: argparse.Namespace) -> int:
         """Do the work and return the exit status."""

@@ -1,0 +1,16 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# Before torch is imported by any test: sums must not depend on how many cores the machine has.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def _default_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level set in the shell must not change what the tests see."""
+    monkeypatch.delenv("MSPROBE_LOG_LEVEL", raising=False)

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import msprobe
+from msprobe.cli import commands, main
+
+HEAVY = "{'torch', 'pydantic', 'rich', 'numpy', 'orjson', 'yaml', 'mindspore'}"
+
+
+def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["-h"], ["--help"], ["-f", "pytorch"], ["-f", "pytorch", "-h"]])
+def test_help_names_every_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status: object = main(words)
+    except SystemExit as ended:
+        status = ended.code
+    out = capsys.readouterr().out
+    assert status == 0
+    for name, (_, text) in commands.AVAILABLE.items():
+        assert f"  {name} " in out
+        assert text in out
+    for name in commands.PLANNED:
+        assert name in out.split("not in this version:")[1]
+
+
+def test_version_is_the_one_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"msprobe {msprobe.__version__}\n"
+
+
+@pytest.mark.parametrize("before", [[], ["-f", "pytorch"], ["--framework=mindspore"], ["--debug"]])
+@pytest.mark.parametrize("name", commands.PLANNED)
+def test_a_planned_command_says_so_in_one_line(
+    name: str, before: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*before, name, "-i", "x.json", "-o", "out", "-h"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert f"command '{name}' is not available in this version" in err
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("sumary", "summary"), ("comapre", "compare"), ("rum", "run")])
+def test_a_misspelt_command_is_answered_with_the_nearest_name(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([typed]) == 2
+    assert capsys.readouterr().err == f"msprobe: there is no command {typed!r}; did you mean {meant!r}?\n"
+
+
+def test_a_command_like_no_other_is_answered_with_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["xyzzy"]) == 2
+    assert "the commands are run, summary" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["-f", "jax", "summary"], ["--nonsense", "run"], ["-f"]])
+def test_wrong_options_are_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "usage: msprobe" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", commands.AVAILABLE)
+def test_every_available_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "-h"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert f"usage: msprobe {name}" in out
+    assert "--debug" in out
+
+
+def test_an_error_is_one_line_and_a_traceback_only_with_debug(tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent")
+    plain = python("-m", "msprobe", "summary", absent)
+    assert plain.returncode == 1
+    assert plain.stderr.startswith("msprobe: ")
+    assert "absent" in plain.stderr
+    assert plain.stderr.count("\n") == 1
+    for words in (["--debug", "summary", absent], ["summary", absent, "--debug"]):
+        debug = python("-m", "msprobe", *words)
+        assert debug.returncode == 1
+        assert "Traceback" in debug.stderr
+        assert "PathError: [msprobe] " in debug.stderr
+
+
+@pytest.mark.parametrize("program", ["import msprobe", "from msprobe.cli import main\nmain(['-h'])"])
+def test_nothing_heavy_is_loaded_before_a_command_needs_it(program: str) -> None:
+    try_it = (
+        f"import sys\ntry:\n  exec({program!r})\nexcept SystemExit: pass\n"
+        f"print('\\nloaded', sorted({HEAVY} & set(sys.modules)))"
+    )
+    assert python("-c", try_it).stdout.splitlines()[-1] == "loaded []"
+
+
+def _cpu_seconds(program: str, rounds: int = 5) -> float:
+    """Least CPU time of the statements in a fresh interpreter, the interpreter's own start not counted."""
+    measure = f"import time\nt = time.process_time()\n{program}\nprint('\\n', time.process_time() - t)"
+    return min(float(python("-c", measure).stdout.split()[-1]) for _ in range(rounds))
+
+
+def test_import_takes_less_than_50_ms_of_cpu() -> None:
+    assert _cpu_seconds("import msprobe") < 0.050
+
+
+def test_help_takes_less_than_150_ms_of_cpu_interpreter_included() -> None:
+    times = []
+    for _ in range(5):
+        before = os.times()
+        assert python("-m", "msprobe", "-h").returncode == 0
+        after = os.times()
+        times.append(
+            after.children_user + after.children_system - before.children_user - before.children_system
+        )
+    assert min(times) < 0.150
+
+
+def test_a_reader_that_leaves_early_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "import sys, types\nfrom msprobe.cli import commands, main\n"
+        "module = types.ModuleType('msprobe.cli.endless')\n"
+        "module.configure = lambda parser: None\n"
+        "def execute(args):\n  while True: print('x' * 1000)\n"
+        "module.execute = execute\nsys.modules['msprobe.cli.endless'] = module\n"
+        "commands.AVAILABLE['endless'] = ('endless', 'prints')\nsys.exit(main(['endless']))\n"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    writer.stdout.readline()
+    writer.stdout.close()
+    assert writer.wait(60) == 1
+    assert writer.stderr.read() == b""
+    writer.stderr.close()
