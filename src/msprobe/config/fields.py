@@ -1,0 +1,191 @@
+"""The fields of config.json: type, default and what is allowed; the common part and one model for each task.
+
+The description of a field is the text behind "allowed:" in messages. Types are strict: ``"true"`` is not a
+boolean, ``1.0`` and ``true`` are not whole numbers. ``null`` is the same as absence and never reaches these models.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+
+from msprobe.config import settings
+from msprobe.config.ranges import LARGEST, MOST_ELEMENTS, Interval, parse_element
+from msprobe.config.scope_patterns import compile_list_item
+
+# Tasks of the file that are not the recorder's.
+OtherTask = Literal["free_benchmark", "run_ut", "acc_check", "grad_probe", "diff_check", "exception_dump"]
+
+
+class Fields(BaseModel):
+    """Base of all sections. Unknown names are the business of whoever reads the file, not an error here."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+def known_names(model: type[Fields]) -> tuple[str, ...]:
+    """The names of a section's fields as they stand in the file."""
+    return tuple(info.alias or name for name, info in model.model_fields.items())
+
+
+def allowed(model: type[Fields], name: str) -> str:
+    """What is allowed in the field of this name."""
+    for own_name, info in model.model_fields.items():
+        if name == (info.alias or own_name):
+            return info.description or ""
+    return ""
+
+
+def choices(literal: Any) -> str:
+    """The members of a Literal as a message lists them."""
+    return ", ".join(f'"{choice}"' for choice in get_args(literal))
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("the path is empty")
+    return text
+
+
+def _bounded(elements: object) -> object:
+    if isinstance(elements, list) and len(elements) > MOST_ELEMENTS:
+        raise ValueError(f"the list has {len(elements)} elements")
+    return elements
+
+
+def _list_item(item: str) -> str:
+    compile_list_item(item)
+    return item
+
+
+def _data_mode(value: object) -> list[str]:
+    members = get_args(settings.DataMode)
+    if not isinstance(value, list) or any(not isinstance(item, str) or item not in members for item in value):
+        raise ValueError("")
+    if "all" in value and len(value) > 1:
+        raise ValueError('"all" must stand alone')
+    return value
+
+
+def _overflow_nums(value: int) -> int:
+    if value != -1 and value < 1:
+        raise ValueError("")
+    return value
+
+
+Ranges = Annotated[list[Annotated[Interval, PlainValidator(parse_element)]], BeforeValidator(_bounded)]
+Names = list[Annotated[str, AfterValidator(_list_item)]]
+
+_RANGE = f'a list of numbers 0..{LARGEST} and of ranges such as "4-6"; [] means all'
+_FOLDER = "the path of a folder, as a text"
+_NAMES = "a list of texts: parts of entry names, or name-regex(...)"
+_BOOL = "true or false"
+
+
+def _switch(default: bool | None) -> Any:
+    return Field(default, description=_BOOL)
+
+
+class CommonFields(Fields):
+    """The top level of the file."""
+
+    task: Literal[settings.Task, OtherTask] = Field("statistics", description=choices(settings.Task))
+    # Required, but an argument may stand in for it: that one of both is there is checked later.
+    dump_path: Annotated[str, AfterValidator(_not_blank)] = Field("", description=_FOLDER)
+    rank: Ranges = Field([], description=_RANGE)
+    step: Ranges = Field([], description=_RANGE)
+    level: settings.Level = Field("L1", description=choices(settings.Level))
+    enable_dataloader: bool = _switch(False)
+    async_dump: bool = _switch(False)
+    # Of mindstudio-probe 26.
+    dump_enable: bool | None = _switch(None)
+    extra_info: bool = _switch(True)
+    precision: settings.Precision = Field("low", description=choices(settings.Precision))
+    risk_level: settings.RiskLevel | None = Field(None, description=choices(settings.RiskLevel))
+    custom_op_namespaces: list[str] = Field(["_C_ascend"], description="a list of torch.ops namespaces")
+    # Ours.
+    api_scope: settings.ApiScope = Field("all", description=choices(settings.ApiScope))
+    optimizer: bool | None = _switch(None)
+    strict_json: bool = _switch(False)
+    record_root: bool = _switch(False)
+    existing: settings.ExistingFiles = Field("clean", description=choices(settings.ExistingFiles))
+    compile: settings.CompiledRegions = Field("boundary", description=choices(settings.CompiledRegions))
+    buffers: bool = _switch(False)
+
+
+class SliceFields(Fields):
+    """One element of ``slice``."""
+
+    dim: int
+    begin: int
+    end: int
+    size: int | None = None
+
+
+class FilterFields(Fields):
+    """Which entries, and which parts of them: common to all tasks that record."""
+
+    scope: list[str] = Field([], description="[] or two names of entries, the first and the last to record")
+    api_list: Names = Field([], alias="list", description=_NAMES)
+    data_mode: Annotated[list[str], PlainValidator(_data_mode)] = Field(
+        ["all"], description='["all"], or a list of any of "forward", "backward", "input", "output"'
+    )
+
+
+class ValueFields(FilterFields):
+    """What is kept of tensors: common to statistics and tensor."""
+
+    summary_mode: settings.SummaryMode = Field("statistics", description=choices(settings.SummaryMode))
+    slices: list[SliceFields] = Field(
+        [],
+        alias="slice",
+        description='a list of {"dim": 0, "begin": 0, "end": 8, "size": 64}, size may be left out',
+    )
+    request_id: str | None = Field(None, description="a text")
+    # Of MindSpore; checked, not used for PyTorch.
+    device: str = Field("host", pattern="^(host|device)$", description='"host", "device"')
+    precision: settings.Precision | None = Field(None, description=choices(settings.Precision))
+
+
+class StatisticsFields(ValueFields):
+    """Section ``statistics``."""
+
+    tensor_list: Names = Field([], description=_NAMES)
+
+
+class TensorFields(ValueFields):
+    """Section ``tensor``."""
+
+    file_format: settings.FileFormat | None = Field(None, description=choices(settings.FileFormat))
+    # Streaming to a remote checker, and comparing while recording.
+    online_run_ut: bool = _switch(False)
+    online_run_ut_recompute: bool = _switch(False)
+    nfs_path: str = Field("", description=_FOLDER)
+    host: str = Field("", description="an IPv4 address, as a text")
+    port: int = Field(-1, ge=-1, le=65535, description="a whole number 1..65535, or -1 for none")
+    tls_path: str = Field("", description=_FOLDER)
+    bench_path: str = Field("", description="the path of an earlier dump, as a text")
+    diff_nums: int = Field(1, description="a whole number")
+
+
+class OverflowFields(FilterFields):
+    """Sections ``overflow_check`` and ``nan_check``."""
+
+    overflow_nums: Annotated[int, AfterValidator(_overflow_nums)] = Field(
+        1, description="a whole number above 0, or -1 for no limit"
+    )
+    check_mode: settings.CheckMode = Field("all", description=choices(settings.CheckMode))
+
+
+class StructureFields(FilterFields):
+    """Section ``structure``."""
+
+
+TASK_SECTIONS: dict[str, type[FilterFields]] = {
+    "statistics": StatisticsFields,
+    "tensor": TensorFields,
+    "overflow_check": OverflowFields,
+    "nan_check": OverflowFields,
+    "structure": StructureFields,
+}

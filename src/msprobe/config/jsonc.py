@@ -1,0 +1,287 @@
+"""JSON with comments, as people write configuration files, and where each field stands in the text.
+
+Beyond JSON as ``json.loads`` takes it: ``//`` and ``/* */`` comments, a comma before a closing bracket, a
+byte order mark. Errors carry line and column, both counted from 1 in characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from msprobe.errors import InvalidInputError
+
+# The way to a value: keys of objects and indices of lists, from the outside in. () is the whole document.
+FieldPath = tuple[str | int, ...]
+
+MAX_DEPTH = 100
+
+_BLANK = re.compile(r"(?:[ \t\n\r]+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
+_STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]+)?")
+_WORD = re.compile(r"[-+]?[\w.$]+")
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_CONSTANTS: dict[str, Any] = {
+    "true": True,
+    "false": False,
+    "null": None,
+    "NaN": float("nan"),
+    "Infinity": float("inf"),
+    "-Infinity": float("-inf"),
+}
+_OTHER_LANGUAGES = {"True": "true", "False": "false", "None": "null", "nan": "NaN", "inf": "Infinity"}
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A place in a text: line and column, both from 1, columns in characters."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class DuplicateKey:
+    """A key that one object has twice: the value at ``last`` counts, the one at ``first`` is dropped."""
+
+    path: FieldPath
+    first: Position
+    last: Position
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed text.
+
+    ``positions`` tells where a field begins: for a member of an object the place of its key, for an element
+    of a list the place of its value, for the document itself (``()``) the place of its value.
+    """
+
+    value: Any
+    positions: dict[FieldPath, Position]
+    duplicates: tuple[DuplicateKey, ...]
+
+    def position(self, path: FieldPath) -> Position | None:
+        """Where the field stands, or the nearest field around it; None if only the document is around."""
+        for length in range(len(path), 0, -1):
+            found = self.positions.get(path[:length])
+            if found is not None:
+                return found
+        return None
+
+
+class JsonSyntaxError(InvalidInputError, RuntimeError):
+    """The text is not JSON. ``line`` and ``column`` count from 1. Older scripts catch it as RuntimeError."""
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+def parse(data: str | bytes, name: str = "JSON") -> Document:
+    """Parse a text, or the bytes of a file in UTF-8, UTF-16 or UTF-32.
+
+    ``name`` stands before the line in messages. Raises JsonSyntaxError.
+    """
+    text = _decode(data, name) if isinstance(data, bytes) else data.removeprefix("\ufeff")
+    return _Parser(text, name).document()
+
+
+def _decode(data: bytes, name: str) -> str:
+    encoding = json.detect_encoding(data)
+    try:
+        # A byte order mark goes; surrogates stay forbidden, as in any text file.
+        return data.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as problem:
+        before = data[: problem.start].decode(encoding, "replace")
+        position = _position(before, len(before))
+        raise JsonSyntaxError(
+            f"{name}:{position.line}:{position.column}: not {encoding.upper()} text "
+            f"(byte 0x{data[problem.start]:02x}); save the file as UTF-8.",
+            position.line,
+            position.column,
+        ) from problem
+
+
+def _position(text: str, offset: int) -> Position:
+    line, start = 1, 0
+    for end in _LINE_END.finditer(text, 0, offset):
+        line, start = line + 1, end.end()
+    return Position(line, offset - start + 1)
+
+
+class _Parser:
+    def __init__(self, text: str, name: str) -> None:
+        self.text = text
+        self.name = name
+        self.at = 0
+        self.offsets: dict[FieldPath, int] = {}
+        self.duplicates: list[tuple[FieldPath, int, int]] = []
+
+    def document(self) -> Document:
+        self.skip_blank()
+        start = self.at
+        value = self.value((), 0)
+        self.skip_blank()
+        if self.at < len(self.text):
+            self.fail("the end of the file")
+        self.offsets[()] = start
+        positions = self.positions()
+        duplicates = (
+            DuplicateKey(path, positions[one], positions[two]) for path, one, two in self.duplicates
+        )
+        fields = {path: positions[offset] for path, offset in self.offsets.items()}
+        return Document(value, fields, tuple(duplicates))
+
+    def positions(self) -> dict[int, Position]:
+        """The line and column of every offset that is needed, in one walk over the text."""
+        needed = {*self.offsets.values()}
+        needed.update(offset for _, first, last in self.duplicates for offset in (first, last))
+        ends: Iterator[re.Match[str]] = _LINE_END.finditer(self.text)
+        end = next(ends, None)
+        line, start = 1, 0
+        found: dict[int, Position] = {}
+        for offset in sorted(needed):
+            while end is not None and end.end() <= offset:
+                line, start = line + 1, end.end()
+                end = next(ends, None)
+            found[offset] = Position(line, offset - start + 1)
+        return found
+
+    def value(self, path: FieldPath, depth: int) -> Any:
+        first = self.text[self.at : self.at + 1]
+        if depth > MAX_DEPTH:
+            self.fail(f"at most {MAX_DEPTH} nested brackets")
+        if first == "{":
+            return self.object(path, depth)
+        if first == "[":
+            return self.list(path, depth)
+        if first == '"':
+            return self.string()
+        return self.scalar()
+
+    def object(self, path: FieldPath, depth: int) -> dict[str, Any]:
+        opening = self.at
+        self.at += 1
+        result: dict[str, Any] = {}
+        while not self.closed("}", opening):
+            key_at = self.at
+            if self.text[key_at] != '"':
+                self.fail('a field name in double quotes, or "}"')
+            key = self.string()
+            inner = (*path, key)
+            self.skip_blank()
+            if self.text[self.at : self.at + 1] != ":":
+                self.fail(f'":" after the field name "{key}"')
+            self.at += 1
+            self.skip_blank()
+            if key in result:
+                self.duplicates.append((inner, self.offsets[inner], key_at))
+                for old in [known for known in self.offsets if known[: len(inner)] == inner]:
+                    del self.offsets[old]
+            result[key] = self.value(inner, depth + 1)
+            self.offsets[inner] = key_at
+            self.comma("}", opening)
+        return result
+
+    def list(self, path: FieldPath, depth: int) -> list[Any]:
+        opening = self.at
+        self.at += 1
+        result: list[Any] = []
+        while not self.closed("]", opening):
+            inner = (*path, len(result))
+            self.offsets[inner] = self.at
+            result.append(self.value(inner, depth + 1))
+            self.comma("]", opening)
+        return result
+
+    def closed(self, bracket: str, opening: int) -> bool:
+        """Skip blanks; take the closing bracket if it is there. The end of the text is an error."""
+        self.skip_blank()
+        if self.at >= len(self.text):
+            where = _position(self.text, opening)
+            self.fail(f'"{bracket}" for the bracket opened in line {where.line}, column {where.column}')
+        if self.text[self.at] != bracket:
+            return False
+        self.at += 1
+        return True
+
+    def comma(self, bracket: str, opening: int) -> None:
+        """Take the comma after an item; without one, only the closing bracket may follow."""
+        self.skip_blank()
+        following = self.text[self.at : self.at + 1]
+        if following == ",":
+            self.at += 1
+        elif following and following != bracket:
+            where = _position(self.text, opening)
+            self.fail(f'"," or "{bracket}" (bracket opened in line {where.line}, column {where.column})')
+
+    def string(self) -> str:
+        match = _STRING.match(self.text, self.at)
+        if match is None:
+            self.fail_in_string()
+        try:
+            decoded: str = json.loads(match[0])
+        except json.JSONDecodeError as problem:
+            self.at += problem.pos
+            self.fail('one of the escapes \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX')
+        self.at = match.end()
+        return decoded
+
+    def fail_in_string(self) -> NoReturn:
+        control = _CONTROL.search(self.text, self.at)
+        if control is None:
+            self.fail('a closing " for this text', found="a text that never ends")
+        self.at = control.start()
+        self.fail('a closing " in the same line; a line break or tab inside a text is written \\n or \\t')
+
+    def scalar(self) -> Any:
+        text, start = self.text, self.at
+        word = _WORD.match(text, start)
+        number = _NUMBER.match(text, start)
+        if number is not None and (word is None or number.end() >= word.end()):
+            self.at = number.end()
+            if number["fraction"] or number["exponent"]:
+                return float(number[0])
+            try:
+                return int(number[0])
+            except ValueError:
+                self.at = start
+                self.fail("a number with fewer digits", found=f"a number of {len(number[0])} digits")
+        if word is None:
+            self.fail("a value")
+        if word[0] not in _CONSTANTS:
+            instead = _OTHER_LANGUAGES.get(word[0])
+            self.fail(instead or "a value (texts stand in double quotes)", found=word[0])
+        self.at = word.end()
+        return _CONSTANTS[word[0]]
+
+    def skip_blank(self) -> None:
+        match = _BLANK.match(self.text, self.at)
+        assert match is not None  # the pattern matches the empty text too
+        self.at = match.end()
+        if self.text.startswith("/*", self.at):
+            self.fail('"*/" for this comment', found="a comment that never ends")
+
+    def fail(self, expected: str, found: str | None = None) -> NoReturn:
+        if found is None:
+            character = self.text[self.at : self.at + 1]
+            if not character:
+                found = "the end of the file"
+            elif character in "\n\r":
+                found = "the end of the line"
+            elif character.isprintable():
+                found = "'\"'" if character == '"' else f'"{character}"'
+            else:
+                found = f"the character U+{ord(character):04X}"
+        where = _position(self.text, self.at)
+        raise JsonSyntaxError(
+            f"{self.name}:{where.line}:{where.column}: broken JSON: found {found}; expected {expected}.",
+            where.line,
+            where.column,
+        )

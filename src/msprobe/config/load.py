@@ -1,0 +1,285 @@
+"""config.json and keyword arguments -> :class:`Settings`, or one error with all mistakes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+from msprobe import log, paths
+from msprobe.config import jsonc
+from msprobe.config.fields import (
+    TASK_SECTIONS,
+    CommonFields,
+    Fields,
+    FilterFields,
+    TensorFields,
+    ValueFields,
+    known_names,
+)
+from msprobe.config.jsonc import Document, FieldPath
+from msprobe.config.mistakes import Mistake, Source, did_you_mean, nearest, raise_mistakes, shown
+from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, LoadFields
+from msprobe.config.ranges import expand
+from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level
+from msprobe.config.sections import Section, read_section, unknown_field_warnings
+from msprobe.config.settings import TASKS, Settings, Task, TensorSlice
+from msprobe.errors import InvalidInputError, NotAvailableError, PathError
+
+StrPath = str | os.PathLike[str]
+
+_DEFAULT_NAME = "default_config.json"
+# Names under which fields of Settings may be given as arguments, where the file has another name.
+_ARGUMENT_NAMES = {"api_list": "list", "ranks": "rank", "steps": "step"}
+
+
+def load_settings(
+    config_path: StrPath | None = None,
+    *,
+    task: str | None = None,
+    dump_path: StrPath | None = None,
+    level: str | None = None,
+    step: Any = None,
+    rank: Any = None,
+    **overrides: Any,
+) -> Settings:
+    """Read the file, put the arguments in place of its values, check everything.
+
+    ``config_path``: a ``.json`` file; None takes the packaged default (task statistics, level L1, ``./dump_path``).
+    The arguments, and in ``overrides`` any other field of the file (of its top level or of the task's section),
+    win over the file; None means not given. Creates nothing on disk.
+
+    Raises PathError if the file cannot be read or, being the only mistake, if ``dump_path`` cannot be used;
+    JsonSyntaxError (also a RuntimeError) if it is not JSON; ScopeError if the only mistakes are in ``scope``;
+    InvalidInputError with one line for each mistake otherwise; NotAvailableError if all is legal but belongs to a task
+    that this version does not have. Names that nothing reads give a warning in the log.
+    """
+    name, document = _read(config_path)
+    for duplicate in document.duplicates:
+        log.warning(
+            f'{name}:{duplicate.last.line}: field "{".".join(map(str, duplicate.path))}" stands twice, first in line '
+            f"{duplicate.first.line}; the last one counts"
+        )
+    named = {"task": task, "dump_path": dump_path, "level": level, "step": step, "rank": rank, **overrides}
+    arguments = {key: _as_in_file(value) for key, value in named.items() if value is not None}
+    raw, source, mistakes = _merge(name, document, arguments)
+    return _settings(raw, source, mistakes, None if config_path is None else Path(config_path))
+
+
+def _read(config_path: StrPath | None) -> tuple[str, Document]:
+    if config_path is None:
+        data = resources.files("msprobe.config").joinpath(_DEFAULT_NAME).read_bytes()
+        return _DEFAULT_NAME, jsonc.parse(data, _DEFAULT_NAME)
+    name = str(config_path)
+    file = paths.check_readable_file(config_path, ".json")
+    try:
+        data = file.read_bytes()
+    except OSError as problem:
+        raise PathError(f'file "{name}" cannot be read: {problem.strerror or problem}.') from problem
+    document = jsonc.parse(data, name)
+    if not isinstance(document.value, dict):
+        position = document.positions[()]
+        raise InvalidInputError(
+            f"{name}:{position.line}: the file must be an object {{...}}, found {shown(document.value)}."
+        )
+    return name, document
+
+
+def _as_in_file(value: Any) -> Any:
+    """An argument as the file would hold it: tuples and ranges are lists there, paths are texts."""
+    if isinstance(value, (tuple, range)):
+        return list(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _merge(
+    name: str, document: Document, arguments: Mapping[str, Any]
+) -> tuple[dict[str, Any], Source, list[Mistake]]:
+    """The file's object with the arguments in it, and the arguments that have no place there."""
+    raw = dict(document.value)
+    task = _section_name(arguments.get("task", raw.get("task")))
+    section = raw.get(task) if raw.get(task) is not None else {}
+    common_names = known_names(CommonFields)
+    section_names = known_names(TASK_SECTIONS[task]) if task in TASK_SECTIONS else ()
+    taken: dict[FieldPath, str] = {}
+    unknown = []
+    for argument, value in arguments.items():
+        field = _ARGUMENT_NAMES.get(argument, argument)
+        if field in common_names:
+            raw[field] = value
+            taken[(field,)] = argument
+        elif field in section_names and isinstance(section, Mapping):
+            section = {**section, field: value}
+            raw[task] = section
+            taken[(task, field)] = argument
+        elif field not in section_names:
+            hint = did_you_mean(argument, [*common_names, *section_names])
+            owners = [owner for owner, model in TASK_SECTIONS.items() if field in known_names(model)]
+            if owners:
+                hint = f"; it is a field of task {' and '.join(owners)}"
+            unknown.append(
+                Mistake(
+                    f'argument "{argument}"', f'found {shown(value)}; task "{task}" has no such field{hint}'
+                )
+            )
+    return raw, Source(name, document, taken), unknown
+
+
+def _section_name(task: object) -> str:
+    """The section that belongs to a task; of a task that does not exist, the one that was probably meant."""
+    if task is None or task == "":
+        return "statistics"
+    known = [*TASK_SECTIONS, *OTHER_TASK_SECTIONS]
+    return task if isinstance(task, str) and task in known else nearest(task, known) or "statistics"
+
+
+def _settings(
+    raw: dict[str, Any], source: Source, mistakes: list[Mistake], config_path: Path | None
+) -> Settings:
+    common = read_section(CommonFields, raw, (), source)
+    mistakes.extend(common.mistakes)
+    active = _section_name(raw.get("task"))
+    section = _active_section(active, raw, source)
+    mistakes.extend(section.mistakes)
+    load = read_section(LoadFields, raw.get("load"), ("load",), source)
+    mistakes.extend(load.mistakes)
+    mistakes.extend(_dump_path_mistakes(common, raw, source))
+    recorded = active in TASK_SECTIONS
+    warnings = [*_unknown_fields(raw, active, source), *_unused_section_warnings(raw, active, source)]
+    if recorded:
+        mistakes.extend(cross_mistakes(common, cast(Section[FilterFields], section), source))
+        if not common.broken & {"task", "level"}:
+            warnings.extend(adjustment_warnings(common.fields, cast(FilterFields, section.fields), source))
+    for line in warnings:
+        log.warning(line)
+    if mistakes:
+        raise_mistakes(mistakes, source.name)
+    _refuse_what_is_not_available(active, section.fields, load.fields, source)
+    return _complete(common.fields, cast(FilterFields, section.fields), config_path)
+
+
+def _active_section(active: str, raw: Mapping[str, Any], source: Source) -> Section[Fields]:
+    model = _model(active)
+    return read_section(model or Fields, raw.get(active), (active,), source)
+
+
+def _model(section: str) -> type[Fields] | None:
+    models: dict[str, type[Fields] | None] = {**TASK_SECTIONS, **OTHER_TASK_SECTIONS}
+    return models[section]
+
+
+def _dump_path_mistakes(
+    common: Section[CommonFields], raw: Mapping[str, Any], source: Source
+) -> list[Mistake]:
+    if "dump_path" in common.broken:
+        return []
+    if raw.get("dump_path") is None:
+        return [source.mistake(("dump_path",), "missing; give the path of the folder to write to")]
+    try:
+        paths.check_output_folder(common.fields.dump_path)
+    except PathError as problem:
+        return [source.mistake(("dump_path",), problem.message.rstrip("."), "path")]
+    return []
+
+
+def _unknown_fields(raw: Mapping[str, Any], active: str, source: Source) -> list[str]:
+    sections: dict[str, Iterable[str]] = {
+        f'section "{name}"': known_names(model)
+        for name, model in sorted(TASK_SECTIONS.items(), key=lambda item: item[0] != active)
+    }
+    top = [*known_names(CommonFields), *TASK_SECTIONS, *OTHER_TASK_SECTIONS, "load"]
+    lines = unknown_field_warnings(raw, (), top, sections, source)
+    model = _model(active)
+    if model is not None:
+        elsewhere = {"the top level": known_names(CommonFields), **sections}
+        lines += unknown_field_warnings(raw.get(active), (active,), known_names(model), elsewhere, source)
+    return lines + unknown_field_warnings(raw.get("load"), ("load",), known_names(LoadFields), {}, source)
+
+
+def _unused_section_warnings(raw: Mapping[str, Any], active: str, source: Source) -> list[str]:
+    """Files often carry the sections of all tasks. What is wrong in those that are not used stops nothing."""
+    lines = []
+    for name in (*TASK_SECTIONS, *OTHER_TASK_SECTIONS):
+        model = _model(name)
+        if name == active or name not in raw or model is None:
+            continue
+        lines += [
+            f'{mistake} (section "{name}" is not used by task "{active}")'
+            for mistake in read_section(model, raw[name], (name,), source).mistakes
+        ]
+    return lines
+
+
+def _refuse_what_is_not_available(active: str, section: Fields, load: LoadFields, source: Source) -> None:
+    missing = []
+    if active in OTHER_TASK_SECTIONS:
+        able = ", ".join(f'"{task}"' for task in TASKS)
+        missing.append(
+            f'{source.where(("task",))}: task "{active}" is not available in this version; choose {able}'
+        )
+    if load.path:
+        missing.append(
+            f"{source.where(('load',))}: replacing module inputs is not available in this version; remove it"
+        )
+    if isinstance(section, TensorFields):
+        if section.online_run_ut:
+            place = source.where((active, "online_run_ut"))
+            missing.append(
+                f"{place}: streaming to a remote checker is not available in this version; set it to false"
+            )
+        if section.bench_path:
+            place = source.where((active, "bench_path"))
+            missing.append(f"{place}: comparing while recording is not available in this version; remove it")
+    if missing:
+        raise NotAvailableError("\n  ".join(missing) + ".")
+
+
+def _complete(common: CommonFields, section: FilterFields, config_path: Path | None) -> Settings:
+    modes = set(section.data_mode) or {"all"}
+    both_directions = not modes & {"forward", "backward"}
+    both_sides = not modes & {"input", "output"}
+    own: dict[str, Any] = {}
+    if isinstance(section, ValueFields):
+        own["summary_mode"] = section.summary_mode
+        own["slice"] = tuple(
+            TensorSlice(part.dim, part.begin, part.end, part.size) for part in section.slices
+        )
+        own["request_id"] = section.request_id
+    level = effective_level(common)
+    tensor_list = getattr(section, "tensor_list", ())
+    for name in ("file_format", "overflow_nums", "check_mode"):
+        if hasattr(section, name):
+            own[name] = getattr(section, name)
+    return Settings(
+        # Checked before: all other tasks were refused.
+        task=cast(Task, common.task),
+        level=level,
+        dump_path=common.dump_path,
+        ranks=expand(common.rank),
+        steps=expand(common.step),
+        enable_dataloader=common.enable_dataloader,
+        async_dump=common.async_dump,
+        scope=tuple(section.scope),
+        api_list=tuple(section.api_list),
+        tensor_list=() if level == "debug" else tuple(tensor_list),
+        forward="forward" in modes or both_directions,
+        backward="backward" in modes or both_directions,
+        input="input" in modes or both_sides,
+        output="output" in modes or both_sides,
+        precision=common.precision,
+        dump_enable=common.dump_enable,
+        extra_info=common.extra_info,
+        risk_level=common.risk_level,
+        custom_op_namespaces=tuple(common.custom_op_namespaces),
+        api_scope=common.api_scope,
+        optimizer=common.optimizer,
+        strict_json=common.strict_json,
+        record_root=common.record_root,
+        existing=common.existing,
+        compile=common.compile,
+        buffers=common.buffers,
+        config_path=config_path,
+        **own,
+    )

@@ -1,0 +1,111 @@
+"""Mistakes of a configuration: collected one by one, told all at once."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+from msprobe.config.jsonc import Document, FieldPath
+from msprobe.errors import InvalidInputError, MsprobeError, PathError, ScopeError
+
+MistakeKind = Literal["value", "scope", "path"]
+
+_ERRORS: dict[MistakeKind, type[MsprobeError]] = {
+    "value": InvalidInputError,
+    "scope": ScopeError,
+    "path": PathError,
+}
+_LONGEST_VALUE = 80
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One thing to correct: where it is, what was found there, what is allowed."""
+
+    where: str
+    text: str
+    kind: MistakeKind = "value"
+    order: tuple[int, int] = field(default=(0, 0), compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where values come from: a file, and the arguments that stand in for some of its fields."""
+
+    name: str
+    document: Document
+    # The place in the file that an argument takes -> the name of the argument.
+    arguments: Mapping[FieldPath, str]
+
+    def where(self, path: FieldPath) -> str:
+        """The beginning of a message about this field: ``config.json:12: field "statistics.list[0]"``."""
+        for length in range(1, len(path) + 1):
+            argument = self.arguments.get(path[:length])
+            if argument is not None:
+                return f'argument "{_dotted((argument, *path[length:]))}"'
+        position = self.document.position(path)
+        line = "" if position is None else f":{position.line}"
+        return f'{self.name}{line}: field "{_dotted(path)}"'
+
+    def mistake(self, path: FieldPath, text: str, kind: MistakeKind = "value") -> Mistake:
+        """A mistake in this field."""
+        is_argument = any(path[:length] in self.arguments for length in range(1, len(path) + 1))
+        position = None if is_argument else self.document.position(path)
+        order = (0, 0) if position is None else (position.line, position.column)
+        return Mistake(self.where(path), text, kind, order)
+
+
+def raise_mistakes(mistakes: Iterable[Mistake], name: str) -> NoReturn:
+    """Raise one error with one line for each mistake, in the order of the file, arguments first.
+
+    ScopeError or PathError if all mistakes are of that kind, otherwise InvalidInputError.
+    """
+    lines = sorted(dict.fromkeys(mistakes), key=lambda mistake: mistake.order)
+    kinds = {mistake.kind for mistake in lines}
+    error = _ERRORS[kinds.pop()] if len(kinds) == 1 else InvalidInputError
+    if len(lines) == 1:
+        raise error(f"{lines[0]}.")
+    told = "".join(f"\n  {line}" for line in lines)
+    raise error(f"the configuration ({name}) has {len(lines)} mistakes:{told}")
+
+
+def shown(value: Any) -> str:
+    """A value as the file writes it, on one line, not endless."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+    except (ValueError, TypeError, RecursionError):
+        text = repr(value)
+    if not text.isprintable():
+        text = ascii(text)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def nearest(word: object, known: Iterable[str]) -> str | None:
+    """The known word that ``word`` was probably meant to be; None if none is close."""
+    if not isinstance(word, str):
+        return None
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.strip().lower(), by_lower, n=1)
+    return by_lower[found[0]] if found else None
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """The end of a message: the nearest known word, or nothing."""
+    name = nearest(word, known)
+    return "" if name is None or name == word else f'; did you mean "{name}"?'
+
+
+def _dotted(path: FieldPath) -> str:
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text

@@ -1,0 +1,90 @@
+"""Sections of tasks that config.json knows and the recorder does not do: read, so that their mistakes are told."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from msprobe.config.fields import Fields, Ranges, choices
+
+FuzzDevice = Literal["npu", "cpu"]
+PerturbationMode = Literal[
+    "improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu"
+]
+HandlerType = Literal["check", "fix"]
+FuzzStage = Literal["forward", "backward"]
+GradientLevel = Literal["L0", "L1", "L2"]
+
+_TEXTS = "a list of texts"
+_BOOL = "true or false"
+_COUNT = "a whole number above 0"
+
+
+def _ascending(bounds: list[int | float]) -> list[int | float]:
+    if any(left >= right for left, right in itertools.pairwise(bounds)):
+        raise ValueError("the numbers must ascend")
+    if any(not -(2**63) <= bound < 2**63 for bound in bounds):
+        raise ValueError("the numbers must fit into 64 bits")
+    return bounds
+
+
+class FreeBenchmarkFields(Fields):
+    """Section ``free_benchmark``."""
+
+    scope: list[str] = Field([], description=_TEXTS)
+    api_list: list[str] = Field([], alias="list", description=_TEXTS)
+    fuzz_device: FuzzDevice = Field("npu", description=choices(FuzzDevice))
+    pert_mode: PerturbationMode = Field("improve_precision", description=choices(PerturbationMode))
+    handler_type: HandlerType = Field("check", description=choices(HandlerType))
+    fuzz_level: Literal["L1"] = Field("L1", description='"L1"')
+    fuzz_stage: FuzzStage = Field("forward", description=choices(FuzzStage))
+    if_preheat: bool = Field(False, description=_BOOL)
+    preheat_step: int = Field(15, gt=0, description=_COUNT)
+    max_sample: int = Field(15, gt=0, description=_COUNT)
+
+
+class RunUtFields(Fields):
+    """Sections ``run_ut`` and ``acc_check``."""
+
+    white_list: list[str] = Field([], description=_TEXTS)
+    black_list: list[str] = Field([], description=_TEXTS)
+    error_data_path: str = Field("./", description="the path of a folder, as a text")
+    is_online: bool = Field(False, description=_BOOL)
+    nfs_path: str = Field("", description="the path of a folder, as a text")
+    host: str = Field("", description="an IPv4 address, as a text")
+    port: int = Field(-1, ge=-1, le=65535, description="a whole number 1..65535, or -1 for none")
+    rank_list: list[int] = Field([], description="a list of whole numbers")
+    tls_path: str = Field("", description="the path of a folder, as a text")
+
+
+class GradientProbeFields(Fields):
+    """Section ``grad_probe``."""
+
+    grad_level: GradientLevel = Field("L1", description=choices(GradientLevel))
+    param_list: list[str] = Field([], description=_TEXTS)
+    bounds: Annotated[list[int | float], AfterValidator(_ascending)] = Field(
+        [-1, 0, 1], description="a list of ascending numbers"
+    )
+
+
+class LoadFields(Fields):
+    """Section ``load``, an addition to a task: module inputs are replaced by those of an earlier dump."""
+
+    path: str = Field("", description="the path of an earlier dump, as a text")
+    modules: list[str] = Field([], description=_TEXTS)
+    step: Ranges = Field([], description='a list of numbers and of ranges such as "4-6"')
+    rank: Ranges = Field([], description='a list of numbers and of ranges such as "4-6"')
+    dump_after_load: bool = Field(False, description=_BOOL)
+
+
+# None: the fields are not known; any are taken.
+OTHER_TASK_SECTIONS: dict[str, type[Fields] | None] = {
+    "free_benchmark": FreeBenchmarkFields,
+    "run_ut": RunUtFields,
+    "acc_check": RunUtFields,
+    "grad_probe": GradientProbeFields,
+    "diff_check": None,
+    "exception_dump": None,
+}

@@ -1,0 +1,99 @@
+"""Rules between fields: values that are legal each for itself and wrong together."""
+
+from __future__ import annotations
+
+from msprobe.config.fields import CommonFields, FilterFields, StatisticsFields, ValueFields
+from msprobe.config.mistakes import Mistake, Source, shown
+from msprobe.config.scope_patterns import API_EXAMPLE, MODULE_EXAMPLE, entry_kind, scope_kinds
+from msprobe.config.sections import Section
+from msprobe.config.settings import Level
+
+_KINDS_TOLD = {
+    ("api",): f"at level L1 two full names of API entries, such as {API_EXAMPLE}",
+    ("module",): f"at level L0 two full names of module entries, such as {MODULE_EXAMPLE}",
+    ("api", "module"): f"two full names of entries, such as {API_EXAMPLE} or {MODULE_EXAMPLE}",
+}
+
+
+def effective_level(common: CommonFields) -> Level:
+    """The level that will be recorded: task structure knows L0 and mix only, and takes mix for the others."""
+    if common.task == "structure" and common.level not in ("L0", "mix"):
+        return "mix"
+    return common.level
+
+
+def cross_mistakes(
+    common: Section[CommonFields], section: Section[FilterFields], source: Source
+) -> list[Mistake]:
+    """All mistakes that several fields make together. A field that is broken by itself takes part in none."""
+    return [*_scope_mistakes(common, section, source), *_async_mistakes(common, section, source)]
+
+
+def adjustment_warnings(common: CommonFields, section: FilterFields, source: Source) -> list[str]:
+    """One line for each thing asked for that will not be done as asked."""
+    lines = []
+    level = effective_level(common)
+    if level != common.level:
+        lines.append(
+            f'{source.where(("level",))}: task "structure" is recorded at level L0 or mix; '
+            f"mix is taken, not {common.level}"
+        )
+    if level == "debug" and common.task not in ("statistics", "tensor"):
+        lines.append(
+            f"{source.where(('level',))}: level debug records what save() is given, and save() needs task "
+            f'"statistics" or "tensor"; with task "{common.task}" nothing will be recorded'
+        )
+    if common.async_dump and common.task not in ("statistics", "tensor"):
+        lines.append(f'{source.where(("async_dump",))}: has no effect with task "{common.task}"')
+    if level == "debug" and isinstance(section, StatisticsFields) and section.tensor_list:
+        lines.append(f"{source.where((common.task, 'tensor_list'))}: has no effect at level debug")
+    return lines
+
+
+def _scope_mistakes(
+    common: Section[CommonFields], section: Section[FilterFields], source: Source
+) -> list[Mistake]:
+    scope = section.fields.scope
+    path = (common.fields.task, "scope")
+    if "scope" in section.broken or not scope:
+        return []
+    level = "mix" if common.broken & {"level", "task"} else effective_level(common.fields)
+    kinds = scope_kinds(level)
+    permitted = f"[], or {_KINDS_TOLD[kinds]}"
+    if len(scope) != 2:
+        names = "1 name" if len(scope) == 1 else f"{len(scope)} names"
+        return [source.mistake(path, f"found {shown(scope)} ({names}); allowed: {permitted}", "scope")]
+    found = []
+    for index, name in enumerate(scope):
+        kind = entry_kind(name)
+        if kind not in kinds:
+            what = "not the full name of an entry" if kind is None else f"the name of {_ARTICLE[kind]} entry"
+            text = f"found {shown(name)} ({what}); allowed: {permitted}"
+            found.append(source.mistake((*path, index), text, "scope"))
+    return found
+
+
+_ARTICLE = {"api": "an API", "module": "a module"}
+
+
+def _async_mistakes(
+    common: Section[CommonFields], section: Section[FilterFields], source: Source
+) -> list[Mistake]:
+    fields, values = common.fields, section.fields
+    if not fields.async_dump or "task" in common.broken or not isinstance(values, ValueFields):
+        return []
+    found = []
+    if values.summary_mode == "md5":
+        text = (
+            'found true together with summary_mode "md5"; allowed: false, or a summary_mode other than "md5" '
+            "(the digest needs the values on the host at once)"
+        )
+        found.append(source.mistake(("async_dump",), text))
+    is_debug = fields.level == "debug" or "level" in common.broken
+    if fields.task == "tensor" and not (is_debug or values.api_list or "list" in section.broken):
+        text = (
+            'found true together with task "tensor" and no list; allowed: false, or name the entries to keep '
+            'in "tensor.list" (their tensors stay in memory until the step ends)'
+        )
+        found.append(source.mistake(("async_dump",), text))
+    return found

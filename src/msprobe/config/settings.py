@@ -1,0 +1,150 @@
+"""What a recording was asked for, checked and complete: the recorder's only input, free of any framework."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from msprobe.config.scope_patterns import ListPattern, compile_list
+from msprobe.errors import InvalidInputError
+
+Task = Literal["statistics", "tensor", "structure", "overflow_check", "nan_check"]
+Level = Literal["L0", "L1", "L2", "mix", "debug"]
+SummaryMode = Literal["statistics", "md5", "xor", "xxh3"]
+DataMode = Literal["all", "forward", "backward", "input", "output"]
+FileFormat = Literal["npy", "bin"]
+CheckMode = Literal["all", "aicore", "atomic"]
+Precision = Literal["low", "high"]
+RiskLevel = Literal["CORE", "FOCUS", "ALL"]
+ApiScope = Literal["all", "listed"]
+ExistingFiles = Literal["overwrite", "clean", "refuse"]
+CompiledRegions = Literal["boundary", "eager"]
+
+TASKS: tuple[Task, ...] = get_args(Task)
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+class TensorSlice(NamedTuple):
+    """A part of a tensor, recorded instead of the whole: ``begin`` to ``end`` (excluded) along ``dim``.
+
+    ``size``: only tensors whose extent along ``dim`` is this are cut; None cuts all that have the dimension.
+    """
+
+    dim: int
+    begin: int
+    end: int
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything the recorder needs to know; made by :func:`msprobe.config.load.load_settings`.
+
+    Values are legal each for itself and together. The names are those of config.json, except ``ranks``,
+    ``steps`` (``rank``, ``step`` there), ``api_list`` (``list``) and the four booleans of ``data_mode``.
+    """
+
+    task: Task = "statistics"
+    level: Level = "L1"
+    dump_path: str = "./dump_path"
+    # Ascending, each number once. Empty: all.
+    ranks: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    enable_dataloader: bool = False
+    async_dump: bool = False
+
+    # Which entries. scope: the first and the last entry of a closed interval, or empty.
+    scope: tuple[str, ...] = ()
+    api_list: tuple[str, ...] = ()
+    tensor_list: tuple[str, ...] = ()
+    # data_mode, completed: a pair of which neither was named has both.
+    forward: bool = True
+    backward: bool = True
+    input: bool = True
+    output: bool = True
+
+    # What is kept of a tensor.
+    summary_mode: SummaryMode = "statistics"
+    precision: Precision = "low"
+    slice: tuple[TensorSlice, ...] = ()
+    file_format: FileFormat | None = None
+
+    # overflow_check and nan_check: stop after so many hits, -1 means never.
+    overflow_nums: int = 1
+    check_mode: CheckMode = "all"
+
+    # None: the field is absent, recording cannot be switched by editing the file while the training runs.
+    dump_enable: bool | None = None
+    # False: neither stack.json nor construct.json.
+    extra_info: bool = True
+    # None: not asked for; api_scope decides alone.
+    risk_level: RiskLevel | None = None
+    custom_op_namespaces: tuple[str, ...] = ("_C_ascend",)
+    request_id: str | None = None
+
+    # all: also calls that the reference's list does not name; listed: only those it names.
+    api_scope: ApiScope = "all"
+    # Weights before and after an optimizer step, moments, hyper-parameters.
+    # None: where the step happens between start and stop.
+    optimizer: bool | None = None
+    # True: NaN and infinities are written as texts, so that any JSON reader takes the files.
+    strict_json: bool = False
+    record_root: bool = False
+    # What to do with files of an earlier run in a step's folder.
+    existing: ExistingFiles = "clean"
+    # boundary: compiled regions stay compiled and are recorded from outside.
+    # eager: they run uncompiled while recording.
+    compile: CompiledRegions = "boundary"
+    buffers: bool = False
+
+    # The file these settings came from; None for the packaged default.
+    config_path: Path | None = field(default=None, compare=False)
+
+    def wants_rank(self, rank: int) -> bool:
+        """True if this rank is to be recorded."""
+        return not self.ranks or _contains(self.ranks, rank)
+
+    def wants_step(self, step: int) -> bool:
+        """True if this step is to be recorded."""
+        return not self.steps or _contains(self.steps, step)
+
+    @property
+    def last_step(self) -> int | None:
+        """The last step that is to be recorded; None if there is no end."""
+        return self.steps[-1] if self.steps else None
+
+    def list_patterns(self) -> tuple[ListPattern, ...]:
+        """``list``, ready to match entry names."""
+        return compile_list(self.api_list)
+
+    def tensor_list_patterns(self) -> tuple[ListPattern, ...]:
+        """``tensor_list``, ready to match entry names."""
+        return compile_list(self.tensor_list)
+
+    def check_npu_kernel_dump(self) -> None:
+        """Raise InvalidInputError unless level L2 on an NPU can do this: the kernels of exactly one API.
+
+        Only the recorder knows the device, so it calls this where the device is an NPU; elsewhere L2 records
+        operators and has no such limits.
+        """
+        if self.level != "L2":
+            return
+        mistakes = []
+        if self.task != "tensor":
+            mistakes.append(f'task is "{self.task}", it must be "tensor"')
+        if self.scope:
+            mistakes.append(f"scope has {len(self.scope)} names, it must be empty")
+        if len(self.api_list) != 1:
+            mistakes.append(f"list has {len(self.api_list)} names, it must be exactly one API name")
+        if mistakes:
+            raise InvalidInputError(
+                f"level L2 on an NPU records the kernels of one API: {'; '.join(mistakes)}."
+            )
+
+
+def _contains(ascending: tuple[int, ...], number: int) -> bool:
+    # A range may hold a million numbers, and this is asked at every step.
+    at = bisect_left(ascending, number)
+    return at < len(ascending) and ascending[at] == number
