@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.msprobe-installed
-NATIVE := $(wildcard src/msprobe/*/*.c src/msprobe/*/*/*.c)
+NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test test-slow lint format types imports check bench compat clean

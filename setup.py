@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 
 from setuptools import Extension, setup
 
-SOURCE = "src/msprobe/capture/_native.c"
+FOLDER = "src/msprobe/capture"
+SOURCE = f"{FOLDER}/_native.c"
+ROOT = os.path.dirname(os.path.abspath(__file__))
 
 # Optional: without a compiler the install succeeds and the recorder uses its Python path.
 # No -march: a wheel built here must run on every machine of the same architecture.
-setup(
-    ext_modules=[
-        Extension(
-            "msprobe.capture._native",
-            sources=[SOURCE],
-            extra_compile_args=["/O2"] if sys.platform == "win32" else ["-O3"],
-            optional=True,
-        )
-    ]
-    if os.path.exists(os.path.join(os.path.dirname(os.path.abspath(__file__)), SOURCE))
-    else []
+NATIVE = Extension(
+    "msprobe.capture._native",
+    sources=[SOURCE],
+    depends=sorted(glob.glob(f"{FOLDER}/*.h", root_dir=ROOT)),
+    extra_compile_args=["/O2"] if sys.platform == "win32" else ["-O3"],
+    optional=True,
 )
+
+setup(ext_modules=[NATIVE] if os.path.exists(os.path.join(ROOT, SOURCE)) else [])
