@@ -1,7 +1,7 @@
 """The fields of config.json: type, default and what is allowed; the common part and one model for each task.
 
 The description of a field is the text behind "allowed:" in messages. Types are strict: ``"true"`` is not a
-boolean, ``1.0`` and ``true`` are not whole numbers. ``null`` is the same as absence and never reaches these models.
+boolean, ``1.0`` and ``true`` are not whole numbers. ``null`` means absent and never comes here.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ FieldPath = tuple[str | int, ...]
 MAX_DEPTH = 100
 
 _BLANK = re.compile(r"(?:[ \t\n\r]+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
-_STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
+# Up to the closing quote, or up to what cannot be in a text.
+_STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*(?P<closed>"?)')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[-+]?[\w.$]+")
-_CONTROL = re.compile(r"[\x00-\x1f]")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _CONSTANTS: dict[str, Any] = {
     "true": True,
@@ -223,21 +223,20 @@ class _Parser:
 
     def string(self) -> str:
         match = _STRING.match(self.text, self.at)
-        if match is None:
-            self.fail_in_string()
-        try:
-            decoded: str = json.loads(match[0])
-        except json.JSONDecodeError as problem:
-            self.at += problem.pos
-            self.fail('one of the escapes \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX')
+        assert match is not None  # callers have seen the opening quote
+        if not match["closed"]:
+            self.fail_in_string(match.end())
         self.at = match.end()
+        decoded: str = json.loads(match[0])
         return decoded
 
-    def fail_in_string(self) -> NoReturn:
-        control = _CONTROL.search(self.text, self.at)
-        if control is None:
+    def fail_in_string(self, stopped: int) -> NoReturn:
+        character = self.text[stopped : stopped + 1]
+        if not character:
             self.fail('a closing " for this text', found="a text that never ends")
-        self.at = control.start()
+        self.at = stopped
+        if character == "\\":
+            self.fail('one of the escapes \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX', found="a bad escape")
         self.fail('a closing " in the same line; a line break or tab inside a text is written \\n or \\t')
 
     def scalar(self) -> Any:

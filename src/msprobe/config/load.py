@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from msprobe import log, paths
 from msprobe.config import jsonc
+from msprobe.config.arguments import put_arguments, section_name
 from msprobe.config.fields import (
     TASK_SECTIONS,
     CommonFields,
@@ -19,8 +20,8 @@ from msprobe.config.fields import (
     ValueFields,
     known_names,
 )
-from msprobe.config.jsonc import Document, FieldPath
-from msprobe.config.mistakes import Mistake, Source, did_you_mean, nearest, raise_mistakes, shown
+from msprobe.config.jsonc import Document
+from msprobe.config.mistakes import Mistake, Source, dotted, raise_mistakes, shown
 from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, LoadFields
 from msprobe.config.ranges import expand
 from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level
@@ -31,8 +32,6 @@ from msprobe.errors import InvalidInputError, NotAvailableError, PathError
 StrPath = str | os.PathLike[str]
 
 _DEFAULT_NAME = "default_config.json"
-# Names under which fields of Settings may be given as arguments, where the file has another name.
-_ARGUMENT_NAMES = {"api_list": "list", "ranks": "rank", "steps": "step"}
 
 
 def load_settings(
@@ -47,24 +46,23 @@ def load_settings(
 ) -> Settings:
     """Read the file, put the arguments in place of its values, check everything.
 
-    ``config_path``: a ``.json`` file; None takes the packaged default (task statistics, level L1, ``./dump_path``).
-    The arguments, and in ``overrides`` any other field of the file (of its top level or of the task's section),
-    win over the file; None means not given. Creates nothing on disk.
+    ``config_path``: a ``.json`` file; None takes the packaged default (statistics, L1, ``./dump_path``).
+    The arguments win over the file; None means not given. ``overrides`` are any other fields of the file, of
+    its top level or of the task's section. Creates nothing on disk.
 
     Raises PathError if the file cannot be read or, being the only mistake, if ``dump_path`` cannot be used;
     JsonSyntaxError (also a RuntimeError) if it is not JSON; ScopeError if the only mistakes are in ``scope``;
-    InvalidInputError with one line for each mistake otherwise; NotAvailableError if all is legal but belongs to a task
-    that this version does not have. Names that nothing reads give a warning in the log.
+    InvalidInputError with one line for each mistake otherwise; NotAvailableError if all is legal but belongs
+    to a task that this version does not have. Names that nothing reads give a warning in the log.
     """
     name, document = _read(config_path)
     for duplicate in document.duplicates:
         log.warning(
-            f'{name}:{duplicate.last.line}: field "{".".join(map(str, duplicate.path))}" stands twice, first in line '
+            f'{name}:{duplicate.last.line}: field "{dotted(duplicate.path)}" stands twice, first in line '
             f"{duplicate.first.line}; the last one counts"
         )
     named = {"task": task, "dump_path": dump_path, "level": level, "step": step, "rank": rank, **overrides}
-    arguments = {key: _as_in_file(value) for key, value in named.items() if value is not None}
-    raw, source, mistakes = _merge(name, document, arguments)
+    raw, source, mistakes = put_arguments(name, document, named)
     return _settings(raw, source, mistakes, None if config_path is None else Path(config_path))
 
 
@@ -87,60 +85,12 @@ def _read(config_path: StrPath | None) -> tuple[str, Document]:
     return name, document
 
 
-def _as_in_file(value: Any) -> Any:
-    """An argument as the file would hold it: tuples and ranges are lists there, paths are texts."""
-    if isinstance(value, (tuple, range)):
-        return list(value)
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _merge(
-    name: str, document: Document, arguments: Mapping[str, Any]
-) -> tuple[dict[str, Any], Source, list[Mistake]]:
-    """The file's object with the arguments in it, and the arguments that have no place there."""
-    raw = dict(document.value)
-    task = _section_name(arguments.get("task", raw.get("task")))
-    section = raw.get(task) if raw.get(task) is not None else {}
-    common_names = known_names(CommonFields)
-    section_names = known_names(TASK_SECTIONS[task]) if task in TASK_SECTIONS else ()
-    taken: dict[FieldPath, str] = {}
-    unknown = []
-    for argument, value in arguments.items():
-        field = _ARGUMENT_NAMES.get(argument, argument)
-        if field in common_names:
-            raw[field] = value
-            taken[(field,)] = argument
-        elif field in section_names and isinstance(section, Mapping):
-            section = {**section, field: value}
-            raw[task] = section
-            taken[(task, field)] = argument
-        elif field not in section_names:
-            hint = did_you_mean(argument, [*common_names, *section_names])
-            owners = [owner for owner, model in TASK_SECTIONS.items() if field in known_names(model)]
-            if owners:
-                hint = f"; it is a field of task {' and '.join(owners)}"
-            unknown.append(
-                Mistake(
-                    f'argument "{argument}"', f'found {shown(value)}; task "{task}" has no such field{hint}'
-                )
-            )
-    return raw, Source(name, document, taken), unknown
-
-
-def _section_name(task: object) -> str:
-    """The section that belongs to a task; of a task that does not exist, the one that was probably meant."""
-    if task is None or task == "":
-        return "statistics"
-    known = [*TASK_SECTIONS, *OTHER_TASK_SECTIONS]
-    return task if isinstance(task, str) and task in known else nearest(task, known) or "statistics"
-
-
 def _settings(
     raw: dict[str, Any], source: Source, mistakes: list[Mistake], config_path: Path | None
 ) -> Settings:
     common = read_section(CommonFields, raw, (), source)
     mistakes.extend(common.mistakes)
-    active = _section_name(raw.get("task"))
+    active = section_name(raw.get("task"))
     section = _active_section(active, raw, source)
     mistakes.extend(section.mistakes)
     load = read_section(LoadFields, raw.get("load"), ("load",), source)

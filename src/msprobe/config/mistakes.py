@@ -48,10 +48,10 @@ class Source:
         for length in range(1, len(path) + 1):
             argument = self.arguments.get(path[:length])
             if argument is not None:
-                return f'argument "{_dotted((argument, *path[length:]))}"'
+                return f'argument "{dotted((argument, *path[length:]))}"'
         position = self.document.position(path)
         line = "" if position is None else f":{position.line}"
-        return f'{self.name}{line}: field "{_dotted(path)}"'
+        return f'{self.name}{line}: field "{dotted(path)}"'
 
     def mistake(self, path: FieldPath, text: str, kind: MistakeKind = "value") -> Mistake:
         """A mistake in this field."""
@@ -101,7 +101,8 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     return "" if name is None or name == word else f'; did you mean "{name}"?'
 
 
-def _dotted(path: FieldPath) -> str:
+def dotted(path: FieldPath) -> str:
+    """The path as messages write it: ``statistics.list[0]``."""
     text = ""
     for part in path:
         if isinstance(part, int):

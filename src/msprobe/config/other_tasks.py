@@ -1,4 +1,4 @@
-"""Sections of tasks that config.json knows and the recorder does not do: read, so that their mistakes are told."""
+"""Sections of tasks that are not the recorder's: read all the same, so that their mistakes are told."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class RangeError(ValueError):
 
 
 def parse_element(element: object) -> Interval:
-    """One element as a closed interval: ``4`` and ``"4"`` give (4, 4), ``"4-6"`` (4, 6). Raises RangeError."""
+    """One element as an interval, ends included: ``4`` and ``"4"`` are (4, 4). Raises RangeError."""
     if isinstance(element, bool) or not isinstance(element, (int, str)):
         raise RangeError(f"an element must be a whole number or a text, not {_kind(element)}")
     if isinstance(element, int):

@@ -9,8 +9,8 @@ from typing import Literal
 
 EntryKind = Literal["api", "module"]
 
-# Prefixes of API entries in dumps of both frameworks, ours included. Users' own prefixes (register_custom_api)
-# follow the same form; this list tells the tool's prefixes from theirs.
+# Prefixes of API entries in dumps of both frameworks, ours included. Users' own prefixes follow
+# the same form (register_custom_api); this list tells the tool's prefixes from theirs.
 API_PREFIXES = (
     "Aten",
     "Custom",
@@ -76,7 +76,7 @@ class ListPattern:
 
 
 def compile_list_item(item: str) -> ListPattern:
-    """The pattern of one item. Raises ValueError, with reason and column, if its regular expression is bad."""
+    """The pattern of one item. Raises ValueError with reason and place if its regular expression is bad."""
     wrapped = _NAME_REGEX.fullmatch(item)
     if wrapped is None:
         return ListPattern(item)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from msprobe.config.fields import CommonFields, Fields, allowed, known_names
+from msprobe.config.fields import Fields, allowed, known_names
 from msprobe.config.jsonc import FieldPath
 from msprobe.config.mistakes import Mistake, Source, did_you_mean, nearest, shown
 
@@ -25,7 +25,7 @@ _FORGOTTEN = ("seed", "is_deterministic")
 
 @dataclass(frozen=True)
 class Section(Generic[FieldsT]):
-    """The fields of one object; those in ``broken`` have their default, as what the file says is not legal."""
+    """The fields of one object; those in ``broken`` were not legal and have their default."""
 
     fields: FieldsT
     broken: frozenset[str]
@@ -59,8 +59,8 @@ def unknown_field_warnings(
 ) -> list[str]:
     """One line for each name that nothing reads.
 
-    ``elsewhere``: the names of other places of the file ("the top level", 'section "tensor"') for those who put
-    a field into the wrong place.
+    ``elsewhere``: the names of other places of the file ("the top level", 'section "tensor"') for those who
+    put a field into the wrong place.
     """
     if not isinstance(raw, Mapping):
         return []
@@ -82,11 +82,6 @@ def unknown_field_warnings(
             hint = f'; did you mean "{word}", which belongs in {place}?' if word else ""
         lines.append(f"{source.where((*path, name))}: unknown field, ignored{hint}")
     return lines
-
-
-def common_names() -> tuple[str, ...]:
-    """The names of the top level, sections not included."""
-    return known_names(CommonFields)
 
 
 def _mistake(
