@@ -1,0 +1,121 @@
+"""Names of the files and folders of a dump, and what is done with files of an earlier run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from msprobe.errors import PathError
+from msprobe.paths import StrPath
+
+DUMP_FILE = "dump.json"
+DEBUG_FILE = "debug.json"
+STACK_FILE = "stack.json"
+CONSTRUCT_FILE = "construct.json"
+TENSOR_FOLDER = "dump_tensor_data"
+ERROR_FILE = "dump_error_info.log"
+LOCK_FILE = ".msprobe.lock"
+
+Kind = Literal["dump", "debug"]
+Existing = Literal["clean", "overwrite", "refuse"]
+
+_JOURNAL = re.compile(r"(dump|debug)-\d+\.journal")
+_TEMPORARY = re.compile(r"\.msprobe-\d+-\d+\.tmp")
+_JSON_FILES = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE)
+
+
+def step_folder(dump_path: StrPath, step: int) -> Path:
+    """The folder of one step: ``dump_path/step{N}``."""
+    return Path(dump_path) / f"step{step}"
+
+
+def rank_folder(step_folder: StrPath, rank: int | None) -> Path:
+    """The folder of one rank in a step folder: ``rank{R}``, or ``rank`` where there are no ranks."""
+    return Path(step_folder) / ("rank" if rank is None else f"rank{rank}")
+
+
+def process_folder(step_folder: StrPath) -> Path:
+    """The folder of this process in a step folder, for when another process has the rank's: ``proc{pid}``."""
+    return Path(step_folder) / f"proc{os.getpid()}"
+
+
+def journal_file(folder: StrPath, kind: Kind) -> Path:
+    """The journal that this process writes in ``folder``: ``dump-{pid}.journal`` or ``debug-{pid}.journal``."""
+    return Path(folder) / f"{kind}-{os.getpid()}.journal"
+
+
+def json_file(folder: StrPath, kind: Kind) -> Path:
+    """The file with the records: ``dump.json`` or ``debug.json``."""
+    return Path(folder) / (DUMP_FILE if kind == "dump" else DEBUG_FILE)
+
+
+def journals(folder: StrPath) -> list[Path]:
+    """The journals in ``folder``, each left by a run that has not finished this step (or never will)."""
+    with os.scandir(folder) as entries:
+        found = [entry.name for entry in entries if _JOURNAL.fullmatch(entry.name) and _is_file(entry)]
+    return [Path(folder) / name for name in sorted(found)]
+
+
+def old_files(folder: StrPath) -> list[Path]:
+    """Files of a dump in ``folder``, known by their names, tensor files included; links are named, never followed.
+
+    A folder that does not exist has none. The lock is not among them.
+    """
+    found: list[Path] = []
+    base = Path(folder)
+    with contextlib.suppress(FileNotFoundError), os.scandir(base) as entries:
+        for entry in entries:
+            if entry.name == TENSOR_FOLDER and entry.is_dir(follow_symlinks=False):
+                with os.scandir(entry.path) as values:
+                    found.extend(
+                        Path(value.path) for value in values if not value.is_dir(follow_symlinks=False)
+                    )
+            elif _is_ours(entry.name) and not entry.is_dir(follow_symlinks=False):
+                found.append(Path(entry.path))
+    return sorted(found)
+
+
+def prepare(folder: Path, existing: Existing) -> None:
+    """Deal with what an earlier run left in ``folder``, which this process has claimed.
+
+    ``clean`` removes the files that are ours by name and nothing else, ``overwrite`` does so but leaves tensor files
+    (old ones stay among the new ones), ``refuse`` raises PathError if there are any. Raises PathError also where a
+    file cannot be removed.
+    """
+    found = old_files(folder)
+    if existing == "overwrite":
+        found = [path for path in found if path.parent == folder]
+    if not found:
+        return
+    if existing == "refuse":
+        raise PathError(
+            f'folder "{folder}" already holds {len(found)} files of a dump, the first is "{found[0].name}"; '
+            'choose another dump_path, or let the old files be removed (existing = "clean").'
+        )
+    if folder.is_symlink():
+        raise PathError(
+            f'folder "{folder}" is a symbolic link to a folder with files of a dump; msprobe removes nothing behind '
+            "a link: remove them yourself or choose another dump_path."
+        )
+    for path in found:
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+        except OSError as problem:
+            raise PathError(f'cannot remove "{path}" of an earlier dump: {problem.strerror}.') from problem
+
+
+def _is_ours(name: str) -> bool:
+    return (
+        name in _JSON_FILES
+        or name == ERROR_FILE
+        or _JOURNAL.fullmatch(name) is not None
+        or _TEMPORARY.fullmatch(name) is not None
+    )
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False)

@@ -1,0 +1,405 @@
+"""One dump being written: the records of one step and one rank.
+
+Every finished record goes to the journal at once. ``publish`` puts the JSON files together from the pieces in the
+journal: nothing is encoded twice, and nothing but names and positions is kept in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from msprobe import __version__, log
+from msprobe.errors import PathError
+from msprobe.paths import create_file, write_atomically
+from msprobe.store import durable, entries, journal, layout, ownership
+from msprobe.store.encode import encode as _plain_encode
+from msprobe.store.encode import quote, strict
+
+_RECORD_DEPTH = 2
+_FRAMES_DEPTH = 2
+_PARENT_DEPTH = 1
+# A file is written again before the end of its step only when there is so much more to tell.
+_GROWTH = 1.25
+_MOST_ERROR_BYTES = 1 << 20
+_BATCH = 512
+# Where a record stands in the journal: position and length in one number.
+_LENGTH_BITS = 32
+_LENGTH = (1 << _LENGTH_BITS) - 1
+
+_pack_key = entries.KEY.pack
+_KEY_BYTES = entries.KEY_BYTES
+_RECORD = entries.RECORD
+_STACK = entries.STACK
+_PARENT = entries.PARENT
+
+_live: weakref.WeakSet[DumpWriter]
+# Frames repeat from step to step; their text is made once.
+_frames_text: dict[tuple[str, ...], bytes] = {}
+_MOST_FRAMES = 20_000
+
+
+class DumpWriter:
+    """Writes ``dump.json`` (or ``debug.json``), ``stack.json`` and ``construct.json`` of one folder.
+
+    ``header`` holds what stands before ``data``: task, level, framework, dump_data_dir, in this order. Behind ``data``
+    stands our own key ``msprobe``: version and format, the process, the number of records, and ``complete``, which is
+    true only in the file of a finished step; items of ``header["msprobe"]`` are put there too. The files are the text of
+    ``json.dumps(..., indent=1, ensure_ascii=False)``; a finished one ends in a newline.
+
+    Nothing is created before the first record or ``publish``. If another living process writes in ``folder``,
+    ``proc{pid}`` beside it is used; ``dump_data_dir`` of the header follows. No method raises because of the disk:
+    the first failure is logged and the writer is quiet from then on (``failed``). In a forked child it is quiet too.
+    All methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        header: dict[str, object],
+        *,
+        encode: Callable[[object, int], bytes] = _plain_encode,
+        kind: layout.Kind = "dump",
+        with_stacks: bool = True,
+        with_construct: bool = True,
+        strict_json: bool = False,
+        existing: layout.Existing = "clean",
+    ) -> None:
+        self._folder = Path(folder)
+        self._header = dict(header)
+        self._encode = encode
+        self._kind: layout.Kind = kind
+        self._with_stacks = with_stacks and kind == "dump"
+        self._with_construct = with_construct and kind == "dump"
+        self._strict = strict_json
+        self._existing: layout.Existing = existing
+
+        self._lock = threading.RLock()
+        self._journal: journal.Journal | None = None
+        self._closed = False
+        self._count_at_end = 0
+        self._problem: str | None = None
+        self._records: dict[str, int] = {}
+        self._parents: dict[str, int] = {}
+        self._stack_of: dict[str, int] = {}
+        self._frames: dict[int, int] = {}
+        # Journal size at the last publish; the stacks and parents known then.
+        self._published_size = 0
+        self._published_stacks = (-1, -1)
+        self._published_parents = -1
+        self._rewritten_parent = False
+        self._error_bytes = -1
+        _live.add(self)
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are: as given, or ``proc{pid}`` once it turned out that another process has that folder."""
+        return self._folder
+
+    @property
+    def count(self) -> int:
+        """The number of records so far."""
+        return self._count_at_end if self._closed else len(self._records)
+
+    @property
+    def failed(self) -> bool:
+        """True if a write failed: the dump is incomplete and takes no more records."""
+        return self._problem is not None
+
+    def open(self) -> bool:
+        """Claim the folder and start the journal, which the first record does otherwise; False if that cannot be."""
+        with self._lock:
+            if self._journal is not None:
+                return True
+            if self._closed or self._problem is not None:
+                return False
+            try:
+                wanted = self._folder
+                self._folder = ownership.claim(wanted, self._existing)
+                if self._header.get("dump_data_dir") == str(wanted / layout.TENSOR_FOLDER):
+                    self._header["dump_data_dir"] = str(self._folder / layout.TENSOR_FOLDER)
+                self._journal = journal.create(layout.journal_file(self._folder, self._kind))
+                self._journal.append(entries.body(entries.HEADER, b"", self._text(self._header, 0)))
+            except (OSError, PathError) as problem:
+                self._fail(problem)
+                return False
+            return True
+
+    def put(self, name: str, tree: object) -> None:
+        """Add one finished record; a later one of the same name replaces it and keeps its place in the order.
+
+        Raises TypeError if ``tree`` holds what JSON cannot (see :func:`msprobe.store.encode.encode`).
+        """
+        self.put_encoded(name, self._encode(tree, _RECORD_DEPTH))
+
+    def put_encoded(self, name: str, text: bytes) -> None:
+        """The same for a record that is JSON text already, written for depth 2."""
+        if self._strict:
+            text = strict(text)
+        key = quote(name)
+        body = _pack_key(_RECORD, len(key)) + key + b": " + text
+        place = self._append(body)
+        if place:
+            self._records[name] = place
+
+    def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
+        """Say what the call stack ``stack_id`` is: its frames, innermost first. The first definition counts."""
+        if not self._with_stacks or stack_id in self._frames:
+            return
+        known = tuple(frames)
+        text = _frames_text.get(known)
+        if text is None:
+            if len(_frames_text) >= _MOST_FRAMES:
+                _frames_text.clear()
+            text = _frames_text[known] = _plain_encode(known, _FRAMES_DEPTH)
+        key = b"%d" % stack_id
+        place = self._append(_pack_key(entries.FRAMES, len(key)) + key + text)
+        if place:
+            self._frames[stack_id] = place
+
+    def put_stack(self, name: str, stack_id: int) -> None:
+        """Say from which call stack the record ``name`` came; one without frames is left out of the file."""
+        if not self._with_stacks:
+            return
+        key = quote(name)
+        if self._append(_pack_key(_STACK, len(key)) + key + b"%d" % stack_id):
+            self._stack_of[name] = stack_id
+
+    def put_parent(self, child: str, parent: str | list[object] | None) -> None:
+        """Say what ``child`` ran in: a module's record, ``[parent, micro_step]``, or None for a root."""
+        if not self._with_construct:
+            return
+        key = quote(child)
+        text = quote(parent) if isinstance(parent, str) else self._encode(parent, _PARENT_DEPTH)
+        place = self._append(_pack_key(_PARENT, len(key)) + key + b": " + text)
+        if place:
+            self._rewritten_parent |= child in self._parents
+            self._parents[child] = place
+
+    def error(self, text: str) -> None:
+        """Add ``text`` to ``dump_error_info.log``, which grows to one megabyte and then ends with a line that says so."""
+        with self._lock:
+            if not self.open():
+                return
+            first = self._error_bytes < 0
+            if self._error_bytes >= _MOST_ERROR_BYTES:
+                return
+            data = text.encode("utf-8", "backslashreplace").rstrip(b"\n") + b"\n"
+            self._error_bytes = max(0, self._error_bytes) + len(data)
+            if self._error_bytes >= _MOST_ERROR_BYTES:
+                data = b"Further errors of this step are not written.\n"
+            try:
+                with create_file(self._folder / layout.ERROR_FILE, append=not first) as file:
+                    file.write(data)
+            except (OSError, PathError) as problem:
+                self._fail(problem)
+
+    def publish(self, final: bool) -> None:
+        """Let the JSON files appear, each whole. ``final`` ends the step: the journal goes and the folder is free.
+
+        Before the end the files are written again only when the journal has grown by a quarter: whoever reads in between
+        finds the rest in the journal, and a step with a thousand stops stays as cheap as one with ten.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            opened = self.open()
+            if opened and self._journal is not None and self._problem is None:
+                try:
+                    self._write_files(self._journal, final)
+                except (OSError, PathError) as problem:
+                    self._fail(problem)
+            if final:
+                self._close()
+
+    def _append(self, body: bytes) -> int:
+        """Write one frame; give its place, or 0 if it was not written."""
+        with self._lock:
+            if self._journal is None and not self.open():
+                return 0
+            target = self._journal
+            if target is None or self._problem is not None:
+                return 0
+            try:
+                start = target.append(body)
+            except (OSError, ValueError) as problem:
+                self._fail(problem)
+                return 0
+            return start << _LENGTH_BITS | len(body)
+
+    def _text(self, tree: object, depth: int) -> bytes:
+        text = self._encode(tree, depth)
+        return strict(text) if self._strict else text
+
+    def _write_files(self, source: journal.Journal, final: bool) -> None:
+        written = self._published_size
+        if written == source.size:
+            if final and not self._mark_finished():
+                self._write_json(source, final)
+            return
+        if written and not final and source.size < written * _GROWTH:
+            return
+        if self._with_stacks and self._published_stacks != (len(self._stack_of), len(self._frames)):
+            write_atomically(self._folder / layout.STACK_FILE, self._stack_pieces(source), fsync=False)
+            self._published_stacks = (len(self._stack_of), len(self._frames))
+        if self._with_construct and (self._published_parents != len(self._parents) or self._rewritten_parent):
+            write_atomically(
+                self._folder / layout.CONSTRUCT_FILE, _object_pieces(source, self._parents, 0), fsync=False
+            )
+            self._published_parents = len(self._parents)
+            self._rewritten_parent = False
+        self._write_json(source, final)
+        self._published_size = source.size
+
+    def _write_json(self, source: journal.Journal, final: bool) -> None:
+        write_atomically(
+            layout.json_file(self._folder, self._kind), self._json_pieces(source, final), fsync=False
+        )
+
+    def _mark_finished(self) -> bool:
+        """Finish the file that is there by one write at its end; False if it is not the one we wrote."""
+        with contextlib.suppress(OSError), open(layout.json_file(self._folder, self._kind), "r+b", 0) as file:
+            start = file.seek(0, os.SEEK_END) - len(entries.OPEN_END)
+            if start > 0 and os.pread(file.fileno(), len(entries.OPEN_END) + 1, start) == entries.OPEN_END:
+                return os.pwrite(file.fileno(), entries.FINISHED_END, start) == len(entries.FINISHED_END)
+        return False
+
+    def _json_pieces(self, source: journal.Journal, final: bool) -> Iterator[bytes]:
+        ours = {
+            "version": __version__,
+            "format": entries.FORMAT,
+            "process": ownership.this_process().as_dict(),
+        }
+        before = b"{\n "
+        for key, value in self._header.items():
+            if key == "msprobe" and isinstance(value, dict):
+                ours.update(value)
+            else:
+                yield before + quote(key) + b": " + self._text(value, 1)
+                before = b",\n "
+        yield before + b'"data": '
+        yield from _object_pieces(source, self._records, 1)
+        ours.update(records=len(self._records))
+        last = self._text(ours, 1)
+        yield b',\n "msprobe": ' + last[: last.rindex(b"\n")] + b",\n  "
+        yield entries.FINISHED_END if final else entries.OPEN_END
+
+    def _stack_pieces(self, source: journal.Journal) -> Iterator[bytes]:
+        """``{"0": [[name, ...], [frame, ...]], ...}``: names that share their frames share one number."""
+        groups: dict[bytes, list[str]] = {}
+        text_of: dict[int, bytes] = {}
+        for name, stack_id in self._stack_of.items():
+            place = self._frames.get(stack_id)
+            if place is None:
+                continue
+            text = text_of.get(stack_id)
+            if text is None:
+                text = text_of[stack_id] = _content(source, place)
+            groups.setdefault(text, []).append(name)
+        before = b"{"
+        for number, (text, names) in enumerate(groups.items()):
+            yield before + b'\n "%d": [\n  ' % number + _plain_encode(names, 2) + b",\n  " + text + b"\n ]"
+            before = b","
+        yield b"\n}" if groups else b"{}"
+
+    def _close(self) -> None:
+        """End the step: what was published goes to the disk, then the journal goes; a failed dump keeps its journal."""
+        self._closed, self._count_at_end = True, len(self._records)
+        source, self._journal = self._journal, None
+        folder = self._folder
+        if source is None:
+            return
+        if self._problem is None:
+            source.abandon()
+            path = layout.journal_file(folder, self._kind)
+            files = [layout.json_file(folder, self._kind)]
+            if self._with_stacks:
+                files.append(folder / layout.STACK_FILE)
+            if self._with_construct:
+                files.append(folder / layout.CONSTRUCT_FILE)
+
+            def finish() -> None:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                ownership.release(folder)
+
+            durable.after_sync(files, finish)
+        else:
+            with contextlib.suppress(OSError):
+                source.close()
+            ownership.release(folder)
+        self._records = {}
+        self._parents = {}
+        self._stack_of = {}
+        self._frames = {}
+
+    def _fail(self, problem: Exception) -> None:
+        """Say once what failed; take no more records. The journal stays and shows what there was until then."""
+        if self._problem is not None:
+            return
+        if isinstance(problem, PathError):
+            self._problem = problem.message
+        else:
+            reason = getattr(problem, "strerror", None) or str(problem)
+            self._problem = f'cannot write the journal in "{self._folder}": {reason.lower()}.'
+        cause = problem.__cause__ if isinstance(problem, PathError) else problem
+        log.once(
+            ("dump failed", getattr(cause, "errno", None), self._folder.name),
+            "error",
+            f"{self._problem} The training goes on; the dump of {self._folder} is incomplete"
+            f" ({self.count} records), and further failures of this kind are not reported.",
+        )
+
+    def _forked(self) -> None:
+        """In a child: the journal, the lock and the files are the parent's."""
+        self._lock = threading.RLock()
+        source, self._journal = self._journal, None
+        self._closed = True
+        if source is not None:
+            with contextlib.suppress(OSError):
+                source.abandon()
+
+
+def _object_pieces(source: journal.Journal, places: dict[str, int], depth: int) -> Iterator[bytes]:
+    """The JSON object of the frames at ``places``, as it stands at ``depth``, in pieces of some hundred items."""
+    if not places:
+        yield b"{}"
+        return
+    line = b"\n" + b" " * depth
+    before = b"{" + line + b" "
+    between = b"," + line + b" "
+    read = source.read
+    batch: list[bytes] = []
+    for place in places.values():
+        start = place >> _LENGTH_BITS
+        batch.append(read(start + _KEY_BYTES, start + (place & _LENGTH)))
+        if len(batch) == _BATCH:
+            yield before + between.join(batch)
+            before = between
+            batch.clear()
+    if batch:
+        yield before + between.join(batch)
+    yield line + b"}"
+
+
+def _content(source: journal.Journal, place: int) -> bytes:
+    """The content of a frame without its key."""
+    start = place >> _LENGTH_BITS
+    text = source.read(start, start + (place & _LENGTH))
+    return text[_KEY_BYTES + entries.KEY.unpack_from(text)[1] :]
+
+
+def _forked() -> None:
+    ownership.forget_after_fork()
+    durable.forget_after_fork()
+    for writer in list(_live):
+        writer._forked()
+
+
+_live = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
