@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-# With more than this many waiting, the disk cannot follow. The training goes on: the files then reach the disk when
-# the system writes them, within half a minute as a rule; that they are whole after a kill is not in question.
+# With more than this many waiting, the disk cannot follow. The training goes on: the files then reach the
+# disk when the system writes them, within half a minute as a rule; that they are whole after a kill is not in
+# question.
 _MOST_WAITING = 32
 
 _Job = tuple[list[Path], Callable[[], None]]
@@ -56,7 +57,9 @@ _syncer = _Syncer()
 
 
 def after_sync(paths: Iterable[Path], then: Callable[[], None]) -> None:
-    """Call ``then`` once ``paths`` are on the disk, from a thread, in the order of the calls; errors are passed over."""
+    """Call ``then`` once ``paths`` are on the disk, from a thread, in the order of the calls; errors are
+    passed over.
+    """
     _syncer.submit(list(paths), then)
 
 

@@ -1,4 +1,5 @@
-"""A tree of values as JSON text, one value at a time, so that a file can be put together from finished pieces.
+"""A tree of values as JSON text, one value at a time, so that a file can be put together from finished
+pieces.
 
 This is the plain Python form; the recorder hands the writer a compiled function of the same name and result.
 """
@@ -16,17 +17,20 @@ _TOO_DEEP = b'{\n "unsupported": "nested deeper than 200"\n}'
 _int_text = int.__repr__
 _float_text = float.__repr__
 
-# A string, or a token that strict JSON does not know. Strings come first so that no token inside one is touched.
+# A string, or a token that strict JSON does not know. Strings come first so that no token inside one is
+# touched.
 _STRING_OR_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 
 
 def encode(tree: object, depth: int) -> bytes:
-    """Give the text that ``json.dumps(tree, indent=1, ensure_ascii=False)`` has where the tree stands at ``depth``.
+    """Give the text that ``json.dumps(tree, indent=1, ensure_ascii=False)`` has where the tree stands at
+    ``depth``.
 
-    Every line but the first begins with ``depth`` more blanks. A tree is made of dict, list, tuple, str, int, float,
-    bool and None (and their subclasses, which count as their base), and of finished pieces: ``bytes``, or any object
-    whose attribute ``text`` is ``bytes``, which hold JSON text written for depth 0. Keys that are not strings become
-    ``str(key)``. NaN and the infinities are written bare; lone surrogates as ``\\udXXX``.
+    Every line but the first begins with ``depth`` more blanks. A tree is made of dict, list, tuple, str, int,
+    float, bool and None (and their subclasses, which count as their base), and of finished pieces: ``bytes``,
+    or any object whose attribute ``text`` is ``bytes``, which hold JSON text written for depth 0. Keys that
+    are not strings become ``str(key)``. NaN and the infinities are written bare; lone surrogates as
+    ``\\udXXX``.
 
     A dict, list or tuple inside ``DEEPEST`` others is replaced by a mark, which also ends cycles.
     Raises TypeError for any other type.
@@ -58,7 +62,9 @@ def _strict_token(match: re.Match[bytes]) -> bytes:
 
 
 def _write(tree: object, line: bytes, level: int, append: Callable[[bytes], None]) -> None:
-    """Append the pieces of ``tree``; ``line`` is the newline and the blanks of the line that the tree stands on."""
+    """Append the pieces of ``tree``; ``line`` is the newline and the blanks of the line that the tree stands
+    on.
+    """
     if tree is None:
         append(b"null")
     elif tree is True:

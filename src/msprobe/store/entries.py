@@ -15,7 +15,8 @@ STACK = 3  # name; number of the stack
 PARENT = 4  # name; b": " and the parent at depth 1 of construct.json
 
 FORMAT = 1
-# The end of a file that may still grow and that of a finished one: of the same length, so that finishing is one write.
+# The end of a file that may still grow and that of a finished one: of the same length, so that finishing is
+# one write.
 OPEN_END = b'"complete": false\n }\n}'
 FINISHED_END = b'"complete": true\n }\n}\n'
 

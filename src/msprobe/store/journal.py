@@ -1,4 +1,5 @@
-"""The journal: finished records, appended at once, so that a killed process loses at most the one being written.
+"""The journal: finished records, appended at once, so that a killed process loses at most the one being
+written.
 
 A journal is a file of frames behind a magic word::
 
@@ -8,10 +9,10 @@ A journal is a file of frames behind a magic word::
 
 What the kinds mean is said in :mod:`msprobe.store.entries`; this file knows bytes only.
 
-The file is mapped into memory and grown by ``posix_fallocate``, so that a full disk is an error at the next growth and
-not a signal that ends the training; an append is a copy of some hundred bytes and no call of the system. Where a file
-system cannot promise that (network and user-space file systems, those that copy on write), the journal is written by
-plain calls, gathered for up to a tenth of a second.
+The file is mapped into memory and grown by ``posix_fallocate``, so that a full disk is an error at the next
+growth and not a signal that ends the training; an append is a copy of some hundred bytes and no call of the
+system. Where a file system cannot promise that (network and user-space file systems, those that copy on
+write), the journal is written by plain calls, gathered for up to a tenth of a second.
 """
 
 from __future__ import annotations
@@ -206,7 +207,9 @@ class JournalReader:
     """The frames of a journal, whoever wrote it and however it ended. ``damage`` is known when all were read."""
 
     def __init__(self, path: Path) -> None:
-        """Raises PathError if the file cannot be read or is no journal; a file shorter than the magic word is empty."""
+        """Raises PathError if the file cannot be read or is no journal; a file shorter than the magic word is
+        empty.
+        """
         self.path = path
         self.damage = Damage()
         try:

@@ -60,7 +60,8 @@ def journals(folder: StrPath) -> list[Path]:
 
 
 def old_files(folder: StrPath) -> list[Path]:
-    """Files of a dump in ``folder``, known by their names, tensor files included; links are named, never followed.
+    """Files of a dump in ``folder``, known by their names, tensor files included; links are named, never
+    followed.
 
     A folder that does not exist has none. The lock is not among them.
     """
@@ -81,9 +82,9 @@ def old_files(folder: StrPath) -> list[Path]:
 def prepare(folder: Path, existing: Existing) -> None:
     """Deal with what an earlier run left in ``folder``, which this process has claimed.
 
-    ``clean`` removes the files that are ours by name and nothing else, ``overwrite`` does so but leaves tensor files
-    (old ones stay among the new ones), ``refuse`` raises PathError if there are any. Raises PathError also where a
-    file cannot be removed.
+    ``clean`` removes the files that are ours by name and nothing else, ``overwrite`` does so but leaves
+    tensor files (old ones stay among the new ones), ``refuse`` raises PathError if there are any. Raises
+    PathError also where a file cannot be removed.
     """
     found = old_files(folder)
     if existing == "overwrite":
@@ -97,8 +98,8 @@ def prepare(folder: Path, existing: Existing) -> None:
         )
     if folder.is_symlink():
         raise PathError(
-            f'folder "{folder}" is a symbolic link to a folder with files of a dump; msprobe removes nothing behind '
-            "a link: remove them yourself or choose another dump_path."
+            f'folder "{folder}" is a symbolic link to a folder with files of a dump; msprobe removes nothing '
+            "behind a link: remove them yourself or choose another dump_path."
         )
     for path in found:
         try:

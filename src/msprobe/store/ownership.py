@@ -1,8 +1,9 @@
 """Which process writes in which folder: never two in one.
 
-The owner of a folder is written in a lock file there while it writes, and at the end of its finished ``dump.json``
-afterwards, so that a second process of the same job, which comes later, does not take the folder either. An owner is
-a process number, a host and the moment the process started: a number that was given to a new process does not count.
+The owner of a folder is written in a lock file there while it writes, and at the end of its finished
+``dump.json`` afterwards, so that a second process of the same job, which comes later, does not take the
+folder either. An owner is a process number, a host and the moment the process started: a number that was
+given to a new process does not count.
 """
 
 from __future__ import annotations
@@ -58,10 +59,11 @@ def _owner_of(pid: int) -> Owner:
 
 
 def claim(wanted: Path, existing: layout.Existing) -> Path:
-    """Make ``wanted`` this process's own folder and return it; if another living process has it, ``proc{pid}`` beside.
+    """Make ``wanted`` this process's own folder and return it; if another living process has it,
+    ``proc{pid}`` beside.
 
-    The folder is created where it is missing, locked, and freed of old files as ``existing`` says. A lock whose owner
-    is dead is taken over. Raises PathError.
+    The folder is created where it is missing, locked, and freed of old files as ``existing`` says. A lock
+    whose owner is dead is taken over. Raises PathError.
     """
     for folder in (wanted, layout.process_folder(wanted.parent)):
         make_folder(folder)
@@ -176,7 +178,9 @@ def _lives(owner: Owner, age: float) -> bool:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None where the system does not tell, or it is dead."""
+    """When the process started, in clock ticks since boot; None where the system does not tell, or it is
+    dead.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -1,7 +1,7 @@
 """One dump being written: the records of one step and one rank.
 
-Every finished record goes to the journal at once. ``publish`` puts the JSON files together from the pieces in the
-journal: nothing is encoded twice, and nothing but names and positions is kept in memory.
+Every finished record goes to the journal at once. ``publish`` puts the JSON files together from the pieces in
+the journal: nothing is encoded twice, and nothing but names and positions is kept in memory.
 """
 
 from __future__ import annotations
@@ -46,15 +46,16 @@ _MOST_FRAMES = 20_000
 class DumpWriter:
     """Writes ``dump.json`` (or ``debug.json``), ``stack.json`` and ``construct.json`` of one folder.
 
-    ``header`` holds what stands before ``data``: task, level, framework, dump_data_dir, in this order. Behind ``data``
-    stands our own key ``msprobe``: version and format, the process, the number of records, and ``complete``, which is
-    true only in the file of a finished step; items of ``header["msprobe"]`` are put there too. The files are the text of
-    ``json.dumps(..., indent=1, ensure_ascii=False)``; a finished one ends in a newline.
+    ``header`` holds what stands before ``data``: task, level, framework, dump_data_dir, in this order. Behind
+    ``data`` stands our own key ``msprobe``: version and format, the process, the number of records, and
+    ``complete``, which is true only in the file of a finished step; items of ``header["msprobe"]`` are put
+    there too. The files are the text of ``json.dumps(..., indent=1, ensure_ascii=False)``; a finished one
+    ends in a newline.
 
     Nothing is created before the first record or ``publish``. If another living process writes in ``folder``,
-    ``proc{pid}`` beside it is used; ``dump_data_dir`` of the header follows. No method raises because of the disk:
-    the first failure is logged and the writer is quiet from then on (``failed``). In a forked child it is quiet too.
-    All methods may be called from any thread.
+    ``proc{pid}`` beside it is used; ``dump_data_dir`` of the header follows. No method raises because of the
+    disk: the first failure is logged and the writer is quiet from then on (``failed``). In a forked child it
+    is quiet too. All methods may be called from any thread.
     """
 
     def __init__(
@@ -97,7 +98,9 @@ class DumpWriter:
 
     @property
     def folder(self) -> Path:
-        """Where the files are: as given, or ``proc{pid}`` once it turned out that another process has that folder."""
+        """Where the files are: as given, or ``proc{pid}`` once it turned out that another process has that
+        folder.
+        """
         return self._folder
 
     @property
@@ -111,7 +114,9 @@ class DumpWriter:
         return self._problem is not None
 
     def open(self) -> bool:
-        """Claim the folder and start the journal, which the first record does otherwise; False if that cannot be."""
+        """Claim the folder and start the journal, which the first record does otherwise; False if that cannot
+        be.
+        """
         with self._lock:
             if self._journal is not None:
                 return True
@@ -181,7 +186,9 @@ class DumpWriter:
             self._parents[child] = place
 
     def error(self, text: str) -> None:
-        """Add ``text`` to ``dump_error_info.log``, which grows to one megabyte and then ends with a line that says so."""
+        """Add ``text`` to ``dump_error_info.log``, which grows to one megabyte and then ends with a line that
+        says so.
+        """
         with self._lock:
             if not self.open():
                 return
@@ -199,10 +206,12 @@ class DumpWriter:
                 self._fail(problem)
 
     def publish(self, final: bool) -> None:
-        """Let the JSON files appear, each whole. ``final`` ends the step: the journal goes and the folder is free.
+        """Let the JSON files appear, each whole. ``final`` ends the step: the journal goes and the folder is
+        free.
 
-        Before the end the files are written again only when the journal has grown by a quarter: whoever reads in between
-        finds the rest in the journal, and a step with a thousand stops stays as cheap as one with ten.
+        Before the end the files are written again only when the journal has grown by a quarter: whoever reads
+        in between finds the rest in the journal, and a step with a thousand stops stays as cheap as one with
+        ten.
         """
         with self._lock:
             if self._closed:
@@ -307,7 +316,9 @@ class DumpWriter:
         yield b"\n}" if groups else b"{}"
 
     def _close(self) -> None:
-        """End the step: what was published goes to the disk, then the journal goes; a failed dump keeps its journal."""
+        """End the step: what was published goes to the disk, then the journal goes; a failed dump keeps its
+        journal.
+        """
         self._closed, self._count_at_end = True, len(self._records)
         source, self._journal = self._journal, None
         folder = self._folder
@@ -365,7 +376,9 @@ class DumpWriter:
 
 
 def _object_pieces(source: journal.Journal, places: dict[str, int], depth: int) -> Iterator[bytes]:
-    """The JSON object of the frames at ``places``, as it stands at ``depth``, in pieces of some hundred items."""
+    """The JSON object of the frames at ``places``, as it stands at ``depth``, in pieces of some hundred
+    items.
+    """
     if not places:
         yield b"{}"
         return
