@@ -30,9 +30,8 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os,
 # What a killed process leaves of a file that it was writing; such files may be deleted once
 # nobody writes any more.
 TEMPORARY_FILES = ".msprobe-*.tmp"
-# Ranks on several machines may share a folder and a process number, hence the token.
-_token = os.urandom(4).hex()
-_temporary_numbers = itertools.count()
+# Ranks on several machines may share a folder and a process number, so the numbers begin anywhere.
+_temporary_numbers = itertools.count(int.from_bytes(os.urandom(6), "big"))
 
 
 def make_folder(path: StrPath) -> Path:
@@ -88,7 +87,7 @@ def write_atomically(path: StrPath, data: bytes | Iterable[bytes], fsync: bool =
     target = os.fspath(path)
     folder = os.path.dirname(target) or "."
     # Not derived from the target's name, which may already have the greatest length.
-    temporary = os.path.join(folder, f".msprobe-{os.getpid()}-{_token}-{next(_temporary_numbers)}.tmp")
+    temporary = os.path.join(folder, f".msprobe-{os.getpid()}-{next(_temporary_numbers)}.tmp")
     written = 0
     try:
         descriptor = os.open(temporary, _NEW_FILE | os.O_EXCL, FILE_MODE)
