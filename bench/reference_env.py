@@ -33,8 +33,12 @@ class Reference:
 
 
 REFERENCES = {
-    # 8.1.1: every `msprobe -f pytorch` command imports twisted and OpenSSL, which it does not declare.
-    "8.1.1": Reference("8.1.1", ("twisted", "pyOpenSSL", "setuptools"), ("msprobe.pytorch", "twisted", "OpenSSL")),
+    # 8.1.1: every `msprobe -f pytorch` command imports twisted with TLS, which it does not declare.
+    "8.1.1": Reference(
+        "8.1.1",
+        ("twisted", "service-identity", "idna", "setuptools"),
+        ("msprobe.pytorch", "twisted.internet.ssl"),
+    ),
     "26.2.0": Reference("26.2.0", (), ("msprobe.pytorch",)),
 }
 
@@ -86,9 +90,13 @@ def make(version: str) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     install = [str(python_of(version)), "-m", "pip", "install", "--quiet"]
     subprocess.run([*install, TORCH], check=True, env=clean_environment())
-    subprocess.run([*install, f"mindstudio-probe=={version}", *reference.also], check=True, env=clean_environment())
+    subprocess.run(
+        [*install, f"mindstudio-probe=={version}", *reference.also], check=True, env=clean_environment()
+    )
     if not works(reference):
-        raise SystemExit(f"{folder}: mindstudio-probe {version} was installed but does not import; see the output above")
+        raise SystemExit(
+            f"{folder}: mindstudio-probe {version} was installed but does not import; see the output above"
+        )
     return python_of(version)
 
 

@@ -217,9 +217,8 @@ def in_place(recorder: Recorder) -> None:
     x = torch.randn(4, 6)
 
     def loss(iteration: int) -> torch.Tensor:
-        y = F.relu(model[0](x), inplace=True)
-        y = y.add_(1).mul_(0.5)
-        z = torch.relu_(model[1](y))
+        y = model[0](x).add_(1).mul_(0.5)
+        z = model[1](F.relu(y, inplace=True))
         left = z[:, :3]
         left += 1
         z[0] = 0
