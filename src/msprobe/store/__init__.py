@@ -1,3 +1,3 @@
-"""The dump on disk: layout, journal, JSON files and tensor files. Writer and reader are a pair, in one room."""
+"""The dump on disk: layout, journal, JSON files and tensor files. Writer and reader live in one room."""
 
 from __future__ import annotations

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
-# With more than this many waiting, the disk cannot follow. The training goes on: the files then reach the
-# disk when the system writes them, within half a minute as a rule; that they are whole after a kill is not in
-# question.
-_MOST_WAITING = 32
+# Waiting for the disk this often is enough. What comes sooner reaches the disk when the system writes it,
+# within half a minute as a rule; that files are whole after a kill is not in question.
+_SECONDS_BETWEEN = 1.0
 
-_Job = tuple[list[Path], Callable[[], None]]
+_Job = tuple[list[str], Callable[[], None]]
 
 
 class _Syncer:
@@ -23,18 +23,23 @@ class _Syncer:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._last = -math.inf
         self._ending = False
 
-    def submit(self, paths: list[Path], then: Callable[[], None]) -> None:
+    def submit(self, paths: list[str], then: Callable[[], None]) -> None:
         with self._lock:
-            inline = self._ending
-            if not inline:
+            now = time.monotonic()
+            wait = now - self._last >= _SECONDS_BETWEEN
+            if wait and not self._ending:
+                self._last = now
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._run, name="msprobe-sync", daemon=True)
                     self._thread.start()
                 self._jobs.put((paths, then))
-        if inline:
-            _finish(paths, then, wait=True)
+                return
+        if wait:
+            _sync(paths)
+        _call(then)
 
     def drain(self, ending: bool) -> None:
         with self._lock:
@@ -50,15 +55,18 @@ class _Syncer:
             job = self._jobs.get()
             if job is None:
                 return
-            _finish(*job, wait=self._jobs.qsize() <= _MOST_WAITING)
+            paths, then = job
+            _sync(paths)
+            _call(then)
 
 
 _syncer = _Syncer()
 
 
-def after_sync(paths: Iterable[Path], then: Callable[[], None]) -> None:
-    """Call ``then`` once ``paths`` are on the disk, from a thread, in the order of the calls; errors are
-    passed over.
+def after_sync(paths: Iterable[str], then: Callable[[], None]) -> None:
+    """Call ``then`` once ``paths`` are on the disk: from a thread, or at once if the last wait is a moment ago.
+
+    Errors of the system are passed over.
     """
     _syncer.submit(list(paths), then)
 
@@ -78,15 +86,17 @@ def _drain_at_exit() -> None:
     _syncer.drain(ending=True)
 
 
-def _finish(paths: list[Path], then: Callable[[], None], wait: bool) -> None:
-    if wait:
-        for path in [*paths, *{path.parent for path in paths}]:
-            with contextlib.suppress(OSError):
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+def _sync(paths: list[str]) -> None:
+    for path in [*paths, *{os.path.dirname(path) for path in paths}]:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _call(then: Callable[[], None]) -> None:
     with contextlib.suppress(OSError):
         then()
 

@@ -47,11 +47,6 @@ def journal_file(folder: StrPath, kind: Kind) -> Path:
     return Path(folder) / f"{kind}-{os.getpid()}.journal"
 
 
-def json_file(folder: StrPath, kind: Kind) -> Path:
-    """The file with the records: ``dump.json`` or ``debug.json``."""
-    return Path(folder) / (DUMP_FILE if kind == "dump" else DEBUG_FILE)
-
-
 def journals(folder: StrPath) -> list[Path]:
     """The journals in ``folder``, each left by a run that has not finished this step (or never will)."""
     with os.scandir(folder) as entries:

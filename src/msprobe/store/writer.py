@@ -74,6 +74,8 @@ class DumpWriter:
         self._header = dict(header)
         self._encode = encode
         self._kind: layout.Kind = kind
+        self._json_name = layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE
+        self._files: set[str] = set()
         self._with_stacks = with_stacks and kind == "dump"
         self._with_construct = with_construct and kind == "dump"
         self._strict = strict_json
@@ -253,25 +255,26 @@ class DumpWriter:
         if written and not final and source.size < written * _GROWTH:
             return
         if self._with_stacks and self._published_stacks != (len(self._stack_of), len(self._frames)):
-            write_atomically(self._folder / layout.STACK_FILE, self._stack_pieces(source), fsync=False)
+            self._write(layout.STACK_FILE, self._stack_pieces(source))
             self._published_stacks = (len(self._stack_of), len(self._frames))
         if self._with_construct and (self._published_parents != len(self._parents) or self._rewritten_parent):
-            write_atomically(
-                self._folder / layout.CONSTRUCT_FILE, _object_pieces(source, self._parents, 0), fsync=False
-            )
+            self._write(layout.CONSTRUCT_FILE, _object_pieces(source, self._parents, 0))
             self._published_parents = len(self._parents)
             self._rewritten_parent = False
         self._write_json(source, final)
         self._published_size = source.size
 
     def _write_json(self, source: journal.Journal, final: bool) -> None:
-        write_atomically(
-            layout.json_file(self._folder, self._kind), self._json_pieces(source, final), fsync=False
-        )
+        self._write(self._json_name, self._json_pieces(source, final))
+
+    def _write(self, name: str, pieces: Iterator[bytes]) -> None:
+        path = os.path.join(self._folder, name)
+        write_atomically(path, pieces, fsync=False)
+        self._files.add(path)
 
     def _mark_finished(self) -> bool:
         """Finish the file that is there by one write at its end; False if it is not the one we wrote."""
-        with contextlib.suppress(OSError), open(layout.json_file(self._folder, self._kind), "r+b", 0) as file:
+        with contextlib.suppress(OSError), open(self._folder / self._json_name, "r+b", 0) as file:
             start = file.seek(0, os.SEEK_END) - len(entries.OPEN_END)
             if start > 0 and os.pread(file.fileno(), len(entries.OPEN_END) + 1, start) == entries.OPEN_END:
                 return os.pwrite(file.fileno(), entries.FINISHED_END, start) == len(entries.FINISHED_END)
@@ -327,18 +330,13 @@ class DumpWriter:
         if self._problem is None:
             source.abandon()
             path = layout.journal_file(folder, self._kind)
-            files = [layout.json_file(folder, self._kind)]
-            if self._with_stacks:
-                files.append(folder / layout.STACK_FILE)
-            if self._with_construct:
-                files.append(folder / layout.CONSTRUCT_FILE)
 
             def finish() -> None:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
                 ownership.release(folder)
 
-            durable.after_sync(files, finish)
+            durable.after_sync(self._files, finish)
         else:
             with contextlib.suppress(OSError):
                 source.close()
