@@ -136,14 +136,14 @@ def _dump_path_mistakes(
 
 def _unknown_fields(raw: Mapping[str, Any], active: str, source: Source) -> list[str]:
     sections: dict[str, Iterable[str]] = {
-        f'section "{name}"': known_names(model)
+        f'in section "{name}"': known_names(model)
         for name, model in sorted(TASK_SECTIONS.items(), key=lambda item: item[0] != active)
     }
     top = [*known_names(CommonFields), *TASK_SECTIONS, *OTHER_TASK_SECTIONS, "load"]
     lines = unknown_field_warnings(raw, (), top, sections, source)
     model = _model(active)
     if model is not None:
-        elsewhere = {"the top level": known_names(CommonFields), **sections}
+        elsewhere = {"at the top level": known_names(CommonFields), **sections}
         lines += unknown_field_warnings(raw.get(active), (active,), known_names(model), elsewhere, source)
     return lines + unknown_field_warnings(raw.get("load"), ("load",), known_names(LoadFields), {}, source)
 

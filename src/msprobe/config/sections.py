@@ -59,8 +59,8 @@ def unknown_field_warnings(
 ) -> list[str]:
     """One line for each name that nothing reads.
 
-    ``elsewhere``: the names of other places of the file ("the top level", 'section "tensor"') for those who
-    put a field into the wrong place.
+    ``elsewhere``: the names of other places of the file ("at the top level", 'in section "tensor"'), for
+    those who put a field into the wrong one.
     """
     if not isinstance(raw, Mapping):
         return []
@@ -73,13 +73,13 @@ def unknown_field_warnings(
         place = next((place for place, inner in elsewhere.items() if name in inner), None)
         hint = did_you_mean(name, names)
         if place is not None:
-            hint = f"; it belongs in {place}"
+            hint = f"; it belongs {place}"
         elif not hint:
             place, word = next(
                 ((place, word) for place, inner in elsewhere.items() if (word := nearest(name, inner))),
                 ("", ""),
             )
-            hint = f'; did you mean "{word}", which belongs in {place}?' if word else ""
+            hint = f'; did you mean "{word}", which belongs {place}?' if word else ""
         lines.append(f"{source.where((*path, name))}: unknown field, ignored{hint}")
     return lines
 

@@ -16,7 +16,7 @@ Load = Callable[..., Settings]
 
 @pytest.fixture
 def write_config(tmp_path: Path) -> WriteConfig:
-    """Write a config.json: an object gets a usable dump_path unless it has one, a text is written as it is."""
+    """Write a config.json: objects get a usable dump_path unless they have one, texts stay as they are."""
 
     def write(content: Any, name: str = "config.json") -> Path:
         path = tmp_path / name
