@@ -38,8 +38,9 @@ class Case:
 class Outcome:
     """Medians of one case. Times in milliseconds of process CPU for one whole training iteration.
 
-    off_twin: a second process that never saw the tool; off_same: the same process between recorded iterations;
-    idle: tool constructed, not yet started; update: the optimizer step, part of every iteration and never recorded.
+    off_twin: a second process that never saw the tool; off_same: the same process between recorded
+    iterations; idle: tool constructed, not yet started; update: the optimizer step, part of every
+    iteration and never recorded.
     """
 
     case: Case
@@ -57,7 +58,7 @@ class Outcome:
 
     @property
     def leaves_nothing(self) -> bool:
-        """Whether an unrecorded iteration in the same process is free of the tool (the published package keeps patches)."""
+        """Whether an unrecorded iteration is free of the tool (the published package keeps patches)."""
         return self.case.tool in ("ours", "debug_mode")
 
     @property
@@ -72,7 +73,7 @@ class Outcome:
 
     @property
     def ratio_recorded(self) -> float:
-        """The same ratio over the recorded region alone (forward and backward, without the optimizer): the strict one."""
+        """The strict ratio: over forward and backward alone, without the optimizer step."""
         return (self.on - self.update) / (self.off - self.update)
 
     @property
@@ -99,7 +100,8 @@ class Worker:
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Send one command; raises RuntimeError with the worker's own words when it fails."""
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -131,7 +133,7 @@ def interpreter(tool: str) -> Path:
 
 
 def measure(case: Case, pairs: int) -> Outcome:
-    """Measure one case: a fresh worker with the tool and a fresh twin without, alternating iteration by iteration."""
+    """Measure one case in two fresh processes, one with the tool and a twin without, alternating."""
     python = interpreter(case.tool)
     with Worker(python, case.size) as tool, Worker(python, case.size) as twin:
         for worker in (tool, twin):
@@ -147,7 +149,7 @@ def measure(case: Case, pairs: int) -> Outcome:
         on: list[dict[str, float]] = []
         last: dict[str, Any] = {}
         for _ in range(pairs):
-            # Two of each in a row, of which the second counts: the first pays for caches that the other left cold.
+            # Two of each in a row, of which the second counts: the first finds the caches cold.
             plain += twin.ask("off", n=2)["times"][1:]
             off += tool.ask("off", n=2)["times"][1:]
             last = tool.ask("on", n=2)

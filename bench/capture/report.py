@@ -12,8 +12,8 @@ import torch
 from measure import Outcome
 
 HEADINGS = (
-    "model", "level", "task", "tool", "off ms", "on ms", "on/off", "on/off of fwd+bwd", "idle/off", "after stop/off",
-    "records", "µs/record", "MB/step", "wall on/off",
+    "model", "level", "task", "tool", "off ms", "on ms", "on/off", "on/off of fwd+bwd", "idle/off",
+    "after stop/off", "records", "µs/record", "MB/step", "wall on/off",
 )  # fmt: skip
 
 
