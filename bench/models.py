@@ -1,8 +1,8 @@
-"""The trainings that benches record: a GPT of four layers in three widths, with real structure and synthetic tokens.
+"""The trainings that benches record: a GPT of four layers in three widths, real structure, synthetic tokens.
 
-The recorded region is one whole forward and backward: `start(model)`, forward, loss, backward, `stop()`, `step()`.
-The optimizer step (AdamW) comes after `stop()`, outside the recorded region, but inside the measured iteration, so a
-ratio on/off says how much longer a training iteration takes.
+The recorded region is one whole forward and backward: `start(model)`, forward, loss, backward, `stop()`,
+`step()`. The optimizer step (AdamW) comes after `stop()`, outside the recorded region, but inside the
+measured iteration, so a ratio on/off says how much longer a training iteration takes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIZES = {
     size.name: size
     for size in (
         Size("tiny", width=64, heads=4, batch=2, length=32, vocabulary=128),
-        Size("small", width=256, heads=4, batch=2, length=96, vocabulary=512),
+        Size("small", width=256, heads=4, batch=2, length=80, vocabulary=512),
         Size("medium", width=512, heads=8, batch=2, length=112, vocabulary=1024),
     )
 }

@@ -3,8 +3,8 @@
     python bench/reference_env.py              # both versions, into .bench/ref-8.1.1 and .bench/ref-26.2.0
     python bench/reference_env.py 8.1.1        # one of them
 
-An environment that already works is left alone, so this can stand in front of every run. The published package
-is only installed and run, each version in its own environment; msprobe itself never imports it.
+An environment that already works is left alone, so this can stand in front of every run. The published
+package is only installed and run, each version in its own environment; msprobe itself never imports it.
 """
 
 from __future__ import annotations
@@ -70,9 +70,10 @@ def works(reference: Reference) -> bool:
     if not python.exists():
         return False
     check = (
-        "import importlib, importlib.metadata as m, sys\n"
-        f"sys.exit(m.version('mindstudio-probe') != {reference.version!r} or m.version('torch').split('+')[0] != "
-        f"{TORCH.split('==')[1]!r} or any(importlib.import_module(n) is None for n in {reference.must_import!r}))"
+        "import importlib, importlib.metadata\n"
+        f"assert importlib.metadata.version('mindstudio-probe') == {reference.version!r}\n"
+        f"assert importlib.metadata.version('torch').split('+')[0] == {TORCH.split('==')[1]!r}\n"
+        f"for name in {reference.must_import!r}: importlib.import_module(name)\n"
     )
     done = subprocess.run([str(python), "-c", check], env=clean_environment(), capture_output=True)
     return done.returncode == 0

@@ -3,12 +3,17 @@
     python bench/capture/run.py --tools ours,8.1.1,26.2.0,debug_mode --sizes tiny,small,medium \\
         --levels L0,L1,mix --tasks statistics,md5,tensor [--quick] [--json FILE]
 
-One thread. An iteration is start, forward, backward, stop, step (files written to disk) and then the optimizer step, which
-is not recorded. Off and on alternate; numbers are medians. "off" of ours and debug_mode is measured in the same process,
-between the recorded iterations; the published package keeps its patches after stop, so its "off" comes from a twin process
-that never constructed it, running alternately. "idle" is the tool constructed and not yet started, "after stop" is an
-unrecorded iteration between recorded ones, both against the twin. 26.2.0 records by default with risk_level FOCUS (fewer
-APIs); the tool "26.2.0-ALL" is the same with risk_level ALL.
+One thread. An iteration is start, forward, backward, stop, step (files written to disk) and then the
+optimizer step, which is not recorded. Off and on alternate; numbers are medians.
+
+"off" of ours and debug_mode is measured in the same process, between the recorded iterations; the published
+package keeps its patches after stop, so its "off" comes from a twin process that never constructed it,
+running alternately. "on/off" is about the whole iteration, "on/off of fwd+bwd" leaves the optimizer step out
+and is the strict figure. "idle" is the tool constructed and not yet started, "after stop" is an unrecorded
+iteration between recorded ones, both against the twin. "records" are the entries of dump.json (debug_mode:
+its log lines).
+
+26.2.0 records by default with risk_level FOCUS (fewer APIs); "26.2.0-ALL" is the same with risk_level ALL.
 """
 
 from __future__ import annotations

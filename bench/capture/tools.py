@@ -1,7 +1,8 @@
-"""The recorders that are measured, behind one small face. Runs in any environment; imports each tool only when asked.
+"""The recorders that are measured, behind one small face.
 
-A tool is constructed once, then `begin(model)` and `end()` stand around forward and backward, and `end()` returns only
-after the files of the step are written (whatever a tool leaves to background threads is waited for by the worker).
+Runs in any environment; imports each tool only when asked. A tool is constructed once, then `begin(model)`
+and `end()` stand around forward and backward. What a tool leaves to background threads is waited for by the
+worker.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ class PrecisionDebuggerTool:
 
 
 class DebugModeTool:
-    """`torch.utils._debug_mode`: operator calls with the L1 norm (or hash) of every input and output, as one text file.
+    """`torch.utils._debug_mode`: operators with the L1 norm (or hash) of all inputs and outputs, as text.
 
-    L0 adds module calls to the operators, L1 adds torch-function calls, mix both. It keeps no gradient links, no
-    arguments in readable form and no tensors; it is here as what PyTorch itself offers.
+    L0 adds module calls to the operators, L1 adds torch-function calls, mix both. It links no gradients to
+    calls and saves no tensors; it is here as what PyTorch itself offers.
     """
 
     def __init__(self, folder: Path, level: str, task: str, options: dict[str, Any]) -> None:

@@ -1,11 +1,13 @@
 """One process that trains one model under one tool, iteration by iteration, as told on its standard input.
 
 Commands, one JSON object a line, each answered by one JSON line:
-    {"do": "off", "n": 3}                    plain iterations -> CPU and wall seconds of each
-    {"do": "construct", ...}                 import and construct the tool
-    {"do": "on", "n": 1}                     recorded iterations -> the same, and bytes and records of the last step
-Times are process CPU time of all threads (`time.process_time`). After a recorded iteration the worker waits until the
-process is idle again, so that work left to background threads counts as part of that iteration.
+
+    {"do": "off", "n": 3}       plain iterations -> CPU and wall seconds of each
+    {"do": "construct", ...}    import and construct the tool
+    {"do": "on", "n": 1}        recorded iterations -> the same, with bytes and records of the last
+
+Times are process CPU time of all threads (`time.process_time`). After a recorded iteration the worker waits
+until the process is idle again, so that work left to background threads counts as part of that iteration.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
-import torch
-from models import SIZES, Training
-from tools import Tool, open_tool
+import torch  # noqa: E402
+from models import SIZES, Training  # noqa: E402
+from tools import Tool, open_tool  # noqa: E402
 
 #: The process counts as idle when it used less than this share of a waiting period of 2 ms.
 IDLE_SHARE = 0.05

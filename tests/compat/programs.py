@@ -1,7 +1,7 @@
 """Small seeded trainings that run unchanged under any msprobe: the published one or ours.
 
-Each program takes `recorder`, whose `start(model)`, `stop()` and `step()` are those of `PrecisionDebugger`, and runs
-two iterations. Nothing here may import msprobe or depend on its version.
+Each program takes `recorder`, whose `start(model)`, `stop()` and `step()` are those of `PrecisionDebugger`,
+and runs two iterations. Nothing here may import msprobe or depend on its version.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def accumulate(recorder: Recorder) -> None:
 
 
 def in_place(recorder: Recorder) -> None:
-    """In-place calls, views and an in-place activation (APIs only: the reference's module hooks break such models)."""
+    """In-place calls, views and an in-place activation (APIs only: module hooks of the reference break it)."""
     model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
     x = torch.randn(4, 6)
 
