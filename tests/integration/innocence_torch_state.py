@@ -1,0 +1,121 @@
+"""The state of torch and of the process that a recorder could disturb: function objects, modes, flags,
+global hooks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import torch
+import torch.distributed
+import torch.distributed._functional_collectives
+import torch.utils.checkpoint
+from torch import nn
+from torch.overrides import _get_current_function_mode_stack
+
+# Functions users compare by identity; these objects stay the same even while recording runs.
+STRICT = {
+    "torch": torch,
+    "torch.Tensor": torch.Tensor,
+    "torch._C.TensorBase": torch._C.TensorBase,
+    "torch.nn.functional": nn.functional,
+    "torch._VF": torch._VF,
+    "torch.linalg": torch.linalg,
+    "torch.fft": torch.fft,
+    "torch.special": torch.special,
+    "torch.sparse": torch.sparse,
+    "torch.func": torch.func,
+    "torch.nn.Module": nn.Module,
+    "torch.optim.Optimizer": torch.optim.Optimizer,
+    "torch.optim.SGD": torch.optim.SGD,
+    "torch.optim.AdamW": torch.optim.AdamW,
+}
+# These may carry a thin wrapper between start and stop, and are themselves again after stop.
+WRAPPED_WHILE_RECORDING = {
+    "torch.distributed": torch.distributed,
+    "torch.distributed.distributed_c10d": torch.distributed.distributed_c10d,
+    "torch.distributed._functional_collectives": torch.distributed._functional_collectives,
+    "torch.autograd": torch.autograd,
+    "torch.autograd.Function": torch.autograd.Function,
+    "torch.autograd.function.FunctionMeta": torch.autograd.function.FunctionMeta,
+    "torch.autograd.graph": torch.autograd.graph,
+    "torch.utils.checkpoint": torch.utils.checkpoint,
+    "torch.nn.utils": nn.utils,
+    "torch.overrides": torch.overrides,
+}
+
+Functions = dict[tuple[str, str], Any]
+
+
+def functions(strict: bool) -> Functions:
+    """Every function, method and descriptor of the namespaces above, by name. Keeps the objects, so ids
+    cannot be reused."""
+    found: Functions = {}
+    for owner, place in (STRICT if strict else {**STRICT, **WRAPPED_WHILE_RECORDING}).items():
+        for name, value in vars(place).items():
+            if callable(value) or hasattr(type(value), "__get__"):
+                found[owner, name] = value
+    return found
+
+
+def replaced(before: Functions, now: Functions) -> list[str]:
+    """Names whose object is another one now, or gone."""
+    return [
+        f"{owner}.{name}" for (owner, name), value in before.items() if now.get((owner, name)) is not value
+    ]
+
+
+def flags() -> dict[str, object]:
+    """Modes, switches and global hook tables, as plain values."""
+    from torch.nn.modules import module as tables
+    from torch.optim import optimizer as optimizer_tables
+
+    return {
+        "function modes": [type(mode).__qualname__ for mode in _get_current_function_mode_stack()],
+        "dispatch modes": torch._C._len_torch_dispatch_stack(),
+        "grad enabled": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "autocast": (
+            torch.is_autocast_enabled("cpu"),
+            str(torch.get_autocast_dtype("cpu")),
+            torch.is_autocast_cache_enabled(),
+        ),
+        "anomaly": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        "multithreaded backward": torch._C._is_multithreading_enabled(),
+        "checkpoint early stop": torch.utils.checkpoint._enable_checkpoint_early_stop,
+        "saved tensor hooks": torch._C._autograd._top_saved_tensors_default_hooks(True) is None,
+        "default dtype": str(torch.get_default_dtype()),
+        "default device": str(torch.get_default_device()),
+        "threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
+        "deterministic": (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ),
+        "global module hooks": {
+            name: len(value)
+            for name, value in vars(tables).items()
+            if name.startswith("_global_") and hasattr(value, "__len__")
+        },
+        "global optimizer hooks": (
+            len(optimizer_tables._global_optimizer_pre_hooks),
+            len(optimizer_tables._global_optimizer_post_hooks),
+        ),
+        "profile": sys.getprofile() is None and sys.gettrace() is None,
+        "excepthooks": (
+            sys.excepthook is sys.__excepthook__,
+            threading.excepthook is threading.__excepthook__,
+        ),
+        "signals": [
+            str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+        ],
+        "collector": (gc.isenabled(), gc.get_threshold(), len(gc.callbacks)),
+        "recursion limit": sys.getrecursionlimit(),
+        "folder": os.getcwd(),
+        "environment": sorted(
+            f"{key}={value}" for key, value in os.environ.items() if key != "PYTEST_CURRENT_TEST"
+        ),
+    }

@@ -1,0 +1,141 @@
+"""Training with recording on is, bit for bit, the training with recording off; and after stop nothing is
+left behind.
+
+Each architecture of the zoo is trained bare once, then once for each way of recording, from the same seed.
+Compared are losses, gradients, weights, buffers, optimizer states, random generators, intermediate results
+with their strides and versions, the autograd graph, what user hooks and modes saw, exceptions, warnings,
+function objects, global tables.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import zoo
+from innocence_observation import Observation, differences
+from innocence_run import Nobody, Recorder, Setting, run, without_known_once
+
+SINGLE = [name for name, a in zoo.load_all().items() if a.ranks == 1]
+LEVELS = [Setting("L0"), Setting("L1"), Setting("mix"), Setting("L2")]
+
+# Other tasks and options, each on the architectures most likely to notice.
+CHOSEN = [
+    "cnn_batchnorm",
+    "gpt_tied",
+    "module_returning_two_views",
+    "in_place_relu_chain",
+    "writes_into_views",
+    "custom_function",
+    "recompute_reentrant",
+    "recompute_non_reentrant",
+    "complex_fft",
+    "sparse_embedding",
+    "autocast_grad_scaler",
+    "bfloat16_mlp",
+    "tensor_subclass",
+    "per_sample_gradients",
+    "exceptions_caught_in_forward",
+    "random_everywhere",
+    "stopped_before_backward",
+    "variables_saved_by_hand",
+]
+OTHER_SETTINGS = [
+    Setting("L1", "tensor"),
+    Setting("mix", "tensor"),
+    Setting("L2", "tensor"),
+    Setting("mix", "statistics", {"summary_mode": "md5"}),
+    Setting("L1", "statistics", {"summary_mode": "xxh3"}),
+    Setting("mix", "structure"),
+    Setting("L1", "overflow_check"),
+    Setting("mix", "overflow_check", {"overflow_nums": -1}),
+    Setting("debug", "statistics"),
+    Setting("debug", "tensor"),
+]
+FEW = ["resnet", "gpt_tied", "writes_into_views", "recompute_non_reentrant"]
+OPTIONS = [
+    Setting("L1", "nan_check"),
+    Setting("mix", "statistics", {"data_mode": ["backward"]}),
+    Setting("mix", "statistics", {"data_mode": ["forward", "output"]}),
+    Setting("mix", "statistics", {"list": ["linear", "Linear"]}),
+    Setting("mix", "statistics", {"list": ["matches nothing"]}),
+    Setting("mix", "statistics", {"tensor_list": ["relu", "layer_norm"]}),
+    Setting("mix", "statistics", {"summary_mode": "xor"}),
+    Setting("mix", "statistics", top={"async_dump": True}),
+    Setting("mix", "statistics", top={"precision": "high"}),
+    Setting("mix", "statistics", top={"api_scope": "listed"}),
+    Setting("mix", "statistics", top={"extra_info": False}),
+    Setting("mix", "statistics", top={"optimizer": False}),
+    Setting("mix", "statistics", top={"record_root": True, "buffers": True}),
+    Setting("mix", "statistics", top={"step": [1]}),
+    Setting("mix", "statistics", top={"rank": [7]}),
+]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@functools.cache
+def bare(name: str) -> Observation:
+    return run(name, Nobody())
+
+
+def check(name: str, setting: Setting, folder: Path) -> dict[str, list[str]]:
+    """Fail where the recorded run differs from the bare one; give the names of what was recorded, by step."""
+    off = bare(name)
+    recorder = Recorder(folder, setting)
+    on = run(name, recorder)
+    found = differences(*without_known_once(off, on))
+    assert not found, f"{name} at {setting}: {len(found)} differences\n" + "\n".join(map(str, found[:15]))
+    return recorder.entries()
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_bare_runs_are_reproducible(name: str) -> None:
+    """Without this, the other tests would say nothing."""
+    off = bare(name)
+    assert not differences(*without_known_once(off, run(name, Nobody())))
+    assert [path for path in off if path.startswith("step2/")]
+    for path, value in off.items():
+        if re.search(r"/region \d+ (inside|after stop)", path):
+            assert value == [], f"{name}: {path}: {value}"
+
+
+@pytest.mark.parametrize("setting", LEVELS, ids=str)
+@pytest.mark.parametrize("name", SINGLE)
+def test_recording_changes_nothing(name: str, setting: Setting, tmp_path: Path) -> None:
+    entries = check(name, setting, tmp_path)
+    assert sorted(entries) == ["step0", "step1", "step2"]
+    assert all(entries.values()), "a step without a single entry: nothing was recorded, so nothing was tested"
+
+
+@pytest.mark.parametrize("setting", OTHER_SETTINGS, ids=str)
+@pytest.mark.parametrize("name", CHOSEN)
+def test_other_tasks_change_nothing(name: str, setting: Setting, tmp_path: Path) -> None:
+    entries = check(name, setting, tmp_path)
+    if setting.task == "overflow_check" or (setting.level == "debug" and name != "variables_saved_by_hand"):
+        return
+    assert sorted(entries) == ["step0", "step1", "step2"]
+    assert all(entries.values())
+
+
+@pytest.mark.parametrize("setting", OPTIONS, ids=str)
+@pytest.mark.parametrize("name", FEW)
+def test_options_change_nothing(name: str, setting: Setting, tmp_path: Path) -> None:
+    entries = check(name, setting, tmp_path)
+    if "step" in setting.top:
+        assert list(entries) == ["step1"]
+        assert entries["step1"]
+    elif "rank" in setting.top:
+        assert not entries
+    elif "list" not in setting.section and setting.task != "nan_check":
+        assert all(entries[f"step{i}"] for i in range(3))

@@ -1,0 +1,39 @@
+"""Small but real trainings, each built the way people build them, for tests that need a model to record."""
+
+from __future__ import annotations
+
+from .case import ARCHITECTURES, Architecture, Region, Results, TrainingCase, architecture, build, supervised
+
+__all__ = [
+    "ARCHITECTURES",
+    "Architecture",
+    "Region",
+    "Results",
+    "TrainingCase",
+    "architecture",
+    "build",
+    "load_all",
+    "supervised",
+]
+
+
+def load_all() -> dict[str, Architecture]:
+    """Import every family and give the filled register."""
+    from . import (  # noqa: F401
+        attention,
+        compiled,
+        distributed,
+        generative,
+        gradients,
+        hugging_face,
+        in_place,
+        modes,
+        numerics,
+        recurrent,
+        training,
+        transforms,
+        user_code,
+        vision,
+    )
+
+    return ARCHITECTURES
