@@ -1,8 +1,4 @@
-"""Trainings of two gloo ranks. The caller has initialised the default process group.
-
-Annotations are real objects in this file (no postponed evaluation): DDP inspects those of a communication
-hook.
-"""
+"""Trainings of two gloo ranks. The caller has initialised the default process group."""
 
 from __future__ import annotations
 
@@ -63,6 +59,8 @@ def ddp_communication_hook() -> TrainingCase:
         future = dist.all_reduce(bucket.buffer().bfloat16().div_(2), async_op=True).get_future()
         return future.then(lambda f: f.value()[0].float())
 
+    # DDP inspects these, and does not resolve postponed annotations.
+    halve.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]})
     model = DistributedDataParallel(Model(), find_unused_parameters=True)
     model.register_comm_hook(None, halve)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
