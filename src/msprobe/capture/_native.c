@@ -1,0 +1,430 @@
+/* What the recorder does many thousand times a second: tensor statistics, records to JSON, call stacks.
+ *
+ * Knows neither torch nor numpy: tensors arrive as an address, a shape and a type. Every function has an equal in
+ * Python (native.py) except `statistics`, where the framework's own reductions take over.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+
+#include "_native_encode.h"
+#include "_native_statistics.h"
+#include "_native_text.h"
+
+#if PY_VERSION_HEX < 0x030b0000
+#include <frameobject.h> /* f_lasti has no function before 3.11 */
+#endif
+
+enum { GIL_WORTH_RELEASING = 65536 }; /* elements */
+
+static int check_count(const char *function, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most)
+{
+    if (given < least || given > most) {
+        PyErr_Format(PyExc_TypeError, "%s() takes %zd to %zd arguments (%zd given)", function, least, most, given);
+        return -1;
+    }
+    return 0;
+}
+
+/* A tuple of ints into an array; the number of them, or -1. */
+static int read_sizes(PyObject *object, Py_ssize_t *sizes)
+{
+    if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) > MAX_DIMENSIONS) {
+        PyErr_Format(PyExc_TypeError, "expected a tuple of at most %d ints, found %.200s", MAX_DIMENSIONS,
+                     Py_TYPE(object)->tp_name);
+        return -1;
+    }
+    const int count = (int)PyTuple_GET_SIZE(object);
+    for (int i = 0; i < count; i++) {
+        sizes[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(object, i));
+        if (sizes[i] == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+        if (sizes[i] < 0) {
+            PyErr_SetString(PyExc_ValueError, "sizes and strides cannot be negative");
+            return -1;
+        }
+    }
+    return count;
+}
+
+/* Which elements a view holds, whatever their order: dimensions of one left out, the rest sorted by stride, those that
+ * continue each other joined. */
+static int read_layout(PyObject *shape, PyObject *stride, Layout *layout)
+{
+    Py_ssize_t sizes[MAX_DIMENSIONS], strides[MAX_DIMENSIONS];
+    const int dimensions = read_sizes(shape, sizes);
+    if (dimensions < 0) {
+        return -1;
+    }
+    const int given = read_sizes(stride, strides);
+    if (given < 0) {
+        return -1;
+    }
+    if (given != dimensions) {
+        PyErr_Format(PyExc_ValueError, "%d sizes but %d strides", dimensions, given);
+        return -1;
+    }
+    int kept = 0;
+    layout->count = 1;
+    for (int i = 0; i < dimensions; i++) {
+        if (sizes[i] == 0) {
+            layout->dimensions = 1;
+            layout->count = layout->size[0] = 0;
+            layout->stride[0] = 1;
+            return 0;
+        }
+        layout->count *= sizes[i];
+        if (sizes[i] == 1) {
+            continue;
+        }
+        int place = kept++;
+        for (; place > 0; place--) {
+            const int before = place - 1;
+            if (layout->stride[before] < strides[i] ||
+                (layout->stride[before] == strides[i] && layout->size[before] <= sizes[i])) {
+                break;
+            }
+            layout->stride[place] = layout->stride[before];
+            layout->size[place] = layout->size[before];
+        }
+        layout->stride[place] = strides[i];
+        layout->size[place] = sizes[i];
+    }
+    int joined = 0;
+    for (int i = 0; i < kept; i++) {
+        if (joined > 0 && layout->stride[joined - 1] * layout->size[joined - 1] == layout->stride[i]) {
+            layout->size[joined - 1] *= layout->size[i];
+        } else {
+            layout->size[joined] = layout->size[i];
+            layout->stride[joined] = layout->stride[i];
+            joined++;
+        }
+    }
+    if (joined == 0) {
+        layout->size[0] = layout->stride[0] = 1;
+        joined = 1;
+    }
+    layout->dimensions = joined;
+    return 0;
+}
+
+static PyObject *native_pattern(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    Layout layout;
+    if (check_count("pattern", nargs, 2, 2) < 0 || read_layout(args[0], args[1], &layout) < 0) {
+        return NULL;
+    }
+    PyObject *result = PyTuple_New(2 * layout.dimensions);
+    for (int i = 0; result != NULL && i < 2 * layout.dimensions; i++) {
+        PyObject *number = PyLong_FromSsize_t(i % 2 == 0 ? layout.size[i / 2] : layout.stride[i / 2]);
+        if (number == NULL) {
+            Py_CLEAR(result);
+            break;
+        }
+        PyTuple_SET_ITEM(result, i, number);
+    }
+    return result;
+}
+
+static PyObject *native_is_dense(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    Layout layout;
+    if (check_count("is_dense", nargs, 2, 2) < 0 || read_layout(args[0], args[1], &layout) < 0) {
+        return NULL;
+    }
+    return PyBool_FromLong(layout.dimensions == 1 && layout.stride[0] == 1);
+}
+
+static int read_pattern(PyObject *object, Layout *layout)
+{
+    Py_ssize_t numbers[MAX_DIMENSIONS];
+    if (PyLong_Check(object)) {
+        layout->dimensions = 1;
+        layout->stride[0] = 1;
+        layout->count = layout->size[0] = PyLong_AsSsize_t(object);
+        if (layout->count < 0) {
+            if (!PyErr_Occurred()) {
+                PyErr_SetString(PyExc_ValueError, "a count of elements cannot be negative");
+            }
+            return -1;
+        }
+        return 0;
+    }
+    const int count = read_sizes(object, numbers);
+    if (count < 0) {
+        return -1;
+    }
+    if (count % 2 != 0) {
+        PyErr_SetString(PyExc_ValueError, "a pattern is pairs of size and stride");
+        return -1;
+    }
+    layout->dimensions = count / 2;
+    layout->count = 1;
+    for (int i = 0; i < layout->dimensions; i++) {
+        layout->size[i] = numbers[2 * i];
+        layout->stride[i] = numbers[2 * i + 1];
+        layout->count *= layout->size[i];
+    }
+    return 0;
+}
+
+static PyObject *native_statistics(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    Layout layout;
+    Summary summary;
+    if (check_count("statistics", nargs, 4, 5) < 0) {
+        return NULL;
+    }
+    const char *address = PyLong_AsVoidPtr(args[0]);
+    if ((address == NULL && PyErr_Occurred()) || read_pattern(args[1], &layout) < 0) {
+        return NULL;
+    }
+    const long kind = PyLong_AsLong(args[2]), flags = PyLong_AsLong(args[3]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (kind < 0 || kind >= KIND_COUNT) {
+        return PyErr_Format(PyExc_ValueError, "no element kind has the number %ld", kind);
+    }
+    if (address == NULL && layout.count > 0) {
+        PyErr_SetString(PyExc_ValueError, "elements at address 0");
+        return NULL;
+    }
+    const float *table = NULL;
+    if (kind == FLOAT8) {
+        if (nargs < 5 || !PyBytes_Check(args[4]) || PyBytes_GET_SIZE(args[4]) != 256 * (Py_ssize_t)sizeof(float)) {
+            PyErr_SetString(PyExc_ValueError, "float8 needs the 256 float32 values of its bytes");
+            return NULL;
+        }
+        table = (const float *)(const void *)PyBytes_AS_STRING(args[4]);
+    }
+    if (layout.count > GIL_WORTH_RELEASING) {
+        Py_BEGIN_ALLOW_THREADS;
+        summarise((Kind)kind, address, &layout, table, &summary);
+        Py_END_ALLOW_THREADS;
+    } else if (layout.count > 0) {
+        summarise((Kind)kind, address, &layout, table, &summary);
+    }
+    char text[4 * NUMBER_ROOM + 64], extra[3 * NUMBER_ROOM + 64];
+    char *text_end_ = text, *extra_end = extra;
+    const int answer = write_summary((Kind)kind, (int)flags, layout.count, &summary, &text_end_, &extra_end);
+    return Py_BuildValue("y#y#i", text, (Py_ssize_t)(text_end_ - text), extra, (Py_ssize_t)(extra_end - extra), answer);
+}
+
+static PyObject *native_encode(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (check_count("encode", nargs, 2, 2) < 0) {
+        return NULL;
+    }
+    Encoder encoder;
+    encoder.nesting = 0;
+    encoder.depth = PyLong_AsSsize_t(args[1]);
+    if (encoder.depth == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (encoder.depth < 0 || encoder.depth > 1000) {
+        return PyErr_Format(PyExc_ValueError, "depth must be 0 to 1000, found %zd", encoder.depth);
+    }
+    text_begin(&encoder.text);
+    PyObject *result = NULL;
+    if (encode_value(&encoder, args[0]) == 0) {
+        result = PyBytes_FromStringAndSize(encoder.text.data, (Py_ssize_t)encoder.text.size);
+    }
+    text_end(&encoder.text);
+    return result;
+}
+
+static long frame_offset(PyFrameObject *frame)
+{
+#if PY_VERSION_HEX >= 0x030b0000
+    return PyFrame_GetLasti(frame);
+#else
+    return frame->f_lasti < 0 ? -1 : (long)(frame->f_lasti * (int)sizeof(_Py_CODEUNIT));
+#endif
+}
+
+static PyObject *native_frame_key(PyObject *self, PyObject *argument)
+{
+    enum { ON_STACK = 128 };
+    PyObject *first[2 * ON_STACK];
+    PyObject **parts = first;
+    Py_ssize_t count = 0, capacity = 2 * ON_STACK;
+    Py_ssize_t skip = PyLong_AsSsize_t(argument);
+    if (skip == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
+    PyObject *result = NULL;
+    while (frame != NULL) {
+        if (skip > 0) {
+            skip--;
+        } else {
+            if (count == capacity) {
+                PyObject **more = PyMem_Malloc((size_t)capacity * 2 * sizeof(*more));
+                if (more == NULL) {
+                    PyErr_NoMemory();
+                    break;
+                }
+                memcpy(more, parts, (size_t)count * sizeof(*more));
+                if (parts != first) {
+                    PyMem_Free(parts);
+                }
+                parts = more;
+                capacity *= 2;
+            }
+            PyObject *offset = PyLong_FromLong(frame_offset(frame));
+            if (offset == NULL) {
+                break;
+            }
+            parts[count++] = (PyObject *)PyFrame_GetCode(frame);
+            parts[count++] = offset;
+        }
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    if (frame == NULL) {
+        result = PyTuple_New(count);
+    } else {
+        Py_DECREF(frame);
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (result != NULL) {
+            PyTuple_SET_ITEM(result, i, parts[i]);
+        } else {
+            Py_DECREF(parts[i]);
+        }
+    }
+    if (parts != first) {
+        PyMem_Free(parts);
+    }
+    return result;
+}
+
+static PyObject *native_memory(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    static char nothing[1];
+    if (check_count("memory", nargs, 2, 2) < 0) {
+        return NULL;
+    }
+    char *address = PyLong_AsVoidPtr(args[0]);
+    if (address == NULL && PyErr_Occurred()) {
+        return NULL;
+    }
+    const Py_ssize_t size = PyLong_AsSsize_t(args[1]);
+    if (size < 0) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "%zd bytes", size);
+    }
+    if (address == NULL && size > 0) {
+        PyErr_SetString(PyExc_ValueError, "bytes at address 0");
+        return NULL;
+    }
+    return PyMemoryView_FromMemory(size > 0 ? address : nothing, size, PyBUF_READ);
+}
+
+static PyObject *native_gather(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    Py_ssize_t sizes[MAX_DIMENSIONS], strides[MAX_DIMENSIONS];
+    if (check_count("gather", nargs, 4, 4) < 0) {
+        return NULL;
+    }
+    const char *address = PyLong_AsVoidPtr(args[0]);
+    if (address == NULL && PyErr_Occurred()) {
+        return NULL;
+    }
+    const int dimensions = read_sizes(args[1], sizes);
+    if (dimensions < 0 || read_sizes(args[2], strides) != dimensions) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "%d sizes but not as many strides", dimensions);
+    }
+    const long itemsize = PyLong_AsLong(args[3]);
+    if (itemsize < 1 || itemsize > 16) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "elements of %ld bytes", itemsize);
+    }
+    /* Last dimension first, as Layout wants its rows. */
+    Layout layout = {.dimensions = dimensions > 0 ? dimensions : 1, .count = 1, .size = {1}, .stride = {1}};
+    for (int i = 0; i < dimensions; i++) {
+        layout.size[i] = sizes[dimensions - 1 - i];
+        layout.stride[i] = strides[dimensions - 1 - i];
+        layout.count *= layout.size[i];
+    }
+    if (layout.count > PY_SSIZE_T_MAX / itemsize) {
+        return PyErr_NoMemory();
+    }
+    if (address == NULL && layout.count > 0) {
+        PyErr_SetString(PyExc_ValueError, "elements at address 0");
+        return NULL;
+    }
+    PyObject *result = PyBytes_FromStringAndSize(NULL, layout.count * itemsize);
+    if (result == NULL || layout.count == 0) {
+        return result;
+    }
+    char *to = PyBytes_AS_STRING(result);
+    PyThreadState *released = layout.count > GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
+    Py_ssize_t index[MAX_DIMENSIONS] = {0};
+    do {
+        if (layout.stride[0] == 1) {
+            memcpy(to, address, (size_t)(layout.size[0] * itemsize));
+        } else {
+            copy_strided(to, address, layout.size[0], layout.stride[0] * itemsize, (int)itemsize);
+        }
+        to += layout.size[0] * itemsize;
+    } while (next_row(&layout, index, &address, (int)itemsize));
+    if (released != NULL) {
+        PyEval_RestoreThread(released);
+    }
+    return result;
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
+
+static PyMethodDef methods[] = {
+    {"statistics", FAST(native_statistics),
+     "statistics(address, count_or_pattern, kind, flags, table=None) -> (texts, counts, flags)"},
+    {"encode", FAST(native_encode), "encode(tree, depth) -> bytes of indented JSON"},
+    {"frame_key", native_frame_key, METH_O, "frame_key(skip) -> (code, offset, code, offset, ...), innermost first"},
+    {"memory", FAST(native_memory), "memory(address, size) -> read-only view, valid while the owner lives"},
+    {"gather", FAST(native_gather), "gather(address, shape, stride, itemsize) -> the elements' bytes in C order"},
+    {"pattern", FAST(native_pattern), "pattern(shape, stride) -> (size, stride, ...) of the elements, order left out"},
+    {"is_dense", FAST(native_is_dense), "is_dense(shape, stride) -> whether the elements fill their memory, each once"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_native",
+    .m_doc = "Compiled parts of the recorder; see native.py.",
+    .m_size = -1,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    PyObject *numbers = PyDict_New();
+    if (module == NULL || numbers == NULL) {
+        goto failed;
+    }
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        PyObject *number = PyLong_FromLong(kind);
+        const int set = number == NULL ? -1 : PyDict_SetItemString(numbers, kinds[kind].name, number);
+        Py_XDECREF(number);
+        if (set < 0) {
+            goto failed;
+        }
+    }
+    name_text = PyUnicode_InternFromString("text");
+    if (name_text == NULL || PyModule_AddObjectRef(module, "KINDS", numbers) < 0 ||
+        PyModule_AddIntConstant(module, "HIGH_PRECISION", HIGH_PRECISION) < 0 ||
+        PyModule_AddIntConstant(module, "SCALAR", SCALAR) < 0) {
+        goto failed;
+    }
+    Py_DECREF(numbers);
+    numbers_begin();
+    statistics_begin();
+    return module;
+failed:
+    Py_XDECREF(numbers);
+    Py_XDECREF(module);
+    return NULL;
+}

@@ -1,0 +1,633 @@
+/* Max, min, mean, L2 norm and the counts of NaN, infinity and zero of a tensor's elements, in one read.
+ *
+ * Sums run in double over fixed lanes, so the result does not depend on the machine's vector width and its error is
+ * that of a double sum. Mean and norm are then rounded to the type the framework would answer in.
+ * The kernels are written on compiler vectors and compiled for several instruction sets of x86-64, chosen once at
+ * import; other machines and compilers get one version each.
+ */
+#ifndef MSPROBE_NATIVE_STATISTICS_H
+#define MSPROBE_NATIVE_STATISTICS_H
+
+#include "_native_text.h"
+
+#include <float.h>
+
+typedef enum {
+    FLOAT32, FLOAT64, FLOAT16, BFLOAT16, FLOAT8, /* any one-byte float: the caller gives its 256 values */
+    INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, BOOL, COMPLEX64, COMPLEX128,
+    KIND_COUNT
+} Kind;
+
+static const struct {
+    const char *name;
+    int itemsize;
+} kinds[KIND_COUNT] = {
+    {"float32", 4}, {"float64", 8}, {"float16", 2}, {"bfloat16", 2}, {"float8", 1},
+    {"int8", 1}, {"int16", 2}, {"int32", 4}, {"int64", 8},
+    {"uint8", 1}, {"uint16", 2}, {"uint32", 4}, {"uint64", 8},
+    {"bool", 1}, {"complex64", 8}, {"complex128", 16},
+};
+
+enum { HIGH_PRECISION = 1, SCALAR = 2 }; /* flags given */
+enum { HAS_NAN = 1, HAS_INF = 2 };       /* flags answered */
+
+typedef struct {
+    double least, greatest; /* of floats, NaN left out; of magnitudes for complex kinds */
+    int64_t int_least, int_greatest;
+    uint64_t uint_least, uint_greatest;
+    double sum, squares;
+    int64_t zeros, nans, infs;
+    double scale;          /* second pass over float64 only: a power of two */
+    int64_t bytes[256];    /* one-byte kinds: how often each byte occurs */
+} Summary;
+
+typedef void (*Kernel)(const void *elements, Py_ssize_t count, Summary *summary);
+
+/* ---- one element at a time: the tails of the vector loops, and everything where there are no vectors ---- */
+
+static inline float bfloat16_value(uint16_t bits)
+{
+    uint32_t word = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &word, sizeof(value));
+    return value;
+}
+
+static inline float float16_value(uint16_t bits)
+{
+    const uint32_t exponent = (bits >> 10) & 31, fraction = bits & 1023;
+    float value = (float)fraction * (1.0f / 16777216.0f); /* subnormal: fraction * 2^-24 */
+    if (exponent != 0) {
+        uint32_t word = ((exponent == 31 ? 255u : exponent + 112u) << 23) | (fraction << 13);
+        memcpy(&value, &word, sizeof(value));
+    }
+    return bits & 0x8000 ? -value : value;
+}
+
+static inline void add_float(Summary *s, double value)
+{
+    s->least = value < s->least ? value : s->least;
+    s->greatest = value > s->greatest ? value : s->greatest;
+    s->sum += value;
+    s->squares += value * value;
+    s->zeros += value == 0;
+}
+
+static inline void add_signed(Summary *s, int64_t value)
+{
+    s->int_least = value < s->int_least ? value : s->int_least;
+    s->int_greatest = value > s->int_greatest ? value : s->int_greatest;
+    s->sum += (double)value;
+    s->squares += (double)value * (double)value;
+    s->zeros += value == 0;
+}
+
+static inline void add_unsigned(Summary *s, uint64_t value)
+{
+    s->uint_least = value < s->uint_least ? value : s->uint_least;
+    s->uint_greatest = value > s->uint_greatest ? value : s->uint_greatest;
+    s->sum += (double)value;
+    s->squares += (double)value * (double)value;
+    s->zeros += value == 0;
+}
+
+static void bytes_kernel(const void *elements, Py_ssize_t count, Summary *s)
+{
+    const uint8_t *p = elements;
+    if (count < 512) {
+        for (Py_ssize_t i = 0; i < count; i++) {
+            s->bytes[p[i]]++;
+        }
+        return;
+    }
+    uint32_t seen[4][256]; /* four tables, so that equal neighbours do not wait for each other */
+    while (count > 0) {
+        const Py_ssize_t part = count < (Py_ssize_t)1 << 30 ? count : (Py_ssize_t)1 << 30;
+        Py_ssize_t i = 0;
+        memset(seen, 0, sizeof(seen));
+        for (; i + 4 <= part; i += 4) {
+            seen[0][p[i]]++;
+            seen[1][p[i + 1]]++;
+            seen[2][p[i + 2]]++;
+            seen[3][p[i + 3]]++;
+        }
+        for (; i < part; i++) {
+            seen[0][p[i]]++;
+        }
+        for (int b = 0; b < 256; b++) {
+            s->bytes[b] += (int64_t)seen[0][b] + seen[1][b] + seen[2][b] + seen[3][b];
+        }
+        p += part;
+        count -= part;
+    }
+}
+
+static void complex64_kernel(const void *elements, Py_ssize_t count, Summary *s)
+{
+    const float *p = elements;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const double re = p[2 * i], im = p[2 * i + 1];
+        add_float(s, (float)sqrt(re * re + im * im));
+    }
+}
+
+static void complex128_kernel(const void *elements, Py_ssize_t count, Summary *s)
+{
+    const double *p = elements;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        add_float(s, hypot(p[2 * i], p[2 * i + 1]));
+    }
+}
+
+/* Second passes, taken only when the first met NaN, an infinity, or a float64 beyond the range of its squares. */
+
+#define COUNT_NONFINITE(name, TYPE, VALUE)                                          \
+    static void name(const void *elements, Py_ssize_t count, Summary *s)            \
+    {                                                                               \
+        const TYPE *p = elements;                                                   \
+        int64_t nans = 0, infs = 0;                                                 \
+        for (Py_ssize_t i = 0; i < count; i++) {                                    \
+            const float value = VALUE(p[i]);                                        \
+            nans += value != value;                                                 \
+            infs += value > FLT_MAX || value < -FLT_MAX;                            \
+        }                                                                           \
+        s->nans += nans;                                                            \
+        s->infs += infs;                                                            \
+    }
+
+#define ITSELF(value) (value)
+COUNT_NONFINITE(float32_nonfinite, float, ITSELF)
+COUNT_NONFINITE(float16_nonfinite, uint16_t, float16_value)
+COUNT_NONFINITE(bfloat16_nonfinite, uint16_t, bfloat16_value)
+
+static void float64_again(const void *elements, Py_ssize_t count, Summary *s)
+{
+    const double *p = elements;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const double value = p[i] * s->scale;
+        s->nans += p[i] != p[i];
+        s->infs += isinf(p[i]) != 0;
+        s->sum += value;
+        s->squares += value * value;
+    }
+}
+
+/* With a NaN in one part and an infinity in the other the magnitude counts as NaN. */
+static void complex64_nonfinite(const void *elements, Py_ssize_t count, Summary *s)
+{
+    const float *p = elements;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const int nan = isnan(p[2 * i]) || isnan(p[2 * i + 1]);
+        s->nans += nan;
+        s->infs += !nan && (isinf(p[2 * i]) || isinf(p[2 * i + 1]));
+    }
+}
+
+static void complex128_nonfinite(const void *elements, Py_ssize_t count, Summary *s)
+{
+    const double *p = elements;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const int nan = isnan(p[2 * i]) || isnan(p[2 * i + 1]);
+        s->nans += nan;
+        s->infs += !nan && (isinf(p[2 * i]) || isinf(p[2 * i + 1]));
+    }
+}
+
+/* ---- vectors ---- */
+
+#if defined(__GNUC__) /* GCC and Clang */
+
+typedef float Floats __attribute__((vector_size(32)));
+typedef double Doubles __attribute__((vector_size(64)));
+typedef int32_t Ints __attribute__((vector_size(32)));
+typedef uint32_t Words __attribute__((vector_size(32)));
+typedef int64_t Longs __attribute__((vector_size(64)));
+typedef uint64_t LongWords __attribute__((vector_size(64)));
+typedef int16_t Shorts __attribute__((vector_size(16)));
+typedef uint16_t ShortWords __attribute__((vector_size(16)));
+
+enum { LANES = 8 };
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* mask ? a : b, lane by lane */
+#define CHOOSE(TYPE, MASK, mask, a, b) ((TYPE)(((mask) & (MASK)(a)) | (~(mask) & (MASK)(b))))
+
+INLINE void load_float32(const float *p, Floats *v) { memcpy(v, p, sizeof(*v)); }
+INLINE void load_float64(const double *p, Doubles *v) { memcpy(v, p, sizeof(*v)); }
+INLINE void load_int32(const int32_t *p, Ints *v) { memcpy(v, p, sizeof(*v)); }
+INLINE void load_uint32(const uint32_t *p, Words *v) { memcpy(v, p, sizeof(*v)); }
+INLINE void load_int64(const int64_t *p, Longs *v) { memcpy(v, p, sizeof(*v)); }
+INLINE void load_uint64(const uint64_t *p, LongWords *v) { memcpy(v, p, sizeof(*v)); }
+
+INLINE void load_int16(const int16_t *p, Ints *v)
+{
+    Shorts half;
+    memcpy(&half, p, sizeof(half));
+    *v = __builtin_convertvector(half, Ints);
+}
+
+INLINE void load_uint16(const uint16_t *p, Ints *v)
+{
+    ShortWords half;
+    memcpy(&half, p, sizeof(half));
+    *v = __builtin_convertvector(half, Ints);
+}
+
+INLINE void load_bfloat16(const uint16_t *p, Floats *v)
+{
+    ShortWords half;
+    memcpy(&half, p, sizeof(half));
+    *v = (Floats)(__builtin_convertvector(half, Words) << 16);
+}
+
+/* Normal numbers: exponent and fraction moved to their float32 places and re-biased. Subnormal ones: the fraction
+ * put into the last bits of 0.5, and 0.5 subtracted, which stays right where the program flushes subnormals to zero. */
+INLINE void load_float16(const uint16_t *p, Floats *v)
+{
+    ShortWords half;
+    memcpy(&half, p, sizeof(half));
+    const Words wide = __builtin_convertvector(half, Words);
+    const Words magnitude = wide & 0x7FFF;
+    const Words special = (Words)(magnitude >= 0x7C00) & (255u << 23); /* infinity and NaN: the largest exponent */
+    const Words normal = ((magnitude << 13) + (112u << 23)) | special;
+    const Words tiny = (Words)((Floats)(magnitude | (126u << 23)) - 0.5f);
+    const Words is_tiny = (Words)(magnitude < 0x0400);
+    *v = (Floats)((is_tiny & tiny) | (~is_tiny & normal) | ((wide & 0x8000) << 16));
+}
+
+/* One kernel: two vectors an iteration, each with its own accumulators; the lanes meet in a fixed order. */
+#define VECTOR_KERNEL(name, ATTRIBUTE, TYPE, LOAD, VECTOR, MASK, LEAST, GREATEST, TOP, BOTTOM, ADD, VALUE)      \
+    ATTRIBUTE static void name(const void *elements, Py_ssize_t count, Summary *s)                              \
+    {                                                                                                           \
+        const TYPE *p = elements;                                                                               \
+        Py_ssize_t i = 0;                                                                                       \
+        if (count >= 2 * LANES) {                                                                               \
+            VECTOR least0 = (VECTOR){0} + TOP, least1 = least0;                                                 \
+            VECTOR greatest0 = (VECTOR){0} + BOTTOM, greatest1 = greatest0;                                     \
+            Doubles sum0 = {0}, sum1 = {0}, squares0 = {0}, squares1 = {0};                                     \
+            while (i + 2 * LANES <= count) {                                                                    \
+                /* the zero counters are 32 bits wide for 32-bit lanes: emptied in time */                      \
+                const Py_ssize_t rest = (count - i) / (2 * LANES);                                              \
+                const Py_ssize_t stop = i + (rest < (1 << 28) ? rest : (1 << 28)) * (2 * LANES);                \
+                MASK zeros = {0};                                                                               \
+                for (; i < stop; i += 2 * LANES) {                                                              \
+                    VECTOR a, b;                                                                                \
+                    LOAD(p + i, &a);                                                                            \
+                    LOAD(p + i + LANES, &b);                                                                    \
+                    const MASK below0 = a < least0, below1 = b < least1;                                        \
+                    const MASK above0 = a > greatest0, above1 = b > greatest1;                                  \
+                    least0 = CHOOSE(VECTOR, MASK, below0, a, least0);                                           \
+                    least1 = CHOOSE(VECTOR, MASK, below1, b, least1);                                           \
+                    greatest0 = CHOOSE(VECTOR, MASK, above0, a, greatest0);                                     \
+                    greatest1 = CHOOSE(VECTOR, MASK, above1, b, greatest1);                                     \
+                    zeros -= (MASK)(a == 0);                                                                    \
+                    zeros -= (MASK)(b == 0);                                                                    \
+                    const Doubles wide0 = __builtin_convertvector(a, Doubles);                                  \
+                    const Doubles wide1 = __builtin_convertvector(b, Doubles);                                  \
+                    sum0 += wide0;                                                                              \
+                    sum1 += wide1;                                                                              \
+                    squares0 += wide0 * wide0;                                                                  \
+                    squares1 += wide1 * wide1;                                                                  \
+                }                                                                                               \
+                for (int lane = 0; lane < LANES; lane++) {                                                      \
+                    s->zeros += zeros[lane];                                                                    \
+                }                                                                                               \
+            }                                                                                                   \
+            sum0 += sum1;                                                                                       \
+            squares0 += squares1;                                                                               \
+            for (int lane = 0; lane < LANES; lane++) {                                                          \
+                s->LEAST = least0[lane] < s->LEAST ? least0[lane] : s->LEAST;                                   \
+                s->LEAST = least1[lane] < s->LEAST ? least1[lane] : s->LEAST;                                   \
+                s->GREATEST = greatest0[lane] > s->GREATEST ? greatest0[lane] : s->GREATEST;                    \
+                s->GREATEST = greatest1[lane] > s->GREATEST ? greatest1[lane] : s->GREATEST;                    \
+                s->sum += sum0[lane];                                                                           \
+                s->squares += squares0[lane];                                                                   \
+            }                                                                                                   \
+        }                                                                                                       \
+        for (; i < count; i++) {                                                                                \
+            ADD(s, VALUE(p[i]));                                                                                \
+        }                                                                                                       \
+    }
+
+#else /* no compiler vectors */
+
+#define VECTOR_KERNEL(name, ATTRIBUTE, TYPE, LOAD, VECTOR, MASK, LEAST, GREATEST, TOP, BOTTOM, ADD, VALUE)      \
+    static void name(const void *elements, Py_ssize_t count, Summary *s)                                        \
+    {                                                                                                           \
+        const TYPE *p = elements;                                                                               \
+        for (Py_ssize_t i = 0; i < count; i++) {                                                                \
+            ADD(s, VALUE(p[i]));                                                                                \
+        }                                                                                                       \
+    }
+
+#endif
+
+/* clang-format off */
+#define KERNELS(SUFFIX, ATTRIBUTE)                                                                                        \
+    VECTOR_KERNEL(float32_##SUFFIX, ATTRIBUTE, float, load_float32, Floats, Ints, least, greatest,                        \
+                  INFINITY, -INFINITY, add_float, ITSELF)                                                                 \
+    VECTOR_KERNEL(float64_##SUFFIX, ATTRIBUTE, double, load_float64, Doubles, Longs, least, greatest,                     \
+                  INFINITY, -INFINITY, add_float, ITSELF)                                                                 \
+    VECTOR_KERNEL(float16_##SUFFIX, ATTRIBUTE, uint16_t, load_float16, Floats, Ints, least, greatest,                     \
+                  INFINITY, -INFINITY, add_float, float16_value)                                                          \
+    VECTOR_KERNEL(bfloat16_##SUFFIX, ATTRIBUTE, uint16_t, load_bfloat16, Floats, Ints, least, greatest,                   \
+                  INFINITY, -INFINITY, add_float, bfloat16_value)                                                         \
+    VECTOR_KERNEL(int16_##SUFFIX, ATTRIBUTE, int16_t, load_int16, Ints, Ints, int_least, int_greatest,                    \
+                  INT32_MAX, INT32_MIN, add_signed, ITSELF)                                                               \
+    VECTOR_KERNEL(uint16_##SUFFIX, ATTRIBUTE, uint16_t, load_uint16, Ints, Ints, int_least, int_greatest,                 \
+                  INT32_MAX, INT32_MIN, add_signed, ITSELF)                                                               \
+    VECTOR_KERNEL(int32_##SUFFIX, ATTRIBUTE, int32_t, load_int32, Ints, Ints, int_least, int_greatest,                    \
+                  INT32_MAX, INT32_MIN, add_signed, ITSELF)                                                               \
+    VECTOR_KERNEL(uint32_##SUFFIX, ATTRIBUTE, uint32_t, load_uint32, Words, Ints, int_least, int_greatest,                \
+                  UINT32_MAX, 0u, add_signed, ITSELF)                                                                     \
+    VECTOR_KERNEL(int64_##SUFFIX, ATTRIBUTE, int64_t, load_int64, Longs, Longs, int_least, int_greatest,                  \
+                  INT64_MAX, INT64_MIN, add_signed, ITSELF)                                                               \
+    VECTOR_KERNEL(uint64_##SUFFIX, ATTRIBUTE, uint64_t, load_uint64, LongWords, Longs, uint_least, uint_greatest,         \
+                  UINT64_MAX, 0u, add_unsigned, ITSELF)                                                                   \
+    static const Kernel SUFFIX##_kernels[KIND_COUNT] = {                                                                  \
+        float32_##SUFFIX, float64_##SUFFIX, float16_##SUFFIX, bfloat16_##SUFFIX, bytes_kernel,                            \
+        bytes_kernel, int16_##SUFFIX, int32_##SUFFIX, int64_##SUFFIX,                                                     \
+        bytes_kernel, uint16_##SUFFIX, uint32_##SUFFIX, uint64_##SUFFIX,                                                  \
+        bytes_kernel, complex64_kernel, complex128_kernel,                                                                \
+    };
+/* clang-format on */
+
+KERNELS(baseline, )
+
+#if defined(__GNUC__) && defined(__x86_64__)
+#define HAVE_X86_VERSIONS
+KERNELS(avx2, __attribute__((target("avx2,fma"))))
+KERNELS(avx512, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))))
+#endif
+
+static const Kernel *kernels = baseline_kernels;
+
+static void statistics_begin(void)
+{
+#ifdef HAVE_X86_VERSIONS
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma")) {
+        kernels = avx512_kernels;
+    } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        kernels = avx2_kernels;
+    }
+#endif
+}
+
+/* ---- from elements in memory to a summary ---- */
+
+enum { MAX_DIMENSIONS = 64, ROW_BYTES = 8192 };
+
+/* Where the elements lie: sizes and strides in elements, the densest dimension first; repeats have stride 0. */
+typedef struct {
+    int dimensions;
+    Py_ssize_t count;
+    Py_ssize_t size[MAX_DIMENSIONS];
+    Py_ssize_t stride[MAX_DIMENSIONS];
+} Layout;
+
+static void copy_strided(char *to, const char *from, Py_ssize_t count, Py_ssize_t step, int itemsize)
+{
+#define COPY_AS(TYPE)                                                               \
+    for (Py_ssize_t i = 0; i < count; i++) {                                        \
+        memcpy(to + i * (Py_ssize_t)sizeof(TYPE), from + i * step, sizeof(TYPE));   \
+    }                                                                               \
+    break
+    switch (itemsize) {
+    case 1: COPY_AS(uint8_t);
+    case 2: COPY_AS(uint16_t);
+    case 4: COPY_AS(uint32_t);
+    case 8: COPY_AS(uint64_t);
+    default:
+        for (Py_ssize_t i = 0; i < count; i++) {
+            memcpy(to + i * itemsize, from + i * step, (size_t)itemsize);
+        }
+    }
+#undef COPY_AS
+}
+
+/* Move to the next row (all dimensions but the first); 0 when there is none. */
+static int next_row(const Layout *layout, Py_ssize_t *index, const char **row, int itemsize)
+{
+    for (int d = 1; d < layout->dimensions; d++) {
+        *row += layout->stride[d] * itemsize;
+        if (++index[d] < layout->size[d]) {
+            return 1;
+        }
+        *row -= layout->stride[d] * itemsize * layout->size[d];
+        index[d] = 0;
+    }
+    return 0;
+}
+
+static void run_kernel(Kernel kernel, const char *address, const Layout *layout, int itemsize, Summary *summary)
+{
+    if (layout->count == 0) {
+        return;
+    }
+    if (layout->dimensions == 0) {
+        kernel(address, 1, summary);
+        return;
+    }
+    if (layout->dimensions == 1 && layout->stride[0] == 1) {
+        kernel(address, layout->size[0], summary);
+        return;
+    }
+    uint64_t buffer[ROW_BYTES / 8];
+    char *const gathered = (char *)buffer;
+    const Py_ssize_t room = ROW_BYTES / itemsize, step = layout->stride[0] * itemsize, length = layout->size[0];
+    Py_ssize_t index[MAX_DIMENSIONS] = {0}, held = 0;
+    const char *row = address;
+    do {
+        if (layout->stride[0] == 1 && length >= room) {
+            kernel(row, length, summary);
+            continue;
+        }
+        for (Py_ssize_t done = 0; done < length;) {
+            const Py_ssize_t part = length - done < room - held ? length - done : room - held;
+            if (layout->stride[0] == 1) {
+                memcpy(gathered + held * itemsize, row + done * step, (size_t)(part * itemsize));
+            } else {
+                copy_strided(gathered + held * itemsize, row + done * step, part, step, itemsize);
+            }
+            done += part;
+            held += part;
+            if (held == room) {
+                kernel(gathered, held, summary);
+                held = 0;
+            }
+        }
+    } while (next_row(layout, index, &row, itemsize));
+    kernel(gathered, held, summary);
+}
+
+static int is_float(Kind kind) { return kind <= BFLOAT16; }
+static int is_complex(Kind kind) { return kind == COMPLEX64 || kind == COMPLEX128; }
+
+static void sum_bytes(Kind kind, const float *table, Summary *s)
+{
+    for (int b = 0; b < 256; b++) {
+        const int64_t times = s->bytes[b];
+        if (times == 0) {
+            continue;
+        }
+        const double value = kind == FLOAT8 ? (double)table[b] : kind == INT8 ? (double)(int8_t)b : (double)b;
+        if (isnan(value)) {
+            s->nans += times;
+            continue;
+        }
+        s->least = value < s->least ? value : s->least;
+        s->greatest = value > s->greatest ? value : s->greatest;
+        s->infs += isinf(value) ? times : 0;
+        s->zeros += value == 0 ? times : 0;
+        s->sum += value * (double)times;
+        s->squares += value * value * (double)times;
+    }
+    if (s->nans > 0) {
+        s->squares = NAN;
+    }
+    s->int_least = kind == FLOAT8 ? 0 : (int64_t)s->least;
+    s->int_greatest = kind == FLOAT8 ? 0 : (int64_t)s->greatest;
+}
+
+/* Needs no GIL. */
+static void summarise(Kind kind, const char *address, const Layout *layout, const float *table, Summary *s)
+{
+    static const Kernel again[KIND_COUNT] = {
+        [FLOAT32] = float32_nonfinite,     [FLOAT64] = float64_again,          [FLOAT16] = float16_nonfinite,
+        [BFLOAT16] = bfloat16_nonfinite,   [COMPLEX64] = complex64_nonfinite,  [COMPLEX128] = complex128_nonfinite,
+    };
+    const int itemsize = kinds[kind].itemsize;
+    memset(s, 0, itemsize == 1 ? sizeof(*s) : offsetof(Summary, bytes));
+    s->least = INFINITY;
+    s->greatest = -INFINITY;
+    s->int_least = INT64_MAX;
+    s->int_greatest = INT64_MIN;
+    s->uint_least = UINT64_MAX;
+    s->scale = 1;
+    run_kernel(kernels[kind], address, layout, itemsize, s);
+    if (itemsize == 1) {
+        sum_bytes(kind, table, s);
+        return;
+    }
+    if (kind == FLOAT64) {
+        const double largest = s->greatest > -s->least ? s->greatest : -s->least;
+        const int outside = !isfinite(s->squares) || (s->squares < 1e-270 && largest > 0);
+        if (outside) {
+            if (isfinite(largest) && largest > 0) {
+                int exponent = ilogb(largest);
+                s->scale = ldexp(1.0, exponent > 1000 ? -1000 : exponent < -1000 ? 1000 : -exponent);
+            }
+            s->sum = s->squares = 0;
+            run_kernel(again[kind], address, layout, itemsize, s);
+        }
+    } else if ((is_float(kind) && !isfinite(s->squares)) || (is_complex(kind) && !isfinite(s->sum))) {
+        run_kernel(again[kind], address, layout, itemsize, s);
+    }
+}
+
+/* ---- from a summary to text ---- */
+
+/* Round to a binary format with `digits` significant bits, as a conversion from float32 would. */
+static double round_to_format(double value, int digits, int least_exponent, double largest)
+{
+    value = (float)value;
+    if (!isfinite(value) || value == 0) {
+        return value;
+    }
+    int exponent = ilogb(value);
+    exponent = (exponent < least_exponent ? least_exponent : exponent) - (digits - 1);
+    value = ldexp(nearbyint(ldexp(value, -exponent)), exponent);
+    if (fabs(value) > largest) {
+        return value > 0 ? INFINITY : -INFINITY;
+    }
+    return value;
+}
+
+static double round_result(Kind kind, int flags, double value)
+{
+    switch (kind) {
+    case FLOAT16: return flags & HIGH_PRECISION ? (float)value : round_to_format(value, 11, -14, 65504.0);
+    case BFLOAT16: return flags & HIGH_PRECISION ? (float)value : round_to_format(value, 8, -126, 0x1.FEp127);
+    case FLOAT32:
+    case FLOAT8:
+    case COMPLEX64: return (float)value;
+    default: return value;
+    }
+}
+
+#define SEPARATOR ",\n "
+
+static char *put_statistics(char *out, const char *greatest, const char *least, const char *mean, const char *norm)
+{
+    out = put_literal(put_literal(out, "\"Max\": "), greatest);
+    out = put_literal(put_literal(out, SEPARATOR "\"Min\": "), least);
+    out = put_literal(put_literal(out, SEPARATOR "\"Mean\": "), mean);
+    return put_literal(put_literal(out, SEPARATOR "\"Norm\": "), norm);
+}
+
+/* Texts of at most 4 * NUMBER_ROOM + 64 and 3 * NUMBER_ROOM bytes; returns the answer's flags. */
+static int write_summary(Kind kind, int flags, Py_ssize_t count, const Summary *s, char **text, char **extra)
+{
+    char greatest[NUMBER_ROOM], least[NUMBER_ROOM], mean[NUMBER_ROOM], norm[NUMBER_ROOM];
+    const int integral = !is_float(kind) && !is_complex(kind) && kind != FLOAT8;
+    int answer = (s->nans > 0 ? HAS_NAN : 0) | (s->infs > 0 ? HAS_INF : 0);
+    if (count == 0) {
+        *text = put_statistics(*text, "null", "null", "null", "null");
+        return 0;
+    }
+    if (kind == BOOL) {
+        *text = put_statistics(*text, s->zeros < count ? "true" : "false", s->zeros == 0 ? "true" : "false", "null", "null");
+    } else {
+        if (s->nans > 0) {
+            strcpy(greatest, "NaN");
+            strcpy(least, "NaN");
+            strcpy(mean, "NaN");
+            strcpy(norm, "NaN");
+        } else {
+            if (kind == UINT64) {
+                *put_unsigned(greatest, s->uint_greatest) = 0;
+                *put_unsigned(least, s->uint_least) = 0;
+            } else if (integral) {
+                *put_signed(greatest, s->int_greatest) = 0;
+                *put_signed(least, s->int_least) = 0;
+            } else {
+                *put_double(greatest, s->greatest) = 0;
+                *put_double(least, s->least) = 0;
+            }
+            if (flags & SCALAR) {
+                strcpy(mean, greatest);
+                strcpy(norm, greatest);
+            } else {
+                double average = s->sum / (double)count;
+                double length = sqrt(s->squares);
+                if (s->scale != 1) {
+                    average /= s->scale;
+                    length /= s->scale;
+                }
+                *put_double(mean, round_result(kind, flags, average)) = 0;
+                *put_double(norm, round_result(kind, flags, length)) = 0;
+            }
+        }
+        *text = put_statistics(*text, greatest, least, mean, is_complex(kind) ? "null" : norm);
+    }
+    if (!(flags & SCALAR)) {
+        const char *separator = "";
+        if (s->nans > 0) {
+            *extra = put_signed(put_literal(*extra, "\"nan\": "), s->nans);
+            separator = SEPARATOR;
+        }
+        if (s->infs > 0) {
+            *extra = put_signed(put_literal(put_literal(*extra, separator), "\"inf\": "), s->infs);
+            separator = SEPARATOR;
+        }
+        if (s->zeros > 0) {
+            *extra = put_signed(put_literal(put_literal(*extra, separator), "\"zero\": "), s->zeros);
+        }
+    }
+    return answer;
+}
+
+#endif

@@ -1,0 +1,200 @@
+"""The compiled parts of the recorder, or their equals in Python where they were not built.
+
+``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``frame_key``, ``pattern`` and
+``is_dense``, ``memory`` and ``copy_memory`` exist in both, with identical results. ``statistics`` and ``gather`` are
+None without the compiled module; the framework's own operations take their place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Sequence
+from json import encoder as json_encoder
+from types import CodeType
+from typing import Any
+
+NESTING_LIMIT = 200
+
+# Answered by `statistics` beside its texts.
+HAS_NAN = 1
+HAS_INF = 2
+
+_quote: Callable[[str], str] = json_encoder.encode_basestring
+
+
+def _fragment(fragment: bytes, depth: int) -> bytes:
+    return fragment.replace(b"\n", b"\n" + b" " * depth) if depth else fragment
+
+
+def _unsupported(reason: str, depth: int) -> bytes:
+    return _fragment(b'{\n "unsupported": "%s"\n}' % reason.encode(), depth)
+
+
+def _string(value: str) -> bytes:
+    return _quote(str.__str__(value)).encode("utf-8", "backslashreplace")
+
+
+def _float(value: float) -> bytes:
+    if value != value:
+        return b"NaN"
+    if value in (float("inf"), float("-inf")):
+        return b"Infinity" if value > 0 else b"-Infinity"
+    return float.__repr__(value).encode()
+
+
+def _int(value: int, depth: int) -> bytes:
+    try:
+        return int.__repr__(value).encode()
+    except ValueError:  # longer than sys.get_int_max_str_digits()
+        return _unsupported("integer with too many digits", depth)
+
+
+def _encode(value: Any, depth: int, around: list[Any]) -> bytes:
+    if isinstance(value, bytes):
+        return _fragment(value, depth)
+    if value is None:
+        return b"null"
+    if value is True:
+        return b"true"
+    if value is False:
+        return b"false"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, int):
+        return _int(value, depth)
+    if isinstance(value, float):
+        return _float(value)
+    if not isinstance(value, (dict, list, tuple)):
+        text = getattr(value, "text", None)
+        if not isinstance(text, bytes):
+            raise TypeError(f"a record cannot hold a value of type {type(value).__name__}")
+        return _fragment(text, depth)
+    if len(around) >= NESTING_LIMIT:
+        return _unsupported(f"nested deeper than {NESTING_LIMIT}", depth)
+    if any(container is value for container in around):
+        return _unsupported("contains itself", depth)
+    around.append(value)
+    inner = b"\n" + b" " * (depth + 1)
+    if isinstance(value, dict):
+        parts = [
+            _string(key if isinstance(key, str) else str(key)) + b": " + _encode(item, depth + 1, around)
+            for key, item in dict.items(value)
+        ]
+        opening, closing = b"{", b"}"
+    else:
+        base = list if isinstance(value, list) else tuple
+        parts = [_encode(item, depth + 1, around) for item in base.__iter__(value)]
+        opening, closing = b"[", b"]"
+    around.pop()
+    if not parts:
+        return opening + closing
+    return opening + inner + (b"," + inner).join(parts) + b"\n" + b" " * depth + closing
+
+
+def encode_python(tree: Any, depth: int) -> bytes:
+    """The bytes of ``json.dumps(tree, indent=1, ensure_ascii=False)`` for a tree placed ``depth`` levels deep.
+
+    Beside JSON values a tree may hold ready fragments: ``bytes``, or objects whose attribute ``text`` is bytes,
+    written for depth 0 and indented while they are copied. Subclasses of str, int and float are written as their
+    base value, other keys than str as their str(). NaN and infinities are bare, as Python's json has them; a lone
+    surrogate is written as its escape. What is nested deeper than 200, or inside itself, is replaced by
+    ``{"unsupported": reason}``.
+
+    Raises TypeError for values of any other type.
+    """
+    if not 0 <= depth <= 1000:
+        raise ValueError(f"depth must be 0 to 1000, found {depth}")
+    return _encode(tree, depth, [])
+
+
+def frame_key_python(skip: int) -> tuple[CodeType | int, ...]:
+    """Where the caller is: ``(code, offset, code, offset, ...)``, innermost frame first, without the first ``skip``.
+
+    ``offset`` is the frame's ``f_lasti``. Holds the code objects, no frames.
+    """
+    parts: list[CodeType | int] = []
+    frame = sys._getframe(1)
+    at: Any = frame
+    while at is not None:
+        if skip > 0:
+            skip -= 1
+        else:
+            parts.append(at.f_code)
+            parts.append(at.f_lasti)
+        at = at.f_back
+    return tuple(parts)
+
+
+def pattern_python(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
+    """Which elements of its storage a view holds, whatever their order: ``(size, stride, size, stride, ...)``.
+
+    Dimensions of one are left out, the rest sorted by stride, and those that continue each other joined: two views
+    that start at the same address and have the same pattern hold the same elements equally often. A block without
+    gaps is ``(count, 1)``, nothing is ``(0, 1)``.
+    """
+    if len(shape) != len(stride):
+        raise ValueError(f"{len(shape)} sizes but {len(stride)} strides")
+    if any(number < 0 for number in (*shape, *stride)):
+        raise ValueError("sizes and strides cannot be negative")
+    if 0 in shape:
+        return (0, 1)
+    joined: list[int] = []
+    for step, size in sorted((step, size) for size, step in zip(shape, stride, strict=True) if size != 1):
+        if joined and joined[-1] * joined[-2] == step:
+            joined[-2] *= size
+        else:
+            joined += (size, step)
+    return tuple(joined) or (1, 1)
+
+
+def is_dense_python(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether the elements of a view fill one block of memory, each once, in whatever order."""
+    found = pattern_python(shape, stride)
+    return len(found) == 2 and found[1] == 1
+
+
+def memory_python(address: int, size: int) -> memoryview:
+    """The ``size`` bytes at ``address``, read-only and not copied: valid only while their owner lives."""
+    if size < 0 or (address == 0 and size > 0):
+        raise ValueError(f"{size} bytes at address {address}")
+    if size == 0:
+        return memoryview(b"")
+    return memoryview((ctypes.c_char * size).from_address(address)).cast("B").toreadonly()
+
+
+def copy_memory(address: int, size: int) -> bytes:
+    """The ``size`` bytes at ``address``, copied."""
+    return bytes(memory(address, size))
+
+
+Statistics = Callable[..., tuple[bytes, bytes, int]]
+
+KINDS: dict[str, int] = {}
+HIGH_PRECISION = 1
+SCALAR = 2
+statistics: Statistics | None = None
+memory: Callable[[int, int], memoryview] = memory_python
+gather: Callable[[int, Sequence[int], Sequence[int], int], bytes] | None = None
+encode: Callable[[Any, int], bytes] = encode_python
+frame_key: Callable[[int], tuple[CodeType | int, ...]] = frame_key_python
+pattern: Callable[[Sequence[int], Sequence[int]], tuple[int, ...]] = pattern_python
+is_dense: Callable[[Sequence[int], Sequence[int]], bool] = is_dense_python
+built = False
+
+if os.environ.get("MSPROBE_NATIVE", "1") != "0":
+    try:
+        from msprobe.capture import _native
+    except ImportError:
+        pass
+    else:
+        built = True
+        KINDS = _native.KINDS
+        statistics = _native.statistics
+        memory = _native.memory
+        gather = _native.gather
+        encode = _native.encode
+        frame_key = _native.frame_key
+        pattern = _native.pattern
+        is_dense = _native.is_dense

@@ -1,0 +1,163 @@
+"""Statistics by torch's own reductions: where the compiled ones were not built or do not know the type.
+
+The texts are those of ``native.statistics``: the same keys, numbers rounded the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from msprobe.capture.native import HAS_INF, HAS_NAN, encode
+
+# (`"Max": .., "Min": .., "Mean": .., "Norm": ..`, `"nan": .., "inf": .., "zero": ..` or nothing, HAS_NAN | HAS_INF)
+Numbers = tuple[bytes, bytes, int]
+
+_SEPARATOR = b",\n "
+NO_NUMBERS: Numbers = (b'"Max": null,\n "Min": null,\n "Mean": null,\n "Norm": null', b"", 0)
+
+
+def _dispatch_keys() -> Any:
+    """What stands between a call and its kernel: autograd, autocast, user modes, functorch."""
+    names = (
+        "AutogradFunctionality ADInplaceOrView Python PythonTLSSnapshot PythonDispatcher PreDispatch Functionalize "
+        "FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode FuncTorchVmapMode "
+        "AutocastCPU AutocastCUDA AutocastXPU AutocastMPS AutocastHPU AutocastPrivateUse1"
+    )
+    keys: Any = None
+    for name in names.split():
+        key = getattr(torch._C.DispatchKey, name, None)
+        if key is not None:
+            keys = torch._C.DispatchKeySet(key) if keys is None else keys | torch._C.DispatchKeySet(key)
+    return keys
+
+
+_KEYS = _dispatch_keys()
+
+
+class Quiet:
+    """Inside, torch operations on plain tensors go straight to their kernels.
+
+    No function mode, dispatch mode or subclass of the user sees them, autocast does not convert their arguments,
+    autograd records nothing and functorch's transforms do not apply.
+    """
+
+    __slots__ = ("_dispatch", "_functions")
+
+    def __enter__(self) -> None:
+        self._functions = torch._C.DisableTorchFunction()
+        self._dispatch = torch._C._ExcludeDispatchKeyGuard(_KEYS)
+        self._functions.__enter__()
+        self._dispatch.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._dispatch.__exit__(*error)
+        self._functions.__exit__(*error)
+
+
+def round_to(dtype: torch.dtype, value: float, high_precision: bool) -> float:
+    """A mean or norm as torch answers in ``dtype``; float32 for half types at high precision."""
+    if dtype in (torch.float64, torch.complex128) or not dtype.is_floating_point and not dtype.is_complex:
+        return value
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+        if high_precision or dtype not in (torch.float16, torch.bfloat16) or not np.isfinite(single):
+            return float(single)
+        if dtype == torch.float16:
+            return float(np.float16(single))
+        bits = int(single.view(np.uint32))
+        bits += 0x7FFF + ((bits >> 16) & 1)
+        return float(np.uint32(bits & 0xFFFF0000).view(np.float32))
+
+
+def _join(names: tuple[str, ...], values: tuple[Any, ...]) -> bytes:
+    return _SEPARATOR.join(
+        b'"%s": %s' % (name.encode(), encode(value, 0)) for name, value in zip(names, values, strict=True)
+    )
+
+
+def join_numbers(greatest: Any, least: Any, mean: Any, norm: Any) -> bytes:
+    """The text of the four statistics."""
+    return _join(("Max", "Min", "Mean", "Norm"), (greatest, least, mean, norm))
+
+
+def join_counts(nans: int, infs: int, zeros: int) -> bytes:
+    """The text of the counts that are not zero."""
+    found = [(name, n) for name, n in (("nan", nans), ("inf", infs), ("zero", zeros)) if n]
+    return _join(tuple(name for name, _ in found), tuple(n for _, n in found))
+
+
+def _wide_integers(values: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Unsigned types have few operations: the same integers in a signed type, less an offset."""
+    if values.dtype == torch.uint16:
+        return values.to(torch.int32), 0
+    if values.dtype == torch.uint32:
+        return values.to(torch.int64), 0
+    if values.dtype == torch.uint64:
+        return values.view(torch.int64) ^ torch.iinfo(torch.int64).min, 1 << 63
+    return values, 0
+
+
+def _mean_and_norm(wide: torch.Tensor, largest: float) -> tuple[float, float]:
+    mean = wide.mean().item()
+    norm = torch.linalg.vector_norm(wide).item()
+    if largest > 0 and (norm == 0 or norm == float("inf") or abs(mean) == float("inf") or largest < 1e-140):
+        scaled = wide / largest
+        return scaled.mean().item() * largest, torch.linalg.vector_norm(scaled).item() * largest
+    return mean, norm
+
+
+def reduce(values: torch.Tensor, high_precision: bool) -> Numbers:
+    """Statistics of a plain tensor with memory, on any device; waits for the device.
+
+    Call inside :class:`Quiet`. Raises whatever torch raises for a type without reductions.
+    """
+    dtype = values.dtype
+    count = values.numel()
+    if count == 0:
+        return NO_NUMBERS
+    scalar = values.dim() == 0
+    if dtype == torch.bool:
+        zeros = count - int(torch.count_nonzero(values).item())
+        return (
+            join_numbers(zeros < count, zeros == 0, None, None),
+            b"" if scalar else join_counts(0, 0, zeros),
+            0,
+        )
+    if not dtype.is_floating_point and not dtype.is_complex:
+        whole, offset = _wide_integers(values)
+        greatest, least = whole.amax().item() + offset, whole.amin().item() + offset
+        if scalar:
+            return join_numbers(greatest, greatest, greatest, greatest), b"", 0
+        mean, norm = _mean_and_norm(values.to(torch.float64), 0)
+        zeros = count - int(torch.count_nonzero(values.view(whole.dtype) if offset else whole).item())
+        return join_numbers(greatest, least, mean, norm), join_counts(0, 0, zeros), 0
+    if dtype.itemsize == 1:
+        values = values.to(torch.float32)
+    kind = values.dtype
+    magnitudes = values.abs() if values.is_complex() else values
+    greatest, least = magnitudes.amax().item(), magnitudes.amin().item()
+    nans = infs = 0
+    if greatest != greatest or values.is_complex():
+        nans = int(values.isnan().sum().item())
+    if nans or abs(greatest) == float("inf") or abs(least) == float("inf"):
+        infs = int((values.isinf() & ~values.isnan()).sum().item())
+    answer = (HAS_NAN if nans else 0) | (HAS_INF if infs else 0)
+    zeros = count - int(torch.count_nonzero(values).item())
+    if nans:
+        nan = float("nan")
+        text = join_numbers(nan, nan, nan, None if values.is_complex() else nan)
+    elif scalar:
+        text = join_numbers(greatest, greatest, greatest, None if values.is_complex() else greatest)
+    else:
+        largest = max(greatest, -least) if kind == torch.float64 and not infs else 0
+        mean, norm = _mean_and_norm(magnitudes.to(torch.float64), largest)
+        text = join_numbers(
+            greatest,
+            least,
+            round_to(kind, mean, high_precision),
+            None if values.is_complex() else round_to(kind, norm, high_precision),
+        )
+    return text, b"" if scalar else join_counts(nans, infs, zeros), answer
