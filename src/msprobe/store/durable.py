@@ -64,7 +64,7 @@ _syncer = _Syncer()
 
 
 def after_sync(paths: Iterable[str], then: Callable[[], None]) -> None:
-    """Call ``then`` once ``paths`` are on the disk: from a thread, or at once if the last wait is a moment ago.
+    """Call ``then`` once ``paths`` are on the disk: in a thread, or at once if the last wait is a moment ago.
 
     Errors of the system are passed over.
     """

@@ -8,11 +8,11 @@ A journal is a file of frames behind a magic word::
 
 What the kinds mean is said in :mod:`msprobe.store.entries`; this file knows bytes only.
 
-The file is mapped into memory and grown by writing zeros, so that a full disk is an error at the next growth and
-not a signal that ends the training; an append is a copy of some hundred bytes and no call of the system. (Space
-from ``posix_fallocate`` is as safe, but touching its pages costs three times as much.) Where a file system cannot
-promise that a written block can be written again (network and user-space file systems, those that copy on
-write), the journal is written by plain calls, gathered for up to a tenth of a second.
+The file is mapped into memory and grown by writing zeros, so that a full disk is an error at the next growth
+and not a signal that ends the training; an append is a copy of some hundred bytes and no call of the system.
+(Space from ``posix_fallocate`` is as safe, but touching its pages costs three times as much.) Where a file
+system cannot promise that a written block can be written again (network and user-space file systems, those
+that copy on write), the journal is written by plain calls, gathered for up to a tenth of a second.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _pack_head = _HEAD.pack
 
 
 class Journal(Protocol):
-    """A file that only grows. All methods raise OSError when the disk fails; after close none may be called."""
+    """A file that only grows. All methods raise OSError when the disk fails."""
 
     size: int
 
@@ -136,10 +136,8 @@ class MappedJournal:
             self._descriptor = -1
 
     def _grow(self, end: int) -> None:
-        # An eighth more, in whole first chunks: the number of growths stays small, and so does what is never used.
-        step = min(
-            max(end - self._allocated, self._allocated >> 3), max(_LARGEST_CHUNK, end - self._allocated)
-        )
+        # An eighth more, in whole first chunks: few growths, and little that is never used.
+        step = max(end - self._allocated, min(self._allocated >> 3, _LARGEST_CHUNK))
         more = _FIRST_CHUNK * -(-step // _FIRST_CHUNK)
         _write_zeros(self._descriptor, self._allocated, more)
         self._map.resize(self._allocated + more)
@@ -147,14 +145,14 @@ class MappedJournal:
         self._allocated += more
 
     def _touch(self, start: int, length: int) -> None:
-        """Map the pages for writing in one call: a third of what it costs when each is met for the first time."""
+        """Map the pages for writing in one call: a third of the cost of meeting each for the first time."""
         if _POPULATE_WRITE is not None:
             with contextlib.suppress(OSError):  # Linux before 5.14 does not know it
                 self._map.madvise(_POPULATE_WRITE, start, length)
 
 
 class PlainJournal:
-    """See :class:`Journal`; what was appended in the last tenth of a second may wait in this process."""
+    """See :class:`Journal`; the appends of the last tenth of a second may still wait in this process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -216,7 +214,7 @@ class Damage:
 
 
 class JournalReader:
-    """The frames of a journal, however it ended; what was unreadable (``damage``) is known when all were read."""
+    """The frames of a journal, however it ended; what was unreadable (``damage``) is known at the end."""
 
     def __init__(self, path: Path) -> None:
         """Raises PathError if the file cannot be read or is no journal; a file shorter than the magic word is

@@ -43,7 +43,7 @@ def process_folder(step_folder: StrPath) -> Path:
 
 
 def journal_file(folder: StrPath, kind: Kind) -> Path:
-    """The journal that this process writes in ``folder``: ``dump-{pid}.journal`` or ``debug-{pid}.journal``."""
+    """The journal of this process in ``folder``: ``dump-{pid}.journal`` or ``debug-{pid}.journal``."""
     return Path(folder) / f"{kind}-{os.getpid()}.journal"
 
 

@@ -39,7 +39,7 @@ _held_lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Owner:
-    """A process: its number, its host, and its start in clock ticks since boot (0 where that is not known)."""
+    """A process: its number, its host, and its start in clock ticks since boot (0 where not known)."""
 
     pid: int
     host: str

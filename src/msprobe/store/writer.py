@@ -154,7 +154,7 @@ class DumpWriter:
             self._records[name] = place
 
     def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
-        """Say what the call stack ``stack_id`` is: its frames, innermost first. The first definition counts."""
+        """Say what the stack ``stack_id`` is: its frames, innermost first. The first definition counts."""
         if not self._with_stacks or stack_id in self._frames:
             return
         known = tuple(frames)
@@ -347,7 +347,7 @@ class DumpWriter:
         self._frames = {}
 
     def _fail(self, problem: Exception) -> None:
-        """Say once what failed; take no more records. The journal stays and shows what there was until then."""
+        """Say once what failed, and take no more records. The journal stays and shows what there was."""
         if self._problem is not None:
             return
         if isinstance(problem, PathError):

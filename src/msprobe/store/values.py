@@ -1,0 +1,324 @@
+"""The values in tensor files, read without torch: ``.pt``, ``.npy`` and ``.bin``.
+
+Files of strangers are data. Of a ``.pt`` only the description of a plain tensor is understood: an allow-list
+of names, none of which runs code of the file. ``.npy`` files with objects are refused. Sizes are checked
+against the file before anything is allocated; large files are mapped, not read.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import struct
+import zipfile
+from collections import OrderedDict
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import StrPath
+from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, Array, ElementType, to_meant
+
+_MOST_DESCRIPTION_BYTES = 1 << 24
+_MOST_DIMENSIONS = 64  # torch's own limit; numpy 1 reads 32 of them
+_MOST_REPEATED = 1 << 28  # elements of a tensor that says of itself that it repeats its few (an expanded one)
+_LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
+_MAPPED_FROM_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class TensorValues:
+    """What a file holds.
+
+    ``array`` may be a read-only view of the file. ``dtype`` is the type in the file, in the framework's word
+    without its prefix (``bfloat16``). ``converted`` is true where numpy has no such type and ``array`` holds
+    the same numbers in a wider one: bfloat16 and float8 as float32, complex32 as complex64.
+    """
+
+    array: Array
+    dtype: str
+    converted: bool = False
+
+
+def read_values(
+    path: StrPath, dtype: str | None = None, shape: tuple[int, ...] | None = None
+) -> TensorValues:
+    """Read a tensor file by its ending; for a ``.bin`` file, which has neither, give type and shape.
+
+    Raises PathError if the file cannot be read, InvalidInputError if it is not what its ending says.
+    """
+    suffix = os.path.splitext(os.fspath(path))[1]
+    if suffix == ".pt":
+        return read_pt(path)
+    if suffix == ".npy":
+        return read_npy(path)
+    if suffix == ".bin":
+        if dtype is None or shape is None:
+            raise InvalidInputError(f'"{path}" holds bare bytes; its element type and shape must be given.')
+        return read_bin(path, dtype, shape)
+    raise InvalidInputError(f'"{path}" is no tensor file; the ending must be .pt, .npy or .bin.')
+
+
+def read_npy(path: StrPath) -> TensorValues:
+    """Read a ``.npy`` file; one with Python objects is refused."""
+    size = _size_of(path)
+    try:
+        array = np.load(path, mmap_mode="r" if size >= _MAPPED_FROM_BYTES else None, allow_pickle=False)
+    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError) as problem:
+        raise InvalidInputError(f'"{path}" is no readable .npy file: {_one_line(problem)}.') from problem
+    except OSError as problem:
+        raise _unreadable(path, problem) from problem
+    if not isinstance(array, np.ndarray):
+        raise InvalidInputError(f'"{path}" is an archive of arrays, not a .npy file.')
+    return TensorValues(array, array.dtype.name)
+
+
+def read_bin(path: StrPath, dtype: str, shape: tuple[int, ...]) -> TensorValues:
+    """Read bare bytes as a little-endian tensor in C order; ``dtype`` without prefix, in any case
+    (``Float32``).
+    """
+    kind = ELEMENT_TYPES.get(dtype.lower())
+    if kind is None:
+        raise InvalidInputError(f'"{path}": the element type {dtype!r} is not known.')
+    wanted = prod(shape) * kind.bytes
+    if _size_of(path) != wanted:
+        raise InvalidInputError(
+            f'"{path}" has {_size_of(path)} bytes; a {dtype} tensor of shape {list(shape)} has {wanted}.'
+        )
+    try:
+        with open(path, "rb") as file:
+            data = _bytes_at(file, 0, wanted)
+    except OSError as problem:
+        raise _unreadable(path, problem) from problem
+    return _finish(np.frombuffer(data, _stored(kind, "little")).reshape(shape), kind)
+
+
+def read_pt(path: StrPath) -> TensorValues:
+    """Read the one plain tensor of a ``.pt`` file that torch (1.6 or later) or msprobe wrote."""
+    _size_of(path)
+    try:
+        with open(path, "rb") as file:
+            if file.read(4) != b"PK\3\4":
+                raise InvalidInputError(
+                    f'"{path}" is not a zip archive as torch 1.6 or later writes it; only torch can read it.'
+                )
+            with zipfile.ZipFile(file) as archive:
+                return _read_archive(path, file, archive)
+    except OSError as problem:
+        raise _unreadable(path, problem) from problem
+    except InvalidInputError:
+        raise
+    except Exception as problem:  # whatever a broken archive or pickle makes the standard library raise
+        raise InvalidInputError(f'"{path}" is no readable .pt file: {_one_line(problem)}.') from problem
+
+
+def _read_archive(path: StrPath, file: io.BufferedReader, archive: zipfile.ZipFile) -> TensorValues:
+    entries = {entry.filename: entry for entry in archive.infolist()}
+    described = [name for name in entries if name == "data.pkl" or name.endswith("/data.pkl")]
+    if len(described) != 1:
+        raise InvalidInputError(f'"{path}" holds no data.pkl, so it is no .pt file.')
+    root = described[0][: -len("data.pkl")]
+    if entries[described[0]].file_size > _MOST_DESCRIPTION_BYTES:
+        raise InvalidInputError(f'"{path}": the description (data.pkl) is too large for a plain tensor.')
+    order = archive.read(root + "byteorder").decode() if root + "byteorder" in entries else "little"
+    found = _Unpickler(io.BytesIO(archive.read(described[0]))).load()
+    if not isinstance(found, _Tensor):
+        raise InvalidInputError(f'"{path}" holds a {type(found).__name__}, not one plain tensor.')
+    found.check()
+    name = f"{root}data/{found.storage.key}"
+    if name not in entries:
+        raise InvalidInputError(f'"{path}": the values ({name}) are missing.')
+    entry = entries[name]
+    kind = found.kind
+    nbytes = found.storage.count * found.storage.kind.bytes
+    if entry.file_size < nbytes:
+        raise InvalidInputError(
+            f'"{path}": the values have {entry.file_size} bytes, the description says {nbytes}.'
+        )
+    if entry.compress_type == zipfile.ZIP_STORED:
+        start = _start_of(file, entry)
+        data = _bytes_at(file, start, nbytes)
+    else:
+        data = archive.read(name)
+    flat = np.frombuffer(data, _stored(kind, order), count=nbytes // kind.bytes)
+    array: Array
+    if prod(found.shape) == 0:
+        array = np.empty(found.shape, flat.dtype)
+    else:
+        strides = [step * kind.bytes for step in found.strides]
+        array = np.lib.stride_tricks.as_strided(flat[found.offset :], found.shape, strides, writeable=False)
+    return _finish(array, kind)
+
+
+def _start_of(file: io.BufferedReader, entry: zipfile.ZipInfo) -> int:
+    """Where the content of a stored entry begins: behind its local header, whose length the directory does
+    not tell.
+    """
+    file.seek(entry.header_offset)
+    fields = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+    if fields[0] != b"PK\3\4":
+        raise ValueError("the directory points to no entry")
+    return int(entry.header_offset + _LOCAL_HEADER.size + fields[9] + fields[10])
+
+
+def _bytes_at(file: io.BufferedReader, start: int, length: int) -> bytes | memoryview:
+    if os.fstat(file.fileno()).st_size < start + length:
+        raise ValueError("the file ends before its values do")
+    if length < _MAPPED_FROM_BYTES:
+        file.seek(start)
+        data = file.read(length)
+        if len(data) != length:
+            raise ValueError("the file ends before its values do")
+        return data
+    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))[start : start + length]
+
+
+def _stored(kind: ElementType, order: str) -> np.dtype[np.generic]:
+    if order not in ("little", "big"):
+        raise ValueError(f"the byte order {order!r} is not known")
+    return np.dtype(kind.stored).newbyteorder("<" if order == "little" else ">")
+
+
+def _finish(array: Array, kind: ElementType) -> TensorValues:
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return TensorValues(to_meant(array, kind), kind.name, converted=kind.stored != kind.meant)
+
+
+@dataclass(frozen=True)
+class _Storage:
+    kind: ElementType
+    key: str
+    count: int
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    storage: _Storage
+    kind: ElementType
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def check(self) -> None:
+        """All elements lie in the storage. Raises ValueError."""
+        numbers = (self.offset, self.storage.count, *self.shape, *self.strides)
+        if any(type(number) is not int or number < 0 for number in numbers):
+            raise ValueError("shape, stride or offset is not a whole number")
+        if len(self.shape) != len(self.strides):
+            raise ValueError("shape and stride have different lengths")
+        if len(self.shape) > _MOST_DIMENSIONS:
+            raise ValueError(f"the tensor has {len(self.shape)} dimensions")
+        available = self.storage.count * self.storage.kind.bytes // self.kind.bytes
+        if prod(self.shape) == 0:
+            return
+        last = self.offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
+        if last >= available:
+            raise ValueError(f"the tensor reaches to element {last} of a storage of {available}")
+        if prod(self.shape) > max(available, _MOST_REPEATED):
+            raise ValueError("the tensor repeats its elements too often")
+
+
+@dataclass(frozen=True)
+class _Name:
+    """A name from torch that stands for an element type or a storage; it is looked up, never called."""
+
+    name: str
+
+
+_UNTYPED = ElementType("bytes", 1, "UntypedStorage", "u1", "u1")
+
+
+def _rebuild_v2(storage: object, offset: int, shape: object, strides: object, *_: object) -> _Tensor:
+    if not isinstance(storage, _Storage):
+        raise ValueError("the tensor has no storage")
+    return _Tensor(storage, storage.kind, offset, _sizes(shape), _sizes(strides))
+
+
+def _rebuild_v3(
+    storage: object,
+    offset: int,
+    shape: object,
+    strides: object,
+    grad: object,
+    hooks: object,
+    dtype: object,
+    *_: object,
+) -> _Tensor:
+    kind = ELEMENT_TYPES.get(dtype.name) if isinstance(dtype, _Name) else None
+    if kind is None or not isinstance(storage, _Storage):
+        raise ValueError("the element type is not known")
+    return _Tensor(storage, kind, offset, _sizes(shape), _sizes(strides))
+
+
+def _rebuild_parameter(data: object, *_: object) -> object:
+    return data
+
+
+def _sizes(value: object) -> tuple[int, ...]:
+    if not isinstance(value, tuple):
+        raise ValueError("a shape is not a tuple")
+    return value
+
+
+_FUNCTIONS = {
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_v2,
+    ("torch._utils", "_rebuild_tensor_v3"): _rebuild_v3,
+    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+    ("collections", "OrderedDict"): OrderedDict,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Understands what describes a plain tensor and refuses every other name."""
+
+    def find_class(self, module: str, name: str) -> object:
+        known = _FUNCTIONS.get((module, name))
+        if known is not None:
+            return known
+        if module == "torch" and (name in STORAGES or name in ELEMENT_TYPES):
+            return _Name(name)
+        if module == "torch.storage" and name in ("UntypedStorage", "TypedStorage"):
+            return _Name("UntypedStorage")
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which a plain tensor does not need")
+
+    def persistent_load(self, pid: object) -> _Storage:
+        if (
+            not isinstance(pid, tuple)
+            or len(pid) != 5
+            or pid[0] != "storage"
+            or not isinstance(pid[1], _Name)
+        ):
+            raise pickle.UnpicklingError("its storage is not described as torch does it")
+        kind = _UNTYPED if pid[1].name == "UntypedStorage" else STORAGES.get(pid[1].name)
+        key, count = pid[2], pid[4]
+        if kind is None or not isinstance(key, str) or type(count) is not int or count < 0:
+            raise pickle.UnpicklingError("its storage is not described as torch does it")
+        return _Storage(kind, key, count)
+
+
+def _size_of(path: StrPath) -> int:
+    try:
+        if not os.path.isfile(path):
+            if os.path.exists(path):
+                raise PathError(f'"{path}" is not a regular file.')
+            raise PathError(f'tensor file "{path}" does not exist.')
+        return os.stat(path).st_size
+    except OSError as problem:
+        raise _unreadable(path, problem) from problem
+
+
+def _unreadable(path: StrPath, problem: OSError) -> PathError:
+    return PathError(
+        f'tensor file "{Path(path)}" cannot be read: {(problem.strerror or str(problem)).lower()}.'
+    )
+
+
+def _one_line(problem: Exception) -> str:
+    text = " ".join(str(problem).split()) or type(problem).__name__
+    return text[:300].rstrip(".")
