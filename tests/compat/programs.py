@@ -212,7 +212,7 @@ def accumulate(recorder: Recorder) -> None:
 
 
 def in_place(recorder: Recorder) -> None:
-    """In-place calls, views and an in-place activation (APIs only: module hooks of the reference break it)."""
+    """In-place calls, views and an in-place activation (APIs only: module hooks can break it)."""
     model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
     x = torch.randn(4, 6)
 
