@@ -237,11 +237,16 @@ class Observer:
                 self.note(f"{path}.{name}", getattr(tensor, name)())
             return b""
         if tensor.is_quantized:
-            return (
-                f"{tensor.q_scale()} {tensor.q_zero_point()}".encode() + tensor.int_repr().numpy().tobytes()
-            )
+            return _grid(tensor).encode() + tensor.int_repr().contiguous().numpy().tobytes()
         plain = tensor.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
         return plain.contiguous().flatten().view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+
+
+def _grid(tensor: torch.Tensor) -> str:
+    """Scales and zero points of a quantised tensor."""
+    if tensor.qscheme() in (torch.per_channel_affine, torch.per_channel_affine_float_qparams):
+        return f"{tensor.q_per_channel_scales().tolist()} {tensor.q_per_channel_zero_points().tolist()}"
+    return f"{tensor.q_scale()} {tensor.q_zero_point()}"
 
 
 _plain_dispatch = torch.Tensor.__torch_dispatch__

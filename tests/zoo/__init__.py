@@ -32,6 +32,7 @@ def load_all() -> dict[str, Architecture]:
         recurrent,
         training,
         transforms,
+        unusual,
         user_code,
         vision,
     )

@@ -130,17 +130,22 @@ def exceptions_caught_in_forward() -> TrainingCase:
                 raise ValueError(f"found {tuple(x.shape)}")
             return x
 
+    class Interrupted(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise KeyboardInterrupt("in the middle")
+
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.raising, self.last = Raising(), nn.Linear(8, 4)
             self.wrong = nn.Sequential(nn.Linear(8, 8), nn.Linear(5, 5))
             self.caught: list[str] = []
+            self.interrupted = Interrupted()
 
         def attempt(self, call: Any) -> None:
             try:
                 call()
-            except Exception as error:
+            except BaseException as error:
                 depth = 0
                 trace = error.__traceback__
                 while trace is not None:
@@ -163,6 +168,7 @@ def exceptions_caught_in_forward() -> TrainingCase:
             self.attempt(lambda: self.last.weight.add_(1))
             self.attempt(lambda: F.gelu(x, approximate="none at all"))
             self.attempt(lambda: x.no_such_attribute)
+            self.attempt(lambda: self.interrupted(x))
             self.raising.fail = False
             return self.last(self.raising(x))
 
