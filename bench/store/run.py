@@ -76,9 +76,8 @@ def memory() -> dict[str, int]:
 def wait_until_synced(folder: Path, limit: float = 120.0) -> float:
     """Wait until the background sync of a finished dump has removed the journal; the seconds that took."""
     started = time.perf_counter()
-    while (
-        any(folder.glob("*.journal")) or any(folder.glob(".*.lock")) and time.perf_counter() - started < limit
-    ):
+    working = (".msprobe.lock", "*.journal")
+    while time.perf_counter() - started < limit and any(any(folder.glob(name)) for name in working):
         time.sleep(0.01)
     return time.perf_counter() - started
 
