@@ -22,7 +22,9 @@ Digest = Callable[[Bytes], bytes]
 _WIDENED = {"torch.bfloat16"}
 
 
-def elements(address: int, shape: Sequence[int], stride: Sequence[int], itemsize: int, contiguous: bool) -> Bytes:
+def elements(
+    address: int, shape: Sequence[int], stride: Sequence[int], itemsize: int, contiguous: bool
+) -> Bytes:
     """The bytes of a strided view in C order; borrowed from the tensor when it is contiguous."""
     if contiguous:
         return native.memory(address, math.prod(shape) * itemsize)

@@ -1,8 +1,8 @@
 """What a dump says of a tensor: type, shape, statistics, digest.
 
-A tensor met again is not read again. Results are remembered by the memory they lie in (the StorageImpl, held weakly so
-that its address cannot come to mean another) and its version counter; any view of the same elements, in whatever order,
-shares the statistics.
+A tensor met again is not read again. Results are remembered by the memory they lie in (the StorageImpl, held
+weakly so that its address cannot come to mean another) and its version counter; any view of the same
+elements, in whatever order, shares the statistics.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _address_of: Any = getattr(torch.Tensor, "const_data_ptr", torch.Tensor.data_ptr
 class TensorInfo:
     """The description of one tensor.
 
-    ``text``: JSON object, written for depth 0. ``nonfinite``: whether an element is NaN or infinite, None when not
-    known. ``late``: the numbers are still on the device; ``text`` is filled by ``TensorStatistics.flush()``.
-    ``data_name``: the file that keeps the values, if one does.
+    ``text``: JSON object, written for depth 0. ``nonfinite``: whether an element is NaN or infinite, None
+    when not known. ``late``: the numbers are still on the device; ``text`` is filled by
+    ``TensorStatistics.flush()``. ``data_name``: the file that keeps the values, if one does.
     """
 
     __slots__ = ("_cut", "data_name", "late", "nonfinite", "text")
@@ -72,8 +72,8 @@ class _Remembered:
 class TensorStatistics:
     """Describes tensors.
 
-    ``summary_mode``: "statistics"; "md5" (statistics and a CRC-32); "xor" (a 64-bit XOR in place of statistics);
-    "xxh3" (statistics and an order-sensitive digest of every tensor); "structure" (neither).
+    ``summary_mode``: "statistics"; "md5" (statistics and a CRC-32); "xor" (a 64-bit XOR in place of
+    statistics); "xxh3" (statistics and an order-sensitive digest of every tensor); "structure" (neither).
     ``precision``: "high" leaves mean and norm of half types in float32, as they were computed.
     """
 
@@ -110,11 +110,11 @@ class TensorStatistics:
     def describe(self, tensor: torch.Tensor, remember: bool = True) -> TensorInfo:
         """The description of ``tensor`` as it is now. Never raises.
 
-        ``remember`` = False for memory that may be written without torch knowing (a tensor that came from elsewhere
-        may be shared with numpy): what is known is used, but nothing is added.
+        ``remember`` = False for memory that may be written without torch knowing (a tensor that came from
+        elsewhere may be shared with numpy): what is known is used, but nothing is added.
 
-        Call inside ``torch._C.DisableTorchFunction()``: with a function mode active even ``tensor.shape`` would
-        call the mode.
+        Call inside ``torch._C.DisableTorchFunction()``: with a function mode active even ``tensor.shape``
+        would call the mode.
         """
         try:
             if type(tensor) not in _ORDINARY:
@@ -194,7 +194,11 @@ class TensorStatistics:
         if not contiguous:
             extra = b',\n "stride": ' + native.encode(stride, 1) + extra
         head = (
-            self._prefix(dtype, shape) + text + b",\n " + (_REQUIRES if requires_grad else _REQUIRES_NOT) + md5
+            self._prefix(dtype, shape)
+            + text
+            + b",\n "
+            + (_REQUIRES if requires_grad else _REQUIRES_NOT)
+            + md5
         )
         return TensorInfo(head + extra + b"\n}", len(head), answer != 0)
 
@@ -203,7 +207,10 @@ class TensorStatistics:
         prefix = self._prefixes.get(key)
         if prefix is None:
             sizes = native.encode([int(n) for n in shape], 1)
-            prefix = b'{\n "type": "torch.Tensor",\n "dtype": "%s",\n "shape": %s,\n ' % (str(dtype).encode(), sizes)
+            prefix = b'{\n "type": "torch.Tensor",\n "dtype": "%s",\n "shape": %s,\n ' % (
+                str(dtype).encode(),
+                sizes,
+            )
             if len(self._prefixes) > MEMO_LIMIT:
                 self._prefixes.clear()
             self._prefixes[key] = prefix
@@ -228,7 +235,8 @@ class TensorStatistics:
             return TensorInfo(head + b',\n "unsupported": ' + reason + b"\n}", len(head), None)
 
     def invalidate(self, tensor: torch.Tensor) -> None:
-        """Forget what is known of the memory of ``tensor``: it was written in a way no version counter shows."""
+        """Forget what is known of the memory of ``tensor``: it was written in a way no version counter shows.
+        """
         try:
             remembered = self._memo.get(tensor.untyped_storage()._cdata)
         except Exception:

@@ -12,7 +12,8 @@ import torch
 
 from msprobe.capture.native import HAS_INF, HAS_NAN, encode
 
-# (`"Max": .., "Min": .., "Mean": .., "Norm": ..`, `"nan": .., "inf": .., "zero": ..` or nothing, HAS_NAN | HAS_INF)
+# (`"Max": .., "Min": .., "Mean": .., "Norm": ..`, `"nan": .., "inf": .., "zero": ..` or nothing, HAS_NAN |
+# HAS_INF)
 Numbers = tuple[bytes, bytes, int]
 
 _SEPARATOR = b",\n "
@@ -40,8 +41,8 @@ _KEYS = _dispatch_keys()
 class Quiet:
     """Inside, torch operations on plain tensors go straight to their kernels.
 
-    No function mode, dispatch mode or subclass of the user sees them, autocast does not convert their arguments,
-    autograd records nothing and functorch's transforms do not apply.
+    No function mode, dispatch mode or subclass of the user sees them, autocast does not convert their
+    arguments, autograd records nothing and functorch's transforms do not apply.
     """
 
     __slots__ = ("_dispatch", "_functions")

@@ -1,0 +1,174 @@
+"""What a record says of a call's arguments and results: a tree of JSON values whose leaves may be tensors.
+
+A tree consists of dict, list, str, int, float, bool and None. A leaf may also be a ready JSON fragment
+(``bytes``) or an object whose ``.text`` is one (a tensor's description, whose numbers may still be on the
+device). Where a tensor stands in its record is its *index path*, e.g. ``input.0.1`` or ``kwargs.mask``; it
+names the file that keeps the values.
+
+No framework is known here: an adapter registers how it describes its own types.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+Tree = Any
+Describe = Callable[[Any], Tree]
+# (value, description, index path) -> the description that is written, naming the file that keeps the values
+Keep = Callable[[Any, Any, str], Any]
+
+# Deeper containers are cut off (a container that holds itself has no end).
+DEPTH_LIMIT = 100
+
+TRUE = b'{\n "type": "bool",\n "value": true\n}'
+FALSE = b'{\n "type": "bool",\n "value": false\n}'
+_SMALL_INTS = {n: b'{\n "type": "int",\n "value": %d\n}' % n for n in range(-16, 1025)}
+_SMALL_FLOATS: dict[float, bytes] = {}
+
+
+def _describe_bool(value: bool) -> bytes:
+    return TRUE if value else FALSE
+
+
+def _describe_int(value: int) -> Tree:
+    return _SMALL_INTS.get(value) or {"type": "int", "value": value}
+
+
+def _describe_float(value: float) -> Tree:
+    return {"type": "float", "value": value}
+
+
+def _describe_text(value: str) -> Tree:
+    return {"type": "str", "value": value}
+
+
+def _describe_slice(value: slice) -> Tree:
+    ends = [v if v is None or isinstance(v, int) else repr(v) for v in (value.start, value.stop, value.step)]
+    return {"type": "slice", "value": ends}
+
+
+def _describe_function(value: Any) -> Tree:
+    module = getattr(value, "__module__", None) or ""
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "?")
+    return {"type": "function", "value": f"{module}.{name}" if module else str(name)}
+
+
+def _describe_nothing(value: object) -> Tree:
+    return None
+
+
+PLAIN: dict[type, Describe] = {
+    type(None): _describe_nothing,
+    bool: _describe_bool,
+    int: _describe_int,
+    float: _describe_float,
+    str: _describe_text,
+    slice: _describe_slice,
+    type(Ellipsis): lambda value: {"type": "ellipsis", "value": "..."},
+    complex: lambda value: {"type": "complex", "value": [value.real, value.imag]},
+    types.FunctionType: _describe_function,
+    types.BuiltinFunctionType: _describe_function,
+    types.MethodType: _describe_function,
+    set: _describe_nothing,
+    frozenset: _describe_nothing,
+    bytes: _describe_nothing,
+    range: _describe_nothing,
+}
+
+
+class Describer:
+    """Turns arguments and results into the tree that a record keeps.
+
+    ``tensor`` describes one tensor (``is_tensor`` says what is one); ``own_types`` adds or replaces exact
+    types.
+    """
+
+    def __init__(
+        self, tensor: Describe, is_tensor: Callable[[Any], bool], own_types: Mapping[type, Describe]
+    ) -> None:
+        self.tensor = tensor
+        self.is_tensor = is_tensor
+        # Exact type -> how to describe it. Containers and types met for the first time take the long way
+        # below.
+        self.by_type: dict[type, Describe] = {**PLAIN, **own_types}
+
+    def describe(self, value: Any) -> Tree:
+        """The tree of one value. Never fails on odd values: what cannot be described is null."""
+        describe = self.by_type.get(type(value))
+        if describe is not None:
+            return describe(value)
+        return self._walk(value, "", None, 0)
+
+    def describe_kept(self, value: Any, path: str, keep: Keep) -> Tree:
+        """As :meth:`describe`; each tensor is also handed to ``keep`` with its index path below ``path``."""
+        return self._walk(value, path, keep, 0)
+
+    def _walk(self, value: Any, path: str, keep: Keep | None, depth: int) -> Tree:
+        if self.is_tensor(value):
+            description = self.tensor(value)
+            return description if keep is None else keep(value, description, path)
+        kind = type(value)
+        describe = self.by_type.get(kind)
+        if describe is not None:
+            return describe(value)
+        if depth >= DEPTH_LIMIT:
+            return {"unsupported": f"nested deeper than {DEPTH_LIMIT}"}
+        if isinstance(value, (list, tuple)):
+            fields = getattr(kind, "_fields", None)
+            if fields is not None and isinstance(fields, tuple) and len(fields) == len(value):
+                return {
+                    str(name): self._walk(item, f"{path}.{name}", keep, depth + 1)
+                    for name, item in zip(fields, value, strict=True)
+                }
+            return [self._walk(item, f"{path}.{i}", keep, depth + 1) for i, item in enumerate(value)]
+        if isinstance(value, Mapping):
+            return {str(key): self._walk(item, f"{path}.{key}", keep, depth + 1) for key, item in value.items()}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {
+                f.name: self._walk(getattr(value, f.name, None), f"{path}.{f.name}", keep, depth + 1)
+                for f in dataclasses.fields(value)
+            }
+        return self._describe_rare(value, kind)
+
+    def _describe_rare(self, value: Any, kind: type) -> Tree:
+        if isinstance(value, enum.Enum):
+            return {"type": "enum", "value": f"{kind.__name__}.{value.name}"}
+        if isinstance(value, np.generic):
+            return {"type": kind.__name__, "value": value.item()} if value.dtype.kind in "biuf" else None
+        if isinstance(value, np.ndarray):
+            return describe_array(value)
+        for base in (bool, int, float, str):
+            if isinstance(value, base):
+                return self.by_type[base](base(value))
+        if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+            return _describe_function(value)
+        return None
+
+
+def describe_array(array: np.ndarray[Any, Any]) -> Tree:
+    """A numpy array: dtype, shape and statistics (null for text and object arrays, and for empty ones)."""
+    top: Any
+    numeric = array.dtype.kind in "biuf" and array.size > 0
+    top = low = mean = norm = None
+    if numeric and array.dtype.kind == "b":
+        top, low = bool(array.any()), bool(array.all())
+    elif numeric:
+        wide = array.astype(np.float64)
+        with np.errstate(all="ignore"):
+            top, low = array.max().item(), array.min().item()
+            mean, norm = float(wide.mean()), float(np.sqrt(np.square(wide).sum()))
+    return {
+        "type": "numpy.ndarray",
+        "dtype": str(array.dtype),
+        "shape": list(array.shape),
+        "Max": top,
+        "Min": low,
+        "Mean": mean,
+        "Norm": norm,
+    }

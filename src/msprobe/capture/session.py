@@ -1,0 +1,319 @@
+"""One recording session: which steps and ranks, what number a call gets, where its record goes.
+
+The session knows no framework. An adapter tells it what happens (a call, a module pass, a gradient) in the
+form of names and trees; the session decides whether it is wanted, numbers it, keeps the order and hands it to
+the store.
+
+Life: ``start`` .. ``stop`` any number of times in a step, ``next_step`` between steps. What fails here is the
+probe, never the training: :meth:`Session.fault` is where every error of ours ends.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msprobe import log
+from msprobe.capture import native
+from msprobe.capture.filters import EntryFilter
+from msprobe.capture.stacks import CallStack, CallStacks
+from msprobe.config.settings import Settings
+from msprobe.store import layout
+from msprobe.store.tensor_files import TensorFileWriter
+from msprobe.store.writer import DumpWriter
+
+OPTIMIZER = "optimizer"
+CLIP_GRAD = "clip_grad"
+
+
+@dataclass
+class ModulePass:
+    """A module's forward pass that is running: its entry, and whether that entry is recorded."""
+
+    entry: str
+    recorded: bool
+    module: Any
+    data: Any = None
+
+
+class ThreadState(threading.local):
+    """What one thread is in the middle of."""
+
+    def __init__(self) -> None:
+        self.modules: list[ModulePass] = []
+        self.region: str | None = None
+        # Above zero: what runs now is not recorded (our own work, or the inside of a recorded unit).
+        self.muted = 0
+
+
+class Session:
+    """See the module's text. ``rank`` tells the rank of this process, None if there is no process group."""
+
+    def __init__(
+        self, settings: Settings, framework: str, rank: Callable[[], int | None], stacks: CallStacks
+    ) -> None:
+        self.settings = settings
+        self.framework = framework
+        self.stacks = stacks
+        self.step = 0
+        self.recording = False
+        # Counts steps and restarts after fork: a hook that carries an older generation is not ours any more.
+        self.generation = 0
+        self.ended = False
+        self.end_after_record = False
+        self.order = 0
+        self.counters: dict[str, int] = {}
+        self.filter = EntryFilter.of(settings)
+        self.thread = ThreadState()
+        self.lock = threading.RLock()
+        self.with_stacks = settings.extra_info
+        self.with_construct = settings.extra_info and (settings.level in ("L0", "mix") or settings.task == "structure")
+        self.saves_all = settings.task in ("tensor", "overflow_check")
+        self.tensor_list = settings.tensor_list_patterns() if settings.task == "statistics" else ()
+        self.saves_some = bool(self.tensor_list)
+        self.records_in_step = 0
+        self.recorded_anything = False
+        # Work to finish before the files of a step are written; each returns nothing and may put records.
+        self.before_publish: list[Callable[[], None]] = []
+        self.at_step_end: list[Callable[[], None]] = []
+        # True while descriptions wait for numbers that are still on a device.
+        self.has_late: Callable[[], bool] = lambda: False
+
+        self._rank = rank
+        self._writer: DumpWriter | None = None
+        self._files: TensorFileWriter | None = None
+        self._folder: Path | None = None
+        self._late: list[tuple[str, Any]] = []
+        self._stack_numbers: dict[CallStack, int] = {}
+        self._faults = 0
+        self._pid = os.getpid()
+        self._forced_rank: int | None = None
+
+    # ---------------------------------------------------------------- life
+
+    def start(self, rank: int | None = None) -> bool:
+        """Begin or go on recording this step, if this step and rank are wanted. True if recording is on."""
+        if self.ended or self.recording:
+            return self.recording
+        if rank is not None:
+            self._forced_rank = rank
+        last = self.settings.last_step
+        if last is not None and self.step > last:
+            self.end()
+            return False
+        if not self.settings.wants_step(self.step):
+            return False
+        number = self.rank()
+        if not self.settings.wants_rank(number if number is not None else 0):
+            return False
+        log.set_rank(number)
+        self.recording = True
+        return True
+
+    def stop(self) -> None:
+        """Stop recording and publish the files of this step as far as it got."""
+        self.recording = False
+        self.publish(final=False)
+
+    def next_step(self) -> None:
+        """Finish the files of this step; the next step begins with all numbers at zero."""
+        self.publish(final=True)
+        if self.recording and self.records_in_step == 0 and not self.recorded_anything:
+            log.once("nothing", "warning", self._nothing_recorded())
+        with self.lock:
+            self.generation += 1
+            self.step += 1
+            self.order = 0
+            self.records_in_step = 0
+            self.counters.clear()
+            self._stack_numbers.clear()
+            self.thread.modules.clear()
+            if self.filter is not None:
+                self.filter.begin_step()
+        for work in self.at_step_end:
+            self.guard(work)
+
+    def end(self) -> None:
+        """Everything that was asked for is recorded: say so once, and record no more."""
+        if not self.ended:
+            self.ended = True
+            self.recording = False
+            log.info("*" * 40)
+            log.info("*   msprobe ends successfully.")
+            log.info("*" * 40)
+
+    def close(self) -> None:
+        """The program ends: write what there is."""
+        self.recording = False
+        self.publish(final=True)
+        if self.filter is not None and self.recorded_anything | bool(self.step):
+            missing = self.filter.unmatched()
+            if missing:
+                log.warning(f"These filters matched nothing: {', '.join(missing)}.")
+        if self._faults:
+            log.warning(f"{self._faults} values or calls could not be recorded; see dump_error_info.log in the dump.")
+
+    def leave_to_parent(self) -> None:
+        """After fork, in the child: the dump belongs to the parent; nothing is recorded here."""
+        self.lock = threading.RLock()
+        self.recording = False
+        self.ended = True
+        self.generation += 1
+        self._writer = None
+        self._files = None
+        self._late.clear()
+
+    def rank(self) -> int | None:
+        """The rank that names this process's folder; None for a single process."""
+        if self._forced_rank is not None:
+            return self._forced_rank
+        return self._rank()
+
+    # ---------------------------------------------------------------- names and order
+
+    def number(self, key: str) -> int:
+        """The number of this call of ``key`` within the step, from 0."""
+        with self.lock:
+            counters = self.counters
+            n = counters.get(key, 0)
+            counters[key] = n + 1
+        return n
+
+    def next_order(self) -> int:
+        """The place of a record in the order of execution of this step."""
+        self.order = n = self.order + 1
+        return n
+
+    def parent(self) -> str | None:
+        """The entry of the innermost module that runs in this thread, or the optimizer or clipping region."""
+        thread = self.thread
+        if thread.modules:
+            return thread.modules[-1].entry
+        if thread.region is not None and self.with_construct and self.settings.level == "mix":
+            self.put_parent(thread.region, None)
+        return thread.region
+
+    def saves(self, name: str) -> bool:
+        """True if the tensors of the entry ``name`` are saved whole."""
+        return self.saves_all or (self.saves_some and any(p.matches(name) for p in self.tensor_list))
+
+    # ---------------------------------------------------------------- records
+
+    def put(self, name: str, tree: Any, stack: CallStack | None = None, parent: Any = False) -> None:
+        """A finished record. ``parent`` False: it has no place in the hierarchy file."""
+        with self.lock:
+            writer = self._writer or self._open()
+            self.records_in_step += 1
+            if self._late or self.has_late():
+                self._late.append((name, tree))
+            else:
+                writer.put(name, tree)
+            if stack is not None and self.with_stacks:
+                number = self._stack_numbers.get(stack)
+                if number is None:
+                    number = self._stack_numbers[stack] = len(self._stack_numbers)
+                    writer.define_stack(number, stack.lines())
+                writer.put_stack(name, number)
+            if parent is not False and self.with_construct:
+                writer.put_parent(name, parent)
+            if self.end_after_record:
+                self.end()
+
+    def put_parent(self, child: str, parent: str | None) -> None:
+        """A place in the hierarchy file without a record."""
+        if self.with_construct:
+            with self.lock:
+                (self._writer or self._open()).put_parent(child, parent)
+
+    def files(self) -> TensorFileWriter:
+        """Where whole tensors of this step go."""
+        with self.lock:
+            if self._files is None:
+                if self._folder is None:
+                    self._open()
+                assert self._folder is not None
+                self._files = TensorFileWriter(self._folder / layout.TENSOR_FOLDER)
+            return self._files
+
+    def publish(self, final: bool) -> None:
+        """Bring the files up to date with the records. ``final``: the step is over."""
+        for work in self.before_publish:
+            self.guard(work)
+        with self.lock:
+            try:
+                writer, files = self._writer, self._files
+                if writer is None:
+                    return
+                self.recorded_anything = True
+                late, self._late = self._late, []
+                for name, tree in late:
+                    writer.put(name, tree)
+                if files is not None:
+                    files.flush()
+                writer.publish(final)
+                if final:
+                    self._writer = self._files = self._folder = None
+                    if files is not None:
+                        files.close()
+            except Exception as error:
+                self.fault("writing the dump", error)
+
+    def _open(self) -> DumpWriter:
+        settings = self.settings
+        step_folder = layout.step_folder(Path(settings.dump_path), self.step)
+        folder = layout.rank_folder(step_folder, self.rank())
+        keeps = self.saves_all or self.saves_some
+        header: dict[str, object] = {
+            "task": settings.task,
+            "level": settings.level,
+            "framework": self.framework,
+            "dump_data_dir": str(folder / layout.TENSOR_FOLDER) if keeps else None,
+        }
+        writer = DumpWriter(
+            folder,
+            header,
+            encode=native.encode,
+            kind="debug" if settings.level == "debug" else "dump",
+            with_stacks=self.with_stacks and settings.level != "debug",
+            with_construct=settings.extra_info and settings.level != "debug",
+            strict_json=settings.strict_json,
+            existing=settings.existing,
+        )
+        writer.open()
+        self._folder = writer.folder
+        self._writer = writer
+        return writer
+
+    # ---------------------------------------------------------------- faults
+
+    def guard(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Do our own work; what fails is noted and costs the training nothing."""
+        try:
+            return work(*args)
+        except Exception as error:
+            self.fault(getattr(work, "__name__", "work"), error)
+            return None
+
+    def fault(self, what: str, error: BaseException) -> None:
+        """An error of ours while recording ``what``: one line in the log, the details beside the dump."""
+        try:
+            self._faults += 1
+            kind = type(error).__name__
+            log.once(("fault", what.split(".")[0], kind), "error", f"Could not record {what}: {kind}: {error}")
+            writer = self._writer
+            if writer is not None and self._faults <= 1000:
+                trace = "".join(traceback.format_exception(error))
+                writer.error(f"{what} failed: pid={os.getpid()}\n{trace}")
+        except Exception:
+            return
+
+    def _nothing_recorded(self) -> str:
+        return (
+            f"Nothing was recorded in step {self.step}: no call was made between start() and stop(), or the filters"
+            " (list, scope, data_mode) matched nothing."
+        )

@@ -1,0 +1,540 @@
+"""Every pass through a module of the model: what goes in, what comes out, its parameters, and their gradients.
+
+Modules are watched through forward hooks of their own; gradients are read off the graph as for calls
+(:mod:`msprobe.capture.torch.gradients`), so no identity node enters the graph and in-place modules and views
+keep working. Gradients of parameters are seen where they are about to be added to ``.grad``: a pre-hook on
+the node that does so, which leaves no trace on the parameter itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from msprobe.capture.session import ModulePass
+from msprobe.capture.torch.calls import CallRecorder, backward_of
+from msprobe.capture.torch.gradients import ArgumentEdge, Gathering, edge_of, find_boundary, sequence_number
+
+_quiet = torch._C.DisableTorchFunction
+
+
+class ModuleRecorder:
+    """Hooks the modules of a model between start and stop."""
+
+    def __init__(self, calls: CallRecorder) -> None:
+        self.calls = calls
+        self.session = calls.session
+        self.hooks = calls.hooks
+        self.names: dict[int, str] = {}
+        self._handles: list[Any] = []
+        self._modules: list[nn.Module] = []
+        self.parameters = ParameterGradients(self)
+        self.open_watches: dict[_ModuleWatch, None] = {}
+
+    # ------------------------------------------------------------ hooks
+
+    def watch(self, named: Sequence[tuple[str, nn.Module]]) -> None:
+        """Put hooks on these modules, each under the name that its entries carry: ``Module.{path}.{Class}``.
+        """
+        for name, module in named:
+            if id(module) in self.names:
+                continue
+            try:
+                before = module.register_forward_pre_hook(_Before(self, name), with_kwargs=True)
+                self._handles.append(before)
+                after = module.register_forward_hook(_After(self, name), with_kwargs=True, always_call=True)
+                self._handles.append(after)
+            except Exception as error:
+                self.session.fault(name, error)
+                continue
+            self.names[id(module)] = name
+            self._modules.append(module)
+
+    def remove(self) -> None:
+        """Take all hooks off the modules."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+        self.names.clear()
+        self._modules.clear()
+        self.session.thread.modules.clear()
+
+    # ------------------------------------------------------------ forward
+
+    def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """The module is about to run."""
+        session = self.session
+        if not session.recording or session.thread.muted:
+            return
+        with _quiet():
+            try:
+                self._enter(name, module, args, kwargs)
+            except Exception as error:
+                session.fault(name, error)
+
+    def _enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        session, calls = self.session, self.calls
+        number = session.number(name)
+        entry = f"{name}.forward.{number}"
+        wanted = calls.filter is None or calls.filter.enter_module(entry)
+        recorded = wanted and calls.forward
+        running = ModulePass(entry, recorded, module)
+        parent = session.parent()
+        stack = session.stacks.here(4)
+        session.thread.modules.append(running)
+        begun = _Pass(name, entry, number, session.next_order(), stack, parent)
+        running.data = begun
+        begun.recorded = recorded
+        if recorded and calls.input:
+            begun.inputs, begun.kwinputs = self._inputs(entry, args, kwargs)
+        begun.watched = calls.backward and torch.is_grad_enabled()
+        if begun.watched:
+            begun.edges = [edge_of(t, path) for path, t in calls._tensors(args, kwargs) if t.requires_grad]
+            begun.oldest = sequence_number()
+            if wanted or calls.filter is not None:
+                self.parameters.watch(name, module, wanted)
+
+    def leave(self, name: str, module: nn.Module, result: Any) -> None:
+        """The module has run, or raised."""
+        session = self.session
+        running = session.thread.modules
+        if not running:
+            return
+        with _quiet():
+            try:
+                while running:
+                    done = running.pop()
+                    if done.module is module:
+                        self._leave(done, module, result)
+                        break
+                    # An inner module whose end was never told.
+                    if self.calls.filter is not None:
+                        self.calls.filter.leave_module(done.entry)
+            except Exception as error:
+                session.fault(name, error)
+
+    def _leave(self, done: ModulePass, module: nn.Module, result: Any) -> None:
+        session, calls = self.session, self.calls
+        begun: _Pass = done.data
+        error = sys.exc_info()[1] if result is None else None
+        if done.recorded:
+            tree: dict[str, Any] = {}
+            if calls.input:
+                tree["input_args"] = begun.inputs
+                tree["input_kwargs"] = begun.kwinputs
+            if calls.output:
+                tree["output"] = [None] if error is not None else calls._outputs(done.entry, result)
+            tree["parameters"] = self._parameters(done.entry, module)
+            tree["is_recompute"] = begun.stack.recompute
+            if error is not None:
+                kind = type(error).__name__
+                if kind == "_StopRecomputationError":
+                    tree["stopped"] = "recomputation ended inside this module"
+                else:
+                    tree["error"] = f"{kind}: {error}"[:2000]
+            if not module.training:
+                tree["training"] = False
+            if session.settings.buffers:
+                tree["buffers"] = {
+                    key: calls.describer.describe(value) for key, value in module.named_buffers(recurse=False)
+                }
+            tree["order"] = begun.order
+            if begun.stack.source:
+                tree["source"] = begun.stack.source
+            if not calls.overflow or calls.keeper.overflowed(done.entry, tree):
+                session.put(done.entry, tree, begun.stack, begun.parent)
+            if begun.number == 0 and calls.backward and not calls.overflow:
+                self.parameters.placeholder(begun.name, module)
+        if calls.filter is not None:
+            calls.filter.leave_module(done.entry)
+        if begun.watched and error is None:
+            self._watch(begun, result)
+
+    def _inputs(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        calls = self.calls
+        if calls.saving and self.session.saves(entry):
+            return calls._kept_inputs(entry, args, kwargs)
+        describe = calls.describer.describe
+        return [describe(v) for v in args], {k: describe(v) for k, v in kwargs.items()}
+
+    def _parameters(self, entry: str, module: nn.Module) -> dict[str, Any]:
+        calls = self.calls
+        if calls.saving and self.session.saves(entry):
+            keep = calls.keeper.keep
+            return {
+                key: calls.describer.describe_kept(value, f"{entry}.parameters.{key}", keep)
+                for key, value in module.named_parameters(recurse=False)
+            }
+        describe = calls.statistics.describe
+        return {key: describe(value) for key, value in module._parameters.items() if value is not None}
+
+    # ------------------------------------------------------------ backward
+
+    def _watch(self, begun: _Pass, result: Any) -> None:
+        found = self.calls._tensors((result,), {})
+        outputs = [tensor for _, tensor in found]
+        nodes: dict[Any, list[tuple[int, int]]] = {}
+        for index, tensor in enumerate(outputs):
+            if tensor.requires_grad and tensor.grad_fn is not None:
+                nodes.setdefault(tensor.grad_fn, []).append((tensor.output_nr, index))
+        if not nodes:
+            return
+        edges = begun.edges
+        boundary = find_boundary(nodes, edges, begun.oldest) if edges else []
+        watch = _ModuleWatch(begun, edges, len(outputs), len(nodes), len(boundary), self.session.generation)
+        for node, places in nodes.items():
+            through = [
+                (slot, i) for i, e in enumerate(edges) for slot, _ in places if e.node is node and e.slot ==
+                slot
+            ]
+            self.hooks.before(node, self._arrive, watch, places, through)
+        for place in boundary:
+            self.hooks.after(place.node, self._pass_on, watch, place.slots)
+
+    def _arrive(
+        self, watch: _ModuleWatch, places: list[tuple[int, int]], through: list[tuple[int, int]], received:
+        Sequence[Any]
+    ) -> None:
+        session = self.session
+        if watch.generation != session.generation:
+            return
+        with _quiet():
+            try:
+                if not watch.begun:
+                    watch.begun = True
+                    flt = self.calls.filter
+                    watch.wanted = flt is None or flt.enter_module(watch.entry)
+                    watch.order = session.next_order()
+                    self.open_watches[watch] = None
+                keep = self.calls.saving and session.saves(watch.entry)
+                for slot, index in places:
+                    gradient = received[slot] if slot < len(received) else None
+                    if gradient is None or not watch.wanted or not self.calls.input:
+                        continue
+                    path = f"{watch.entry}.input.{index}"
+                    watch.inputs[index] = (
+                        self.calls.describer.describe_kept(gradient, path, self.calls.keeper.keep)
+                        if keep
+                        else self.calls.statistics.describe(gradient)
+                    )
+                for slot, index in through:
+                    watch.gathering.add(index, received[slot])
+                watch.arrived += 1
+                if not watch.boundaries and watch.arrived >= watch.nodes:
+                    self._close(watch)
+            except Exception as error:
+                session.fault(watch.entry, error)
+
+    def _pass_on(
+        self, watch: _ModuleWatch, slots: list[tuple[int, int]], passed_on: Sequence[Any], received:
+        Sequence[Any]
+    ) -> None:
+        if watch.generation != self.session.generation:
+            return
+        with _quiet():
+            try:
+                gathering = watch.gathering
+                for position, index in slots:
+                    gathering.add(index, passed_on[position])
+                gathering.arrived += 1
+                if gathering.arrived >= watch.boundaries:
+                    self._close(watch)
+            except Exception as error:
+                self.session.fault(watch.entry, error)
+
+    def _close(self, watch: _ModuleWatch) -> None:
+        self.open_watches.pop(watch, None)
+        calls = self.calls
+        if watch.begun:
+            if watch.wanted:
+                tree: dict[str, Any] = {}
+                if calls.input:
+                    tree["input"] = watch.inputs
+                if calls.output:
+                    self._describe_shares(watch, tree)
+                calls._put_backward(watch.entry, tree, watch.order, watch.parent)
+            if calls.filter is not None:
+                calls.filter.leave_module(watch.entry)
+        watch.again()
+
+    def _describe_shares(self, watch: _ModuleWatch, tree: dict[str, Any]) -> None:
+        calls = self.calls
+        keep = calls.saving and self.session.saves(watch.entry)
+        output: list[Any] = []
+        words: dict[str, Any] = {}
+        merged: dict[str, str] = {}
+        for index, edge in enumerate(watch.edges):
+            share = watch.gathering.shares[index]
+            described = None
+            if share is not None:
+                path = f"{watch.entry}.output.{len(output)}"
+                described = (
+                    calls.describer.describe_kept(share, path, calls.keeper.keep)
+                    if keep
+                    else calls.statistics.describe(share)
+                )
+            same = watch.same_as[index]
+            if same is not None:
+                merged[edge.path] = same
+            if edge.path.startswith("kwargs."):
+                words[edge.path.removeprefix("kwargs.")] = described
+            else:
+                output.append(described)
+        tree["output"] = output
+        if words:
+            tree["kwargs_grads"] = words
+        if merged:
+            tree["merged"] = merged
+
+    def close_open(self) -> None:
+        """Write the passes whose gradients did not all arrive: the rest of the graph was not asked for."""
+        with _quiet():
+            for watch in list(self.open_watches):
+                self.session.guard(self._close, watch)
+
+
+class _Pass:
+    """A module's pass between its beginning and its end."""
+
+    __slots__ = (
+        "edges",
+        "entry",
+        "inputs",
+        "kwinputs",
+        "name",
+        "number",
+        "oldest",
+        "order",
+        "parent",
+        "recorded",
+        "stack",
+        "watched",
+    )
+
+    def __init__(self, name: str, entry: str, number: int, order: int, stack: Any, parent: Any) -> None:
+        self.name = name
+        self.entry = entry
+        self.number = number
+        self.order = order
+        self.stack = stack
+        self.parent = parent
+        self.recorded = False
+        self.watched = False
+        self.inputs: Any = []
+        self.kwinputs: Any = {}
+        self.edges: list[ArgumentEdge] = []
+        self.oldest = 0
+
+
+class _ModuleWatch:
+    """One pass of a module, between its forward and its backward."""
+
+    __slots__ = (
+        "arrived",
+        "begun",
+        "boundaries",
+        "edges",
+        "entry",
+        "gathering",
+        "generation",
+        "inputs",
+        "nodes",
+        "order",
+        "outputs",
+        "parent",
+        "same_as",
+        "wanted",
+    )
+
+    def __init__(
+        self, begun: _Pass, edges: list[ArgumentEdge], outputs: int, nodes: int, boundaries: int, generation:
+        int
+    ) -> None:
+        self.entry = f"{begun.name}.backward.{begun.number}"
+        self.parent = begun.parent
+        first: dict[tuple[Any, int], str] = {}
+        self.same_as: list[str | None] = []
+        for edge in edges:
+            key = (id(edge.tensor), -1) if edge.node is None else (id(edge.node), edge.slot)
+            known = first.setdefault(key, edge.path)
+            self.same_as.append(None if known == edge.path else known)
+        # Paths only: a node or a leaf kept here would keep the graph alive.
+        self.edges = [ArgumentEdge(None, edge.slot, edge.path, None) for edge in edges]
+        self.outputs = outputs
+        self.nodes = nodes
+        self.boundaries = boundaries
+        self.generation = generation
+        self.again()
+
+    def again(self) -> None:
+        """Ready for a pass (the graph may be walked backward more than once)."""
+        self.begun = False
+        self.wanted = False
+        self.order = 0
+        self.arrived = 0
+        self.inputs: list[Any] = [None] * self.outputs
+        self.gathering = Gathering(len(self.edges), self.boundaries)
+
+
+class ParameterGradients:
+    """Gradients of parameters, as each backward pass delivers them (before any reduction over ranks)."""
+
+    def __init__(self, modules: ModuleRecorder) -> None:
+        self.modules = modules
+        self.session = modules.session
+        # id(parameter) -> the node that accumulates its gradient (keeps the parameter alive), and the hook on
+        # it
+        self._nodes: dict[int, tuple[Any, Any]] = {}
+        self._owners: dict[int, list[tuple[str, str]]] = {}
+        self._trees: dict[str, dict[str, Any]] = {}
+        self._passes: dict[tuple[str, str], int] = {}
+        self._waiting: dict[str, None] = {}
+        self._earlier: dict[str, list[dict[str, Any]]] = {}
+
+    def watch(self, name: str, module: nn.Module, wanted: bool) -> None:
+        """See to it that the gradients of the module's own parameters are noticed."""
+        for key, parameter in module._parameters.items():
+            if parameter is None or not parameter.requires_grad or parameter.grad_fn is not None:
+                continue
+            identity = id(parameter)
+            owners = self._owners.setdefault(identity, [])
+            if (name, key) not in owners:
+                owners.append((name, key))
+            if identity not in self._nodes:
+                with torch.enable_grad():
+                    view = parameter.view_as(parameter)
+                    node = view.grad_fn.next_functions[0][0] if view.grad_fn is not None else None
+                if node is None or not hasattr(node, "variable"):
+                    continue
+                self._nodes[identity] = (node, node.register_prehook(_OnGradient(self, identity)))
+
+    def placeholder(self, name: str, module: nn.Module) -> None:
+        """The entry as it is until a gradient arrives."""
+        keys = [key for key, p in module.named_parameters(recurse=False) if p.requires_grad]
+        entry = f"{name}.parameters_grad"
+        if keys and entry not in self._trees:
+            self._trees[entry] = {key: [None] for key in keys}
+            self._write(entry)
+
+    def arrive(self, identity: int, gradient: Any) -> None:
+        """A backward pass has brought the gradient of a parameter."""
+        session = self.session
+        if gradient is None or not session.recording:
+            return
+        calls = self.modules.calls
+        with _quiet():
+            for name, key in self._owners.get(identity, ()):
+                entry = f"{name}.parameters_grad"
+                try:
+                    tree = self._trees.get(entry)
+                    if tree is None:
+                        if calls.filter is not None and not calls.filter.wants_call(entry):
+                            continue
+                        tree = self._trees[entry] = {}
+                    count = self._passes.get((entry, key), 0)
+                    self._passes[entry, key] = count + 1
+                    if calls.saving and session.saves(entry):
+                        path = f"{entry}.{key}" if count == 0 else f"{entry}.{count}.{key}"
+                        described = calls.describer.describe_kept(gradient, path, calls.keeper.keep)
+                    else:
+                        described = calls.statistics.describe(gradient)
+                    passes = self._earlier.setdefault(entry, [])
+                    while len(passes) <= count:
+                        passes.append({})
+                    passes[count][key] = [described]
+                    tree[key] = [described]
+                    self._waiting[entry] = None
+                    if all(value != [None] for value in tree.values()):
+                        self._write(entry)
+                except Exception as error:
+                    session.fault(entry, error)
+
+    def _write(self, entry: str) -> None:
+        self._waiting.pop(entry, None)
+        calls = self.modules.calls
+        tree = self._trees[entry]
+        if calls.overflow and not calls.keeper.overflowed(entry, {"output": list(tree.values())}):
+            return
+        self.session.put(entry, dict(tree))
+
+    def close_open(self) -> None:
+        """Write what has arrived since an entry was last written; several passes also one by one."""
+        for entry in list(self._waiting):
+            self.session.guard(self._write, entry)
+
+    def write_passes(self) -> None:
+        """Where a parameter got gradients from several passes, each pass has an entry:
+        ``parameters_grad.{k}``.
+        """
+        if self.modules.calls.overflow:
+            return
+        for entry, passes in self._earlier.items():
+            if len(passes) > 1:
+                for number, tree in enumerate(passes):
+                    self.session.guard(self.session.put, f"{entry}.{number}", tree)
+
+    def begin_step(self) -> None:
+        """A new step: nothing has arrived yet."""
+        self._trees.clear()
+        self._passes.clear()
+        self._waiting.clear()
+        self._earlier.clear()
+
+    def remove(self) -> None:
+        """Take the hooks away."""
+        for _, handle in self._nodes.values():
+            handle.remove()
+        self._nodes.clear()
+        self._owners.clear()
+
+
+class _OnGradient:
+    """Pre-hook of the node that accumulates one parameter's gradient."""
+
+    __slots__ = ("identity", "parameters")
+
+    def __init__(self, parameters: ParameterGradients, identity: int) -> None:
+        self.parameters = parameters
+        self.identity = identity
+
+    def __call__(self, gradients: Sequence[Any]) -> None:
+        self.parameters.arrive(self.identity, gradients[0])
+
+
+class _Hook:
+    """A hook on a module of the user. A copy of the module (deepcopy, pickle) gets one that does nothing."""
+
+    __slots__ = ("name", "recorder")
+
+    def __init__(self, recorder: ModuleRecorder | None = None, name: str = "") -> None:
+        self.recorder = recorder
+        self.name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), ())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Hook:
+        return type(self)()
+
+
+class _Before(_Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if self.recorder is not None:
+            self.recorder.enter(self.name, module, args, kwargs)
+
+
+class _After(_Hook):
+    __slots__ = ()
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        if self.recorder is not None:
+            self.recorder.leave(self.name, module, result)
+
+
+__all__ = ["ModuleRecorder", "ParameterGradients", "backward_of"]

@@ -1,0 +1,129 @@
+"""The text of a tensor's description, and what it is put together from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from msprobe.capture.native import encode
+
+REQUIRES_GRAD = b'"requires_grad": true'
+REQUIRES_NO_GRAD = b'"requires_grad": false'
+NULL_STATISTICS = b'"Max": null,\n "Min": null,\n "Mean": null,\n "Norm": null'
+
+
+class TensorInfo:
+    """The description of one tensor.
+
+    ``text``: JSON object, written for depth 0. ``nonfinite``: whether an element is NaN or infinite, None when not
+    known. ``late``: the numbers are still on the device, and ``text`` says so until ``TensorStatistics.flush()``
+    fills them in. ``data_name``: the file that keeps the values, if one does.
+    """
+
+    __slots__ = ("cut", "nonfinite", "text")
+
+    late = False
+    data_name: str | None = None
+
+    text: bytes
+    cut: int  # where data_name belongs in the text: behind the reference's keys, before ours
+    nonfinite: bool | None
+
+    def __init__(self, text: bytes, cut: int, nonfinite: bool | None) -> None:
+        self.text = text
+        self.cut = cut
+        self.nonfinite = nonfinite
+
+    def with_file(self, data_name: str) -> TensorInfo:
+        """The same description, naming the file that keeps the values."""
+        return NamedInfo(self, data_name)
+
+    def __repr__(self) -> str:
+        return f"TensorInfo({self.text.decode(errors='replace')})"
+
+
+class NamedInfo(TensorInfo):
+    """A description that names the file of the values."""
+
+    __slots__ = ("data_name", "late")
+
+    def __init__(self, base: TensorInfo, data_name: str) -> None:
+        self.late = base.late
+        self.data_name = data_name
+        self.fill(base)
+
+    def fill(self, base: TensorInfo) -> None:
+        """Take over the text of ``base``."""
+        entry = b',\n "data_name": ' + encode(self.data_name, 0)
+        self.text = base.text[: base.cut] + entry + base.text[base.cut :]
+        self.cut = base.cut + len(entry)
+        self.nonfinite = base.nonfinite
+
+
+class Content(NamedTuple):
+    """What is said of a tensor's elements, as it stands in the text."""
+
+    # `"Max": .. "Norm": ..` with a comma behind, or the XOR, or nothing
+    middle: bytes
+    # `, "md5": ".."` or nothing
+    md5: bytes
+    # `, "nan": .., "inf": .., "zero": .., "digest": ".."` or nothing
+    extra: bytes
+    nonfinite: bool | None
+
+
+class Frame(NamedTuple):
+    """A description without its content."""
+
+    prefix: bytes
+    requires_grad: bool
+    # further keys before and behind what the content adds, each with a comma before it
+    before: bytes
+    behind: bytes
+
+    def text(self, content: Content) -> tuple[bytes, int]:
+        """The whole text, and where the name of a file belongs in it."""
+        requires = REQUIRES_GRAD if self.requires_grad else REQUIRES_NO_GRAD
+        head = self.prefix + content.middle + requires + content.md5
+        return head + self.before + content.extra + self.behind + b"\n}", len(head)
+
+
+class LateInfo(TensorInfo):
+    """A description whose numbers come later."""
+
+    __slots__ = ("_frame", "_named", "late")
+
+    def __init__(self, frame: Frame, middle: bytes) -> None:
+        text, cut = frame._replace(behind=frame.behind + keys([("unsupported", "not read back")])).text(
+            Content(middle, b"", b"", None)
+        )
+        super().__init__(text, cut, None)
+        self._frame = frame
+        self._named: list[NamedInfo] = []
+        self.late = True
+
+    def with_file(self, data_name: str) -> TensorInfo:
+        named = NamedInfo(self, data_name)
+        self._named.append(named)
+        return named
+
+    def fill(self, content: Content) -> None:
+        """Put the numbers in, also where a file was named meanwhile."""
+        self.text, self.cut = self._frame.text(content)
+        self.nonfinite = content.nonfinite
+        self.late = False
+        for named in self._named:
+            named.fill(self)
+            named.late = False
+        self._named.clear()
+
+
+def prefix(type_name: str, dtype: str, shape: Iterable[int]) -> bytes:
+    """The beginning of a description, up to where the statistics stand."""
+    head = encode({"type": type_name, "dtype": dtype, "shape": [int(n) for n in shape]}, 0)
+    return head[: -len(b"\n}")] + b",\n "
+
+
+def keys(pairs: Iterable[tuple[str, Any]]) -> bytes:
+    """Further keys of a description, each with a comma before it."""
+    return b"".join(b",\n " + encode(key, 0) + b": " + encode(value, 1) for key, value in pairs)

@@ -1,0 +1,245 @@
+"""Tensors that are more, or less, than strided memory: what they are called and which plain tensor holds their values.
+
+Sparse, quantised, nested, distributed and fake tensors, functorch's wrappers, subclasses. Nothing of the user runs here,
+nothing waits for a collective, nothing is communicated. Call inside ``statistics_framework.Quiet``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
+
+_functorch: Any = torch._C._functorch
+
+
+@dataclasses.dataclass
+class Unwrapped:
+    """What is known of a tensor without reading its elements.
+
+    ``values``: a plain tensor with the elements to read; None when there are none to be had. ``stored``: the plain tensor
+    with the bytes to hash, where that is another (quantised integers). ``before`` and ``behind``: further keys of the
+    description. ``unsupported``: why there are no statistics, where that is not clear from the rest.
+    """
+
+    type_name: str
+    dtype: str
+    shape: tuple[int, ...]
+    requires_grad: bool
+    values: torch.Tensor | None
+    stored: torch.Tensor | None = None
+    before: list[tuple[str, Any]] = dataclasses.field(default_factory=list)
+    behind: list[tuple[str, Any]] = dataclasses.field(default_factory=list)
+    unsupported: str | None = None
+
+
+def unwrap(tensor: torch.Tensor) -> Unwrapped:
+    """Find out what ``tensor`` is. Raises what torch raises where it cannot say."""
+    kind = type(tensor)
+    if kind not in ORDINARY:
+        for base in kind.__mro__:
+            handle = _BY_CLASS.get(f"{base.__module__}.{base.__qualname__}")
+            if handle is not None:
+                return handle(tensor)
+        return _subclass(tensor)
+    if _functorch.is_functorch_wrapped_tensor(tensor):
+        return _transformed(tensor)
+    if tensor.is_nested:
+        return _nested(tensor, tensor.values().detach())
+    return _plain(tensor)
+
+
+def _sizes(tensor: torch.Tensor) -> tuple[int, ...]:
+    # A symbolic size has no number outside its graph.
+    return tuple(int(n) if isinstance(n, int) else -1 for n in tensor.shape)
+
+
+def _facts(tensor: torch.Tensor, type_name: str, shape: tuple[int, ...] | None = None) -> Unwrapped:
+    sizes = _sizes(tensor) if shape is None else shape
+    return Unwrapped(type_name, str(tensor.dtype), sizes, bool(tensor.requires_grad), None)
+
+
+def _plain(tensor: torch.Tensor, type_name: str = "torch.Tensor") -> Unwrapped:
+    found = _facts(tensor, type_name)
+    if tensor.layout != torch.strided:
+        return _other_layout(tensor, found)
+    if tensor.device.type == "meta":
+        found.before.append(("device", "meta"))
+        return found
+    if tensor.is_quantized:
+        return _quantised(tensor, found)
+    values = tensor.detach()
+    if not values.is_contiguous():
+        found.before.append(("stride", list(values.stride())))
+    if values.device.type != "cpu":
+        found.before.append(("device", str(values.device)))
+    if torch._C._is_zerotensor(values) if hasattr(torch._C, "_is_zerotensor") else values._is_zerotensor():
+        values = torch.zeros(found.shape, dtype=values.dtype, device=values.device)
+    if values.is_conj() or values.is_neg():
+        values = values.resolve_conj().resolve_neg()
+    if values.dtype == torch.complex32:
+        values = values.to(torch.complex64)
+    found.values = values
+    if not _fits(values):
+        found.values = None
+        found.unsupported = "its storage was freed or is smaller than its shape needs"
+    return found
+
+
+def _fits(values: torch.Tensor) -> bool:
+    if values.numel() == 0:
+        return True
+    last = sum((n - 1) * s for n, s in zip(values.shape, values.stride(), strict=True)) + values.storage_offset()
+    return values.data_ptr() != 0 and (last + 1) * values.element_size() <= values.untyped_storage().nbytes()
+
+
+def _other_layout(tensor: torch.Tensor, found: Unwrapped) -> Unwrapped:
+    """Statistics are over the stored values; the zeros between them are not counted."""
+    layout = str(tensor.layout)
+    found.behind.append(("layout", layout))
+    if tensor.device.type not in ("cpu", "meta"):
+        found.before.append(("device", str(tensor.device)))
+    if layout == "torch._mkldnn":
+        found.values = tensor.detach().to_dense()
+        return found
+    found.behind.append(("nnz", int(tensor._nnz())))
+    if tensor.device.type == "meta":
+        found.before.append(("device", "meta"))
+    else:
+        found.values = tensor._values().detach() if tensor.is_sparse else tensor.values().detach()
+    return found
+
+
+def _quantised(tensor: torch.Tensor, found: Unwrapped) -> Unwrapped:
+    plain = tensor.detach()
+    found.values = plain.dequantize()
+    found.stored = plain.int_repr()
+    scheme = plain.qscheme()
+    found.behind.append(("qscheme", str(scheme)))
+    if scheme in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        found.behind += [("scale", float(plain.q_scale())), ("zero_point", int(plain.q_zero_point()))]
+    elif plain.device.type == "cpu":
+        found.behind += [
+            ("axis", int(plain.q_per_channel_axis())),
+            ("scale", plain.q_per_channel_scales().tolist()),
+            ("zero_point", plain.q_per_channel_zero_points().tolist()),
+        ]
+    return found
+
+
+def _transformed(tensor: torch.Tensor) -> Unwrapped:
+    """vmap, grad, jvp, functionalize: the value inside, with its physical shape."""
+    names = {"is_batchedtensor": "BatchedTensor", "is_gradtrackingtensor": "GradTrackingTensor"}
+    type_name = next((name for test, name in names.items() if getattr(_functorch, test)(tensor)), "torch.Tensor")
+    inner = tensor
+    for _ in range(64):
+        if not _functorch.is_functorch_wrapped_tensor(inner):
+            break
+        inner = _functorch.get_unwrapped(inner)
+    found = unwrap(inner)
+    found.type_name = type_name
+    found.requires_grad = bool(tensor.requires_grad)
+    return found
+
+
+def _nested(tensor: torch.Tensor, values: torch.Tensor, type_name: str = "torch.Tensor") -> Unwrapped:
+    """All components behind one another; the shape is that of this block."""
+    found = unwrap(values)
+    found.type_name = type_name
+    found.requires_grad = bool(tensor.requires_grad)
+    found.behind.insert(0, ("layout", "torch.jagged" if type_name != "torch.Tensor" else "torch.strided (nested)"))
+    return found
+
+
+def _jagged(tensor: torch.Tensor) -> Unwrapped:
+    return _nested(tensor, tensor._values.detach(), "torch.nested._internal.nested_tensor.NestedTensor")
+
+
+def _fake(tensor: torch.Tensor) -> Unwrapped:
+    return _facts(tensor, "torch._subclasses.fake_tensor.FakeTensor")
+
+
+def _functional(tensor: torch.Tensor) -> Unwrapped:
+    found = _facts(tensor, "torch.Tensor")
+    found.behind.append(("class", _class_name(tensor)))
+    found.unsupported = "a tensor that is being traced has no values"
+    return found
+
+
+def _async_collective(tensor: torch.Tensor) -> Unwrapped:
+    """The result of a collective nobody has waited for; waiting here would hide the user's own mistakes."""
+    type_name = "torch.distributed._functional_collectives.AsyncCollectiveTensor"
+    inner: Any = getattr(tensor, "elem", None)
+    if getattr(tensor, "completed", False) and isinstance(inner, torch.Tensor):
+        found = unwrap(inner)
+        found.type_name = type_name
+        return found
+    found = _facts(inner if isinstance(inner, torch.Tensor) else tensor, type_name)
+    found.unsupported = "the collective was not waited for yet"
+    return found
+
+
+def _distributed(tensor: torch.Tensor) -> Unwrapped:
+    """Global shape; statistics of what this rank holds."""
+    source: Any = tensor
+    found = unwrap(source._local_tensor)
+    local_shape = found.shape
+    found.shape = _sizes(tensor)
+    found.type_name = "torch.distributed.tensor.DTensor"
+    found.requires_grad = bool(tensor.requires_grad)
+    spec = source._spec
+    found.behind += [
+        ("placements", [_placement(placement) for placement in spec.placements]),
+        ("device_mesh", spec.mesh.mesh.tolist()),
+        ("local_shape", list(local_shape)),
+    ]
+    return found
+
+
+def _placement(placement: Any) -> dict[str, dict[str, Any]]:
+    fields = {}
+    if dataclasses.is_dataclass(placement):
+        fields = {field.name: getattr(placement, field.name) for field in dataclasses.fields(placement)}
+    else:
+        for name in ("dim", "split_factor", "reduce_op"):
+            value = getattr(placement, name, None)
+            if value is not None:
+                fields[name] = value
+    plain = {name: value if isinstance(value, (bool, int, str)) else str(value) for name, value in fields.items()}
+    return {type(placement).__name__.removeprefix("_"): plain}
+
+
+def _class_name(tensor: torch.Tensor) -> str:
+    kind = type(tensor)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _subclass(tensor: torch.Tensor) -> Unwrapped:
+    """A class of the user's: its memory if it has some, read past everything the class overrides."""
+    try:
+        found = unwrap(torch._C.TensorBase.as_subclass(tensor, torch.Tensor))  # type: ignore[arg-type]
+    except Exception:
+        base: Any = torch._C.TensorBase
+        sizes = tuple(int(n) for n in base.shape.__get__(tensor))
+        dtype, requires_grad = base.dtype.__get__(tensor), base.requires_grad.__get__(tensor)
+        found = Unwrapped("torch.Tensor", str(dtype), sizes, bool(requires_grad), None)
+        found.unsupported = "a tensor subclass without memory of its own"
+    else:
+        found.requires_grad = bool(torch._C.TensorBase.requires_grad.__get__(tensor))  # type: ignore[attr-defined]
+    found.behind.append(("class", _class_name(tensor)))
+    return found
+
+
+_BY_CLASS: dict[str, Callable[[torch.Tensor], Unwrapped]] = {
+    "torch.distributed.tensor.DTensor": _distributed,
+    "torch.distributed.tensor._api.DTensor": _distributed,
+    "torch.distributed._tensor.api.DTensor": _distributed,
+    "torch.distributed._functional_collectives.AsyncCollectiveTensor": _async_collective,
+    "torch._subclasses.fake_tensor.FakeTensor": _fake,
+    "torch._subclasses.functional_tensor.FunctionalTensor": _functional,
+    "torch.nested._internal.nested_tensor.NestedTensor": _jagged,
+}

@@ -1,0 +1,55 @@
+"""Running a Python function of torch so that the calls inside it are seen by the mode that has just seen the function.
+
+Such a function begins by asking whether a mode wants it; run again with the mode in place it would end up in the mode
+again, without end. From torch 2.13 the next such question can be skipped. Before, the function is run as a copy that
+does not ask: the same code over a copy of its module's names in which the question is always answered by no.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+_QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+skip_one_hop: Callable[[Any, Any, Any, Any], Any] | None = getattr(torch._C, "_skip_one_hop_torch_function", None)
+
+
+def _no(*args: Any) -> bool:
+    return False
+
+
+@functools.lru_cache(maxsize=64)
+def _names_without_questions(module: str) -> dict[str, Any]:
+    import sys
+
+    names = dict(vars(sys.modules[module]))
+    names.update({question: _no for question in _QUESTIONS if question in names})
+    return names
+
+
+@functools.lru_cache(maxsize=4096)
+def without_question(function: types.FunctionType) -> Callable[..., Any]:
+    """A copy of ``function`` that does not ask for modes itself."""
+    names = function.__globals__
+    module = names.get("__name__", "")
+    if not any(question in names for question in _QUESTIONS) or not module:
+        return function
+    copy = types.FunctionType(
+        function.__code__, _names_without_questions(module), function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def run_inside(function: Any, kinds: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
+    """Call ``function`` past its own question; the mode must be in place already."""
+    if skip_one_hop is not None:
+        return skip_one_hop(function, kinds, args, kwargs or {})
+    if isinstance(function, types.FunctionType):
+        function = without_question(function)
+    return function(*args, **(kwargs or {}))
