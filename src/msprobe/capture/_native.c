@@ -244,60 +244,58 @@ static long frame_offset(PyFrameObject *frame)
 #endif
 }
 
+/* The address of a code object stands for it: hashing code objects is slow, and whoever keeps a key keeps the code. */
 static PyObject *native_frame_key(PyObject *self, PyObject *argument)
 {
-    enum { ON_STACK = 128 };
-    PyObject *first[2 * ON_STACK];
-    PyObject **parts = first;
-    Py_ssize_t count = 0, capacity = 2 * ON_STACK;
+    enum { ON_STACK = 256 };
+    typedef struct {
+        void *code;
+        Py_ssize_t offset;
+    } Place;
+    Place first[ON_STACK];
+    Place *places = first;
+    Py_ssize_t count = 0, capacity = ON_STACK;
     Py_ssize_t skip = PyLong_AsSsize_t(argument);
     if (skip == -1 && PyErr_Occurred()) {
         return NULL;
     }
+    memset(first, 0, sizeof first[0]);
     PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
-    PyObject *result = NULL;
     while (frame != NULL) {
         if (skip > 0) {
             skip--;
         } else {
             if (count == capacity) {
-                PyObject **more = PyMem_Malloc((size_t)capacity * 2 * sizeof(*more));
+                Place *more = PyMem_Malloc((size_t)capacity * 2 * sizeof(*more));
                 if (more == NULL) {
                     PyErr_NoMemory();
                     break;
                 }
-                memcpy(more, parts, (size_t)count * sizeof(*more));
-                if (parts != first) {
-                    PyMem_Free(parts);
+                memcpy(more, places, (size_t)count * sizeof(*more));
+                if (places != first) {
+                    PyMem_Free(places);
                 }
-                parts = more;
+                places = more;
                 capacity *= 2;
             }
-            PyObject *offset = PyLong_FromLong(frame_offset(frame));
-            if (offset == NULL) {
-                break;
-            }
-            parts[count++] = (PyObject *)PyFrame_GetCode(frame);
-            parts[count++] = offset;
+            PyCodeObject *code = PyFrame_GetCode(frame);
+            places[count].code = code;
+            places[count].offset = (Py_ssize_t)frame_offset(frame);
+            count++;
+            Py_DECREF(code);
         }
         PyFrameObject *back = PyFrame_GetBack(frame);
         Py_DECREF(frame);
         frame = back;
     }
+    PyObject *result = NULL;
     if (frame == NULL) {
-        result = PyTuple_New(count);
+        result = PyBytes_FromStringAndSize((const char *)places, count * (Py_ssize_t)sizeof(*places));
     } else {
         Py_DECREF(frame);
     }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (result != NULL) {
-            PyTuple_SET_ITEM(result, i, parts[i]);
-        } else {
-            Py_DECREF(parts[i]);
-        }
-    }
-    if (parts != first) {
-        PyMem_Free(parts);
+    if (places != first) {
+        PyMem_Free(places);
     }
     return result;
 }
@@ -382,7 +380,7 @@ static PyMethodDef methods[] = {
     {"statistics", FAST(native_statistics),
      "statistics(address, count_or_pattern, kind, flags, table=None) -> (texts, counts, flags)"},
     {"encode", FAST(native_encode), "encode(tree, depth) -> bytes of indented JSON"},
-    {"frame_key", native_frame_key, METH_O, "frame_key(skip) -> (code, offset, code, offset, ...), innermost first"},
+    {"frame_key", native_frame_key, METH_O, "frame_key(skip) -> bytes that stand for the code objects and offsets of the frames"},
     {"memory", FAST(native_memory), "memory(address, size) -> read-only view, valid while the owner lives"},
     {"gather", FAST(native_gather), "gather(address, shape, stride, itemsize) -> the elements' bytes in C order"},
     {"pattern", FAST(native_pattern), "pattern(shape, stride) -> (size, stride, ...) of the elements, order left out"},

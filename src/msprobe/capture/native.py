@@ -1,18 +1,18 @@
 """The compiled parts of the recorder, or their equals in Python where they were not built.
 
-``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``frame_key``, ``pattern`` and
-``is_dense``, ``memory`` and ``copy_memory`` exist in both, with identical results. ``statistics`` and ``gather`` are
-None without the compiled module; the framework's own operations take their place.
+``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``frame_key``, ``pattern``
+and ``is_dense``, ``memory`` and ``copy_memory`` exist in both, with identical results. ``statistics`` and
+``gather`` are None without the compiled module; the framework's own operations take their place.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from collections.abc import Callable, Sequence
 from json import encoder as json_encoder
-from types import CodeType
 from typing import Any
 
 NESTING_LIMIT = 200
@@ -96,11 +96,11 @@ def _encode(value: Any, depth: int, around: list[Any]) -> bytes:
 def encode_python(tree: Any, depth: int) -> bytes:
     """The bytes of ``json.dumps(tree, indent=1, ensure_ascii=False)`` for a tree placed ``depth`` levels deep.
 
-    Beside JSON values a tree may hold ready fragments: ``bytes``, or objects whose attribute ``text`` is bytes,
-    written for depth 0 and indented while they are copied. Subclasses of str, int and float are written as their
-    base value, other keys than str as their str(). NaN and infinities are bare, as Python's json has them; a lone
-    surrogate is written as its escape. What is nested deeper than 200, or inside itself, is replaced by
-    ``{"unsupported": reason}``.
+    Beside JSON values a tree may hold ready fragments: ``bytes``, or objects whose attribute ``text`` is
+    bytes, written for depth 0 and indented while they are copied. Subclasses of str, int and float are
+    written as their base value, other keys than str as their str(). NaN and infinities are bare, as Python's
+    json has them; a lone surrogate is written as its escape. What is nested deeper than 200, or inside
+    itself, is replaced by ``{"unsupported": reason}``.
 
     Raises TypeError for values of any other type.
     """
@@ -109,30 +109,30 @@ def encode_python(tree: Any, depth: int) -> bytes:
     return _encode(tree, depth, [])
 
 
-def frame_key_python(skip: int) -> tuple[CodeType | int, ...]:
-    """Where the caller is: ``(code, offset, code, offset, ...)``, innermost frame first, without the first ``skip``.
+def frame_key_python(skip: int) -> bytes:
+    """A key for where the caller is: the code objects of the frames, without the first ``skip``, and their offsets.
 
-    ``offset`` is the frame's ``f_lasti``. Holds the code objects, no frames.
+    The addresses of the code objects stand for them, so a key means something only as long as they live. Keys of
+    this and of the compiled version are not the same.
     """
-    parts: list[CodeType | int] = []
-    frame = sys._getframe(1)
-    at: Any = frame
+    parts: list[int] = []
+    at: Any = sys._getframe(1)
     while at is not None:
         if skip > 0:
             skip -= 1
         else:
-            parts.append(at.f_code)
-            parts.append(at.f_lasti)
+            parts.append(id(at.f_code))
+            parts.append(at.f_lasti & 0xFFFFFFFFFFFFFFFF)
         at = at.f_back
-    return tuple(parts)
+    return struct.pack(f"{len(parts)}Q", *parts)
 
 
 def pattern_python(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
     """Which elements of its storage a view holds, whatever their order: ``(size, stride, size, stride, ...)``.
 
-    Dimensions of one are left out, the rest sorted by stride, and those that continue each other joined: two views
-    that start at the same address and have the same pattern hold the same elements equally often. A block without
-    gaps is ``(count, 1)``, nothing is ``(0, 1)``.
+    Dimensions of one are left out, the rest sorted by stride, and those that continue each other joined: two
+    views that start at the same address and have the same pattern hold the same elements equally often. A
+    block without gaps is ``(count, 1)``, nothing is ``(0, 1)``.
     """
     if len(shape) != len(stride):
         raise ValueError(f"{len(shape)} sizes but {len(stride)} strides")
@@ -178,7 +178,7 @@ statistics: Statistics | None = None
 memory: Callable[[int, int], memoryview] = memory_python
 gather: Callable[[int, Sequence[int], Sequence[int], int], bytes] | None = None
 encode: Callable[[Any, int], bytes] = encode_python
-frame_key: Callable[[int], tuple[CodeType | int, ...]] = frame_key_python
+frame_key: Callable[[int], bytes] = frame_key_python
 pattern: Callable[[Sequence[int], Sequence[int]], tuple[int, ...]] = pattern_python
 is_dense: Callable[[Sequence[int], Sequence[int]], bool] = is_dense_python
 built = False

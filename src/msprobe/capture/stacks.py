@@ -9,38 +9,49 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 import types
 from collections.abc import Callable
-from typing import Any
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-FrameKey = tuple[Any, ...]
+# What code the program makes while it runs has stacks of its own; they are not kept for ever.
+_MOST_STACKS = 50_000
+
+FrameKey = bytes
 
 
 class CallStack:
     """One distinct call stack.
 
-    ``number`` is its group in stack.json; ``source`` is ``file:line`` of the innermost frame that belongs to
-    neither the framework nor msprobe; ``recompute`` tells that the framework is repeating a forward pass.
+    ``source`` is ``file:line`` of the innermost frame that belongs to neither the framework nor msprobe;
+    ``recompute`` tells that the framework is repeating a forward pass. The code objects of all frames are
+    kept, so that the key under which a stack is known stays theirs.
     """
 
-    __slots__ = ("_frames", "number", "recompute", "source")
+    __slots__ = ("_codes", "_frames", "_lines", "recompute", "source")
 
     def __init__(
-        self, number: int, frames: list[tuple[types.CodeType, int]], source: str, recompute: bool
+        self,
+        frames: list[tuple[types.CodeType, int]],
+        codes: list[types.CodeType],
+        source: str,
+        recompute: bool,
     ) -> None:
-        self.number = number
+        self._codes = codes
         self._frames = frames
+        self._lines: tuple[str, ...] | None = None
         self.source = source
         self.recompute = recompute
 
-    def lines(self) -> list[str]:
+    def lines(self) -> tuple[str, ...]:
         """The frames as stack.json writes them, innermost first."""
-        return [
-            f"File {code.co_filename}, line {line}, in {code.co_name}, \n {_source_line(code, line)}"
-            for code, line in self._frames
-        ]
+        if self._lines is None:
+            self._lines = tuple(
+                f"File {code.co_filename}, line {line}, in {code.co_name}, \n {_source_line(code, line)}"
+                for code, line in self._frames
+            )
+        return self._lines
 
 
 class CallStacks:
@@ -62,19 +73,23 @@ class CallStacks:
         self._is_recompute = is_recompute
         self._hidden = hidden
         self._known: dict[FrameKey, CallStack] = {}
-        self._by_text: dict[tuple[tuple[types.CodeType, int], ...], int] = {}
 
     def here(self, skip: int) -> CallStack:
         """The stack of the caller, without its ``skip`` innermost frames."""
         key = self._frame_key(skip + 1)
         known = self._known.get(key)
-        return known if known is not None else self._learn(key)
+        return known if known is not None else self._learn(key, skip + 2)
 
-    def _learn(self, key: FrameKey) -> CallStack:
+    def _learn(self, key: FrameKey, skip: int) -> CallStack:
         frames: list[tuple[types.CodeType, int]] = []
+        codes: list[types.CodeType] = []
         source = ""
         recompute = False
-        for code, lasti in zip(key[::2], key[1::2], strict=True):
+        frame: types.FrameType | None = sys._getframe(skip)
+        while frame is not None:
+            code, lasti = frame.f_code, frame.f_lasti
+            frame = frame.f_back
+            codes.append(code)
             recompute = recompute or self._is_recompute(code)
             if code.co_filename.startswith(_OWN_FOLDER) or self._hidden(code):
                 continue
@@ -82,9 +97,9 @@ class CallStacks:
             frames.append((code, line))
             if not source and not self._is_framework(code.co_filename):
                 source = f"{code.co_filename}:{line}"
-        # Two places in one line share their text, and so their group.
-        number = self._by_text.setdefault(tuple(frames), len(self._by_text))
-        stack = CallStack(number, frames, source, recompute)
+        stack = CallStack(frames, codes, source, recompute)
+        if len(self._known) >= _MOST_STACKS:
+            self._known.clear()
         self._known[key] = stack
         return stack
 
