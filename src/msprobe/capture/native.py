@@ -84,8 +84,8 @@ def _encode(value: Any, depth: int, around: list[Any]) -> bytes:
         ]
         opening, closing = b"{", b"}"
     else:
-        base = list if isinstance(value, list) else tuple
-        parts = [_encode(item, depth + 1, around) for item in base.__iter__(value)]
+        items = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+        parts = [_encode(item, depth + 1, around) for item in items]
         opening, closing = b"[", b"]"
     around.pop()
     if not parts:
@@ -94,7 +94,7 @@ def _encode(value: Any, depth: int, around: list[Any]) -> bytes:
 
 
 def encode_python(tree: Any, depth: int) -> bytes:
-    """The bytes of ``json.dumps(tree, indent=1, ensure_ascii=False)`` for a tree placed ``depth`` levels deep.
+    """The bytes of ``json.dumps(tree, indent=1, ensure_ascii=False)`` for a tree ``depth`` levels deep.
 
     Beside JSON values a tree may hold ready fragments: ``bytes``, or objects whose attribute ``text`` is
     bytes, written for depth 0 and indented while they are copied. Subclasses of str, int and float are
@@ -110,10 +110,11 @@ def encode_python(tree: Any, depth: int) -> bytes:
 
 
 def frame_key_python(skip: int) -> bytes:
-    """A key for where the caller is: the code objects of the frames, without the first ``skip``, and their offsets.
+    """A key for where the caller is: the code objects of its frames and the offsets in them.
 
-    The addresses of the code objects stand for them, so a key means something only as long as they live. Keys of
-    this and of the compiled version are not the same.
+    The addresses of the code objects stand for them, so a key means something only as long as they live. The
+    ``skip`` innermost frames are left out. Keys
+    of this and of the compiled version are not the same.
     """
     parts: list[int] = []
     at: Any = sys._getframe(1)
@@ -128,7 +129,7 @@ def frame_key_python(skip: int) -> bytes:
 
 
 def pattern_python(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
-    """Which elements of its storage a view holds, whatever their order: ``(size, stride, size, stride, ...)``.
+    """Which elements of its storage a view holds, whatever their order: ``(size, stride, size, stride, ..)``.
 
     Dimensions of one are left out, the rest sorted by stride, and those that continue each other joined: two
     views that start at the same address and have the same pattern hold the same elements equally often. A

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -16,10 +16,6 @@ import xxhash
 from msprobe.capture import native
 
 Bytes = bytes | memoryview
-Digest = Callable[[Bytes], bytes]
-
-# Types that the reference converts to float32 before it takes the CRC-32.
-_WIDENED = {"torch.bfloat16"}
 
 
 def elements(
@@ -41,9 +37,20 @@ def widen_bfloat16(raw: Bytes) -> bytes:
     return (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).tobytes()
 
 
+def is_float8(dtype: torch.dtype) -> bool:
+    """Whether each byte is a number of its own (the type of two 4-bit floats is not one)."""
+    return str(dtype).startswith("torch.float8_")
+
+
 def float8_values(dtype: torch.dtype) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """The float32 value of each of the 256 bytes of a one-byte float type."""
     return np.array(torch.arange(256, dtype=torch.uint8).view(dtype).to(torch.float32).tolist(), np.float32)
+
+
+def of_tensor(values: torch.Tensor) -> Bytes:
+    """The bytes of a plain CPU tensor in C order; borrowed from it when it is contiguous."""
+    size = values.element_size()
+    return elements(values.data_ptr(), values.shape, values.stride(), size, values.is_contiguous())
 
 
 def crc32(raw: Bytes) -> bytes:
@@ -54,3 +61,35 @@ def crc32(raw: Bytes) -> bytes:
 def xxh3(raw: Bytes) -> bytes:
     """``xxh3:`` and the 64-bit hash, sixteen hexadecimal digits."""
     return b"xxh3:" + xxhash.xxh3_64_hexdigest(raw).encode()
+
+
+def xor(raw: Bytes) -> bytes:
+    """XOR of all little-endian 64-bit words, the last one filled up with zeros: ``0x`` and sixteen digits."""
+    whole = len(raw) // 8 * 8
+    words = np.frombuffer(raw[:whole], "<u8")
+    result = int(np.bitwise_xor.reduce(words)) if whole else 0
+    return b"0x%016x" % (result ^ int.from_bytes(raw[whole:], "little"))
+
+
+def xor_value(values: torch.Tensor, raw: Bytes) -> bytes:
+    """What the reference writes in its XOR mode, as JSON: the value of a 0-dim float, nothing of nothing."""
+    if not len(raw):
+        return b"null"
+    if not values.dim() and values.dtype.is_floating_point:
+        return native.encode(float(values.item()), 0)
+    return b'"%s"' % xor(raw)
+
+
+def widen(dtype: torch.dtype, raw: Bytes) -> Bytes:
+    """What the reference hashes: bfloat16 and one-byte floats as float32, all others as they are."""
+    if dtype == torch.bfloat16:
+        return widen_bfloat16(raw)
+    if is_float8(dtype):
+        table = _FLOAT8.get(dtype)
+        if table is None:
+            table = _FLOAT8[dtype] = float8_values(dtype)
+        return table[np.frombuffer(raw, np.uint8)].tobytes()
+    return raw
+
+
+_FLOAT8: dict[torch.dtype, np.ndarray[tuple[int], np.dtype[np.float32]]] = {}

@@ -14,59 +14,48 @@ import torch
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.torch import digest
-from msprobe.capture.torch.statistics_framework import NO_NUMBERS, Numbers, Quiet, reduce
+from msprobe.capture.torch.device_statistics import DeviceStatistics, LateBytes, LateNumbers
+from msprobe.capture.torch.statistics_framework import UNREADABLE, Numbers, Quiet, reduce
+from msprobe.capture.torch.statistics_info import (
+    NULL_STATISTICS,
+    REQUIRES_GRAD,
+    REQUIRES_NO_GRAD,
+    Content,
+    Frame,
+    LateInfo,
+    TensorInfo,
+    keys,
+    prefix,
+)
+from msprobe.capture.torch.statistics_unusual import ORDINARY, Unwrapped, unwrap
+
+__all__ = ["Precision", "SummaryMode", "TensorInfo", "TensorStatistics"]
 
 SummaryMode = Literal["statistics", "md5", "xor", "xxh3", "structure"]
 Precision = Literal["low", "high"]
 
 MEMO_LIMIT = 100_000  # storages
 
-_ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
-_REQUIRES = b'"requires_grad": true'
-_REQUIRES_NOT = b'"requires_grad": false'
 # Reading an address must not make a lazily copied tensor copy itself.
 _address_of: Any = getattr(torch.Tensor, "const_data_ptr", torch.Tensor.data_ptr)
-
-
-class TensorInfo:
-    """The description of one tensor.
-
-    ``text``: JSON object, written for depth 0. ``nonfinite``: whether an element is NaN or infinite, None
-    when not known. ``late``: the numbers are still on the device; ``text`` is filled by
-    ``TensorStatistics.flush()``. ``data_name``: the file that keeps the values, if one does.
-    """
-
-    __slots__ = ("_cut", "data_name", "late", "nonfinite", "text")
-
-    def __init__(self, text: bytes, cut: int, nonfinite: bool | None) -> None:
-        self.text = text
-        self._cut = cut  # where data_name belongs: behind the reference's keys, before ours
-        self.nonfinite = nonfinite
-        self.late = False
-        self.data_name: str | None = None
-
-    def with_file(self, data_name: str) -> TensorInfo:
-        """The same description, naming the file that keeps the values."""
-        entry = b',\n "data_name": ' + native.encode(data_name, 0)
-        cut = self._cut
-        named = TensorInfo(self.text[:cut] + entry + self.text[cut:], cut + len(entry), self.nonfinite)
-        named.data_name = data_name
-        return named
-
-    def __repr__(self) -> str:
-        return f"TensorInfo({self.text.decode(errors='replace')})"
 
 
 class _Remembered:
     """What is known of the elements in one storage at one version."""
 
-    __slots__ = ("blocks", "version", "views", "weak")
+    __slots__ = ("blocks", "late", "version", "views", "weak")
 
-    def __init__(self, version: int, weak: int) -> None:
+    def __init__(self, version: int) -> None:
+        self.weak = 0
+        self.renew(version)
+
+    def renew(self, version: int) -> None:
+        """Forget all: the elements are those of another version."""
         self.version = version
-        self.weak = weak
+        # exact view -> its description; elements whatever their order -> their statistics
         self.views: dict[Any, TensorInfo] = {}
-        self.blocks: dict[Any, Any] = {}
+        self.blocks: dict[Any, Numbers] = {}
+        self.late: dict[Any, LateNumbers] = {}
 
 
 class TensorStatistics:
@@ -74,36 +63,51 @@ class TensorStatistics:
 
     ``summary_mode``: "statistics"; "md5" (statistics and a CRC-32); "xor" (a 64-bit XOR in place of
     statistics); "xxh3" (statistics and an order-sensitive digest of every tensor); "structure" (neither).
+    Integer and bool tensors have the digest in every mode but "structure".
     ``precision``: "high" leaves mean and norm of half types in float32, as they were computed.
+    ``defer``: treat CPU tensors as those of an accelerator: descriptions are ``late`` until :meth:`flush`.
+
+    ``errors`` counts the tensors that could not be described.
     """
 
-    def __init__(self, summary_mode: SummaryMode = "statistics", precision: Precision = "low") -> None:
+    def __init__(
+        self, summary_mode: SummaryMode = "statistics", precision: Precision = "low", defer: bool = False
+    ) -> None:
         self.summary_mode = summary_mode
         self.errors = 0
+        self._counted = summary_mode not in ("structure", "xor")
         self._structure = summary_mode == "structure"
         self._crc = summary_mode == "md5"
+        self._xor = summary_mode == "xor"
         self._digest_all = summary_mode == "xxh3"
         self._high = precision == "high"
         self._flags = native.HIGH_PRECISION if self._high else 0
+        self._defer = defer
+        self._device = DeviceStatistics(self._high)
+        self._late: list[tuple[LateInfo, Numbers | LateNumbers | None, LateBytes | None]] = []
         self._memo: dict[int, _Remembered] = {}
         self._prefixes: dict[Any, bytes] = {}
-        # dtype -> (native kind, bytes of an element, digest of every tensor, table of values)
+        # dtype -> (native kind, bytes of an element, digest of every tensor, values of a one-byte float)
         self._kinds: dict[torch.dtype, tuple[int, int, bool, bytes | None]] = {}
         self._learn_kinds()
 
     def _learn_kinds(self) -> None:
+        if native.statistics is None:
+            return
         for name, kind in native.KINDS.items():
             dtype = getattr(torch, name, None)
             if isinstance(dtype, torch.dtype):
-                whole = not dtype.is_floating_point and not dtype.is_complex
-                self._kinds[dtype] = (kind, dtype.itemsize, whole or self._digest_all, None)
-        if "float8" in native.KINDS:
-            for name in dir(torch):
-                dtype = getattr(torch, name)
-                if name.startswith("float8_") and isinstance(dtype, torch.dtype):
-                    with Quiet():
-                        table = digest.float8_values(dtype).tobytes()
-                    self._kinds[dtype] = (native.KINDS["float8"], 1, self._digest_all, table)
+                self._kinds[dtype] = (kind, dtype.itemsize, self._wants_digest(dtype), None)
+        for name in dir(torch):
+            dtype = getattr(torch, name)
+            if name.startswith("float8_") and isinstance(dtype, torch.dtype):
+                with Quiet():
+                    table = digest.float8_values(dtype).tobytes()
+                self._kinds[dtype] = (native.KINDS["float8"], 1, self._digest_all, table)
+
+    def _wants_digest(self, dtype: torch.dtype) -> bool:
+        whole = not dtype.is_floating_point and not dtype.is_complex
+        return not self._structure and (whole or self._digest_all)
 
     # ---- the way nearly all tensors go ----
 
@@ -117,7 +121,7 @@ class TensorStatistics:
         would call the mode.
         """
         try:
-            if type(tensor) not in _ORDINARY:
+            if type(tensor) not in ORDINARY:
                 return self._describe_unusual(tensor)
             storage = tensor.untyped_storage()
             version = tensor._version
@@ -131,24 +135,22 @@ class TensorStatistics:
             )
             remembered = self._memo.get(storage._cdata)
             if remembered is None:
-                remembered = _Remembered(version, 0)
+                remembered = _Remembered(version)
             elif remembered.version == version:
                 known = remembered.views.get(view)
                 if known is not None:
                     return known
             else:
-                remembered.version = version
-                remembered.views = {}
-                remembered.blocks = {}
+                remembered.renew(version)
             info = self._describe_new(tensor, view, storage, remembered)
-            if info is None:
-                return self._describe_unusual(tensor)
-            if remember:
+            # A conjugate view has the same place and sizes as what it is the conjugate of.
+            if remember and not view[1].is_complex:
                 if not remembered.weak:
                     self._remember(storage, remembered)
                 remembered.views[view] = info
             return info
         except Exception:
+            # No storage, no version counter, no sizes: not an everyday tensor.
             return self._describe_unusual(tensor)
 
     def _remember(self, storage: Any, remembered: _Remembered) -> None:
@@ -159,97 +161,200 @@ class TensorStatistics:
 
     def _describe_new(
         self, tensor: torch.Tensor, view: tuple[Any, ...], storage: Any, remembered: _Remembered
-    ) -> TensorInfo | None:
-        """Describe a strided CPU tensor whose type the compiled reductions know; None if it is another."""
+    ) -> TensorInfo:
         address, dtype, shape, stride, requires_grad, negated = view
         known = self._kinds.get(dtype)
-        if known is None or negated or not tensor.is_cpu or native.statistics is None or dtype.is_complex:
-            return None
+        if (self._defer or not tensor.is_cpu) and not negated and not dtype.is_complex:
+            block = (address, dtype, native.pattern(shape, stride) if shape else None)
+            return self._describe_unusual(tensor, (remembered.late, block))
+        if (
+            known is None
+            or negated
+            or dtype.is_complex
+            or not self._counted
+            or self._defer
+            or not tensor.is_cpu
+        ):
+            return self._describe_unusual(tensor)
         kind, itemsize, wants_digest, table = known
         contiguous = tensor.is_contiguous()
         pattern: Any = (tensor.numel(), 1) if contiguous else native.pattern(shape, stride)
-        extent = tensor.storage_offset()
+        last = tensor.storage_offset()
         for place in range(0, len(pattern), 2):
-            extent += (pattern[place] - 1) * pattern[place + 1]
-        if (extent + 1) * itemsize > storage.nbytes() or (address == 0 and pattern[0]):
-            return None
-        flags = self._flags if shape else self._flags | native.SCALAR
+            last += (pattern[place] - 1) * pattern[place + 1]
+        if (last + 1) * itemsize > storage.nbytes() or (address == 0 and pattern[0]):
+            return self._describe_unusual(tensor)
         block = (address, dtype, pattern if shape else None)
-        numbers: Numbers | None = remembered.blocks.get(block)
+        numbers = remembered.blocks.get(block)
         if numbers is None:
+            flags = self._flags if shape else self._flags | native.SCALAR
+            assert native.statistics is not None  # it gave us the kind
             numbers = native.statistics(address, pattern[0] if contiguous else pattern, kind, flags, table)
             remembered.blocks[block] = numbers
-        text, counts, answer = numbers
-        md5 = extra = b""
+        text, extra, answer = numbers
+        md5 = b""
+        if extra:
+            extra = b",\n " + extra
         if wants_digest or self._crc:
             raw = digest.elements(address, shape, stride, itemsize, contiguous)
             if wants_digest:
-                extra = b',\n "digest": "%s"' % digest.xxh3(raw)
+                extra += b',\n "digest": "%s"' % digest.xxh3(raw)
             if self._crc:
-                if dtype == torch.bfloat16:
-                    raw = digest.widen_bfloat16(raw)
-                md5 = b',\n "md5": "%s"' % digest.crc32(raw)
-        if counts:
-            extra = b",\n " + counts + extra
+                md5 = b',\n "md5": "%s"' % digest.crc32(digest.widen(dtype, raw))
         if not contiguous:
             extra = b',\n "stride": ' + native.encode(stride, 1) + extra
-        head = (
-            self._prefix(dtype, shape)
-            + text
-            + b",\n "
-            + (_REQUIRES if requires_grad else _REQUIRES_NOT)
-            + md5
-        )
+        requires = REQUIRES_GRAD if requires_grad else REQUIRES_NO_GRAD
+        head = self._prefix(dtype, shape) + text + b",\n " + requires + md5
         return TensorInfo(head + extra + b"\n}", len(head), answer != 0)
 
     def _prefix(self, dtype: torch.dtype, shape: Any) -> bytes:
-        key = (dtype, shape)
-        prefix = self._prefixes.get(key)
-        if prefix is None:
-            sizes = native.encode([int(n) for n in shape], 1)
-            prefix = b'{\n "type": "torch.Tensor",\n "dtype": "%s",\n "shape": %s,\n ' % (
-                str(dtype).encode(),
-                sizes,
-            )
-            if len(self._prefixes) > MEMO_LIMIT:
+        known = self._prefixes.get((dtype, shape))
+        if known is None:
+            if len(self._prefixes) >= MEMO_LIMIT:
                 self._prefixes.clear()
-            self._prefixes[key] = prefix
-        return prefix
+            known = self._prefixes[(dtype, shape)] = prefix("torch.Tensor", str(dtype), shape)
+        return known
 
-    # ---- the rest ----
+    # ---- everything else: other layouts, classes, types and devices ----
 
-    def _describe_unusual(self, tensor: torch.Tensor) -> TensorInfo:
+    def _describe_unusual(
+        self, tensor: torch.Tensor, share: tuple[dict[Any, LateNumbers], Any] | None = None
+    ) -> TensorInfo:
+        """``share``: late statistics by the elements they are of, and those of this tensor."""
         try:
             with Quiet():
-                dtype, shape = tensor.dtype, tuple(int(n) for n in tensor.shape)
-                numbers = NO_NUMBERS if tensor.is_meta else reduce(tensor.detach(), self._high)
-                head = self._prefix(dtype, shape) + numbers[0] + b",\n "
-                head += _REQUIRES if tensor.requires_grad else _REQUIRES_NOT
-                extra = b",\n " + numbers[1] if numbers[1] else b""
-            return TensorInfo(head + extra + b"\n}", len(head), numbers[2] != 0)
+                found = unwrap(tensor)
+                try:
+                    return self._describe_unwrapped(found, share)
+                except Exception as error:
+                    # Its shape and type are known, only the elements cannot be read.
+                    self.errors += 1
+                    found.values = None
+                    found.unsupported = _reason(error)
+                    return self._describe_unwrapped(found, None)
         except Exception as error:
             self.errors += 1
-            log.debug(f"A tensor could not be described: {type(error).__name__}: {error}")
-            head = b'{\n "type": "torch.Tensor",\n "dtype": null,\n "shape": [],\n ' + NO_NUMBERS[0]
-            reason = native.encode(f"{type(error).__name__}: {error}", 0)
-            return TensorInfo(head + b',\n "unsupported": ' + reason + b"\n}", len(head), None)
+            log.debug(f"A tensor of type {type(tensor).__name__} could not be described: {_reason(error)}")
+            frame = Frame(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", _reason(error))]))
+            return _finished(frame, self._absent())
+
+    def _describe_unwrapped(
+        self, found: Unwrapped, share: tuple[dict[Any, LateNumbers], Any] | None
+    ) -> TensorInfo:
+        values = found.values
+        stored = values if found.stored is None else found.stored
+        late = values is not None and (self._defer or values.device.type != "cpu")
+        numbers: Numbers | LateNumbers | None = None
+        if values is not None and self._counted:
+            try:
+                numbers = self._launch(values, share) if late else self._read(values)
+            except (NotImplementedError, RuntimeError) as error:
+                found.unsupported = f"torch has no statistics for {found.dtype} ({_reason(error)})"
+                numbers = UNREADABLE
+        behind = (
+            found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
+        )
+        frame = Frame(
+            prefix(found.type_name, found.dtype, found.shape),
+            found.requires_grad,
+            keys(found.before),
+            keys(behind),
+        )
+        if stored is None or self._structure:
+            return _finished(frame, self._absent())
+        wants_digest = self._wants_digest(stored.dtype)
+        hashed = wants_digest or self._crc or self._xor
+        if late:
+            info = LateInfo(frame, self._absent().middle)
+            copied = self._device.copy(stored, self._crc, wants_digest, self._xor) if hashed else None
+            self._late.append((info, numbers, copied))
+            return info
+        assert not isinstance(numbers, LateNumbers)
+        raw = digest.of_tensor(stored) if hashed else b""
+        content = self._content(
+            numbers,
+            digest.crc32(digest.widen(stored.dtype, raw)) if self._crc else b"",
+            digest.xxh3(raw) if wants_digest else b"",
+            digest.xor_value(stored, raw) if self._xor else b"",
+        )
+        return _finished(frame, content)
+
+    def _launch(self, values: torch.Tensor, share: tuple[dict[Any, LateNumbers], Any] | None) -> LateNumbers:
+        known, place = share if share is not None else ({}, None)
+        numbers = known.get(place)
+        if numbers is None:
+            numbers = known[place] = self._device.launch(values)
+        return numbers
+
+    def _read(self, values: torch.Tensor) -> Numbers:
+        """Statistics of a plain CPU tensor."""
+        kind = self._kinds.get(values.dtype)
+        if kind is None or native.statistics is None:
+            return reduce(values, self._high)
+        flags = self._flags if values.dim() else self._flags | native.SCALAR
+        pattern = native.pattern(tuple(values.shape), values.stride())
+        return native.statistics(values.data_ptr(), pattern, kind[0], flags, kind[3])
+
+    def _content(self, numbers: Numbers | None, crc: bytes, xxh3: bytes, xor: bytes) -> Content:
+        extra = b""
+        nonfinite = None
+        if numbers is not None:
+            middle, counts, answer = numbers
+            middle += b",\n "
+            extra = b",\n " + counts if counts else b""
+            nonfinite = answer != 0 if answer >= 0 else None
+        else:
+            middle = b'"md5": ' + xor + b",\n "
+        if xxh3:
+            extra += b',\n "digest": "%s"' % xxh3
+        return Content(middle, b',\n "md5": "%s"' % crc if crc else b"", extra, nonfinite)
+
+    def _absent(self) -> Content:
+        """What is written where there are no elements to read."""
+        if self._structure:
+            return Content(b"", b"", b"", None)
+        if self._xor:
+            return Content(b'"md5": null,\n ', b"", b"", None)
+        return Content(NULL_STATISTICS + b",\n ", b',\n "md5": null' if self._crc else b"", b"", None)
+
+    # ---- between steps ----
 
     def invalidate(self, tensor: torch.Tensor) -> None:
-        """Forget what is known of the memory of ``tensor``: it was written in a way no version counter shows.
-        """
+        """Forget the memory of ``tensor``: it was written in a way that no version counter shows."""
         try:
             remembered = self._memo.get(tensor.untyped_storage()._cdata)
         except Exception:
             return  # no memory of its own, so nothing is remembered
         if remembered is not None:
-            remembered.views = {}
-            remembered.blocks = {}
+            remembered.renew(remembered.version)
 
     def flush(self) -> None:
-        """Fill in every description that is ``late``; waits for the device, once for all of them."""
+        """Fill in every description that is ``late``: waits for the device, once for all of them.
+
+        Raises what the device raises (errors of earlier kernels show here); the descriptions then stay null.
+        """
+        if not self._late:
+            return
+        late, self._late = self._late, []
+        with Quiet():
+            self._device.collect()
+        for info, numbers, raw in late:
+            crc, xxh3, xor = (raw.crc, raw.xxh3, raw.xor) if raw is not None else (b"", b"", b"")
+            found = numbers.numbers if isinstance(numbers, LateNumbers) else numbers
+            info.fill(self._content(found, crc, xxh3, xor))
 
     def reset(self) -> None:
         """Forget all tensors; to be called at the end of a step."""
         memo, self._memo = self._memo, {}
         for remembered in memo.values():
-            torch.UntypedStorage._free_weak_ref(remembered.weak)
+            torch.UntypedStorage._free_weak_ref(remembered.weak)  # type: ignore[no-untyped-call]
+
+
+def _finished(frame: Frame, content: Content) -> TensorInfo:
+    text, cut = frame.text(content)
+    return TensorInfo(text, cut, content.nonfinite)
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:200]}"

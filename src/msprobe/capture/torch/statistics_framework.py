@@ -11,20 +11,22 @@ import numpy as np
 import torch
 
 from msprobe.capture.native import HAS_INF, HAS_NAN, encode
+from msprobe.capture.torch.statistics_info import NULL_STATISTICS
 
-# (`"Max": .., "Min": .., "Mean": .., "Norm": ..`, `"nan": .., "inf": .., "zero": ..` or nothing, HAS_NAN |
-# HAS_INF)
+# The four statistics, the counts that are not zero (`"nan": .., "inf": .., "zero": ..`), and
+# HAS_NAN | HAS_INF, or -1 where that is not known.
 Numbers = tuple[bytes, bytes, int]
 
 _SEPARATOR = b",\n "
-NO_NUMBERS: Numbers = (b'"Max": null,\n "Min": null,\n "Mean": null,\n "Norm": null', b"", 0)
+EMPTY: Numbers = (NULL_STATISTICS, b"", 0)
+UNREADABLE: Numbers = (NULL_STATISTICS, b"", -1)
 
 
 def _dispatch_keys() -> Any:
     """What stands between a call and its kernel: autograd, autocast, user modes, functorch."""
     names = (
-        "AutogradFunctionality ADInplaceOrView Python PythonTLSSnapshot PythonDispatcher PreDispatch Functionalize "
-        "FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode FuncTorchVmapMode "
+        "AutogradFunctionality ADInplaceOrView Python PythonTLSSnapshot PythonDispatcher PreDispatch "
+        "Functionalize FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode FuncTorchVmapMode "
         "AutocastCPU AutocastCUDA AutocastXPU AutocastMPS AutocastHPU AutocastPrivateUse1"
     )
     keys: Any = None
@@ -36,6 +38,8 @@ def _dispatch_keys() -> Any:
 
 
 _KEYS = _dispatch_keys()
+_without_functions: Any = torch._C.DisableTorchFunction
+_without_dispatch: Any = torch._C._ExcludeDispatchKeyGuard
 
 
 class Quiet:
@@ -47,9 +51,12 @@ class Quiet:
 
     __slots__ = ("_dispatch", "_functions")
 
+    _dispatch: Any
+    _functions: Any
+
     def __enter__(self) -> None:
-        self._functions = torch._C.DisableTorchFunction()
-        self._dispatch = torch._C._ExcludeDispatchKeyGuard(_KEYS)
+        self._functions = _without_functions()
+        self._dispatch = _without_dispatch(_KEYS)
         self._functions.__enter__()
         self._dispatch.__enter__()
 
@@ -60,7 +67,7 @@ class Quiet:
 
 def round_to(dtype: torch.dtype, value: float, high_precision: bool) -> float:
     """A mean or norm as torch answers in ``dtype``; float32 for half types at high precision."""
-    if dtype in (torch.float64, torch.complex128) or not dtype.is_floating_point and not dtype.is_complex:
+    if dtype in (torch.float64, torch.complex128) or not (dtype.is_floating_point or dtype.is_complex):
         return value
     with np.errstate(over="ignore"):
         single = np.float32(value)
@@ -118,7 +125,7 @@ def reduce(values: torch.Tensor, high_precision: bool) -> Numbers:
     dtype = values.dtype
     count = values.numel()
     if count == 0:
-        return NO_NUMBERS
+        return EMPTY
     scalar = values.dim() == 0
     if dtype == torch.bool:
         zeros = count - int(torch.count_nonzero(values).item())

@@ -15,9 +15,9 @@ NULL_STATISTICS = b'"Max": null,\n "Min": null,\n "Mean": null,\n "Norm": null'
 class TensorInfo:
     """The description of one tensor.
 
-    ``text``: JSON object, written for depth 0. ``nonfinite``: whether an element is NaN or infinite, None when not
-    known. ``late``: the numbers are still on the device, and ``text`` says so until ``TensorStatistics.flush()``
-    fills them in. ``data_name``: the file that keeps the values, if one does.
+    ``text``: JSON object, written for depth 0. ``nonfinite``: whether an element is NaN or infinite, None
+    when not known. ``late``: the numbers are still on the device, and ``text`` says so until
+    ``TensorStatistics.flush()`` fills them in. ``data_name``: the file that keeps the values, if one does.
     """
 
     __slots__ = ("cut", "nonfinite", "text")

@@ -1,7 +1,8 @@
-"""Tensors that are more, or less, than strided memory: what they are called and which plain tensor holds their values.
+"""Tensors that are more, or less, than strided memory: what they are called and where their values are.
 
-Sparse, quantised, nested, distributed and fake tensors, functorch's wrappers, subclasses. Nothing of the user runs here,
-nothing waits for a collective, nothing is communicated. Call inside ``statistics_framework.Quiet``.
+Sparse, quantised, nested, distributed and fake tensors, functorch's wrappers, subclasses. Nothing of the user
+runs here, nothing waits for a collective, nothing is communicated. Call inside
+``statistics_framework.Quiet``.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _functorch: Any = torch._C._functorch
 class Unwrapped:
     """What is known of a tensor without reading its elements.
 
-    ``values``: a plain tensor with the elements to read; None when there are none to be had. ``stored``: the plain tensor
-    with the bytes to hash, where that is another (quantised integers). ``before`` and ``behind``: further keys of the
-    description. ``unsupported``: why there are no statistics, where that is not clear from the rest.
+    ``values``: a plain tensor with the elements to read; None when there are none to be had. ``stored``: the
+    plain tensor with the bytes to hash, where that is another (quantised integers). ``before`` and
+    ``behind``: further keys of the description. ``unsupported``: why there are no statistics, where that is
+    not clear from the rest.
     """
 
     type_name: str
@@ -82,6 +84,7 @@ def _plain(tensor: torch.Tensor, type_name: str = "torch.Tensor") -> Unwrapped:
     if values.is_conj() or values.is_neg():
         values = values.resolve_conj().resolve_neg()
     if values.dtype == torch.complex32:
+        found.stored = values
         values = values.to(torch.complex64)
     found.values = values
     if not _fits(values):
@@ -93,7 +96,9 @@ def _plain(tensor: torch.Tensor, type_name: str = "torch.Tensor") -> Unwrapped:
 def _fits(values: torch.Tensor) -> bool:
     if values.numel() == 0:
         return True
-    last = sum((n - 1) * s for n, s in zip(values.shape, values.stride(), strict=True)) + values.storage_offset()
+    last = (
+        sum((n - 1) * s for n, s in zip(values.shape, values.stride(), strict=True)) + values.storage_offset()
+    )
     return values.data_ptr() != 0 and (last + 1) * values.element_size() <= values.untyped_storage().nbytes()
 
 
@@ -134,7 +139,9 @@ def _quantised(tensor: torch.Tensor, found: Unwrapped) -> Unwrapped:
 def _transformed(tensor: torch.Tensor) -> Unwrapped:
     """vmap, grad, jvp, functionalize: the value inside, with its physical shape."""
     names = {"is_batchedtensor": "BatchedTensor", "is_gradtrackingtensor": "GradTrackingTensor"}
-    type_name = next((name for test, name in names.items() if getattr(_functorch, test)(tensor)), "torch.Tensor")
+    type_name = next(
+        (name for test, name in names.items() if getattr(_functorch, test)(tensor)), "torch.Tensor"
+    )
     inner = tensor
     for _ in range(64):
         if not _functorch.is_functorch_wrapped_tensor(inner):
@@ -151,12 +158,15 @@ def _nested(tensor: torch.Tensor, values: torch.Tensor, type_name: str = "torch.
     found = unwrap(values)
     found.type_name = type_name
     found.requires_grad = bool(tensor.requires_grad)
-    found.behind.insert(0, ("layout", "torch.jagged" if type_name != "torch.Tensor" else "torch.strided (nested)"))
+    found.behind.insert(
+        0, ("layout", "torch.jagged" if type_name != "torch.Tensor" else "torch.strided (nested)")
+    )
     return found
 
 
 def _jagged(tensor: torch.Tensor) -> Unwrapped:
-    return _nested(tensor, tensor._values.detach(), "torch.nested._internal.nested_tensor.NestedTensor")
+    inner: Any = tensor._values
+    return _nested(tensor, inner.detach(), "torch.nested._internal.nested_tensor.NestedTensor")
 
 
 def _fake(tensor: torch.Tensor) -> Unwrapped:
@@ -209,7 +219,9 @@ def _placement(placement: Any) -> dict[str, dict[str, Any]]:
             value = getattr(placement, name, None)
             if value is not None:
                 fields[name] = value
-    plain = {name: value if isinstance(value, (bool, int, str)) else str(value) for name, value in fields.items()}
+    plain = {
+        name: value if isinstance(value, (bool, int, str)) else str(value) for name, value in fields.items()
+    }
     return {type(placement).__name__.removeprefix("_"): plain}
 
 
@@ -220,16 +232,18 @@ def _class_name(tensor: torch.Tensor) -> str:
 
 def _subclass(tensor: torch.Tensor) -> Unwrapped:
     """A class of the user's: its memory if it has some, read past everything the class overrides."""
+    base: Any = torch._C.TensorBase
     try:
-        found = unwrap(torch._C.TensorBase.as_subclass(tensor, torch.Tensor))  # type: ignore[arg-type]
+        found = unwrap(base.as_subclass(tensor, torch.Tensor))
     except Exception:
-        base: Any = torch._C.TensorBase
         sizes = tuple(int(n) for n in base.shape.__get__(tensor))
         dtype, requires_grad = base.dtype.__get__(tensor), base.requires_grad.__get__(tensor)
         found = Unwrapped("torch.Tensor", str(dtype), sizes, bool(requires_grad), None)
         found.unsupported = "a tensor subclass without memory of its own"
     else:
-        found.requires_grad = bool(torch._C.TensorBase.requires_grad.__get__(tensor))  # type: ignore[attr-defined]
+        if found.unsupported:
+            found.unsupported = "a tensor subclass without memory of its own"
+        found.requires_grad = bool(base.requires_grad.__get__(tensor))
     found.behind.append(("class", _class_name(tensor)))
     return found
 

@@ -1,0 +1,219 @@
+"""Statistics of tensors on an accelerator, without waiting for it.
+
+The reductions are launched when the tensor is described, since a later write would change the value. Their
+results stay on the device; :meth:`DeviceStatistics.collect` copies all of them to the host, one transfer for
+each device and type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from msprobe.capture.native import HAS_INF, HAS_NAN
+from msprobe.capture.torch import digest
+from msprobe.capture.torch.statistics_framework import EMPTY, join_counts, join_numbers, round_to
+
+# Bytes of tensors on their way to the host for a digest; beyond that the host waits and hashes.
+COPY_LIMIT = 1 << 30
+
+
+class LateNumbers:
+    """Statistics of one tensor: the results on the device they are made of, and the texts once collected."""
+
+    __slots__ = ("complex", "count", "dtype", "failed", "high", "numbers", "places", "scalar")
+
+    def __init__(self, values: torch.Tensor, high: bool) -> None:
+        self.dtype = values.dtype
+        self.count = values.numel()
+        self.scalar = values.dim() == 0
+        self.high = high
+        self.places: dict[str, tuple[Any, int]] = {}  # result -> (list of results, index in it)
+        self.numbers = EMPTY
+
+    def fill(self, found: dict[str, Any]) -> None:
+        """Make the texts of the collected results."""
+        if not found:
+            return  # empty
+        dtype = self.dtype
+        zeros = self.count - int(found["nonzero"]) if "nonzero" in found else 0
+        if dtype == torch.bool:
+            text = join_numbers(bool(found["max"]), bool(found["min"]), None, None)
+            self.numbers = (text, b"" if self.scalar else join_counts(0, 0, zeros), 0)
+            return
+        greatest: Any = found["max"]
+        least, mean, norm = (found.get(name) for name in ("min", "mean", "norm"))
+        nans, infs = int(found.get("nan", 0)), int(found.get("inf", 0))
+        if self.scalar:
+            least = mean = norm = greatest
+            nans, infs = int(greatest != greatest), int(abs(greatest) == float("inf"))
+        elif dtype.is_floating_point or dtype.is_complex:
+            mean = round_to(dtype, found["mean"], self.high)
+            norm = round_to(dtype, found["norm"], self.high) if "norm" in found else None
+        if nans:
+            greatest = least = mean = norm = float("nan")
+        answer = (HAS_NAN if nans else 0) | (HAS_INF if infs else 0)
+        text = join_numbers(greatest, least, mean, None if dtype.is_complex else norm)
+        self.numbers = (text, b"" if self.scalar else join_counts(nans, infs, zeros), answer)
+
+
+class LateBytes:
+    """The elements of one tensor on their way to host memory, and their digests once they are there."""
+
+    __slots__ = ("crc", "host", "xor", "xxh3")
+
+    def __init__(self, host: torch.Tensor) -> None:
+        self.host: torch.Tensor | None = host
+        self.crc = self.xxh3 = self.xor = b""
+
+    def hash(self, crc: bool, xxh3: bool, xor: bool) -> None:
+        host = self.host
+        if host is None:
+            return
+        self.host = None
+        raw = digest.of_tensor(host)
+        if crc:
+            self.crc = digest.crc32(digest.widen(host.dtype, raw))
+        if xxh3:
+            self.xxh3 = digest.xxh3(raw)
+        if xor:
+            self.xor = digest.xor_value(host, raw)
+
+
+class DeviceStatistics:
+    """The reductions and copies of a step that are still on their way.
+
+    Works the same for CPU tensors, which is how most of it is tested.
+    """
+
+    def __init__(self, high_precision: bool) -> None:
+        self._high = high_precision
+        self._results: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
+        self._waiting: list[LateNumbers] = []
+        self._copies: list[tuple[LateBytes, tuple[bool, bool, bool]]] = []
+        self._copying = 0
+        self._streams: dict[torch.device, set[Any]] = {}
+
+    # ---- while the step runs; inside statistics_framework.Quiet ----
+
+    def launch(self, values: torch.Tensor) -> LateNumbers:
+        """Start the reductions of a plain tensor. Raises what torch raises for a type without them."""
+        late = LateNumbers(values, self._high)
+        if late.count == 0:
+            return late
+        self._note_stream(values.device)
+        dtype = values.dtype
+        if late.scalar:
+            value = values.abs() if dtype.is_complex else _reducible(values).clone()
+            self._keep(late, "max", value)
+            if dtype == torch.bool:
+                self._keep(late, "min", value)
+        elif dtype == torch.bool:
+            self._keep(late, "max", values.any())
+            self._keep(late, "min", values.all())
+            self._keep(late, "nonzero", torch.count_nonzero(values))
+        else:
+            self._launch_numbers(late, _reducible(values))
+        self._waiting.append(late)
+        return late
+
+    def _launch_numbers(self, late: LateNumbers, values: torch.Tensor) -> None:
+        dtype = values.dtype
+        self._keep(late, "nonzero", torch.count_nonzero(values))
+        if not dtype.is_floating_point and not dtype.is_complex:
+            wide = values.to(_widest(values.device))
+            self._keep(late, "max", values.amax())
+            self._keep(late, "min", values.amin())
+            self._keep(late, "mean", wide.mean())
+            self._keep(late, "norm", torch.linalg.vector_norm(wide))
+            return
+        self._keep(late, "nan", torch.count_nonzero(values.isnan()))
+        if dtype.is_complex:
+            self._keep(late, "inf", torch.count_nonzero(values.isinf() & ~values.isnan()))
+            values = values.abs()
+        else:
+            self._keep(late, "inf", torch.count_nonzero(values.isinf()))
+            inner = torch.float32 if dtype.itemsize < 4 else dtype
+            self._keep(late, "norm", torch.linalg.vector_norm(values, dtype=inner))
+        self._keep(late, "max", values.amax())
+        self._keep(late, "min", values.amin())
+        self._keep(late, "mean", values.mean(dtype=torch.float32 if dtype.itemsize < 4 else None))
+
+    def _keep(self, late: LateNumbers, name: str, result: torch.Tensor) -> None:
+        results = self._results.setdefault((result.device, result.dtype), [])
+        late.places[name] = (results, len(results))
+        results.append(result)
+
+    def copy(self, values: torch.Tensor, crc: bool, xxh3: bool, xor: bool) -> LateBytes:
+        """Start copying the elements to the host, to be hashed by :meth:`collect`."""
+        self._note_stream(values.device)
+        if values.device.type == "cpu":
+            host = values.clone(memory_format=torch.contiguous_format)
+        else:
+            pinned = values.device.type == "cuda"
+            host = torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=pinned)
+            host.copy_(values, non_blocking=True)
+        late = LateBytes(host)
+        self._copies.append((late, (crc, xxh3, xor)))
+        self._copying += host.numel() * host.element_size()
+        if self._copying > COPY_LIMIT:
+            self._hash()
+        return late
+
+    def _note_stream(self, device: torch.device) -> None:
+        """Results may be made on several streams; all of them are waited for in the end."""
+        module = getattr(torch, device.type, None)
+        current = getattr(module, "current_stream", None)
+        if device.type != "cpu" and current is not None:
+            self._streams.setdefault(device, set()).add(current(device))
+
+    # ---- at the end of it ----
+
+    def collect(self) -> None:
+        """Bring everything to the host and fill all late numbers and bytes. Waits for the device."""
+        self._wait()
+        arrived: dict[int, list[Any]] = {}
+        for results in self._results.values():
+            arrived[id(results)] = torch.stack(results).cpu().tolist()
+        for late in self._waiting:
+            late.fill({name: arrived[id(results)][place] for name, (results, place) in late.places.items()})
+            late.places = {}
+        self._results = {}
+        self._waiting = []
+        self._hash()
+        self._streams = {}
+
+    def _wait(self) -> None:
+        for device, streams in self._streams.items():
+            current = getattr(torch, device.type).current_stream(device)
+            for stream in streams:
+                current.wait_stream(stream)
+
+    def _hash(self) -> None:
+        for streams in self._streams.values():
+            for stream in streams:
+                stream.synchronize()
+        for late, wanted in self._copies:
+            late.hash(*wanted)
+        self._copies = []
+        self._copying = 0
+
+
+def _reducible(values: torch.Tensor) -> torch.Tensor:
+    """The same numbers in a type that has reductions."""
+    dtype = values.dtype
+    if digest.is_float8(dtype):
+        return values.to(torch.float32)
+    if dtype == torch.uint16:
+        return values.to(torch.int32)
+    if dtype in (
+        torch.uint32,
+        torch.uint64,
+    ):  # uint64 beyond 2^63 shows wrong; no accelerator computes with it
+        return values.to(torch.int64)
+    return values
+
+
+def _widest(device: torch.device) -> torch.dtype:
+    return torch.float32 if device.type in ("mps", "npu") else torch.float64
