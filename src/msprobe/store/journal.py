@@ -225,13 +225,13 @@ class JournalReader:
         try:
             with open(path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                self._map: mmap.mmap | bytes = (
+                self.data: mmap.mmap | bytes = (
                     mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
                 )
         except (OSError, ValueError) as problem:
             reason = getattr(problem, "strerror", None) or str(problem)
             raise PathError(f'journal "{path}" cannot be read: {reason.lower()}.') from problem
-        start = self._map[: len(MAGIC)]
+        start = self.data[: len(MAGIC)]
         if start != MAGIC[: len(start)] and start.strip(b"\0"):
             raise PathError(
                 f'"{path}" is no journal of msprobe: it begins with {start!r}, not with {MAGIC!r}.'
@@ -242,7 +242,7 @@ class JournalReader:
 
         A frame whose bytes changed is passed over if the one behind it is whole; else the reading ends there.
         """
-        data, size = self._map, len(self._map)
+        data, size = self.data, len(self.data)
         position, passed_over = len(MAGIC), 0
         while position + HEAD_BYTES <= size:
             length, digest = _HEAD.unpack_from(data, position)
@@ -260,19 +260,19 @@ class JournalReader:
         self.damage = Damage(passed_over, torn=position < size and _has_content(data, position))
 
     def read(self, start: int, end: int) -> bytes:
-        return self._map[start:end]
+        return self.data[start:end]
 
     def close(self) -> None:
-        if isinstance(self._map, mmap.mmap):
-            self._map.close()
+        if isinstance(self.data, mmap.mmap):
+            self.data.close()
 
     def _is_whole(self, position: int) -> bool:
-        if position + HEAD_BYTES > len(self._map):
+        if position + HEAD_BYTES > len(self.data):
             return False
-        length, digest = _HEAD.unpack_from(self._map, position)
+        length, digest = _HEAD.unpack_from(self.data, position)
         end = position + HEAD_BYTES + length
         return (
-            bool(length) and end <= len(self._map) and _hash(self._map[position + HEAD_BYTES : end]) == digest
+            bool(length) and end <= len(self.data) and _hash(self.data[position + HEAD_BYTES : end]) == digest
         )
 
 

@@ -1,0 +1,202 @@
+"""Where each record of a ``dump.json`` stands, without taking the file apart.
+
+Files written with ``indent=1``, ours and those of mindstudio-probe, show their structure by the blanks at the
+beginning of each line, for a JSON string holds no line break. One pass over the mapped file finds all
+records; each is parsed when it is asked for. Memory is that of the names, whatever the size of the file.
+Other forms of JSON are parsed as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from msprobe.errors import InvalidInputError, PathError
+
+_DATA = b'\n "data": {'
+_DATA_END = re.compile(rb"\n \}")
+_KEY = re.compile(rb'\n  ("(?:[^"\\]|\\.)*"): ')
+# What cannot be indexed is parsed as a whole, and takes some five times its size in memory.
+_MOST_BYTES_AT_ONCE = 1 << 32
+
+
+class Places:
+    """Where records stand: source, start and end of each name, in the order in which names first came."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+        self._source = array("B")
+        self._start = array("Q")
+        self._end = array("Q")
+
+    def add(self, name: str, source: int, start: int, end: int) -> None:
+        """Set the place of ``name``; a later one counts, at the place in the order of the first."""
+        number = self._number.setdefault(name, len(self._start))
+        if number == len(self._start):
+            self._source.append(source)
+            self._start.append(start)
+            self._end.append(end)
+        else:
+            self._source[number], self._start[number], self._end[number] = source, start, end
+
+    def __getitem__(self, name: str) -> tuple[int, int, int]:
+        number = self._number[name]
+        return self._source[number], self._start[number], self._end[number]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._number)
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._number
+
+
+@dataclass(frozen=True)
+class JsonIndex:
+    """A dump file: the keys before and after ``data``, and the place of each record in ``text``."""
+
+    header: dict[str, Any]
+    ours: dict[str, Any]
+    places: Places
+    text: mmap.mmap | bytes
+
+
+def read_index(path: Path) -> JsonIndex:
+    """Read ``dump.json`` or ``debug.json``. Raises PathError or InvalidInputError, naming the place."""
+    text = _map(path)
+    start = text.find(_DATA)
+    if start >= 0:
+        index = _index(text, start)
+        if index is not None:
+            return index
+    if len(text) > _MOST_BYTES_AT_ONCE:
+        raise InvalidInputError(
+            f'"{path}" has {len(text)} bytes and is cut off, or not written with an indent of 1; '
+            f"such a file is read up to {_MOST_BYTES_AT_ONCE} bytes."
+        )
+    return _parse_whole(path, bytes(text))
+
+
+def load_json(path: Path) -> Any:
+    """The content of a JSON file, with bare NaN and infinities; errors as in :func:`read_index`."""
+    text = _map(path)
+    if len(text) > _MOST_BYTES_AT_ONCE:
+        raise InvalidInputError(f'"{path}" has {len(text)} bytes; the limit is {_MOST_BYTES_AT_ONCE}.')
+    return parse(bytes(text), path)
+
+
+def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
+    """Parse JSON that stands at ``offset`` in the file at ``path``; ``what`` names it in the error."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        pass
+    # Bare NaN and infinities, lone surrogates: what Python writes and strict JSON does not know.
+    try:
+        return json.loads(text.decode("utf-8", "surrogatepass"))
+    except json.JSONDecodeError as problem:
+        where = (
+            f"line {problem.lineno}, column {problem.colno}" if not offset else f"byte {offset + problem.pos}"
+        )
+        reason = f"{problem.msg.lower()} at {where}"
+    except UnicodeDecodeError as problem:
+        reason = f"byte {offset + problem.start} is no UTF-8"
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except ValueError as problem:
+        reason = str(problem)
+    raise InvalidInputError(f'"{path}"{what} is no readable JSON: {reason}.')
+
+
+def _map(path: Path) -> mmap.mmap | bytes:
+    try:
+        with open(path, "rb") as file:
+            if not os.path.isfile(path):
+                raise PathError(f'"{path}" is not a regular file.')
+            if os.fstat(file.fileno()).st_size == 0:
+                return b""
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError as problem:
+        raise PathError(f'file "{path}" does not exist.') from problem
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise PathError(f'file "{path}" cannot be read: {reason.lower()}.') from problem
+
+
+def _index(text: mmap.mmap | bytes, data: int) -> JsonIndex | None:
+    """The index of a file in the usual form; None if it has another, or is broken."""
+    start = data + len(_DATA)
+    if text[start : start + 1] == b"}":
+        end = start
+        places: Places | None = Places()
+    else:
+        match = _DATA_END.search(text, start)
+        if match is None:
+            return None
+        end = match.end() - 1
+        places = _places(text, start, match.start())
+    if places is None:
+        return None
+    try:
+        before = text[:data].rstrip().removesuffix(b",")
+        header = json.loads(before + b"}")
+        after = text[end + 1 :].strip()
+        rest = json.loads(b"{" + after.removeprefix(b","))
+    except (ValueError, RecursionError):
+        return None
+    ours = rest.pop("msprobe", {})
+    return JsonIndex(header | rest, ours if isinstance(ours, dict) else {}, places, text)
+
+
+def _places(text: mmap.mmap | bytes, start: int, end: int) -> Places | None:
+    """Where the value of each key at depth 2 between ``start`` and ``end`` stands; None at a fault."""
+    places = Places()
+    name, begin = None, start
+    for match in _KEY.finditer(text, start, end):
+        if name is None:
+            if match.start() != start:
+                return None
+        else:
+            places.add(name, 0, begin, match.start() - 1)  # the comma
+        key = match.group(1)
+        try:
+            name = key[1:-1].decode() if b"\\" not in key else str(json.loads(key))
+        except ValueError:
+            return None
+        begin = match.end()
+    if name is None:
+        return None
+    places.add(name, 0, begin, end)
+    return places
+
+
+def _parse_whole(path: Path, text: bytes) -> JsonIndex:
+    found = parse(text, path)
+    if not isinstance(found, dict):
+        raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(found).__name__}.')
+    data = found.pop("data", None)
+    if not isinstance(data, dict):
+        raise InvalidInputError(f'"{path}": "data" must be an object, found {_kind(data)}.')
+    ours = found.pop("msprobe", {})
+    pieces, places, position = [], Places(), 0
+    for name, record in data.items():
+        piece = json.dumps(record).encode()
+        pieces.append(piece)
+        places.add(name, 0, position, position + len(piece))
+        position += len(piece)
+    return JsonIndex(found, ours if isinstance(ours, dict) else {}, places, b"".join(pieces))
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

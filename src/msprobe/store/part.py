@@ -1,0 +1,196 @@
+"""One step of one rank, read back: whoever wrote it, and however the writing ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.store import entries, json_index, layout
+from msprobe.store.columns import Columns, columns
+from msprobe.store.journal import JournalReader
+
+
+class DumpPart:
+    """The records of one folder, each parsed when it is asked for.
+
+    A finished dump is read from its JSON files; one that was interrupted also from the journal that its
+    writer left, in which case ``complete`` is False and ``lost`` says how many records of it could not be
+    read. A dump that mindstudio-probe wrote does not tell whether it is complete; it counts as such.
+
+    Raises PathError or InvalidInputError, with the file and the place in it, when something is broken: at
+    once for the outline of the dump, at the record for what is inside it.
+    """
+
+    def __init__(self, folder: Path, kind: layout.Kind, step: int | None, rank: int | str) -> None:
+        self.folder = folder
+        self.kind: layout.Kind = kind
+        self.step = step
+        self.rank = rank
+        self.path = folder / (layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE)
+        self.header: dict[str, Any] = {}
+        self.ours: dict[str, Any] = {}
+        self.complete = True
+        self.lost = 0
+        self._places = json_index.Places()
+        self._sources: list[tuple[Path, Any]] = []
+        self._stack_of: dict[str, Any] | None = None
+        self._frames: dict[Any, list[str]] = {}
+        self._parents: dict[str, Any] | None = None
+        self._journal_stacks: dict[str, str] = {}
+        self._journal_frames: dict[str, list[str]] = {}
+        self._journal_parents: dict[str, Any] = {}
+        self._read()
+
+    def __repr__(self) -> str:
+        return f"DumpPart({str(self.folder)!r}, {len(self)} records{'' if self.complete else ', incomplete'})"
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def names(self) -> list[str]:
+        """The names of all records, in their order."""
+        return list(self._places)
+
+    def record(self, name: str) -> Any:
+        """The content of one record: an object, as a rule. KeyError if there is none of that name."""
+        number, start, end = self._places[name]
+        path, text = self._sources[number]
+        return json_index.parse(text[start:end], path, f", record {name!r},", start)
+
+    def records(self) -> Iterator[tuple[str, Any]]:
+        """Name and content of all records, in their order."""
+        for name in self._places:
+            yield name, self.record(name)
+
+    def tensors(self, with_values: bool = False) -> Columns:
+        """All tensors as columns; ``with_values`` adds a row for each argument that is no tensor."""
+        return columns(self.records(), with_values)
+
+    def stack(self, name: str) -> list[str]:
+        """The call stack a record came from, innermost frame first; empty if none was written."""
+        if self._stack_of is None:
+            self._stack_of = self._read_stacks()
+        return self._frames.get(self._stack_of.get(name), [])
+
+    def parent(self, name: str) -> Any:
+        """What a record ran in: a record's name, ``[name, micro_step]``, or None (a root, or not known)."""
+        return self.parents().get(name)
+
+    def parents(self) -> dict[str, Any]:
+        """The content of ``construct.json``: child to parent, in order."""
+        if self._parents is None:
+            found = self._load_if_there(layout.CONSTRUCT_FILE)
+            self._parents = {**found, **self._journal_parents}
+        return self._parents
+
+    def tensor_path(self, data_name: str) -> Path:
+        """The file of the values named ``data_name`` in a record; it need not be there (see ``has_tensor``).
+
+        The file always lies in the folder beside ``dump.json``: dumps are moved, and a name from a file leads
+        nowhere else. Raises InvalidInputError for a name that would.
+        """
+        folder = self.folder / layout.TENSOR_FOLDER
+        if not data_name or "/" in data_name or "\0" in data_name or data_name in (".", ".."):
+            raise InvalidInputError(f'"{self.path}": data_name {data_name!r} is not the name of a file.')
+        path = folder / data_name
+        if path.is_symlink() and path.resolve().parent != folder.resolve():
+            raise InvalidInputError(f'"{path}" is a symbolic link that leads out of the dump.')
+        return path
+
+    def has_tensor(self, data_name: str) -> bool:
+        """True if the values were written; an interrupted dump may name files that were on their way."""
+        return self.tensor_path(data_name).is_file()
+
+    def close(self) -> None:
+        """Let go of the files; records can no longer be read."""
+        for _, text in self._sources:
+            if not isinstance(text, bytes):
+                text.close()
+        self._sources.clear()
+
+    def _read(self) -> None:
+        journals = [path for path in layout.journals(self.folder) if path.name.startswith(f"{self.kind}-")]
+        if os.path.lexists(self.path):
+            index = json_index.read_index(self.path)
+            self.header, self.ours = index.header, index.ours
+            self.complete = index.ours.get("complete", True) is True
+            self._sources.append((self.path, index.text))
+            self._places = index.places
+            if self.complete:
+                # A journal beside a finished file is about to be removed.
+                return
+        elif not journals:
+            raise PathError(f'folder "{self.folder}" holds neither "{self.path.name}" nor a journal of it.')
+        self.complete = False
+        for path in sorted(journals, key=lambda path: path.stat().st_mtime_ns):
+            self._read_journal(path)
+
+    def _read_journal(self, path: Path) -> None:
+        reader = JournalReader(path)
+        number = len(self._sources)
+        self._sources.append((path, reader.data))
+        for start, end in reader:
+            head = reader.read(start, start + entries.KEY_BYTES)
+            if len(head) < entries.KEY_BYTES:
+                continue
+            kind, length = entries.KEY.unpack(head)
+            content = start + entries.KEY_BYTES + length
+            key = reader.read(start + entries.KEY_BYTES, content)
+            if kind == entries.RECORD:
+                self._places.add(str(json_index.parse(key, path)), number, content + 2, end)
+            elif kind == entries.HEADER and not self.header:
+                self.header = json_index.parse(reader.read(content, end), path)
+                ours = self.header.pop("msprobe", {})
+                self.ours = ours if isinstance(ours, dict) else {}
+            elif kind == entries.STACK:
+                stack_id = reader.read(content, end).decode("ascii", "replace")
+                self._journal_stacks[str(json_index.parse(key, path))] = stack_id
+            elif kind == entries.FRAMES:
+                frames = json_index.parse(reader.read(content, end), path)
+                self._journal_frames[key.decode("ascii", "replace")] = frames
+            elif kind == entries.PARENT:
+                name = str(json_index.parse(key, path))
+                self._journal_parents[name] = json_index.parse(reader.read(content + 2, end), path)
+        self.lost += reader.damage.frames
+
+    def _read_stacks(self) -> dict[str, Any]:
+        """The number of the stack of each name, and the frames of each number in ``_frames``."""
+        found = self._load_if_there(layout.STACK_FILE)
+        path = self.folder / layout.STACK_FILE
+        stack_of: dict[str, Any] = {}
+        for key, group in found.items():
+            if not isinstance(group, list):
+                raise InvalidInputError(
+                    f'"{path}": {key!r} must hold a list, found a {type(group).__name__}.'
+                )
+            if "0" in found:
+                if len(group) != 2 or not all(isinstance(half, list) for half in group):
+                    raise InvalidInputError(
+                        f'"{path}": {key!r} must hold a list of names and a list of frames.'
+                    )
+                self._frames[key] = group[1]
+                stack_of.update(dict.fromkeys(group[0], key))
+            else:  # the older form: entry to frames
+                self._frames[key] = group
+                stack_of[key] = key
+        for name, stack_id in self._journal_stacks.items():
+            if stack_id in self._journal_frames:
+                stack_of[name] = ("journal", stack_id)
+        for stack_id, frames in self._journal_frames.items():
+            self._frames["journal", stack_id] = frames
+        return stack_of
+
+    def _load_if_there(self, name: str) -> dict[str, Any]:
+        path = self.folder / name
+        if self.kind == "debug" or not os.path.lexists(path):
+            return {}
+        found = json_index.load_json(path)
+        if not isinstance(found, dict):
+            raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(found).__name__}.')
+        return found

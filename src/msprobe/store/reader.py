@@ -1,0 +1,173 @@
+"""Open a dump: ours or one of mindstudio-probe (8.1.1, 26.x; both frameworks), finished or interrupted."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import StrPath
+from msprobe.store import layout
+from msprobe.store.part import DumpPart
+
+_STEP = re.compile(r"step(\d+)")
+_RANK = re.compile(r"rank(\d*)")
+_PROCESS = re.compile(r"proc\d+")
+
+
+@dataclass(frozen=True)
+class _Folder:
+    path: Path
+    step: int | None
+    rank: int | str
+
+
+class Dump:
+    """The folders of one run, by step and rank. Nothing is read before a part is asked for.
+
+    A rank is its number, or the name of its folder where that has none (``rank``, ``proc4711``). The step of
+    a rank's folder that was opened by itself is None unless the folder above is ``step{N}``.
+    """
+
+    def __init__(self, path: Path, folders: list[_Folder], kind: layout.Kind | None) -> None:
+        self.path = path
+        self._kind = kind
+        self._folders = {(folder.step, folder.rank): folder for folder in folders}
+
+    @property
+    def steps(self) -> list[int | None]:
+        """The steps, in order."""
+        return sorted({step for step, _ in self._folders}, key=lambda step: -1 if step is None else step)
+
+    def ranks(self, step: int | None = None) -> list[int | str]:
+        """The ranks of a step (of the only one, if none is named), numbers first."""
+        chosen = self._step(step)
+        return sorted((rank for found, rank in self._folders if found == chosen), key=_rank_order)
+
+    def part(
+        self, step: int | None = None, rank: int | str | None = None, kind: layout.Kind | None = None
+    ) -> DumpPart:
+        """Read one part; step and rank may be left out where there is only one.
+
+        ``kind`` chooses between ``dump.json`` and ``debug.json`` in a folder that has both; the first goes
+        first.
+        """
+        chosen = self._step(step)
+        ranks = self.ranks(chosen)
+        if rank is None:
+            if len(ranks) != 1:
+                raise InvalidInputError(f'"{self.path}" has the ranks {_listed(ranks)}; name one of them.')
+            rank = ranks[0]
+        folder = self._folders.get((chosen, rank))
+        if folder is None:
+            raise InvalidInputError(
+                f'"{self.path}" has no rank {rank!r} in step {chosen}; it has {_listed(ranks)}.'
+            )
+        wanted = kind or self._kind or _kinds(folder.path)[0]
+        return DumpPart(folder.path, wanted, folder.step, folder.rank)
+
+    def parts(self) -> Iterator[DumpPart]:
+        """All parts, by step and rank."""
+        for step in self.steps:
+            for rank in self.ranks(step):
+                yield self.part(step, rank)
+
+    def _step(self, step: int | None) -> int | None:
+        steps = self.steps
+        if step in steps:
+            return step
+        if step is None and len(steps) == 1:
+            return steps[0]
+        if step is None:
+            raise InvalidInputError(f'"{self.path}" has the steps {_listed(steps)}; name one of them.')
+        raise InvalidInputError(f'"{self.path}" has no step {step}; it has {_listed(steps)}.')
+
+
+def open_dump(path: StrPath) -> Dump:
+    """Open a dump by its root, by the folder of a step or of a rank, or by a ``dump.json`` or ``debug.json``.
+
+    Raises PathError if there is no dump.
+    """
+    given = Path(path)
+    if given.is_file():
+        if given.name not in (layout.DUMP_FILE, layout.DEBUG_FILE):
+            raise PathError(
+                f'"{given}" must be named {layout.DUMP_FILE} or {layout.DEBUG_FILE}, or be a folder.'
+            )
+        kind: layout.Kind = "dump" if given.name == layout.DUMP_FILE else "debug"
+        return Dump(given, [_rank_folder(given.parent)], kind)
+    if not given.is_dir():
+        raise PathError(f'"{given}" does not exist; give the folder of a dump or its {layout.DUMP_FILE}.')
+    try:
+        folders = _folders(given)
+    except OSError as problem:
+        raise PathError(
+            f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.'
+        ) from problem
+    if not folders:
+        inner = [name for name in ("pynative", "graph") if (given / name).is_dir()]
+        hint = f' Its folder "{inner[0]}" may be the dump.' if inner else ""
+        raise PathError(
+            f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.{hint}'
+        )
+    return Dump(given, folders, None)
+
+
+def _folders(given: Path) -> list[_Folder]:
+    if _kinds(given):
+        return [_rank_folder(given)]
+    in_steps = [
+        folder
+        for step in _sub_folders(given, _STEP)
+        for folder in _ranks_in(step, int(step.name.removeprefix("step")))
+    ]
+    if in_steps:
+        return in_steps
+    match = _STEP.fullmatch(_own_name(given))
+    return _ranks_in(given, int(match.group(1)) if match else None)
+
+
+def _ranks_in(step: Path, number: int | None) -> list[_Folder]:
+    found = [*_sub_folders(step, _RANK), *_sub_folders(step, _PROCESS)]
+    return [_Folder(folder, number, _rank_of(folder.name)) for folder in found if _kinds(folder)]
+
+
+def _rank_folder(folder: Path) -> _Folder:
+    match = _STEP.fullmatch(_own_name(folder.absolute().parent))
+    return _Folder(folder, int(match.group(1)) if match else None, _rank_of(_own_name(folder)))
+
+
+def _rank_of(name: str) -> int | str:
+    match = _RANK.fullmatch(name)
+    return int(match.group(1)) if match and match.group(1) else name
+
+
+def _own_name(folder: Path) -> str:
+    return folder.name or folder.absolute().name
+
+
+def _kinds(folder: Path) -> list[layout.Kind]:
+    """What a folder holds: a dump, debug variables, or both."""
+    journals = [path.name for path in layout.journals(folder)]
+    found: list[layout.Kind] = []
+    if os.path.lexists(folder / layout.DUMP_FILE) or any(name.startswith("dump-") for name in journals):
+        found.append("dump")
+    if os.path.lexists(folder / layout.DEBUG_FILE) or any(name.startswith("debug-") for name in journals):
+        found.append("debug")
+    return found
+
+
+def _sub_folders(folder: Path, name: re.Pattern[str]) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if name.fullmatch(entry.name) and entry.is_dir())
+
+
+def _rank_order(rank: int | str) -> tuple[int, int, str]:
+    return (0, rank, "") if isinstance(rank, int) else (1, 0, rank)
+
+
+def _listed(items: list[int | None] | list[int | str]) -> str:
+    shown = ", ".join(str(item) for item in items[:20])
+    return f"{shown}, ..." if len(items) > 20 else shown or "none"
