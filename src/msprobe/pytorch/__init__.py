@@ -2,6 +2,54 @@
 
 from __future__ import annotations
 
-from msprobe.capture.torch.debugger import PrecisionDebugger
+from typing import Any, NoReturn
 
-__all__ = ["PrecisionDebugger"]
+from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.seed import seed_all
+from msprobe.capture.torch.single_module import module_dump, module_dump_end
+
+__all__ = ["PrecisionDebugger", "module_dump", "module_dump_end", "seed_all"]
+
+# Names that scripts of other versions import from here, and what does their work.
+_NOT_YET = {
+    "compare": "comparing two dumps",
+    "compare_distributed": "comparing two dumps of several ranks",
+    "TrainerMon": "monitoring the training state",
+    "random_save": "saving random states",
+    "set_fx_dump_config": "dumping FX graphs",
+    "set_ge_dump_config": "dumping GE graphs",
+    "acl_save": "saving tensors inside an ACL graph",
+    "AclGraphDumper": "dumping ACL graphs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    work = _NOT_YET.get(name)
+    if work is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _NotYet(name, work)
+
+
+class _NotYet:
+    """Stands for a tool of a later version: importing the name works, using it says so."""
+
+    def __init__(self, name: str, work: str) -> None:
+        self._name = name
+        self._work = work
+
+    def _refuse(self) -> NoReturn:
+        from msprobe.errors import NotAvailableError
+
+        raise NotAvailableError(
+            f"msprobe.pytorch.{self._name}: {self._work} is not available in this version."
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise NotAvailableError."""
+        self._refuse()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise NotAvailableError, except for the names that Python itself asks for."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._refuse()

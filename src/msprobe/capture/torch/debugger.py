@@ -228,6 +228,12 @@ class PrecisionDebugger:
         self._close()
 
     @classmethod
+    def existing(cls) -> PrecisionDebugger | None:
+        """The debugger of this process, if there is one."""
+        instance = PrecisionDebugger._instance
+        return instance if instance is not None and instance._ready else None
+
+    @classmethod
     def reset(cls) -> None:
         """End the recording of this process and forget its debugger; another one can be made."""
         self = PrecisionDebugger._instance
@@ -248,8 +254,8 @@ class PrecisionDebugger:
 
     @classmethod
     def _require(cls) -> PrecisionDebugger:
-        instance = PrecisionDebugger._instance
-        if instance is None or not instance._ready:
+        instance = cls.existing()
+        if instance is None:
             raise InvalidInputError(
                 "PrecisionDebugger: instance is not created; construct PrecisionDebugger(...) before calling its methods."
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -44,10 +44,7 @@ class ModuleRecorder:
             if id(module) in self.names:
                 continue
             try:
-                before = module.register_forward_pre_hook(_Before(self, name), with_kwargs=True)
-                self._handles.append(before)
-                after = module.register_forward_hook(_After(self, name), with_kwargs=True, always_call=True)
-                self._handles.append(after)
+                self._handles += watch_passes(self, name, module)
             except Exception as error:
                 self.session.fault(name, error)
                 continue
@@ -505,12 +502,30 @@ class _OnGradient:
         self.parameters.arrive(self.identity, gradients[0])
 
 
+class Passes(Protocol):
+    """Whoever wants to know of a module's passes."""
+
+    def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """The module is about to run."""
+
+    def leave(self, name: str, module: nn.Module, result: Any) -> None:
+        """The module has run, or raised."""
+
+
+def watch_passes(passes: Passes, name: str, module: nn.Module) -> list[Any]:
+    """Tell ``passes`` of each pass of ``module``, under ``name``. Returns what removes the hooks again."""
+    return [
+        module.register_forward_pre_hook(_Before(passes, name), with_kwargs=True),
+        module.register_forward_hook(_After(passes, name), with_kwargs=True, always_call=True),
+    ]
+
+
 class _Hook:
     """A hook on a module of the user. A copy of the module (deepcopy, pickle) gets one that does nothing."""
 
     __slots__ = ("name", "recorder")
 
-    def __init__(self, recorder: ModuleRecorder | None = None, name: str = "") -> None:
+    def __init__(self, recorder: Passes | None = None, name: str = "") -> None:
         self.recorder = recorder
         self.name = name
 

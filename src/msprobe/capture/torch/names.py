@@ -185,10 +185,12 @@ class ApiNames:
         self._fill_rest()
 
     def _add(self, function: Any, key: str, listed: bool) -> None:
-        # A function can be reached under several names; the first group that lists it names it.
-        if function is not None and callable(function) and function not in self.table:
-            python = isinstance(function, types.FunctionType)
-            self.table[function] = Api(key, listed, name=key.split(".", 1)[1], python=python)
+        # A function can be reached under several names; the first group that lists it names it. Where
+        # somebody has put a wrapper in its place, either of the two may arrive.
+        for one in (function, getattr(function, "__wrapped__", None)):
+            if one is not None and callable(one) and one not in self.table:
+                python = isinstance(one, types.FunctionType)
+                self.table[one] = Api(key, listed, name=key.split(".", 1)[1], python=python)
 
     def _silence(self, function: Any) -> None:
         if function is None:
@@ -235,6 +237,9 @@ class ApiNames:
     # ------------------------------------------------------------ late finds
 
     def _find(self, function: Any) -> Api | None:
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None and wrapped in self.table:
+            return self.table[wrapped]
         owner = type(function).__name__
         if owner in ("OpOverload", "OpOverloadPacket"):
             return self._operator_api(function)

@@ -185,6 +185,11 @@ class TorchRecorder:
 
     # ------------------------------------------------------------ life
 
+    @property
+    def mode(self) -> CallMode | None:
+        """What sees the calls of the thread that records; None at levels that record none."""
+        return self._mode
+
     def start(self, named_modules: Sequence[tuple[str, nn.Module]], rank: int | None = None) -> bool:
         """Attach everything, if this step and rank are wanted. ``named_modules``: entry names and modules to
         watch.

@@ -1,0 +1,135 @@
+"""Functions of the user's choice, recorded as one call: ``PrecisionDebugger.register_custom_api``."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from msprobe import log
+from msprobe.capture.torch.calls import enter_mode, remove_mode
+from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.recorder import TorchRecorder
+from msprobe.errors import InvalidInputError
+
+_quiet = torch._C.DisableTorchFunction
+
+
+def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None) -> None:
+    """Record calls of ``module.api`` as ``{prefix}.{api}.{n}.forward`` and ``.backward``, at levels L1 and
+    mix.
+
+    The function is replaced between start and stop only. What it calls is not recorded for itself, as
+    inside any recorded API. Whoever imported the function itself earlier calls the original.
+
+    Raises InvalidInputError if there is no such function.
+    """
+    _check(module, api, prefix)
+    if recorder.level not in ("L1", "mix"):
+        log.info(f"register_custom_api(): level {recorder.level} records no calls; {api} is not watched.")
+        return
+    part = _part_of(recorder)
+    if (id(module), api) in part.registered:
+        return
+    name = f"{prefix or getattr(module, '__name__', None) or 'Custom'}.{api}"
+    patches = Patches()
+    patches.add(module, api, lambda original: _recorded(recorder, name, original, vars(module).get(api)))
+    # The module is kept, so that its id stays its own.
+    part.registered[id(module), api] = (module, patches)
+    if part.attached:
+        patches.attach()
+
+
+def restore(recorder: TorchRecorder, module: Any, api: Any) -> None:
+    """Undo :func:`register`; a function that was not registered is left alone, with a warning."""
+    _check(module, api, None)
+    part = _part_of(recorder)
+    found = part.registered.pop((id(module), api), None)
+    if found is not None:
+        found[1].detach()
+    elif recorder.level in ("L1", "mix"):
+        log.warning(
+            f"restore_custom_api(): {getattr(module, '__name__', module)!s}.{api} was not registered."
+        )
+
+
+class CustomApis:
+    """The registered functions of one recorder: a part of it."""
+
+    def __init__(self) -> None:
+        self.registered: dict[tuple[int, str], tuple[Any, Patches]] = {}
+        self.attached = False
+
+    def attach(self) -> None:
+        """Put the recording functions in place."""
+        self.attached = True
+        for _, patches in self.registered.values():
+            patches.attach()
+
+    def detach(self) -> None:
+        """Put the originals back."""
+        self.attached = False
+        for _, patches in reversed(self.registered.values()):
+            patches.detach()
+
+
+def _part_of(recorder: TorchRecorder) -> CustomApis:
+    for part in recorder.parts:
+        if isinstance(part, CustomApis):
+            return part
+    part = CustomApis()
+    part.attached = recorder.session.recording
+    recorder.parts.append(part)
+    return part
+
+
+def _check(module: Any, api: Any, prefix: Any) -> None:
+    if not isinstance(api, str):
+        raise InvalidInputError(f"register_custom_api(): api must be a str, found {api!r}.")
+    if prefix is not None and not isinstance(prefix, str):
+        raise InvalidInputError(f"register_custom_api(): api_prefix must be a str, found {prefix!r}.")
+    if not callable(getattr(module, api, None)):
+        holder = getattr(module, "__name__", None) or type(module).__name__
+        what = "has no attribute" if not hasattr(module, api) else "cannot be called:"
+        raise InvalidInputError(
+            f'register_custom_api(): {holder} {what} "{api}"; give a module and the name of a function.'
+        )
+
+
+def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) -> Any:
+    """``original`` with its calls recorded. ``stored``: how the holder keeps it, which tells static and
+    class methods.
+    """
+    inner = stored.__func__ if isinstance(stored, (classmethod, staticmethod)) else original
+    session, calls, mode = recorder.session, recorder.calls, recorder.mode
+
+    @functools.wraps(inner)
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        if not session.recording or session.thread.muted:
+            return inner(*args, **kwargs)
+        with _quiet():
+            call = calls.begin(name, args, kwargs, 1)
+        if call is None:
+            return inner(*args, **kwargs)
+        # As in any recorded API, what is called inside is part of it.
+        outer = mode if mode is not None and remove_mode(mode) else None
+        try:
+            try:
+                result = inner(*args, **kwargs)
+            finally:
+                if outer is not None and session.recording:
+                    enter_mode(outer)
+        except BaseException as error:
+            with _quiet():
+                calls.fail(call, error)
+            raise
+        with _quiet():
+            calls.end(call, result)
+        return result
+
+    if isinstance(stored, classmethod):
+        return classmethod(replacement)
+    if isinstance(stored, staticmethod):
+        return staticmethod(replacement)
+    return replacement

@@ -1,0 +1,89 @@
+"""``module_dump``: for a while, record one module and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from msprobe import log
+from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.modules import watch_passes
+from msprobe.capture.torch.recorder import TorchRecorder
+from msprobe.errors import InvalidInputError
+
+_active: SingleModule | None = None
+
+
+def module_dump(module: nn.Module, name: str) -> None:
+    """Until :func:`module_dump_end`, record only the passes of ``module``:
+    ``Module.{name}.{Class}.forward.{n}`` and ``.backward.{n}``, with its direct parameters; no calls and no
+    other modules.
+
+    Nothing happens, with a line in the log, if the module is watched already (levels L0 and mix), or if
+    there is no PrecisionDebugger. A second call ends the first. Raises InvalidInputError for a wrong
+    argument.
+    """
+    if not isinstance(module, nn.Module):
+        raise InvalidInputError(
+            f"module_dump(): module must be a torch.nn.Module, found {type(module).__name__}."
+        )
+    if isinstance(module, torch.jit.ScriptModule):
+        raise InvalidInputError(
+            f"module_dump(): a {type(module).__name__} is a ScriptModule and cannot be watched."
+        )
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"module_dump(): name must be a text that is not empty, found {name!r}.")
+    global _active
+    module_dump_end()
+    debugger = PrecisionDebugger.existing()
+    if debugger is None:
+        log.warning("module_dump(): there is no PrecisionDebugger in this process; nothing is recorded.")
+        return
+    recorder = debugger.recorder
+    if recorder.level not in ("L0", "L1", "mix"):
+        log.info(f"module_dump(): level {recorder.level} records no modules; {name} is not watched.")
+        return
+    if id(module) in recorder.modules.names:
+        log.info(f"module_dump(): {name} is recorded already, as {recorder.modules.names[id(module)]}.")
+        return
+    _active = SingleModule(recorder, module, f"Module.{name}.{type(module).__name__}")
+
+
+def module_dump_end() -> None:
+    """End :func:`module_dump`: everything is recorded again. Without one, nothing happens."""
+    global _active
+    active, _active = _active, None
+    if active is not None:
+        active.end()
+
+
+class SingleModule:
+    """Mutes this thread's recording but for the passes of one module."""
+
+    def __init__(self, recorder: TorchRecorder, module: nn.Module, name: str) -> None:
+        self.passes = recorder.modules
+        self.thread = recorder.session.thread
+        self.thread.muted += 1
+        self._handles = watch_passes(self, name, module)
+
+    def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """The module is about to run."""
+        thread = self.thread
+        muted, thread.muted = thread.muted, 0
+        try:
+            self.passes.enter(name, module, args, kwargs)
+        finally:
+            thread.muted = muted
+
+    def leave(self, name: str, module: nn.Module, result: Any) -> None:
+        """The module has run, or raised."""
+        self.passes.leave(name, module, result)
+
+    def end(self) -> None:
+        """Take the hooks away and let everything be recorded again."""
+        for handle in self._handles:
+            handle.remove()
+        self.thread.muted = max(0, self.thread.muted - 1)
