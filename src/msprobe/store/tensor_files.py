@@ -69,23 +69,22 @@ class _Job:
     payload: Payload
     nbytes: int
     links: list[str] = field(default_factory=list)
+    written: bool = False
 
 
 class TensorFileWriter:
     """Writes tensors to ``.pt`` files in ``folder``, which is created with the first.
 
-    ``save`` gives the work to ``threads`` threads and returns; it waits only while more than
-    ``max_bytes_in_flight`` are on their way. Files appear under their names when they are whole. A failure is
-    logged once, and the writer is quiet from then on (``failed``): nothing is raised. In a forked child the
-    writer is quiet too.
+    ``save`` gives the work to ``threads`` threads (shared by all writers) and returns; it waits only while
+    more than ``max_bytes_in_flight`` are on their way. Files appear under their names when they are whole. A
+    failure is logged once, and the writer is quiet from then on (``failed``): nothing is raised. In a forked
+    child the writer is quiet too.
     """
 
     def __init__(self, folder: Path, *, max_bytes_in_flight: int = 256 << 20, threads: int = 1) -> None:
         self.folder = Path(folder)
         self._limit = max_bytes_in_flight
         self._thread_count = max(1, threads)
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
         self._changed = threading.Condition(threading.Lock())
         self._bytes = 0
         self._waiting: dict[str, _Job] = {}
@@ -113,10 +112,8 @@ class TensorFileWriter:
             self._bytes += job.nbytes
             self._count += 1
             self._waiting[name] = job
-            if not self._threads:
-                self._start()
-            # Inside the lock: two saves of one name are then written in their order, by one thread at least.
-            self._jobs.put(job)
+            # Inside the lock: two saves of one name are then taken up in their order.
+            _crew.hand(job, self._thread_count)
 
     def link(self, name: str, existing_name: str) -> None:
         """Give the tensor saved as ``existing_name`` a second name: a hard link, or a copy where there are
@@ -134,7 +131,7 @@ class TensorFileWriter:
                 return
         try:
             self._link(name, existing_name)
-        except OSError as problem:
+        except (OSError, PathError) as problem:
             self._fail(problem)
 
     def flush(self) -> None:
@@ -144,47 +141,44 @@ class TensorFileWriter:
                 self._changed.wait()
 
     def close(self) -> None:
-        """``flush``, and let the threads end; a later ``save`` starts them again."""
+        """``flush``, and let go of the folder; a later ``save`` opens it again."""
         self.flush()
-        with self._changed:
-            threads, self._threads = self._threads, []
-            for _ in threads:
-                self._jobs.put(None)
-        for thread in threads:
-            thread.join()
         if self._directory >= 0:
             os.close(self._directory)
             self._directory = -1
 
-    def _start(self) -> None:
-        for number in range(self._thread_count):
-            thread = threading.Thread(
-                target=_work, args=(self._jobs,), name=f"msprobe-tensors-{number}", daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
-
     def _write(self, job: _Job) -> None:
-        if self._problem is None:
-            try:
-                payload = job.payload
-                self._write_file(job.name, pt_format.pieces(payload.dtype_name, payload.shape, payload.data))
-            except (OSError, PathError, ValueError) as problem:
-                self._fail(problem)
-        with self._changed:
-            if self._waiting.get(job.name) is job:
-                del self._waiting[job.name]
-            links = job.links
-        if self._problem is None:
-            try:
-                for name in links:
-                    self._link(name, job.name)
-            except (OSError, PathError) as problem:
-                self._fail(problem)
-        with self._changed:
-            self._bytes -= job.nbytes
-            self._count -= 1
-            self._changed.notify_all()
+        try:
+            if self._problem is None:
+                self._write_payload(job)
+            with self._changed:
+                if self._waiting.get(job.name) is job:
+                    del self._waiting[job.name]
+            # From here on a link finds the file itself.
+            for name in job.links if self._problem is None and job.written else ():
+                self._link(name, job.name)
+        except Exception as problem:  # a thread that dies would let the training wait for it
+            self._fail(problem)
+        finally:
+            with self._changed:
+                self._bytes -= job.nbytes
+                self._count -= 1
+                self._changed.notify_all()
+
+    def _write_payload(self, job: _Job) -> None:
+        payload = job.payload
+        try:
+            parts = pt_format.pieces(payload.dtype_name, payload.shape, payload.data)
+        except ValueError as problem:
+            # This tensor cannot be written; the next one can.
+            log.once(
+                ("tensor not written", payload.dtype_name),
+                "warning",
+                f'"{job.name}" is not written: {problem}',
+            )
+            return
+        self._write_file(job.name, parts)
+        job.written = True
 
     def _write_file(self, name: str, parts: tuple[bytes, memoryview, bytes]) -> None:
         directory = self._open_folder()
@@ -193,6 +187,7 @@ class TensorFileWriter:
         descriptor = os.open(temporary, flags, FILE_MODE, dir_fd=directory)
         try:
             try:
+                os.fchmod(descriptor, FILE_MODE)
                 _write_all(descriptor, parts)
             finally:
                 os.close(descriptor)
@@ -230,13 +225,14 @@ class TensorFileWriter:
     def _fail(self, problem: Exception) -> None:
         if self._problem is not None:
             return
-        if isinstance(problem, OSError):
-            reason = (problem.strerror or str(problem)).lower()
-            self._problem = f'cannot write tensor files in "{self.folder}": {reason}.'
+        if isinstance(problem, PathError):
+            self._problem = problem.message
         else:
-            self._problem = getattr(problem, "message", str(problem))
+            reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+            self._problem = f'cannot write tensor files in "{self.folder}": {reason.lower()}.'
+        cause = problem.__cause__ if isinstance(problem, PathError) else problem
         log.once(
-            ("tensor files failed", getattr(problem, "errno", None), self.folder.parent.name),
+            ("tensor files failed", getattr(cause, "errno", None), self.folder.parent.name),
             "error",
             f"{self._problem} The training goes on; tensors of this dump are missing,"
             " and further failures of this kind are not reported.",
@@ -246,7 +242,37 @@ class TensorFileWriter:
         """In a child: the threads and what they have to do are the parent's."""
         self._off = True
         self._changed = threading.Condition(threading.Lock())
-        self._threads = []
+        if self._directory >= 0:
+            os.close(self._directory)
+            self._directory = -1
+
+
+class _Crew:
+    """The threads that write: shared by all writers, and kept from step to step."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def hand(self, job: _Job, threads: int) -> None:
+        self._jobs.put(job)
+        if self._count < threads:
+            with self._lock:
+                while self._count < threads:
+                    self._count += 1
+                    name = f"msprobe-tensors-{self._count}"
+                    threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def _work(self) -> None:
+        jobs = self._jobs
+        while True:
+            job = jobs.get()
+            job.writer._write(job)
+            del job  # its tensor goes now, not when the next job comes
+
+
+_crew = _Crew()
 
 
 def _write_all(descriptor: int, parts: tuple[bytes, memoryview, bytes]) -> None:
@@ -266,19 +292,12 @@ def _write_all(descriptor: int, parts: tuple[bytes, memoryview, bytes]) -> None:
             written += count
 
 
-def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
-    while True:
-        job = jobs.get()
-        if job is None:
-            return
-        job.writer._write(job)
-        del job  # its tensor goes now, not when the next job comes
-
-
 _live: weakref.WeakSet[TensorFileWriter] = weakref.WeakSet()
 
 
 def _forked() -> None:
+    global _crew
+    _crew = _Crew()
     for writer in list(_live):
         writer._forked()
 
