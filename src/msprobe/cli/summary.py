@@ -1,0 +1,189 @@
+"""``msprobe summary``: what a dump contains, in a few lines."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msprobe.errors import MsprobeError
+
+if TYPE_CHECKING:
+    from msprobe.store.columns import Columns
+    from msprobe.store.part import DumpPart
+
+KINDS = ("forward", "backward", "parameters_grad", "debug")
+_HEAD = "  step  rank        records   forward  backward  parameters   tensors   NaN/Inf       size"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``msprobe summary``."""
+    parser.epilog = (
+        "One line for each step and rank: its records (forward and backward calls, parameter gradients), "
+        "the tensors in them, how many of those hold a NaN or an infinity and where the first one is. "
+        "Exit status 1 if a part of the dump cannot be read."
+    )
+    parser.add_argument(
+        "dump", metavar="DUMP", help="folder of a dump, of a step or of a rank, or a dump.json"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the summary; 1 if a part of the dump cannot be read."""
+    from msprobe.store.reader import open_dump
+
+    dump = open_dump(args.dump)
+    status = 0
+    shown: tuple[str, str, str] | None = None
+    for step in dump.steps:
+        for rank in dump.ranks(step):
+            try:
+                part = dump.part(step, rank)
+                try:
+                    found = summarise(part)
+                finally:
+                    part.close()
+            except MsprobeError as problem:
+                print(f"{_place(step, rank)} cannot be read: {problem.message}")
+                status = 1
+                continue
+            about = (found.task, found.level, found.framework)
+            if about != shown:
+                task, level, framework = map(_clean, about)
+                print(f"{_clean(str(dump.path))}: task {task}, level {level}, {framework}")
+                print(_HEAD)
+                shown = about
+            for line in lines(found):
+                print(line)
+    return status
+
+
+@dataclass(frozen=True)
+class PartSummary:
+    """What one step of one rank contains.
+
+    ``kinds`` counts records by what they are (:data:`KINDS`), ``families`` the forward ones by the first
+    word of their name. ``not_finite`` counts tensors with a NaN or an infinity in a statistic, and
+    ``first_not_finite`` says where the first of them is. ``size`` is in bytes, tensor files included.
+    """
+
+    step: int | None
+    rank: int | str
+    task: str
+    level: str
+    framework: str
+    records: int
+    kinds: dict[str, int]
+    families: dict[str, int]
+    tensors: int
+    not_finite: int
+    first_not_finite: str | None
+    complete: bool
+    lost: int
+    size: int
+
+
+def summarise(part: DumpPart) -> PartSummary:
+    """Count what is in a part. Raises PathError or InvalidInputError where its files are broken."""
+    names = part.names()
+    kinds = Counter(map(kind_of, names))
+    families = Counter(name.split(".", 1)[0] for name in names if kind_of(name) == "forward")
+    tensors = part.tensors()
+    bad = not_finite_rows(tensors)
+    return PartSummary(
+        step=part.step,
+        rank=part.rank,
+        task=str(part.header.get("task", "unknown")),
+        level=str(part.header.get("level", "unknown")),
+        framework=str(part.header.get("framework", "unknown framework")),
+        records=len(names),
+        kinds={kind: kinds[kind] for kind in KINDS},
+        families=dict(families.most_common()),
+        tensors=len(tensors),
+        not_finite=len(bad),
+        first_not_finite=_first(tensors, bad),
+        complete=part.complete,
+        lost=part.lost,
+        size=_size_of(part.folder),
+    )
+
+
+def kind_of(name: str) -> str:
+    """One of :data:`KINDS`, or the empty text for names that follow no rule.
+
+    >>> kind_of("Functional.linear.0.forward"), kind_of("Module.fc.Linear.backward.0")
+    ('forward', 'backward')
+    """
+    for word in reversed(name.split(".")[-2:]):
+        if word in KINDS:
+            return word
+    return ""
+
+
+def not_finite_rows(tensors: Columns) -> list[int]:
+    """The rows that have a NaN or an infinity among their statistics; a statistic that is null is neither."""
+    import numpy as np
+
+    bad = np.zeros(len(tensors), dtype=bool)
+    for bit, column in enumerate((tensors.max, tensors.min, tensors.mean, tensors.norm)):
+        bad |= ~np.isfinite(column) & (tensors.nulls & (1 << bit) == 0)
+    return [int(row) for row in np.flatnonzero(bad)]
+
+
+def _first(tensors: Columns, rows: list[int]) -> str | None:
+    # Parameter gradients stand behind their module's forward but are filled when backward is over.
+    in_order = [row for row in rows if kind_of(tensors.entry[row]) != "parameters_grad"] or rows
+    return f"{tensors.entry[in_order[0]]} {tensors.slot[in_order[0]]}".rstrip() if in_order else None
+
+
+def lines(found: PartSummary) -> Iterator[str]:
+    """The row of the table, and below it what is worth knowing of this part."""
+    counts = found.kinds
+    numbers = [(found.records, 8), (counts["forward"], 8), (counts["backward"], 8)]
+    numbers += [(counts["parameters_grad"], 10), (found.tensors, 8), (found.not_finite, 8)]
+    row = "  ".join(f"{number:>{width}}" for number, width in numbers)
+    yield f"{_place(found.step, found.rank)} {row}  {_size_text(found.size):>9}"
+    if counts["debug"]:
+        yield f"        {counts['debug']} saved variables"
+    if found.families:
+        parts = ", ".join(f"{_clean(name)} {count}" for name, count in found.families.items())
+        yield f"        forward: {parts}"
+    if found.first_not_finite is not None:
+        yield f"        first NaN or Inf: {_clean(found.first_not_finite)}"
+    if not found.complete:
+        lost = f"; {found.lost} records of it cannot be read" if found.lost else ""
+        yield f"        this part was interrupted{lost}"
+
+
+def _place(step: int | None, rank: int | str) -> str:
+    return f"  {'-' if step is None else step:>4}  {_clean(str(rank)):<10}"
+
+
+def _size_of(folder: Path) -> int:
+    """Bytes of all files in the folder and below; files that vanish meanwhile do not count."""
+    total = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_size
+            except OSError:
+                continue
+    return total
+
+
+def _size_text(size: int) -> str:
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def _clean(text: str) -> str:
+    """Names come from files of others: what would drive the terminal is shown as ``_``."""
+    return "".join(letter if letter.isprintable() else "_" for letter in text)
