@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -36,7 +36,7 @@ def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None)
     patches = Patches()
     patches.add(module, api, lambda original: _recorded(recorder, name, original, vars(module).get(api)))
     # The module is kept, so that its id stays its own.
-    part.registered[id(module), api] = (module, patches)
+    part.registered[id(module), api] = Registered(module, prefix, patches)
     if part.attached:
         patches.attach()
 
@@ -47,31 +47,45 @@ def restore(recorder: TorchRecorder, module: Any, api: Any) -> None:
     part = _part_of(recorder)
     found = part.registered.pop((id(module), api), None)
     if found is not None:
-        found[1].detach()
+        found.patches.detach()
     elif recorder.level in ("L1", "mix"):
         log.warning(
             f"restore_custom_api(): {getattr(module, '__name__', module)!s}.{api} was not registered."
         )
 
 
+def register_again(old: TorchRecorder, new: TorchRecorder) -> None:
+    """Have the functions that ``old`` watches watched by ``new``."""
+    for (_, api), entry in _part_of(old).registered.items():
+        register(new, entry.module, api, entry.prefix)
+
+
+class Registered(NamedTuple):
+    """One registered function."""
+
+    module: Any
+    prefix: str | None
+    patches: Patches
+
+
 class CustomApis:
     """The registered functions of one recorder: a part of it."""
 
     def __init__(self) -> None:
-        self.registered: dict[tuple[int, str], tuple[Any, Patches]] = {}
+        self.registered: dict[tuple[int, str], Registered] = {}
         self.attached = False
 
     def attach(self) -> None:
         """Put the recording functions in place."""
         self.attached = True
-        for _, patches in self.registered.values():
-            patches.attach()
+        for entry in self.registered.values():
+            entry.patches.attach()
 
     def detach(self) -> None:
         """Put the originals back."""
         self.attached = False
-        for _, patches in reversed(self.registered.values()):
-            patches.detach()
+        for entry in reversed(self.registered.values()):
+            entry.patches.detach()
 
 
 def _part_of(recorder: TorchRecorder) -> CustomApis:

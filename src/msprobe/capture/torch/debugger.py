@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import torch
-from torch import nn
-
 from msprobe import log
+from msprobe.capture.torch.custom import register_again
+from msprobe.capture.torch.dataloader import LoaderSteps
+from msprobe.capture.torch.live_switch import LiveSwitch
 from msprobe.capture.torch.recorder import TorchRecorder, name_modules
+from msprobe.capture.torch.start_arguments import check_model, check_rank_id, check_token_range
+from msprobe.capture.torch.token_range import TokenRange
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
@@ -66,36 +69,51 @@ class PrecisionDebugger:
                 log.once(
                     "second construction",
                     "warning",
-                    "PrecisionDebugger exists already in this process; the arguments of the second construction are"
-                    " ignored.",
+                    "PrecisionDebugger exists already in this process; the arguments of the second construction"
+                    " are ignored.",
                 )
             return
-        try:
-            settings = load_settings(
+
+        def load() -> Settings:
+            return load_settings(
                 config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides
             )
+
+        try:
             if model is not None:
                 log.warning("PrecisionDebugger(model=...) is deprecated: pass the model to start(model).")
                 check_model(model)
-            self._set_up(settings, model)
+            self._set_up(load(), model, load)
         except BaseException:
             PrecisionDebugger._instance = None
             raise
         self._ready = True
 
-    def _set_up(self, settings: Settings, model: Any) -> None:
+    def _set_up(self, settings: Settings, model: Any, load: Callable[[], Settings]) -> None:
         self.settings = settings
         self.recorder = TorchRecorder(settings)
         self._model = model
-        self._tokens: _TokenRange | None = None
+        self._tokens: TokenRange | None = None
+        self._loader: LoaderSteps | None = None
+        self._switch: LiveSwitch | None = None
+        # Settings of a changed file that wait for the end of a step that is being recorded.
+        self._next_settings: Settings | None = None
+        if settings.enable_dataloader:
+            self._loader = LoaderSteps(self._begin_batch, self._end_batch)
+            self._loader.attach()
+        if settings.dump_enable is not None and settings.config_path is not None:
+            self._switch = LiveSwitch(settings.config_path, load, settings.dump_enable)
         atexit.register(self._close)
 
     # ---------------------------------------------------------------- the interface
 
     @classmethod
     def start(
-        cls, model: Any = None, token_range: Any = None, rank_id: int | None = None, scheduled_tokens: Any =
-        None
+        cls,
+        model: Any = None,
+        token_range: Any = None,
+        rank_id: int | None = None,
+        scheduled_tokens: Any = None,
     ) -> None:
         """Begin recording, if this step and rank are wanted.
 
@@ -105,39 +123,47 @@ class PrecisionDebugger:
         instead of the rank of the process group. A second start before stop changes nothing.
         """
         self = cls._require()
-        if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
-            raise InvalidInputError(f"start(): rank_id must be an int from 0, found {rank_id!r}.")
-        given = model if model is not None else self._model
-        needs_model = self.settings.level in ("L0", "mix") or token_range is not None
+        check_rank_id(rank_id)
+        self._look_at_config()
         if self.settings.level == "debug":
             return
-        if given is None and needs_model:
+        given = model if model is not None else self._model
+        if given is None and (self.settings.level in ("L0", "mix") or token_range is not None):
             raise InvalidInputError(
                 f"start(): level {self.settings.level} watches modules; pass the model: start(model)."
                 if token_range is None
-                else "start(): token_range counts calls of the model; pass the model: start(model, token_range=...)."
+                else "start(): token_range counts calls of the model; pass it: start(model, token_range=...)."
             )
         if given is not None:
             check_model(given)
         tokens = check_token_range(token_range)
-        if self.settings.enable_dataloader and self._loader_drives():
+        if self._loader is not None:
+            self._model = given
+            self._say_that_loader_drives("start()")
+            if self._loader.inside:
+                self._begin_batch()
+            return
+        if not self._is_on():
             return
         named = name_modules(given, self.settings.record_root) if given is not None else []
         if tokens is not None:
             if self._tokens is None:
-                self._tokens = _TokenRange(self.recorder, given, named, tokens, rank_id)
+                self._tokens = TokenRange(self.recorder, given, named, tokens, rank_id)
             return
         self.recorder.start(named, rank_id)
 
     @classmethod
     def stop(cls) -> None:
-        """Stop recording and write the files. Recording may start again in the same step and goes on where it
-        was.
-        """
+        """Stop recording and write the files. Recording may start again in the same step and goes on there."""
         self = cls._require()
-        if self._tokens is not None:
-            self._tokens.close()
-            self._tokens = None
+        self._look_at_config()
+        if self._loader is not None:
+            self._say_that_loader_drives("stop()")
+            return
+        self._stop()
+
+    def _stop(self) -> None:
+        self._end_tokens()
         if self.settings.level == "debug":
             return
         if self.recorder.session.recording or self.recorder.session.records_in_step:
@@ -147,22 +173,26 @@ class PrecisionDebugger:
     def step(cls) -> None:
         """This iteration is over: finish its files; all numbers begin at zero again."""
         self = cls._require()
-        if self._tokens is not None:
-            self._tokens.close()
-            self._tokens = None
+        if self._loader is not None:
+            self._say_that_loader_drives("step()")
+            return
+        self._step()
+        self._look_at_config()
+
+    def _step(self) -> None:
+        self._end_tokens()
         recorder = self.recorder
-        if recorder.session.recording:
-            # step without stop: recording goes on in the next step.
-            recorder.next_step()
-            if not recorder.session.settings.wants_step(recorder.session.step):
-                recorder.detach()
-                recorder.session.recording = False
-        else:
-            recorder.next_step()
-        last = self.settings.last_step
-        if last is not None and recorder.session.step > last:
+        session = recorder.session
+        recorder.next_step()
+        # step without stop: recording goes on in the next step, if that one is wanted.
+        if session.recording and not session.settings.wants_step(session.step):
             recorder.detach()
-            recorder.session.end()
+            session.recording = False
+        last = self.settings.last_step
+        if last is not None and session.step > last:
+            recorder.detach()
+            session.end()
+        self._take_next_settings()
 
     @classmethod
     def forward_backward_dump_end(cls) -> None:
@@ -171,7 +201,8 @@ class PrecisionDebugger:
 
     @classmethod
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
-        """Record a variable by hand (level debug): a tensor, number, text, or lists, tuples and dicts of them.
+        """Record a variable by hand (level debug): a tensor, number, text, or lists, tuples and dicts of
+        them.
 
         Its gradient too, unless ``save_backward`` is False. What cannot be saved gives a warning; the
         training goes on.
@@ -243,21 +274,75 @@ class PrecisionDebugger:
         PrecisionDebugger._instance = None
 
     def _close(self) -> None:
-        if self._tokens is not None:
-            self._tokens.close()
-            self._tokens = None
+        self._end_tokens()
+        if self._loader is not None:
+            self._loader.detach()
         self.recorder.close()
 
-    def _loader_drives(self) -> bool:
-        log.once("dataloader", "warning", "enable_dataloader is on: start() and stop() in the script are not needed.")
-        return False
+    def _end_tokens(self) -> None:
+        tokens, self._tokens = self._tokens, None
+        if tokens is not None:
+            tokens.close()
+
+    # ---------------------------------------------------------------- driven by the data loader
+
+    def _begin_batch(self) -> None:
+        level = self.settings.level
+        self._look_at_config()
+        if level == "debug" or not self._is_on():
+            return
+        if self._model is None and level in ("L0", "mix"):
+            # The first start(model) will bring it.
+            return
+        named = name_modules(self._model, self.settings.record_root) if self._model is not None else []
+        self.recorder.start(named)
+
+    def _end_batch(self) -> None:
+        self._stop()
+        self._step()
+
+    def _say_that_loader_drives(self, call: str) -> None:
+        log.once(
+            ("dataloader", call),
+            "warning",
+            f"enable_dataloader is on: each batch of a DataLoader begins a new step, and {call} in the script"
+            " does nothing.",
+        )
+
+    # ---------------------------------------------------------------- switched by the configuration file
+
+    def _is_on(self) -> bool:
+        return self.settings.dump_enable is not False
+
+    def _look_at_config(self) -> None:
+        settings = self._switch.look() if self._switch is not None else None
+        if settings is not None:
+            self._next_settings = settings
+            if settings.dump_enable is False and self.recorder.session.recording:
+                self._end_tokens()
+                self.recorder.stop()
+            self._take_next_settings()
+
+    def _take_next_settings(self) -> None:
+        settings, session = self._next_settings, self.recorder.session
+        if settings is None or session.recording or session.records_in_step:
+            return
+        self._next_settings = None
+        if replace(settings, dump_enable=None) != replace(self.settings, dump_enable=None):
+            self.recorder.close()
+            renewed = TorchRecorder(settings)
+            renewed.session.step = session.step
+            register_again(self.recorder, renewed)
+            self.recorder = renewed
+        self.settings = settings
 
     @classmethod
     def _require(cls) -> PrecisionDebugger:
         instance = cls.existing()
         if instance is None:
             raise InvalidInputError(
-                "PrecisionDebugger: instance is not created; construct PrecisionDebugger(...) before calling its methods."
+                "PrecisionDebugger: instance is not created; construct PrecisionDebugger(...) before calling its"
+                " methods."
             )
         return instance
 
@@ -277,84 +362,3 @@ class _Recording:
     def __exit__(self, *error: object) -> None:
         self.debugger.stop()
         self.debugger.step()
-
-
-class _TokenRange:
-    """Turns recording on and off around chosen calls of a model."""
-
-    def __init__(
-        self,
-        recorder: TorchRecorder,
-        model: Any,
-        named: list[tuple[str, nn.Module]],
-        tokens: tuple[int, int],
-        rank: int | None,
-    ) -> None:
-        self.recorder = recorder
-        self.named = named
-        self.tokens = tokens
-        self.rank = rank
-        self.calls = 0
-        first = model[0] if isinstance(model, (list, tuple)) else model
-        self._handles = [
-            first.register_forward_pre_hook(self._before),
-            first.register_forward_hook(self._after),
-        ]
-
-    def _before(self, *_: Any) -> None:
-        if self.calls == self.tokens[0]:
-            self.recorder.start(self.named, self.rank)
-
-    def _after(self, *_: Any) -> None:
-        if self.calls == self.tokens[1]:
-            self.recorder.stop()
-        self.calls += 1
-
-    def close(self) -> None:
-        """Take the counting hooks away."""
-        for handle in self._handles:
-            handle.remove()
-
-
-def check_model(model: Any) -> None:
-    """Raise InvalidInputError unless ``model`` is a Module or a non-empty list or tuple of Modules."""
-    allowed = "a torch.nn.Module, or a list or tuple of them"
-    if isinstance(model, (list, tuple)):
-        if not model:
-            raise InvalidInputError(f"start(): model is an empty {type(model).__name__} (empty list); pass {allowed}.")
-        for i, part in enumerate(model):
-            _check_module(part, f"model[{i}]", allowed)
-        return
-    _check_module(model, "model", allowed)
-
-
-def _check_module(module: Any, where: str, allowed: str) -> None:
-    kind = type(module).__name__
-    if not isinstance(module, nn.Module):
-        found = f"the class {module.__name__}" if isinstance(module, type) else kind
-        raise InvalidInputError(f"start(): {where} must be {allowed}, found {found}.")
-    if isinstance(module, torch.jit.ScriptModule):
-        raise InvalidInputError(
-            f"start(): {where} is a {kind} (ScriptModule), whose inside cannot be watched; pass {allowed} that is not"
-            " scripted."
-        )
-
-
-def check_token_range(token_range: Any) -> tuple[int, int] | None:
-    """The range as a pair; raises InvalidInputError unless it is None or two ints with 0 <= a <= b."""
-    if token_range is None:
-        return None
-    sound = (
-        isinstance(token_range, (list, tuple))
-        and len(token_range) == 2
-        and all(isinstance(n, int) and not isinstance(n, bool) for n in token_range)
-        and 0 <= token_range[0] <= token_range[1]
-    )
-    if not sound:
-        raise InvalidInputError(
-            f"start(): token_range must be [a, b] with whole numbers 0 <= a <= b, found {token_range!r}."
-        )
-    return int(token_range[0]), int(token_range[1])
-
-
-Hook = Callable[..., Any]

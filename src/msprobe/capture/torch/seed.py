@@ -34,23 +34,40 @@ _TORCH_DROPOUTS = {
     for name in (stem, f"{stem}_")
 }
 
-_RANDOM_FUNCTIONS = (
-    "bernoulli binomial multinomial normal poisson rand rand_like randint randint_like randn randn_like randperm"
-).split()
-_RANDOM_METHODS = (
-    "bernoulli bernoulli_ cauchy_ exponential_ geometric_ log_normal_ multinomial normal_ random_ uniform_"
-).split()
-_PYTHON_FUNCTIONS = (
-    "betavariate choice choices expovariate gammavariate gauss getrandbits lognormvariate normalvariate paretovariate"
-    " randbytes randint random randrange sample shuffle triangular uniform vonmisesvariate weibullvariate"
-).split()
-_NUMPY_FUNCTIONS = (
-    "beta binomial bytes chisquare choice dirichlet exponential f gamma geometric gumbel hypergeometric laplace"
-    " logistic lognormal logseries multinomial multivariate_normal negative_binomial noncentral_chisquare noncentral_f"
-    " normal pareto permutation poisson power rand randint randn random random_integers random_sample ranf rayleigh"
-    " sample shuffle standard_cauchy standard_exponential standard_gamma standard_normal standard_t triangular uniform"
-    " vonmises wald weibull zipf"
-).split()
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_RANDOM_FUNCTIONS = _names(
+    """
+    bernoulli binomial multinomial normal poisson rand rand_like randint randint_like randn
+    randn_like randperm
+    """
+)
+_RANDOM_METHODS = _names(
+    """
+    bernoulli bernoulli_ cauchy_ exponential_ geometric_ log_normal_ multinomial normal_ random_
+    uniform_
+    """
+)
+_PYTHON_FUNCTIONS = _names(
+    """
+    betavariate choice choices expovariate gammavariate gauss getrandbits lognormvariate
+    normalvariate paretovariate randbytes randint random randrange sample shuffle triangular uniform
+    vonmisesvariate weibullvariate
+    """
+)
+_NUMPY_FUNCTIONS = _names(
+    """
+    beta binomial bytes chisquare choice dirichlet exponential f gamma geometric gumbel
+    hypergeometric laplace logistic lognormal logseries multinomial multivariate_normal
+    negative_binomial noncentral_chisquare noncentral_f normal pareto permutation poisson power rand
+    randint randn random random_integers random_sample ranf rayleigh sample shuffle standard_cauchy
+    standard_exponential standard_gamma standard_normal standard_t triangular uniform vonmises wald
+    weibull zipf
+    """
+)
 
 _MISSING = object()
 

@@ -1,0 +1,56 @@
+"""``enable_dataloader``: each batch that a DataLoader hands out begins a new step."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data import dataloader
+
+from msprobe.capture.torch.patches import Patches
+
+
+class LoaderSteps:
+    """Calls ``end`` before and ``begin`` after every ``next()`` of any DataLoader in this thread.
+
+    The first ``next()`` has nothing to end; when a loader is exhausted, the last step ends and none begins.
+    The loaders that are found in other threads (prefetching wrappers) do not count.
+    """
+
+    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        self.begin = begin
+        self.end = end
+        # A step is running: a batch was handed out and the next one not yet asked for.
+        self.inside = False
+        self._thread = threading.get_ident()
+        self._nested = False
+        self._patches = Patches()
+        self._patches.add(dataloader._BaseDataLoaderIter, "__next__", self._counted)
+
+    def attach(self) -> None:
+        """Begin to watch the loaders."""
+        self._patches.attach()
+
+    def detach(self) -> None:
+        """Leave nothing behind."""
+        self._patches.detach()
+
+    def _counted(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def __next__(iterator: Any) -> Any:
+            # A data set may read from a loader of its own.
+            if self._nested or threading.get_ident() != self._thread:
+                return original(iterator)
+            if self.inside:
+                self.inside = False
+                self.end()
+            self._nested = True
+            try:
+                batch = original(iterator)
+            finally:
+                self._nested = False
+            self.inside = True
+            self.begin()
+            return batch
+
+        return __next__

@@ -1,0 +1,66 @@
+"""``dump_enable``: recording is turned on and off by editing the configuration while the training runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msprobe import log
+from msprobe.config.settings import Settings
+from msprobe.errors import MsprobeError
+
+# How often the file is looked at, in seconds.
+INTERVAL_ON = 0.5
+INTERVAL_OFF = 3.0
+
+_Signature = tuple[int, int, int]
+
+
+class LiveSwitch:
+    """Reads the configuration again when its file has changed.
+
+    ``load`` reads it, with the arguments that were given in the script. Each process looks for itself, so
+    the ranks of a job may turn on or off a step apart.
+    """
+
+    def __init__(self, path: Path, load: Callable[[], Settings], enabled: bool) -> None:
+        self.path = path
+        self.enabled = enabled
+        self._load = load
+        self._signature = _signature(path)
+        self._looked = time.monotonic()
+
+    def look(self) -> Settings | None:
+        """The new settings if the file has changed since the last look; None if not, or if they are wrong."""
+        now = time.monotonic()
+        if now - self._looked < (INTERVAL_ON if self.enabled else INTERVAL_OFF):
+            return None
+        self._looked = now
+        signature = _signature(self.path)
+        if signature is None or signature == self._signature:
+            return None
+        self._signature = signature
+        try:
+            settings = self._load()
+        except MsprobeError as problem:
+            log.warning(
+                f"The changed configuration is not used, recording goes on as before: {problem.message}"
+            )
+            return None
+        if settings.dump_enable is not False and not self.enabled:
+            log.info(f"dump_enable is on: recording begins with the next start() ({self.path}).")
+        elif settings.dump_enable is False and self.enabled:
+            log.info(f"dump_enable is off: recording pauses ({self.path}).")
+        self.enabled = settings.dump_enable is not False
+        return settings
+
+
+def _signature(path: Path) -> _Signature | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        # An editor may be replacing the file at this moment.
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
