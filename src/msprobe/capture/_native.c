@@ -374,6 +374,12 @@ static PyObject *native_gather(PyObject *self, PyObject *const *args, Py_ssize_t
     return result;
 }
 
+static PyObject *native_choose_kernels(PyObject *self, PyObject *argument)
+{
+    const char *name = PyUnicode_AsUTF8(argument);
+    return name == NULL ? NULL : PyBool_FromLong(choose_kernels(name));
+}
+
 #define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
 
 static PyMethodDef methods[] = {
@@ -385,6 +391,8 @@ static PyMethodDef methods[] = {
     {"gather", FAST(native_gather), "gather(address, shape, stride, itemsize) -> the elements' bytes in C order"},
     {"pattern", FAST(native_pattern), "pattern(shape, stride) -> (size, stride, ...) of the elements, order left out"},
     {"is_dense", FAST(native_is_dense), "is_dense(shape, stride) -> whether the elements fill their memory, each once"},
+    {"choose_kernels", native_choose_kernels, METH_O,
+     "choose_kernels(name) -> whether statistics now run on 'baseline', 'avx2' or 'avx512'; for tests"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,7 +1,8 @@
 /* Max, min, mean, L2 norm and the counts of NaN, infinity and zero of a tensor's elements, in one read.
  *
- * Sums run in double over fixed lanes, so the result does not depend on the machine's vector width and its error is
- * that of a double sum. Mean and norm are then rounded to the type the framework would answer in.
+ * Sums run in double over fixed lanes, so their error is that of a double sum, and they are the same whatever the width
+ * of the machine's vectors (a float64 norm may differ in its last bit where multiplication and addition are fused).
+ * Mean and norm are then rounded to the type the framework would answer in.
  * The kernels are written on compiler vectors and compiled for several instruction sets of x86-64, chosen once at
  * import; other machines and compilers get one version each.
  */
@@ -197,183 +198,267 @@ static void complex128_nonfinite(const void *elements, Py_ssize_t count, Summary
 
 #if defined(__GNUC__) /* GCC and Clang */
 
-typedef float Floats __attribute__((vector_size(32)));
-typedef double Doubles __attribute__((vector_size(64)));
-typedef int32_t Ints __attribute__((vector_size(32)));
-typedef uint32_t Words __attribute__((vector_size(32)));
-typedef int64_t Longs __attribute__((vector_size(64)));
-typedef uint64_t LongWords __attribute__((vector_size(64)));
-typedef int16_t Shorts __attribute__((vector_size(16)));
-typedef uint16_t ShortWords __attribute__((vector_size(16)));
-
-enum { LANES = 8 };
+/* Elements are taken sixteen at a time, whatever the width of the machine's vectors: lane n of the sums holds the
+ * elements n, n + 16, n + 32, ... on every machine. */
+enum { LANES = 16 };
 
 #define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 8")
 
 /* mask ? a : b, lane by lane */
 #define CHOOSE(TYPE, MASK, mask, a, b) ((TYPE)(((mask) & (MASK)(a)) | (~(mask) & (MASK)(b))))
 
-INLINE void load_float32(const float *p, Floats *v) { memcpy(v, p, sizeof(*v)); }
-INLINE void load_float64(const double *p, Doubles *v) { memcpy(v, p, sizeof(*v)); }
-INLINE void load_int32(const int32_t *p, Ints *v) { memcpy(v, p, sizeof(*v)); }
-INLINE void load_uint32(const uint32_t *p, Words *v) { memcpy(v, p, sizeof(*v)); }
-INLINE void load_int64(const int64_t *p, Longs *v) { memcpy(v, p, sizeof(*v)); }
-INLINE void load_uint64(const uint64_t *p, LongWords *v) { memcpy(v, p, sizeof(*v)); }
+/* For vectors of W bytes: loads of one vector of 4-byte lanes, and conversions of half of one, or of one of 8-byte
+ * lanes, to doubles. Integers of 64 bits and unsigned ones have no conversion on most machines: their halves are put
+ * into the fractions of 2^52 and 2^84, whose difference rounds once, as a conversion would. */
+#define VECTORS(W)                                                                                          \
+    typedef float Floats##W __attribute__((vector_size(W)));                                                \
+    typedef float HalfFloats##W __attribute__((vector_size(W / 2)));                                        \
+    typedef int32_t Ints##W __attribute__((vector_size(W)));                                                \
+    typedef int32_t HalfInts##W __attribute__((vector_size(W / 2)));                                        \
+    typedef uint32_t Words##W __attribute__((vector_size(W)));                                              \
+    typedef uint32_t HalfWords##W __attribute__((vector_size(W / 2)));                                      \
+    typedef int16_t Shorts##W __attribute__((vector_size(W / 2)));                                          \
+    typedef uint16_t ShortWords##W __attribute__((vector_size(W / 2)));                                     \
+    typedef double Doubles##W __attribute__((vector_size(W)));                                              \
+    typedef int64_t Longs##W __attribute__((vector_size(W)));                                               \
+    typedef uint64_t LongWords##W __attribute__((vector_size(W)));                                          \
+                                                                                                            \
+    INLINE void load_float32_##W(const float *p, Floats##W *v) { memcpy(v, p, W); }                         \
+    INLINE void load_int32_##W(const int32_t *p, Ints##W *v) { memcpy(v, p, W); }                           \
+    INLINE void load_uint32_##W(const uint32_t *p, Words##W *v) { memcpy(v, p, W); }                        \
+    INLINE void load_float64_##W(const double *p, Doubles##W *v) { memcpy(v, p, W); }                       \
+    INLINE void load_int64_##W(const int64_t *p, Longs##W *v) { memcpy(v, p, W); }                          \
+    INLINE void load_uint64_##W(const uint64_t *p, LongWords##W *v) { memcpy(v, p, W); }                    \
+                                                                                                            \
+    INLINE void load_int16_##W(const int16_t *p, Ints##W *v)                                                \
+    {                                                                                                       \
+        Shorts##W half;                                                                                     \
+        memcpy(&half, p, W / 2);                                                                            \
+        *v = __builtin_convertvector(half, Ints##W);                                                        \
+    }                                                                                                       \
+                                                                                                            \
+    INLINE void load_words_##W(const uint16_t *p, Words##W *v)                                              \
+    {                                                                                                       \
+        ShortWords##W half;                                                                                 \
+        memcpy(&half, p, W / 2);                                                                            \
+        *v = __builtin_convertvector(half, Words##W);                                                       \
+    }                                                                                                       \
+                                                                                                            \
+    INLINE void load_uint16_##W(const uint16_t *p, Ints##W *v)                                              \
+    {                                                                                                       \
+        Words##W wide;                                                                                      \
+        load_words_##W(p, &wide);                                                                           \
+        *v = (Ints##W)wide;                                                                                 \
+    }                                                                                                       \
+                                                                                                            \
+    INLINE void load_bfloat16_##W(const uint16_t *p, Floats##W *v)                                          \
+    {                                                                                                       \
+        Words##W wide;                                                                                      \
+        load_words_##W(p, &wide);                                                                           \
+        *v = (Floats##W)(wide << 16);                                                                       \
+    }                                                                                                       \
+                                                                                                            \
+    /* Normal numbers: exponent and fraction moved to their float32 places and re-biased. Subnormal ones: the \
+     * fraction put into the last bits of 0.5, and 0.5 subtracted, which stays right where the program flushes \
+     * subnormals to zero. */                                                                               \
+    INLINE void load_float16_##W(const uint16_t *p, Floats##W *v)                                           \
+    {                                                                                                       \
+        Words##W wide;                                                                                      \
+        load_words_##W(p, &wide);                                                                           \
+        const Words##W magnitude = wide & 0x7FFF;                                                           \
+        const Words##W special = (Words##W)((Ints##W)magnitude >= 0x7C00) & (255u << 23);                   \
+        const Words##W normal = ((magnitude << 13) + (112u << 23)) | special;                               \
+        const Words##W tiny = (Words##W)((Floats##W)(magnitude | (126u << 23)) - 0.5f);                     \
+        const Words##W is_tiny = (Words##W)((Ints##W)magnitude < 0x0400);                                   \
+        *v = (Floats##W)((is_tiny & tiny) | (~is_tiny & normal) | ((wide & 0x8000) << 16));                 \
+    }                                                                                                       \
+                                                                                                            \
+    INLINE void widen_floats_##W(const Floats##W *v, int half, Doubles##W *wide)                            \
+    {                                                                                                       \
+        HalfFloats##W part;                                                                                 \
+        memcpy(&part, (const char *)v + half * (W / 2), W / 2);                                             \
+        *wide = __builtin_convertvector(part, Doubles##W);                                                  \
+    }                                                                                                       \
+                                                                                                            \
+    INLINE void widen_ints_##W(const Ints##W *v, int half, Doubles##W *wide)                                \
+    {                                                                                                       \
+        HalfInts##W part;                                                                                   \
+        memcpy(&part, (const char *)v + half * (W / 2), W / 2);                                             \
+        *wide = __builtin_convertvector(part, Doubles##W);                                                  \
+    }                                                                                                       \
+                                                                                                            \
+    INLINE void widen_words_##W(const Words##W *v, int half, Doubles##W *wide)                              \
+    {                                                                                                       \
+        HalfWords##W part;                                                                                  \
+        memcpy(&part, (const char *)v + half * (W / 2), W / 2);                                             \
+        const LongWords##W in_fraction = __builtin_convertvector(part, LongWords##W) | 0x4330000000000000u; \
+        *wide = (Doubles##W)in_fraction - 0x1p52;                                                           \
+    }                                                                                                       \
+                                                                                                            \
+    INLINE void widen_doubles_##W(const Doubles##W *v, int half, Doubles##W *wide) { *wide = *v; }          \
+                                                                                                            \
+    INLINE void widen_longs_##W(const Longs##W *v, int half, Doubles##W *wide)                              \
+    {                                                                                                       \
+        const LongWords##W high = ((LongWords##W)*v >> 32) ^ 0x4530000080000000u;                           \
+        const LongWords##W low = ((LongWords##W)*v & 0xFFFFFFFFu) | 0x4330000000000000u;                    \
+        *wide = ((Doubles##W)high - (0x1p84 + 0x1p63 + 0x1p52)) + (Doubles##W)low;                          \
+    }                                                                                                       \
+                                                                                                            \
+    INLINE void widen_longwords_##W(const LongWords##W *v, int half, Doubles##W *wide)                      \
+    {                                                                                                       \
+        const LongWords##W high = (*v >> 32) | 0x4530000000000000u;                                         \
+        const LongWords##W low = (*v & 0xFFFFFFFFu) | 0x4330000000000000u;                                  \
+        *wide = ((Doubles##W)high - (0x1p84 + 0x1p52)) + (Doubles##W)low;                                   \
+    }
 
-INLINE void load_int16(const int16_t *p, Ints *v)
-{
-    Shorts half;
-    memcpy(&half, p, sizeof(half));
-    *v = __builtin_convertvector(half, Ints);
-}
-
-INLINE void load_uint16(const uint16_t *p, Ints *v)
-{
-    ShortWords half;
-    memcpy(&half, p, sizeof(half));
-    *v = __builtin_convertvector(half, Ints);
-}
-
-INLINE void load_bfloat16(const uint16_t *p, Floats *v)
-{
-    ShortWords half;
-    memcpy(&half, p, sizeof(half));
-    *v = (Floats)(__builtin_convertvector(half, Words) << 16);
-}
-
-/* Normal numbers: exponent and fraction moved to their float32 places and re-biased. Subnormal ones: the fraction
- * put into the last bits of 0.5, and 0.5 subtracted, which stays right where the program flushes subnormals to zero. */
-INLINE void load_float16(const uint16_t *p, Floats *v)
-{
-    ShortWords half;
-    memcpy(&half, p, sizeof(half));
-    const Words wide = __builtin_convertvector(half, Words);
-    const Words magnitude = wide & 0x7FFF;
-    const Words special = (Words)(magnitude >= 0x7C00) & (255u << 23); /* infinity and NaN: the largest exponent */
-    const Words normal = ((magnitude << 13) + (112u << 23)) | special;
-    const Words tiny = (Words)((Floats)(magnitude | (126u << 23)) - 0.5f);
-    const Words is_tiny = (Words)(magnitude < 0x0400);
-    *v = (Floats)((is_tiny & tiny) | (~is_tiny & normal) | ((wide & 0x8000) << 16));
-}
-
-/* One kernel: two vectors an iteration, each with its own accumulators; the lanes meet in a fixed order. */
-#define VECTOR_KERNEL(name, ATTRIBUTE, TYPE, LOAD, VECTOR, MASK, LEAST, GREATEST, TOP, BOTTOM, ADD, VALUE)      \
-    ATTRIBUTE static void name(const void *elements, Py_ssize_t count, Summary *s)                              \
-    {                                                                                                           \
-        const TYPE *p = elements;                                                                               \
-        Py_ssize_t i = 0;                                                                                       \
-        if (count >= 2 * LANES) {                                                                               \
-            VECTOR least0 = (VECTOR){0} + TOP, least1 = least0;                                                 \
-            VECTOR greatest0 = (VECTOR){0} + BOTTOM, greatest1 = greatest0;                                     \
-            Doubles sum0 = {0}, sum1 = {0}, squares0 = {0}, squares1 = {0};                                     \
-            while (i + 2 * LANES <= count) {                                                                    \
-                /* the zero counters are 32 bits wide for 32-bit lanes: emptied in time */                      \
-                const Py_ssize_t rest = (count - i) / (2 * LANES);                                              \
-                const Py_ssize_t stop = i + (rest < (1 << 28) ? rest : (1 << 28)) * (2 * LANES);                \
-                MASK zeros = {0};                                                                               \
-                for (; i < stop; i += 2 * LANES) {                                                              \
-                    VECTOR a, b;                                                                                \
-                    LOAD(p + i, &a);                                                                            \
-                    LOAD(p + i + LANES, &b);                                                                    \
-                    const MASK below0 = a < least0, below1 = b < least1;                                        \
-                    const MASK above0 = a > greatest0, above1 = b > greatest1;                                  \
-                    least0 = CHOOSE(VECTOR, MASK, below0, a, least0);                                           \
-                    least1 = CHOOSE(VECTOR, MASK, below1, b, least1);                                           \
-                    greatest0 = CHOOSE(VECTOR, MASK, above0, a, greatest0);                                     \
-                    greatest1 = CHOOSE(VECTOR, MASK, above1, b, greatest1);                                     \
-                    zeros -= (MASK)(a == 0);                                                                    \
-                    zeros -= (MASK)(b == 0);                                                                    \
-                    const Doubles wide0 = __builtin_convertvector(a, Doubles);                                  \
-                    const Doubles wide1 = __builtin_convertvector(b, Doubles);                                  \
-                    sum0 += wide0;                                                                              \
-                    sum1 += wide1;                                                                              \
-                    squares0 += wide0 * wide0;                                                                  \
-                    squares1 += wide1 * wide1;                                                                  \
-                }                                                                                               \
-                for (int lane = 0; lane < LANES; lane++) {                                                      \
-                    s->zeros += zeros[lane];                                                                    \
-                }                                                                                               \
-            }                                                                                                   \
-            sum0 += sum1;                                                                                       \
-            squares0 += squares1;                                                                               \
-            for (int lane = 0; lane < LANES; lane++) {                                                          \
-                s->LEAST = least0[lane] < s->LEAST ? least0[lane] : s->LEAST;                                   \
-                s->LEAST = least1[lane] < s->LEAST ? least1[lane] : s->LEAST;                                   \
-                s->GREATEST = greatest0[lane] > s->GREATEST ? greatest0[lane] : s->GREATEST;                    \
-                s->GREATEST = greatest1[lane] > s->GREATEST ? greatest1[lane] : s->GREATEST;                    \
-                s->sum += sum0[lane];                                                                           \
-                s->squares += squares0[lane];                                                                   \
-            }                                                                                                   \
-        }                                                                                                       \
-        for (; i < count; i++) {                                                                                \
-            ADD(s, VALUE(p[i]));                                                                                \
-        }                                                                                                       \
+/* BYTES: of a lane; a vector of 4-byte lanes makes two of doubles. */
+#define VECTOR_KERNEL(name, ATTRIBUTE, W, BYTES, TYPE, LOAD, WIDEN, VECTOR, MASK, LEAST, GREATEST, TOP, BOTTOM, ADD, VALUE) \
+    ATTRIBUTE static void name(const void *elements, Py_ssize_t count, Summary *s)                          \
+    {                                                                                                       \
+        enum { EACH = W / BYTES, VECTORS = LANES / EACH, PARTS = 8 / BYTES, WIDES = VECTORS * PARTS };      \
+        const TYPE *p = elements;                                                                           \
+        Py_ssize_t i = 0;                                                                                   \
+        if (count >= LANES) {                                                                               \
+            VECTOR least[VECTORS], greatest[VECTORS];                                                       \
+            Doubles##W sum[WIDES], squares[WIDES];                                                          \
+            UNROLL for (int k = 0; k < VECTORS; k++) {                                                      \
+                least[k] = (VECTOR){0} + TOP;                                                               \
+                greatest[k] = (VECTOR){0} + BOTTOM;                                                         \
+            }                                                                                               \
+            UNROLL for (int k = 0; k < WIDES; k++) {                                                        \
+                sum[k] = squares[k] = (Doubles##W){0};                                                      \
+            }                                                                                               \
+            while (i + LANES <= count) {                                                                    \
+                /* counters of zeros are as wide as the lanes: emptied in time */                           \
+                const Py_ssize_t rest = (count - i) / LANES;                                                \
+                const Py_ssize_t stop = i + (rest < (1 << 28) ? rest : (1 << 28)) * LANES;                  \
+                MASK zeros = {0};                                                                           \
+                for (; i < stop; i += LANES) {                                                              \
+                    UNROLL for (int k = 0; k < VECTORS; k++) {                                              \
+                        VECTOR v;                                                                           \
+                        LOAD(p + i + k * EACH, &v);                                                         \
+                        const MASK below = (MASK)(v < least[k]), above = (MASK)(v > greatest[k]);           \
+                        least[k] = CHOOSE(VECTOR, MASK, below, v, least[k]);                                \
+                        greatest[k] = CHOOSE(VECTOR, MASK, above, v, greatest[k]);                          \
+                        zeros -= (MASK)(v == 0);                                                            \
+                        UNROLL for (int part = 0; part < PARTS; part++) {                                   \
+                            Doubles##W wide;                                                                \
+                            WIDEN(&v, part, &wide);                                                         \
+                            sum[k * PARTS + part] += wide;                                                  \
+                            squares[k * PARTS + part] += wide * wide;                                       \
+                        }                                                                                   \
+                    }                                                                                       \
+                }                                                                                           \
+                for (int lane = 0; lane < EACH; lane++) {                                                   \
+                    s->zeros += zeros[lane];                                                                \
+                }                                                                                           \
+            }                                                                                               \
+            for (int k = 0; k < VECTORS; k++) {                                                             \
+                for (int lane = 0; lane < EACH; lane++) {                                                   \
+                    s->LEAST = least[k][lane] < s->LEAST ? least[k][lane] : s->LEAST;                       \
+                    s->GREATEST = greatest[k][lane] > s->GREATEST ? greatest[k][lane] : s->GREATEST;        \
+                }                                                                                           \
+            }                                                                                               \
+            double sums[LANES], squared[LANES];                                                             \
+            memcpy(sums, sum, sizeof(sums));                                                                \
+            memcpy(squared, squares, sizeof(squared));                                                      \
+            for (int width = LANES / 2; width > 0; width /= 2) {                                            \
+                for (int lane = 0; lane < width; lane++) {                                                  \
+                    sums[lane] += sums[lane + width];                                                       \
+                    squared[lane] += squared[lane + width];                                                 \
+                }                                                                                           \
+            }                                                                                               \
+            s->sum += sums[0];                                                                              \
+            s->squares += squared[0];                                                                       \
+        }                                                                                                   \
+        for (; i < count; i++) {                                                                            \
+            ADD(s, VALUE(p[i]));                                                                            \
+        }                                                                                                   \
     }
 
 #else /* no compiler vectors */
 
-#define VECTOR_KERNEL(name, ATTRIBUTE, TYPE, LOAD, VECTOR, MASK, LEAST, GREATEST, TOP, BOTTOM, ADD, VALUE)      \
-    static void name(const void *elements, Py_ssize_t count, Summary *s)                                        \
-    {                                                                                                           \
-        const TYPE *p = elements;                                                                               \
-        for (Py_ssize_t i = 0; i < count; i++) {                                                                \
-            ADD(s, VALUE(p[i]));                                                                                \
-        }                                                                                                       \
+#define VECTORS(W)
+#define VECTOR_KERNEL(name, ATTRIBUTE, W, BYTES, TYPE, LOAD, WIDEN, VECTOR, MASK, LEAST, GREATEST, TOP, BOTTOM, ADD, VALUE) \
+    static void name(const void *elements, Py_ssize_t count, Summary *s)                                    \
+    {                                                                                                       \
+        const TYPE *p = elements;                                                                           \
+        for (Py_ssize_t i = 0; i < count; i++) {                                                            \
+            ADD(s, VALUE(p[i]));                                                                            \
+        }                                                                                                   \
     }
 
 #endif
 
-/* clang-format off */
-#define KERNELS(SUFFIX, ATTRIBUTE)                                                                                        \
-    VECTOR_KERNEL(float32_##SUFFIX, ATTRIBUTE, float, load_float32, Floats, Ints, least, greatest,                        \
-                  INFINITY, -INFINITY, add_float, ITSELF)                                                                 \
-    VECTOR_KERNEL(float64_##SUFFIX, ATTRIBUTE, double, load_float64, Doubles, Longs, least, greatest,                     \
-                  INFINITY, -INFINITY, add_float, ITSELF)                                                                 \
-    VECTOR_KERNEL(float16_##SUFFIX, ATTRIBUTE, uint16_t, load_float16, Floats, Ints, least, greatest,                     \
-                  INFINITY, -INFINITY, add_float, float16_value)                                                          \
-    VECTOR_KERNEL(bfloat16_##SUFFIX, ATTRIBUTE, uint16_t, load_bfloat16, Floats, Ints, least, greatest,                   \
-                  INFINITY, -INFINITY, add_float, bfloat16_value)                                                         \
-    VECTOR_KERNEL(int16_##SUFFIX, ATTRIBUTE, int16_t, load_int16, Ints, Ints, int_least, int_greatest,                    \
-                  INT32_MAX, INT32_MIN, add_signed, ITSELF)                                                               \
-    VECTOR_KERNEL(uint16_##SUFFIX, ATTRIBUTE, uint16_t, load_uint16, Ints, Ints, int_least, int_greatest,                 \
-                  INT32_MAX, INT32_MIN, add_signed, ITSELF)                                                               \
-    VECTOR_KERNEL(int32_##SUFFIX, ATTRIBUTE, int32_t, load_int32, Ints, Ints, int_least, int_greatest,                    \
-                  INT32_MAX, INT32_MIN, add_signed, ITSELF)                                                               \
-    VECTOR_KERNEL(uint32_##SUFFIX, ATTRIBUTE, uint32_t, load_uint32, Words, Ints, int_least, int_greatest,                \
-                  UINT32_MAX, 0u, add_signed, ITSELF)                                                                     \
-    VECTOR_KERNEL(int64_##SUFFIX, ATTRIBUTE, int64_t, load_int64, Longs, Longs, int_least, int_greatest,                  \
-                  INT64_MAX, INT64_MIN, add_signed, ITSELF)                                                               \
-    VECTOR_KERNEL(uint64_##SUFFIX, ATTRIBUTE, uint64_t, load_uint64, LongWords, Longs, uint_least, uint_greatest,         \
-                  UINT64_MAX, 0u, add_unsigned, ITSELF)                                                                   \
-    static const Kernel SUFFIX##_kernels[KIND_COUNT] = {                                                                  \
-        float32_##SUFFIX, float64_##SUFFIX, float16_##SUFFIX, bfloat16_##SUFFIX, bytes_kernel,                            \
-        bytes_kernel, int16_##SUFFIX, int32_##SUFFIX, int64_##SUFFIX,                                                     \
-        bytes_kernel, uint16_##SUFFIX, uint32_##SUFFIX, uint64_##SUFFIX,                                                  \
-        bytes_kernel, complex64_kernel, complex128_kernel,                                                                \
-    };
-/* clang-format on */
+#define FLOAT_KERNEL(SUFFIX, ATTRIBUTE, W, name, TYPE, VALUE)                                               \
+    VECTOR_KERNEL(name##_##SUFFIX, ATTRIBUTE, W, 4, TYPE, load_##name##_##W, widen_floats_##W, Floats##W,   \
+                  Ints##W, least, greatest, INFINITY, -INFINITY, add_float, VALUE)
 
-KERNELS(baseline, )
+#define INT_KERNEL(SUFFIX, ATTRIBUTE, W, name, TYPE)                                                        \
+    VECTOR_KERNEL(name##_##SUFFIX, ATTRIBUTE, W, 4, TYPE, load_##name##_##W, widen_ints_##W, Ints##W,       \
+                  Ints##W, int_least, int_greatest, INT32_MAX, INT32_MIN, add_signed, ITSELF)
+
+#define KERNELS(SUFFIX, ATTRIBUTE, W)                                                                       \
+    VECTORS(W)                                                                                              \
+    FLOAT_KERNEL(SUFFIX, ATTRIBUTE, W, float32, float, ITSELF)                                              \
+    FLOAT_KERNEL(SUFFIX, ATTRIBUTE, W, float16, uint16_t, float16_value)                                    \
+    FLOAT_KERNEL(SUFFIX, ATTRIBUTE, W, bfloat16, uint16_t, bfloat16_value)                                  \
+    INT_KERNEL(SUFFIX, ATTRIBUTE, W, int16, int16_t)                                                        \
+    INT_KERNEL(SUFFIX, ATTRIBUTE, W, uint16, uint16_t)                                                      \
+    INT_KERNEL(SUFFIX, ATTRIBUTE, W, int32, int32_t)                                                        \
+    VECTOR_KERNEL(uint32_##SUFFIX, ATTRIBUTE, W, 4, uint32_t, load_uint32_##W, widen_words_##W, Words##W,   \
+                  Ints##W, int_least, int_greatest, UINT32_MAX, 0u, add_signed, ITSELF)                     \
+    VECTOR_KERNEL(float64_##SUFFIX, ATTRIBUTE, W, 8, double, load_float64_##W, widen_doubles_##W, Doubles##W, \
+                  Longs##W, least, greatest, INFINITY, -INFINITY, add_float, ITSELF)                        \
+    VECTOR_KERNEL(int64_##SUFFIX, ATTRIBUTE, W, 8, int64_t, load_int64_##W, widen_longs_##W, Longs##W,      \
+                  Longs##W, int_least, int_greatest, INT64_MAX, INT64_MIN, add_signed, ITSELF)              \
+    VECTOR_KERNEL(uint64_##SUFFIX, ATTRIBUTE, W, 8, uint64_t, load_uint64_##W, widen_longwords_##W,         \
+                  LongWords##W, Longs##W, uint_least, uint_greatest, UINT64_MAX, 0u, add_unsigned, ITSELF)  \
+    static const Kernel SUFFIX##_kernels[KIND_COUNT] = {                                                    \
+        float32_##SUFFIX, float64_##SUFFIX, float16_##SUFFIX, bfloat16_##SUFFIX, bytes_kernel,              \
+        bytes_kernel, int16_##SUFFIX, int32_##SUFFIX, int64_##SUFFIX,                                       \
+        bytes_kernel, uint16_##SUFFIX, uint32_##SUFFIX, uint64_##SUFFIX,                                    \
+        bytes_kernel, complex64_kernel, complex128_kernel,                                                  \
+    };
+
+KERNELS(baseline, , 16)
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #define HAVE_X86_VERSIONS
-KERNELS(avx2, __attribute__((target("avx2,fma"))))
-KERNELS(avx512, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))))
+KERNELS(avx2, __attribute__((target("avx2,fma"))), 32)
+KERNELS(avx512, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), 64)
 #endif
 
 static const Kernel *kernels = baseline_kernels;
 
-static void statistics_begin(void)
+/* Take the version for an instruction set; 0 if this machine or this build does not have it. */
+static int choose_kernels(const char *name)
 {
+    if (strcmp(name, "baseline") == 0) {
+        kernels = baseline_kernels;
+        return 1;
+    }
 #ifdef HAVE_X86_VERSIONS
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma")) {
+    if (strcmp(name, "avx512") == 0 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma")) {
         kernels = avx512_kernels;
-    } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        return 1;
+    }
+    if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         kernels = avx2_kernels;
+        return 1;
     }
 #endif
+    return 0;
+}
+
+static void statistics_begin(void)
+{
+    if (!choose_kernels("avx512") && !choose_kernels("avx2")) {
+        choose_kernels("baseline");
+    }
 }
 
 /* ---- from elements in memory to a summary ---- */

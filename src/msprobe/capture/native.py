@@ -11,7 +11,7 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from json import encoder as json_encoder
 from typing import Any
 
@@ -128,7 +128,7 @@ def frame_key_python(skip: int) -> bytes:
     return struct.pack(f"{len(parts)}Q", *parts)
 
 
-def pattern_python(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
+def pattern_python(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
     """Which elements of its storage a view holds, whatever their order: ``(size, stride, size, stride, ..)``.
 
     Dimensions of one are left out, the rest sorted by stride, and those that continue each other joined: two
@@ -150,7 +150,7 @@ def pattern_python(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ..
     return tuple(joined) or (1, 1)
 
 
-def is_dense_python(shape: Sequence[int], stride: Sequence[int]) -> bool:
+def is_dense_python(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
     """Whether the elements of a view fill one block of memory, each once, in whatever order."""
     found = pattern_python(shape, stride)
     return len(found) == 2 and found[1] == 1
@@ -177,11 +177,11 @@ HIGH_PRECISION = 1
 SCALAR = 2
 statistics: Statistics | None = None
 memory: Callable[[int, int], memoryview] = memory_python
-gather: Callable[[int, Sequence[int], Sequence[int], int], bytes] | None = None
+gather: Callable[[int, tuple[int, ...], tuple[int, ...], int], bytes] | None = None
 encode: Callable[[Any, int], bytes] = encode_python
 frame_key: Callable[[int], bytes] = frame_key_python
-pattern: Callable[[Sequence[int], Sequence[int]], tuple[int, ...]] = pattern_python
-is_dense: Callable[[Sequence[int], Sequence[int]], bool] = is_dense_python
+pattern: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]] = pattern_python
+is_dense: Callable[[tuple[int, ...], tuple[int, ...]], bool] = is_dense_python
 built = False
 
 if os.environ.get("MSPROBE_NATIVE", "1") != "0":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ Bytes = bytes | memoryview
 
 
 def elements(
-    address: int, shape: Sequence[int], stride: Sequence[int], itemsize: int, contiguous: bool
+    address: int, shape: tuple[int, ...], stride: tuple[int, ...], itemsize: int, contiguous: bool
 ) -> Bytes:
     """The bytes of a strided view in C order; borrowed from the tensor when it is contiguous."""
     if contiguous:
