@@ -10,4 +10,10 @@ if TYPE_CHECKING:
 
 def make_parts(recorder: TorchRecorder) -> list[Part]:
     """The parts that the settings of this recorder call for."""
-    return []
+    parts: list[Part] = []
+    level = recorder.level
+    if level in ("L1", "mix"):
+        from msprobe.capture.torch.collectives import CollectiveRecorder
+
+        parts.append(CollectiveRecorder(recorder))
+    return parts

@@ -1,0 +1,357 @@
+"""Communication between ranks: every call of ``torch.distributed`` that moves data, as
+``Distributed.{api}.{n}``.
+
+The function mode does not see these calls in a form worth recording, so their functions are watched
+themselves (:mod:`msprobe.capture.torch.collectives_functions`). A record's ``output`` holds all arguments as
+they are when the call is over: buffers filled. An asynchronous collective is recorded twice under the same
+name: when it is issued, with ``"completed": false`` and nothing for outputs, and again when the user has
+learned that it is done. What hangs is therefore in the journal.
+
+Not seen: collectives that C++ issues (DDP's reduction of gradients; the optimizer's record has the reduced
+gradients), and methods of a process group that the user calls directly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from msprobe.capture.torch.calls import Call
+from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
+from msprobe.capture.torch.collectives_values import (
+    Groups,
+    GroupText,
+    add_types,
+    open_keyword_operations,
+    open_operations,
+)
+from msprobe.capture.torch.collectives_work import Unfinished, WorkWatch, is_handle
+from msprobe.capture.torch.names import listed_names
+
+if TYPE_CHECKING:
+    from msprobe.capture.torch.recorder import TorchRecorder
+
+_quiet = torch._C.DisableTorchFunction
+_COALESCING = "_coalescing_manager"
+_BATCH = "batch_isend_irecv"
+
+# Collectives that the list does not name, each recorded as one unit.
+UNLISTED = (
+    "all_gather_single",
+    "reduce_scatter_single",
+    "all_reduce_coalesced",
+    "all_gather_coalesced",
+    "all_gather_object",
+    "gather_object",
+    "scatter_object_list",
+    "broadcast_object_list",
+    "send_object_list",
+    "recv_object_list",
+    "barrier",
+    "monitored_barrier",
+)
+
+# The arguments that a collective writes. One that is not named here may write any.
+WRITTEN: Mapping[str, tuple[str, ...]] = {
+    "send": (),
+    "isend": (),
+    "recv": ("tensor",),
+    "irecv": ("tensor",),
+    "broadcast": ("tensor",),
+    "all_reduce": ("tensor",),
+    "reduce": ("tensor",),
+    "all_gather": ("tensor_list",),
+    "gather": ("gather_list",),
+    "scatter": ("tensor",),
+    "reduce_scatter": ("output",),
+    "reduce_scatter_tensor": ("output",),
+    "reduce_scatter_single": ("output",),
+    "_reduce_scatter_base": ("output",),
+    "all_gather_into_tensor": ("output_tensor",),
+    "all_gather_single": ("output_tensor",),
+    "_all_gather_base": ("output_tensor",),
+    "all_to_all_single": ("output",),
+    "all_to_all": ("output_tensor_list",),
+    "barrier": (),
+    "monitored_barrier": (),
+}
+
+
+class Collective(NamedTuple):
+    """What is known of one function of torch.distributed."""
+
+    name: str
+    key: str
+    # Parameter name -> position.
+    positions: Mapping[str, int]
+    written: tuple[str, ...] | None
+
+    def argument(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The value that a call gave for a parameter; None if it gave none."""
+        if name in kwargs:
+            return kwargs[name]
+        position = self.positions.get(name, len(args))
+        return args[position] if position < len(args) else None
+
+
+class _Issued(NamedTuple):
+    """A collective on its way: its call, its arguments with operations taken apart, its record so far."""
+
+    call: Call
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    written: list[torch.Tensor]
+    tree: dict[str, Any]
+
+
+class _Block:
+    """A ``with _coalescing_manager(...)`` of the user: collectives inside it run at its end."""
+
+    def __init__(self, group: Any) -> None:
+        self.group = group
+        self.issued: list[_Issued] = []
+
+
+class CollectiveRecorder:
+    """Records collectives between attach and detach."""
+
+    def __init__(self, recorder: TorchRecorder) -> None:
+        self.session = session = recorder.session
+        self.calls = recorder.calls
+        self.groups = Groups()
+        self.work = WorkWatch(session)
+        self._functions = FunctionCalls()
+        self._blocks: list[_Block] = []
+        add_types(recorder.describer, self.groups)
+        for collective, function in find_collectives(recorder.names.include_unlisted):
+            self._functions.add(function, partial(self._run, collective))
+        for function in _functions_named(_COALESCING):
+            self._functions.add(function, self._coalesce)
+        # Before the recorder reads back what is late.
+        session.before_publish.insert(0, self.work.look)
+        session.at_step_end.append(self.work.clear)
+
+    def attach(self) -> None:
+        """Watch the functions of torch.distributed."""
+        self._functions.attach()
+
+    def detach(self) -> None:
+        """Give all functions and classes back what is theirs."""
+        self._functions.detach()
+        self.work.detach()
+
+    # ------------------------------------------------------------ one call
+
+    def _run(
+        self,
+        collective: Collective,
+        original: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        session = self.session
+        thread = session.thread
+        if not session.recording or thread.muted:
+            return original(*args, **kwargs)
+        with _quiet(), torch.no_grad():
+            issued = session.guard(self._begin, collective, args, kwargs)
+        # What one collective calls to do its work is part of it, also where it is not wanted itself.
+        thread.muted += 1
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            if issued is not None:
+                with _quiet():
+                    self.calls.fail(issued.call, error)
+            raise
+        finally:
+            thread.muted -= 1
+        if issued is not None:
+            with _quiet(), torch.no_grad():
+                session.guard(self._end, collective, issued, result)
+        return result
+
+    def _begin(
+        self, collective: Collective, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> _Issued | None:
+        group = collective.argument("group", args, kwargs)
+        if collective.name == _BATCH:
+            operations = list(collective.argument("p2p_op_list", args, kwargs) or ())
+            written = [op.tensor for op in operations if getattr(op.op, "__name__", "") != "isend"]
+            group = operations[0].group if operations else None
+            args, kwargs = open_operations(args, self.groups), open_keyword_operations(kwargs, self.groups)
+        elif collective.written is None:
+            written = _tensors([*args, *kwargs.values()])
+        else:
+            written = _tensors([collective.argument(name, args, kwargs) for name in collective.written])
+        call = self.calls.begin(collective.key, args, dict(kwargs), FRAMES_OF_ENTRANCE + 3)
+        if call is None:
+            return None
+        # Collectives have no backward of their own.
+        call.watched = False
+        tree: dict[str, Any] = {}
+        found = self.groups.find(group)
+        if found is not None:
+            tree["group_ranks"] = found.ranks
+            tree["group_id"] = _quoted(found)
+        return _Issued(call, args, kwargs, written, tree)
+
+    def _end(self, collective: Collective, issued: _Issued, result: Any) -> None:
+        self._forget(issued)
+        block = self._block_of(collective.argument("group", issued.args, issued.kwargs))
+        if block is not None:
+            issued.tree["coalesced"] = True
+            self._put(issued, completed=False)
+            block.issued.append(issued)
+            return
+        handles = _handles(result)
+        if handles:
+            self._await([issued], handles)
+            return
+        if collective.name == "recv" and isinstance(result, int):
+            issued.tree["source_rank"] = result
+        self._put(issued, completed=True)
+
+    def _put(self, issued: _Issued, completed: bool) -> None:
+        call, calls = issued.call, self.calls
+        if not call.keep or (calls.overflow and not completed):
+            return
+        tree: dict[str, Any] = {}
+        if calls.input:
+            tree["input_args"] = call.inputs
+            tree["input_kwargs"] = call.kwinputs
+        tree["is_recompute"] = call.stack.recompute
+        if calls.output:
+            values = (*issued.args, *issued.kwargs.values())
+            tree["output"] = calls._outputs(call.name, values) if completed else [None] * len(values)
+        tree.update(issued.tree)
+        calls._finish(call, tree)
+
+    def _forget(self, issued: _Issued) -> None:
+        """What is known of the buffers is not true any more: a collective does not count as a write for
+        torch.
+        """
+        for tensor in issued.written:
+            self.calls.statistics.invalidate(tensor)
+
+    # ------------------------------------------------------------ asynchronous calls
+
+    def _await(self, issued: Sequence[_Issued], handles: Sequence[Any]) -> None:
+        """The results come when all ``handles`` are done."""
+        generation = self.session.generation
+        for one in issued:
+            one.tree["async"] = True
+            one.tree["completed"] = False
+            self._put(one, completed=False)
+
+        def finish(waited: bool) -> None:
+            if generation != self.session.generation:
+                return
+            with _quiet(), torch.no_grad():
+                for one in issued:
+                    self._forget(one)
+                    one.tree["completed"] = True
+                    if not waited:
+                        # The buffers were filled, but the program had not asked whether they were.
+                        one.tree["waited"] = False
+                    self._put(one, completed=True)
+
+        buffers = [tensor for one in issued for tensor in one.written]
+        self.work.watch(Unfinished(finish, buffers), handles)
+
+    # ------------------------------------------------------------ coalescing
+
+    def _coalesce(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self.session.recording or self.session.thread.muted:
+            return original(*args, **kwargs)
+        return self._coalesced(original, args, kwargs)
+
+    @contextlib.contextmanager
+    def _coalesced(
+        self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[Any]:
+        group = kwargs.get("group", args[0] if args else None)
+        block = _Block(group)
+        with original(*args, **kwargs) as works:
+            self._blocks.append(block)
+            try:
+                yield works
+            finally:
+                self._blocks.remove(block)
+        with _quiet(), torch.no_grad():
+            self.session.guard(self._end_block, block, works)
+
+    def _end_block(self, block: _Block, works: Any) -> None:
+        handles = [work for work in getattr(works, "works", ()) if is_handle(work)]
+        if not block.issued:
+            return
+        if handles:
+            self._await(block.issued, handles)
+            return
+        for issued in block.issued:
+            self._forget(issued)
+            self._put(issued, completed=True)
+
+    def _block_of(self, group: Any) -> _Block | None:
+        for block in reversed(self._blocks):
+            if self.groups.find(block.group) is self.groups.find(group):
+                return block
+        return None
+
+
+def _quoted(group: GroupText) -> bytes:
+    return b'"%s"' % group.id.encode()
+
+
+def _handles(result: Any) -> list[Any]:
+    if is_handle(result):
+        return [result]
+    if isinstance(result, (list, tuple)):
+        return [item for item in result if is_handle(item)]
+    return []
+
+
+def _tensors(values: Any, depth: int = 0) -> list[torch.Tensor]:
+    if isinstance(values, torch.Tensor):
+        return [values]
+    if isinstance(values, (list, tuple)) and depth < 5:
+        return [tensor for value in values for tensor in _tensors(value, depth + 1)]
+    return []
+
+
+# ---------------------------------------------------------------- which functions
+
+
+def find_collectives(include_unlisted: bool) -> Iterator[tuple[Collective, types.FunctionType]]:
+    """The functions of torch.distributed that are recorded: those on the list, and unlisted ones if wanted."""
+    names = [*sorted(listed_names().get("distributed", ()))]
+    if include_unlisted:
+        names += [name for name in UNLISTED if name not in names]
+    for name in names:
+        for function in _functions_named(name):
+            try:
+                parameters = tuple(inspect.signature(function).parameters)
+            except (TypeError, ValueError):
+                parameters = ()
+            positions = {parameter: i for i, parameter in enumerate(parameters)}
+            yield Collective(name, f"Distributed.{name}", positions, WRITTEN.get(name)), function
+
+
+def _functions_named(name: str) -> list[types.FunctionType]:
+    """What goes by ``name``: in torch.distributed, and where that has it from (they may have been replaced
+    apart).
+    """
+    if not torch.distributed.is_available():
+        return []
+    found: list[types.FunctionType] = []
+    for space in (torch.distributed, torch.distributed.distributed_c10d):
+        function = getattr(space, name, None)
+        if isinstance(function, types.FunctionType) and function not in found:
+            found.append(function)
+    return found
