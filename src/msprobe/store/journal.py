@@ -232,7 +232,7 @@ class JournalReader:
             reason = getattr(problem, "strerror", None) or str(problem)
             raise PathError(f'journal "{path}" cannot be read: {reason.lower()}.') from problem
         start = self.data[: len(MAGIC)]
-        if start != MAGIC[: len(start)] and start.strip(b"\0"):
+        if not MAGIC.startswith(start.rstrip(b"\0")):
             raise PathError(
                 f'"{path}" is no journal of msprobe: it begins with {start!r}, not with {MAGIC!r}.'
             )

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from msprobe.capture import native
+from msprobe.store.encode import DEEPEST, encode, quote, strict
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(exclude_categories=()))  # lone surrogates too
+)
+trees = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+        | st.tuples(inner, inner)
+    ),
+    max_leaves=25,
+)
+
+
+def dumped(tree: Any, depth: int) -> bytes:
+    """What the standard library writes for a tree that stands ``depth`` objects deep."""
+    text = json.dumps(tree, indent=1, ensure_ascii=False).replace("\n", "\n" + " " * depth)
+    return text.encode("utf-8", "backslashreplace")
+
+
+@given(trees, st.integers(0, 5))
+def test_text_is_that_of_the_standard_library(tree: Any, depth: int) -> None:
+    assert encode(tree, depth) == dumped(tree, depth)
+
+
+@given(trees, st.integers(0, 5))
+def test_the_recorder_s_encoder_gives_the_same(tree: Any, depth: int) -> None:
+    assert encode(tree, depth) == native.encode(tree, depth) == native.encode_python(tree, depth)
+
+
+@given(trees, trees, st.integers(0, 3))
+def test_finished_pieces_are_indented_to_where_they_stand(piece: Any, other: Any, depth: int) -> None:
+    @dataclass(frozen=True)
+    class Info:
+        text: bytes
+
+    text = encode(piece, 0)
+    expected = dumped({"a": [piece, {"b": piece}], "c": other}, depth)
+    assert encode({"a": [text, {"b": text}], "c": other}, depth) == expected
+    assert encode({"a": [Info(text), {"b": Info(text)}], "c": other}, depth) == expected
+
+
+def test_subclasses_count_as_their_base() -> None:
+    class Level(IntEnum):
+        HIGH = 3
+
+    class Name(str):
+        def __str__(self) -> str:
+            return "not this"
+
+    class Number(float):
+        def __repr__(self) -> str:
+            return "not this"
+
+    assert (
+        encode({"a": Level.HIGH, "b": Name("x"), "c": Number(1.5)}, 0)
+        == b'{\n "a": 3,\n "b": "x",\n "c": 1.5\n}'
+    )
+
+
+def test_keys_that_are_no_strings_become_strings() -> None:
+    assert encode({1: 2, None: 3}, 0) == b'{\n "1": 2,\n "None": 3\n}'
+
+
+def test_too_deep_and_endless_trees_end_in_a_mark() -> None:
+    tree: list[Any] = []
+    for _ in range(DEEPEST):
+        tree = [tree]
+    found = json.loads(encode(tree, 0))
+    for _ in range(DEEPEST):
+        (found,) = found
+    assert found == {"unsupported": f"nested deeper than {DEEPEST}"}
+
+    endless: dict[str, Any] = {"a": 1}
+    endless["b"] = [endless]
+    assert json.loads(encode(endless, 2)) == {"a": 1, "b": [{"unsupported": "contains itself"}]}
+
+
+def test_a_value_that_json_cannot_hold_is_an_error() -> None:
+    with pytest.raises(TypeError, match="cannot hold a value of type set"):
+        encode({"a": {1}}, 0)
+    with pytest.raises(TypeError, match="object"):
+        encode([object()], 0)
+
+
+@given(trees)
+def test_strict_text_differs_only_in_the_tokens_that_json_does_not_know(tree: Any) -> None:
+    def replaced(value: Any) -> Any:
+        if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+            return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+        if isinstance(value, (list, tuple)):
+            return [replaced(item) for item in value]
+        if isinstance(value, dict):
+            return {key: replaced(item) for key, item in value.items()}
+        return value
+
+    assert strict(encode(tree, 0)) == encode(replaced(tree), 0)
+
+
+def test_strict_text_leaves_such_words_inside_strings_alone() -> None:
+    text = encode({"NaN": 'a "NaN" \\', "-Infinity": [float("nan"), "Infinity"]}, 0)
+    assert json.loads(strict(text)) == {"NaN": 'a "NaN" \\', "-Infinity": ["NaN", "Infinity"]}
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_a_quoted_name_reads_back(text: str) -> None:
+    assert json.loads(quote(text)) == json.loads(json.dumps(text))

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from msprobe.errors import PathError
+from msprobe.store import journal
+from msprobe.store.journal import HEAD_BYTES, MAGIC, Journal, JournalReader, MappedJournal, PlainJournal
+
+bodies = st.lists(st.binary(min_size=1, max_size=60), max_size=12)
+tmp_path_is_fine = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(params=["mapped", "plain"])
+def form(request: pytest.FixtureRequest) -> type[MappedJournal] | type[PlainJournal]:
+    return MappedJournal if request.param == "mapped" else PlainJournal
+
+
+def start(path: Path, form: type[MappedJournal] | type[PlainJournal]) -> Journal:
+    return form(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640))
+
+
+def write(
+    path: Path, bodies: list[bytes], form: type[MappedJournal] | type[PlainJournal] = MappedJournal
+) -> bytes:
+    written = start(path, form)
+    for body in bodies:
+        written.append(body)
+    written.close()
+    return path.read_bytes()
+
+
+def read(path: Path) -> tuple[list[bytes], JournalReader]:
+    reader = JournalReader(path)
+    return [reader.read(begin, end) for begin, end in reader], reader
+
+
+@given(bodies=bodies)
+@tmp_path_is_fine
+def test_what_was_appended_reads_back(tmp_path: Path, form: type[MappedJournal], bodies: list[bytes]) -> None:
+    data = write(tmp_path / "j", bodies, form)
+    assert len(data) == len(MAGIC) + sum(HEAD_BYTES + len(body) for body in bodies), "cut to its true length"
+    found, reader = read(tmp_path / "j")
+    assert found == bodies
+    assert reader.damage == journal.Damage()
+
+
+@given(bodies=bodies, data=st.data())
+@tmp_path_is_fine
+def test_any_beginning_of_the_file_gives_the_whole_records_in_it(
+    tmp_path: Path, bodies: list[bytes], data: st.DataObject
+) -> None:
+    whole = write(tmp_path / "j", bodies)
+    cut = data.draw(st.integers(0, len(whole)), "cut")
+    zeros = data.draw(st.integers(0, 40), "zeros")  # what was allocated and not yet written
+    (tmp_path / "cut").write_bytes(whole[:cut] + bytes(zeros))
+
+    expected, position = [], len(MAGIC)
+    for body in bodies:
+        position += HEAD_BYTES + len(body)
+        if position <= cut or whole[cut:position].strip(b"\0") == b"" and position <= cut + zeros:
+            expected.append(body)
+        else:
+            break
+    found, reader = read(tmp_path / "cut")
+    assert found == expected
+    # A cut right behind a record cannot be seen, and need not: nothing is lost by it.
+    torn = bool(whole[:cut][len(MAGIC) + sum(HEAD_BYTES + len(body) for body in expected) :].strip(b"\0"))
+    assert reader.damage.torn == torn
+
+
+@given(bodies=st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=8), data=st.data())
+@tmp_path_is_fine
+def test_a_flipped_bit_is_detected_and_costs_one_record_at_most_before_the_next_whole_one(
+    tmp_path: Path, bodies: list[bytes], data: st.DataObject
+) -> None:
+    whole = bytearray(write(tmp_path / "j", bodies))
+    place = data.draw(st.integers(len(MAGIC), len(whole) - 1), "place")
+    whole[place] ^= 1 << data.draw(st.integers(0, 7), "bit")
+    (tmp_path / "j").write_bytes(whole)
+    found, reader = read(tmp_path / "j")
+    assert found != bodies
+    assert reader.damage != journal.Damage()
+    remaining = iter(bodies)
+    assert all(body in remaining for body in found), "what is left is in order and unchanged"
+
+
+def test_a_damaged_body_is_passed_over(tmp_path: Path) -> None:
+    bodies = [b"first", b"second", b"third"]
+    whole = bytearray(write(tmp_path / "j", bodies))
+    whole[whole.index(b"second")] ^= 1
+    (tmp_path / "j").write_bytes(whole)
+    found, reader = read(tmp_path / "j")
+    assert found == [b"first", b"third"]
+    assert reader.damage == journal.Damage(frames=1)
+
+
+def test_a_journal_grows_beyond_its_first_chunk(tmp_path: Path, form: type[MappedJournal]) -> None:
+    bodies = [bytes([number % 255 + 1]) * 5000 for number in range(500)] + [b"x" * 3_000_000, b"end"]
+    written = start(tmp_path / "j", form)
+    places = [written.append(body) for body in bodies]
+    for place, body in zip(places, bodies, strict=True):
+        assert written.read(place, place + len(body)) == body
+    written.close()
+    assert read(tmp_path / "j")[0] == bodies
+
+
+def test_a_mapped_record_is_in_the_file_at_once(tmp_path: Path) -> None:
+    written = start(tmp_path / "j", MappedJournal)
+    for number in range(300):
+        written.append(b"%d" % number)
+        assert read(tmp_path / "j")[0][-1] == b"%d" % number
+    written.close()
+
+
+def test_a_plain_record_is_in_the_file_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("msprobe.store.journal.time.monotonic", lambda: now)
+    written = start(tmp_path / "j", PlainJournal)
+    for _ in range(20):
+        written.append(b"x")
+        now += 0.03
+    waiting = 20 - len(read(tmp_path / "j")[0])
+    assert waiting <= 4, "a tenth of a second, no more"
+    written.append(b"y" * 70_000)
+    assert len(read(tmp_path / "j")[0]) == 21, "nor more than 64 kB"
+    written.close()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_full_disk_is_an_error_at_the_append_that_needs_it(
+    tmp_path: Path, form: type[MappedJournal], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = start(tmp_path / "j", form)
+    written.append(b"before")
+
+    def full(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("msprobe.store.journal.os.pwrite", full)
+    with pytest.raises(OSError, match=os.strerror(code)) as caught:
+        for _ in range(1000):
+            written.append(b"x" * 1000)
+    assert caught.value.errno == code
+    monkeypatch.undo()
+    written.close()
+    assert read(tmp_path / "j")[0][0] == b"before"
+
+
+def test_file_systems_that_promise_nothing_are_written_plainly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("msprobe.store.journal._file_system", lambda _: "nfs4")
+    written = journal.create(tmp_path / "j")
+    assert isinstance(written, PlainJournal)
+    written.close()
+
+
+def test_a_file_that_cannot_be_mapped_is_written_plainly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("msprobe.store.journal._file_system", lambda _: "ext4")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr("msprobe.store.journal.mmap.mmap", refuse)
+    written = journal.create(tmp_path / "j")
+    assert isinstance(written, PlainJournal)
+    written.append(b"x")
+    written.close()
+    monkeypatch.undo()
+    assert read(tmp_path / "j")[0] == [b"x"]
+
+
+def test_the_mode_of_the_file_does_not_depend_on_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        journal.create(tmp_path / "j").close()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "j").stat().st_mode & 0o777 == 0o640
+
+
+def test_another_file_is_no_journal(tmp_path: Path) -> None:
+    (tmp_path / "j").write_bytes(b"{}, and more of it")
+    with pytest.raises(PathError, match="is no journal"):
+        JournalReader(tmp_path / "j")
+    with pytest.raises(PathError, match="cannot be read"):
+        JournalReader(tmp_path / "nothing")
+
+
+def test_an_empty_file_is_an_empty_journal(tmp_path: Path) -> None:
+    (tmp_path / "j").touch()
+    assert read(tmp_path / "j")[0] == []

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from msprobe import log
+from msprobe.errors import PathError
+from msprobe.store import durable, layout, ownership
+from msprobe.store.writer import DumpWriter
+
+HEADER: dict[str, object] = {
+    "task": "statistics",
+    "level": "L1",
+    "framework": "pytorch",
+    "dump_data_dir": None,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    log.forget_once()
+    yield tmp_path / "step0" / "rank"
+    durable.drain()
+
+
+@contextmanager
+def other_process(folder: Path, finish: bool = False) -> Iterator[int]:
+    """A process that writes a record into ``folder`` and lives on; it has finished the step if ``finish``."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        writer = DumpWriter(folder, HEADER)
+        writer.put("other", 1)
+        if finish:
+            writer.publish(final=True)
+            durable.drain()
+        os.write(tell, b"x")
+        time.sleep(60)
+        os._exit(1)
+    try:
+        os.read(told, 1)
+        yield child
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        os.close(told)
+        os.close(tell)
+
+
+def write_one(folder: Path) -> Path:
+    writer = DumpWriter(folder, HEADER)
+    writer.put("mine", 1)
+    writer.publish(final=True)
+    durable.drain()
+    assert not writer.failed
+    assert list(json.loads((writer.folder / "dump.json").read_text())["data"]) == ["mine"]
+    return writer.folder
+
+
+def test_two_living_processes_never_share_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with other_process(folder) as pid:
+        assert write_one(folder) == folder.parent / f"proc{os.getpid()}"
+        assert "other" in (folder / f"dump-{pid}.journal").read_bytes().decode("latin-1")
+    said = capsys.readouterr().out
+    assert f"belongs to process {pid}" in said
+    assert "RANK" in said
+
+
+def test_a_finished_dump_of_a_living_process_is_not_taken_either(folder: Path) -> None:
+    """Ranks that all call start() before there is a process group come one after the other."""
+    with other_process(folder, finish=True):
+        assert not (folder / layout.LOCK_FILE).exists()
+        assert write_one(folder) == folder.parent / f"proc{os.getpid()}"
+        assert list(json.loads((folder / "dump.json").read_text())["data"]) == ["other"]
+
+
+def test_the_folder_of_a_dead_process_is_taken_over(folder: Path) -> None:
+    with other_process(folder):
+        pass
+    assert (folder / layout.LOCK_FILE).exists()
+    assert write_one(folder) == folder
+    assert sorted(path.name for path in folder.iterdir()) == ["construct.json", "dump.json", "stack.json"]
+
+
+def test_the_finished_dump_of_a_dead_process_is_replaced(folder: Path) -> None:
+    with other_process(folder, finish=True):
+        pass
+    assert write_one(folder) == folder
+
+
+def test_a_zombie_is_dead(folder: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        DumpWriter(folder, HEADER).put("other", 1)
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    try:
+        assert write_one(folder) == folder
+    finally:
+        os.waitpid(child, 0)
+
+
+def lock_of(folder: Path, **owner: object) -> Path:
+    folder.mkdir(parents=True)
+    path = folder / layout.LOCK_FILE
+    path.write_text(json.dumps({**ownership.this_process().as_dict(), **owner}))
+    return path
+
+
+def test_a_process_number_that_was_given_to_a_new_process_does_not_count(folder: Path) -> None:
+    lock_of(folder, pid=os.getppid(), started=1)
+    assert write_one(folder) == folder
+
+
+def test_a_lock_from_another_host_counts_for_a_day(folder: Path) -> None:
+    path = lock_of(folder, host="another", pid=1)
+    assert write_one(folder) != folder
+    long_ago = time.time() - 25 * 3600
+    os.utime(path, (long_ago, long_ago))
+    assert write_one(folder) == folder
+
+
+def test_a_lock_that_says_nothing_counts_for_the_moment_it_takes_to_write_one(folder: Path) -> None:
+    path = lock_of(folder)
+    path.write_text("")
+    assert write_one(folder) != folder
+    path.write_text("[[[[ not what we write")
+    long_ago = time.time() - 60
+    os.utime(path, (long_ago, long_ago))
+    assert write_one(folder) == folder
+
+
+def test_two_writers_of_one_process_share_a_folder_and_the_last_gives_it_back(folder: Path) -> None:
+    dump, debug = DumpWriter(folder, HEADER), DumpWriter(folder, HEADER, kind="debug")
+    dump.put("a", 1)
+    debug.put("b", 2)
+    dump.publish(final=True)
+    durable.drain()
+    assert (folder / layout.LOCK_FILE).exists()
+    debug.publish(final=True)
+    durable.drain()
+    assert sorted(path.suffix for path in folder.iterdir()) == [".json"] * 4
+    assert dump.folder == debug.folder == folder
+
+
+def test_one_of_many_that_come_at_once_gets_the_folder(folder: Path) -> None:
+    start = time.monotonic() + 0.3
+    children = []
+    for _ in range(8):
+        child = os.fork()
+        if child == 0:
+            time.sleep(max(0.0, start - time.monotonic()))
+            writer = DumpWriter(folder, HEADER)
+            writer.put("a", os.getpid())
+            time.sleep(0.5)
+            os._exit(0 if writer.folder == folder else 3)
+        children.append(child)
+    codes = sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+    assert codes == [0] + [3] * 7
+    assert len(list(folder.parent.iterdir())) == 8
+
+
+def old_dump(folder: Path) -> list[str]:
+    (folder / "dump_tensor_data").mkdir(parents=True)
+    ours = [
+        "dump.json",
+        "stack.json",
+        "construct.json",
+        "debug.json",
+        "dump_error_info.log",
+        "dump-1.journal",
+        "debug-77.journal",
+        ".msprobe-12-3.tmp",
+        "dump_tensor_data/a.pt",
+    ]
+    for name in [*ours, "notes.txt", "my-dump.journal"]:
+        (folder / name).write_text("{}")
+    return ours
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+def test_old_files_are_removed_and_nothing_else(folder: Path) -> None:
+    old_dump(folder)
+    (folder / "subfolder").mkdir()
+    (folder / "subfolder" / "dump.json").write_text("{}")
+    write_one(folder)
+    assert files(folder) == {
+        *("dump.json", "stack.json", "construct.json", "notes.txt", "my-dump.journal", "subfolder/dump.json")
+    }
+
+
+def test_overwriting_leaves_old_tensors_and_nothing_that_could_be_taken_for_new(folder: Path) -> None:
+    old_dump(folder)
+    writer = DumpWriter(folder, HEADER, existing="overwrite")
+    writer.put("a", 1)
+    writer.publish(final=True)
+    durable.drain()
+    assert files(folder) == {
+        *(
+            "dump.json",
+            "stack.json",
+            "construct.json",
+            "notes.txt",
+            "my-dump.journal",
+            "dump_tensor_data/a.pt",
+        )
+    }
+
+
+def test_refusing_leaves_everything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ours = old_dump(folder)
+    before = files(folder)
+    writer = DumpWriter(folder, HEADER, existing="refuse")
+    writer.put("a", 1)
+    writer.publish(final=True)
+    assert writer.failed
+    assert files(folder) == before
+    assert f"already holds {len(ours)} files of a dump" in capsys.readouterr().out
+
+
+def test_cleaning_follows_no_link(folder: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a.pt").write_text("precious")
+    (elsewhere / "dump.json").write_text("precious")
+    folder.mkdir(parents=True)
+    (folder / "dump_tensor_data").symlink_to(elsewhere)
+    (folder / "dump.json").symlink_to(elsewhere / "dump.json")
+    write_one(folder)
+    assert (elsewhere / "a.pt").read_text() == "precious"
+    assert (elsewhere / "dump.json").read_text() == "precious"
+    assert not (folder / "dump.json").is_symlink()
+
+
+def test_a_linked_folder_is_not_cleaned(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    old_dump(elsewhere)
+    before = files(elsewhere)
+    folder.parent.mkdir()
+    folder.symlink_to(elsewhere)
+    writer = DumpWriter(folder, HEADER)
+    writer.put("a", 1)
+    assert writer.failed
+    assert files(elsewhere) == before
+    assert "is a symbolic link" in capsys.readouterr().out
+
+
+def test_a_file_in_place_of_the_folder_is_one_clear_error(folder: Path) -> None:
+    folder.parent.mkdir()
+    folder.write_text("")
+    with pytest.raises(PathError, match="is not a folder"):
+        ownership.claim(folder, "clean")
+
+
+def test_names_of_folders() -> None:
+    assert layout.rank_folder(layout.step_folder("dump", 3), 12) == Path("dump/step3/rank12")
+    assert layout.rank_folder(layout.step_folder("dump", 0), None) == Path("dump/step0/rank")
+    assert layout.process_folder("step1") == Path(f"step1/proc{os.getpid()}")
