@@ -23,12 +23,14 @@ from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch.arguments import as_given, calling_frame
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
+    Boundary,
     Gathering,
     NodeHooks,
     edge_of,
     find_boundary,
     has_inner_nodes,
     sequence_number,
+    shares_of,
 )
 from msprobe.capture.torch.names import Api, ApiNames, called_as_builtin, made_by_operator
 from msprobe.capture.torch.statistics import TensorStatistics
@@ -40,6 +42,8 @@ _pop: Callable[[], Any] = torch._C._pop_torch_function_stack
 _stack_length: Callable[[], int] = torch._C._len_torch_function_stack
 _quiet = torch._C.DisableTorchFunction
 _grad_enabled = torch.is_grad_enabled
+# While torch.jit traces, sizes are tensors and what we do would become part of the trace.
+_tracing: Callable[[], Any] = torch._C._get_tracing_state
 
 # Results of these are memory without values.
 EMPTY_APIS = frozenset(
@@ -88,8 +92,12 @@ class CallRecorder:
     """
 
     def __init__(
-        self, session: Session, describer: Describer, statistics: TensorStatistics, keeper: TensorKeeper,
-        hooks: NodeHooks
+        self,
+        session: Session,
+        describer: Describer,
+        statistics: TensorStatistics,
+        keeper: TensorKeeper,
+        hooks: NodeHooks,
     ) -> None:
         self.session = session
         self.describer = describer
@@ -156,7 +164,7 @@ class CallRecorder:
                     kind = type(value)
                     if kind in kinds:
                         inputs.append(describe(value, kind is not torch.Tensor))
-                        versions.append((value, value._version))
+                        versions.append((value, _version(value)))
                         if watched and value.requires_grad:
                             edges.append(edge_of(value, f"input.{i}"))
                     else:
@@ -195,8 +203,7 @@ class CallRecorder:
         call.order = 0
 
     def end(self, call: Call, result: Any, outputs: Any = None) -> None:
-        """After the call: its results, and the watch over its gradients. ``outputs``: what to record instead.
-        """
+        """After the call: its results, and the watch over its gradients. ``outputs``: what to record instead."""
         session = self.session
         try:
             for tensor, version in call.versions:
@@ -256,8 +263,9 @@ class CallRecorder:
         if self.saving and self.session.saves(name):
             keep = self.keeper.keep
             if type(result) is tuple or (isinstance(result, tuple) and not hasattr(result, "_asdict")):
-                return [self.describer.describe_kept(v, f"{name}.output.{i}", keep) for i, v in
-                enumerate(result)]
+                return [
+                    self.describer.describe_kept(v, f"{name}.output.{i}", keep) for i, v in enumerate(result)
+                ]
             return [self.describer.describe_kept(result, f"{name}.output.0", keep)]
         if type(result) in self.tensor_types:
             return [self.statistics.describe(result)]
@@ -310,7 +318,7 @@ class CallRecorder:
             self.hooks.after(node, self._single, call.base, call.parent, generation)
             return
         boundary = find_boundary([node, *others], edges, call.oldest)
-        watch = _Watch(call, edges, [b.node for b in boundary], generation, len(others))
+        watch = _Watch(call, edges, boundary, generation, len(others))
         self.hooks.after(node, self._first, watch)
         for other in others:
             self.hooks.before(other, self._other, watch)
@@ -392,7 +400,7 @@ class CallRecorder:
                 if gathering is None:
                     return
                 for position, index in slots:
-                    gathering.add(index, passed_on[position])
+                    gathering.add(index, passed_on[position], self.statistics.describe)
                 gathering.arrived += 1
                 self._close_if_done(watch)
             except Exception as error:
@@ -409,10 +417,11 @@ class CallRecorder:
         if tree is None:
             return
         if gathering is not None and self.output:
+            describe = self.statistics.describe
             shares = {
-                path: self.statistics.describe(share)
-                for path, share in zip(watch.paths, gathering.shares, strict=True)
-                if share is not None
+                path: gathering.result(index, describe)
+                for index, path in enumerate(watch.paths)
+                if gathering.count[index]
             }
             if shares:
                 tree["input_grads"] = shares
@@ -458,15 +467,29 @@ class CallRecorder:
 class _Watch:
     """One call of several nodes, between its forward and its backward."""
 
-    __slots__ = ("awaited", "base", "early", "extra", "gathering", "generation", "order", "parent", "paths", "tree")
+    __slots__ = (
+        "awaited",
+        "base",
+        "early",
+        "extra",
+        "gathering",
+        "generation",
+        "order",
+        "parent",
+        "paths",
+        "shares",
+        "tree",
+    )
 
-    def __init__(self, call: Call, edges: list[ArgumentEdge], boundary: list[Any], generation: int, others:
-    int) -> None:
+    def __init__(
+        self, call: Call, edges: list[ArgumentEdge], boundary: list[Any], generation: int, others: int
+    ) -> None:
         self.base = call.base
         self.parent = call.parent
         self.paths = [edge.path for edge in edges]
         self.generation = generation
         self.awaited = len(boundary)
+        self.shares = shares_of(boundary, len(edges))
         self.early = others > 0
         self.again()
 
@@ -475,7 +498,7 @@ class _Watch:
         self.tree: dict[str, Any] | None = None
         self.extra: list[Any] = []
         self.order = 0
-        self.gathering: Gathering | None = Gathering(len(self.paths), self.awaited)
+        self.gathering: Gathering | None = Gathering(self.shares)
 
 
 def backward_of(parent: Any) -> Any:
@@ -506,8 +529,7 @@ def _collect(value: Any, path: str, found: list[tuple[str, Any]], depth: int) ->
 
 
 class CallMode(TorchFunctionMode):
-    """Sees every call of the thread it was entered in. Enter and leave with :func:`enter` and :func:`leave`.
-    """
+    """Sees every call of the thread it was entered in. Enter and leave with :func:`enter` and :func:`leave`."""
 
     def __init__(self, recorder: CallRecorder, names: ApiNames) -> None:
         super().__init__()
@@ -530,7 +552,7 @@ class CallMode(TorchFunctionMode):
             api = self.find(func)
         except TypeError:  # an unhashable callable
             api = None
-        if api is None or not self.session.recording or self.thread.muted:
+        if api is None or not self.session.recording or self.thread.muted or _tracing() is not None:
             return func(*args, **kwargs) if kwargs else func(*args)
         if api.transparent:
             return self._inside(func, types, args, kwargs)
@@ -595,12 +617,14 @@ class CallMode(TorchFunctionMode):
 
 
 def enter_mode(mode: TorchFunctionMode) -> None:
-    """Put ``mode`` below the user's modes, which may be left before ours is; the default device stays at the
-    bottom.
+    """Put ``mode`` below the user's modes, which may be left before ours is.
+
+    Only the default device (``torch.set_default_device``) stays below: it insists on the bottom.
     """
     above = [_pop() for _ in range(_stack_length())]
     above.reverse()
-    place = 1 if above and type(above[0]).__name__ == "DeviceContext" else 0
+    default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+    place = 1 if above and above[0] is default else 0
     for other in [*above[:place], mode, *above[place:]]:
         _push(other)
 

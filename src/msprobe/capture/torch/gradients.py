@@ -12,11 +12,15 @@ tells).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from msprobe.capture.torch.statistics_framework import Quiet
 
 Node = Any
 AccumulateGrad: type = type(torch.ones((), requires_grad=True).view(()).grad_fn.next_functions[0][0])  # type: ignore[union-attr]
@@ -50,6 +54,22 @@ def edge_of(tensor: Any, path: str) -> ArgumentEdge:
     if node is None:
         return ArgumentEdge(None, 0, path, tensor)
     return ArgumentEdge(node, tensor.output_nr, path, None)
+
+
+def accumulating_node(parameter: Any) -> Node:
+    """The node that adds gradients to ``parameter.grad``; None if it is no leaf that requires grad.
+
+    The graph is asked through a view that is dropped at once; no mode of the user sees it.
+    """
+    if not parameter.requires_grad or parameter.grad_fn is not None:
+        return None
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch._C.DisableTorchFunction())
+        if torch._C._len_torch_dispatch_stack():
+            stack.enter_context(_disable_current_modes())
+        stack.enter_context(torch.enable_grad())
+        node = parameter.view_as(parameter).grad_fn
+    return None if node is None else node.next_functions[0][0]
 
 
 def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: int) -> list[Boundary]:
@@ -107,34 +127,53 @@ def has_inner_nodes(node: Node, edges: Sequence[ArgumentEdge], oldest: int) -> b
     return False
 
 
+def shares_of(boundary: Sequence[Boundary], arguments: int) -> list[int]:
+    """How many shares the gradient of each argument has."""
+    shares = [0] * arguments
+    for place in boundary:
+        for _, index in place.slots:
+            shares[index] += 1
+    return shares
+
+
 class Gathering:
     """The gradients of one pass through a call, while they arrive.
 
-    ``expected`` boundary positions are awaited; an argument that is used several times inside the call gets
-    the sum of its shares, added outside the graph.
+    An argument that is used several times inside the call gets the sum of its shares, added outside the graph. A
+    gradient that comes in one piece is described at once and let go: a tensor that is held any longer could no
+    longer be taken over by the node that accumulates it.
     """
 
-    __slots__ = ("arrived", "expected", "finished", "grad_outputs", "open", "order", "shares")
+    __slots__ = ("arrived", "count", "described", "expected", "sums")
 
-    def __init__(self, arguments: int, expected: int) -> None:
+    def __init__(self, expected: list[int]) -> None:
         self.expected = expected
         self.arrived = 0
-        self.shares: list[Any] = [None] * arguments
-        self.grad_outputs: list[Any] = []
-        self.order = 0
-        self.open = False
-        self.finished = False
+        self.count = [0] * len(expected)
+        self.sums: list[Any] = [None] * len(expected)
+        self.described: list[Any] = [None] * len(expected)
 
-    def add(self, index: int, gradient: Any) -> None:
+    def add(self, index: int, gradient: Any, describe: Callable[[Any], Any]) -> None:
         """One share of the gradient of argument ``index`` (None: no gradient came this way)."""
         if gradient is None:
             return
-        before = self.shares[index]
-        if before is None:
-            self.shares[index] = gradient
-        else:
-            with torch.no_grad():
-                self.shares[index] = before + gradient
+        self.count[index] += 1
+        if self.expected[index] == 1:
+            self.described[index] = describe(gradient)
+            return
+        with Quiet():
+            before = self.sums[index]
+            if before is None:
+                # A copy: the engine may add to a gradient in place only while nobody else holds it.
+                self.sums[index] = gradient.detach().clone()
+            else:
+                self.sums[index] = before + gradient
+
+    def result(self, index: int, describe: Callable[[Any], Any]) -> Any:
+        """The description of the gradient of argument ``index``; None if nothing arrived."""
+        if self.sums[index] is not None:
+            return describe(self.sums[index])
+        return self.described[index]
 
 
 class NodeHooks:

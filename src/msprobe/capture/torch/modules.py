@@ -9,7 +9,7 @@ the node that does so, which leaves no trace on the parameter itself.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -17,9 +17,20 @@ from torch import nn
 
 from msprobe.capture.session import ModulePass
 from msprobe.capture.torch.calls import CallRecorder, backward_of
-from msprobe.capture.torch.gradients import ArgumentEdge, Gathering, edge_of, find_boundary, sequence_number
+from msprobe.capture.torch.gradients import (
+    ArgumentEdge,
+    Boundary,
+    Gathering,
+    accumulating_node,
+    edge_of,
+    find_boundary,
+    sequence_number,
+    shares_of,
+)
 
 _quiet = torch._C.DisableTorchFunction
+# While torch.jit traces, sizes are tensors and what we do would become part of the trace.
+_tracing: Callable[[], Any] = torch._C._get_tracing_state
 
 
 class ModuleRecorder:
@@ -32,14 +43,18 @@ class ModuleRecorder:
         self.names: dict[int, str] = {}
         self._handles: list[Any] = []
         self._modules: list[nn.Module] = []
+        self._last_models: set[int] = set()
         self.parameters = ParameterGradients(self)
         self.open_watches: dict[_ModuleWatch, None] = {}
 
     # ------------------------------------------------------------ hooks
 
     def watch(self, named: Sequence[tuple[str, nn.Module]]) -> None:
-        """Put hooks on these modules, each under the name that its entries carry: ``Module.{path}.{Class}``.
-        """
+        """Put hooks on these modules, each under the name that its entries carry: ``Module.{path}.{Class}``."""
+        models = {id(module) for _, module in named}
+        if models != self._last_models:
+            self.parameters.forget()
+            self._last_models = models
         for name, module in named:
             if id(module) in self.names:
                 continue
@@ -65,7 +80,7 @@ class ModuleRecorder:
     def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """The module is about to run."""
         session = self.session
-        if not session.recording or session.thread.muted:
+        if not session.recording or session.thread.muted or _tracing() is not None:
             return
         with _quiet():
             try:
@@ -182,19 +197,27 @@ class ModuleRecorder:
             return
         edges = begun.edges
         boundary = find_boundary(nodes, edges, begun.oldest) if edges else []
-        watch = _ModuleWatch(begun, edges, len(outputs), len(nodes), len(boundary), self.session.generation)
+        watch = _ModuleWatch(begun, edges, len(outputs), len(nodes), boundary, self.session.generation)
         for node, places in nodes.items():
+            # An argument that is handed through: what arrives at this result is a share of its gradient.
             through = [
-                (slot, i) for i, e in enumerate(edges) for slot, _ in places if e.node is node and e.slot ==
-                slot
+                (slot, i)
+                for i, e in enumerate(edges)
+                for slot, _ in places
+                if e.node is node and e.slot == slot
             ]
+            for _, index in through:
+                watch.shares[index] += 1
             self.hooks.before(node, self._arrive, watch, places, through)
         for place in boundary:
             self.hooks.after(place.node, self._pass_on, watch, place.slots)
 
     def _arrive(
-        self, watch: _ModuleWatch, places: list[tuple[int, int]], through: list[tuple[int, int]], received:
-        Sequence[Any]
+        self,
+        watch: _ModuleWatch,
+        places: list[tuple[int, int]],
+        through: list[tuple[int, int]],
+        received: Sequence[Any],
     ) -> None:
         session = self.session
         if watch.generation != session.generation:
@@ -219,7 +242,7 @@ class ModuleRecorder:
                         else self.calls.statistics.describe(gradient)
                     )
                 for slot, index in through:
-                    watch.gathering.add(index, received[slot])
+                    watch.gathering.add(index, received[slot], self._describe_share(watch, index))
                 watch.arrived += 1
                 if not watch.boundaries and watch.arrived >= watch.nodes:
                     self._close(watch)
@@ -227,8 +250,11 @@ class ModuleRecorder:
                 session.fault(watch.entry, error)
 
     def _pass_on(
-        self, watch: _ModuleWatch, slots: list[tuple[int, int]], passed_on: Sequence[Any], received:
-        Sequence[Any]
+        self,
+        watch: _ModuleWatch,
+        slots: list[tuple[int, int]],
+        passed_on: Sequence[Any],
+        received: Sequence[Any],
     ) -> None:
         if watch.generation != self.session.generation:
             return
@@ -236,7 +262,7 @@ class ModuleRecorder:
             try:
                 gathering = watch.gathering
                 for position, index in slots:
-                    gathering.add(index, passed_on[position])
+                    gathering.add(index, passed_on[position], self._describe_share(watch, index))
                 gathering.arrived += 1
                 if gathering.arrived >= watch.boundaries:
                     self._close(watch)
@@ -258,33 +284,31 @@ class ModuleRecorder:
                 calls.filter.leave_module(watch.entry)
         watch.again()
 
-    def _describe_shares(self, watch: _ModuleWatch, tree: dict[str, Any]) -> None:
+    def _describe_share(self, watch: _ModuleWatch, index: int) -> Callable[[Any], Any]:
         calls = self.calls
-        keep = calls.saving and self.session.saves(watch.entry)
+        if calls.saving and self.session.saves(watch.entry):
+            path = f"{watch.entry}.output.{watch.places[index]}"
+            return lambda gradient: calls.describer.describe_kept(gradient, path, calls.keeper.keep)
+        return calls.statistics.describe
+
+    def _describe_shares(self, watch: _ModuleWatch, tree: dict[str, Any]) -> None:
         output: list[Any] = []
         words: dict[str, Any] = {}
         merged: dict[str, str] = {}
-        for index, edge in enumerate(watch.edges):
-            share = watch.gathering.shares[index]
-            described = None
-            if share is not None:
-                path = f"{watch.entry}.output.{len(output)}"
-                described = (
-                    calls.describer.describe_kept(share, path, calls.keeper.keep)
-                    if keep
-                    else calls.statistics.describe(share)
-                )
+        for index, path in enumerate(watch.paths):
+            described = watch.gathering.result(index, self._describe_share(watch, index))
             same = watch.same_as[index]
             if same is not None:
-                merged[edge.path] = same
-            if edge.path.startswith("kwargs."):
-                words[edge.path.removeprefix("kwargs.")] = described
+                merged[path] = same
+            if path.startswith("kwargs."):
+                words[path.removeprefix("kwargs.")] = described
             else:
                 output.append(described)
         tree["output"] = output
         if words:
             tree["kwargs_grads"] = words
         if merged:
+            # Several arguments were one tensor: only the gradient of all of them together exists.
             tree["merged"] = merged
 
     def close_open(self) -> None:
@@ -334,7 +358,6 @@ class _ModuleWatch:
         "arrived",
         "begun",
         "boundaries",
-        "edges",
         "entry",
         "gathering",
         "generation",
@@ -343,13 +366,21 @@ class _ModuleWatch:
         "order",
         "outputs",
         "parent",
+        "paths",
+        "places",
         "same_as",
+        "shares",
         "wanted",
     )
 
     def __init__(
-        self, begun: _Pass, edges: list[ArgumentEdge], outputs: int, nodes: int, boundaries: int, generation:
-        int
+        self,
+        begun: _Pass,
+        edges: list[ArgumentEdge],
+        outputs: int,
+        nodes: int,
+        boundary: list[Boundary],
+        generation: int,
     ) -> None:
         self.entry = f"{begun.name}.backward.{begun.number}"
         self.parent = begun.parent
@@ -360,10 +391,19 @@ class _ModuleWatch:
             known = first.setdefault(key, edge.path)
             self.same_as.append(None if known == edge.path else known)
         # Paths only: a node or a leaf kept here would keep the graph alive.
-        self.edges = [ArgumentEdge(None, edge.slot, edge.path, None) for edge in edges]
+        self.paths = [edge.path for edge in edges]
+        self.places: list[str] = []
+        positional = 0
+        for path in self.paths:
+            if path.startswith("kwargs."):
+                self.places.append(path)
+            else:
+                self.places.append(str(positional))
+                positional += 1
         self.outputs = outputs
         self.nodes = nodes
-        self.boundaries = boundaries
+        self.boundaries = len(boundary)
+        self.shares = shares_of(boundary, len(edges))
         self.generation = generation
         self.again()
 
@@ -374,7 +414,7 @@ class _ModuleWatch:
         self.order = 0
         self.arrived = 0
         self.inputs: list[Any] = [None] * self.outputs
-        self.gathering = Gathering(len(self.edges), self.boundaries)
+        self.gathering = Gathering(self.shares)
 
 
 class ParameterGradients:
@@ -401,13 +441,14 @@ class ParameterGradients:
             owners = self._owners.setdefault(identity, [])
             if (name, key) not in owners:
                 owners.append((name, key))
-            if identity not in self._nodes:
-                with torch.enable_grad():
-                    view = parameter.view_as(parameter)
-                    node = view.grad_fn.next_functions[0][0] if view.grad_fn is not None else None
-                if node is None or not hasattr(node, "variable"):
-                    continue
-                self._nodes[identity] = (node, node.register_prehook(_OnGradient(self, identity)))
+            if identity not in self._handles:
+                node = self._nodes.get(identity)
+                if node is None:
+                    node = accumulating_node(parameter)
+                    if node is None or not hasattr(node, "variable"):
+                        continue
+                    self._nodes[identity] = node
+                self._handles[identity] = node.register_prehook(_OnGradient(self, identity))
 
     def placeholder(self, name: str, module: nn.Module) -> None:
         """The entry as it is until a gradient arrives."""
@@ -483,10 +524,15 @@ class ParameterGradients:
 
     def remove(self) -> None:
         """Take the hooks away."""
-        for _, handle in self._nodes.values():
+        for handle in self._handles.values():
             handle.remove()
-        self._nodes.clear()
+        self._handles.clear()
         self._owners.clear()
+
+    def forget(self) -> None:
+        """Let go of the parameters themselves, which the nodes keep alive."""
+        self.remove()
+        self._nodes.clear()
 
 
 class _OnGradient:

@@ -175,8 +175,12 @@ class ApiNames:
             self._silence(getattr(torch.Tensor, name, None))
         for name in _SILENT_FUNCTIONS:
             self._silence(_resolve(torch, name))
-        for function in (torch.Tensor.backward, torch.autograd.grad, torch.autograd.backward,
-        torch.Tensor.__repr__):
+        for function in (
+            torch.Tensor.backward,
+            torch.autograd.grad,
+            torch.autograd.backward,
+            torch.Tensor.__repr__,
+        ):
             self.table[function] = TRANSPARENT
         for name in _COMPUTED_PROPERTIES:
             getter = getattr(getattr(torch.Tensor, name, None), "__get__", None)
@@ -251,15 +255,20 @@ class ApiNames:
         name = getattr(function, "__name__", "")
         if not name:
             return TRANSPARENT if callable(function) else None
-        for prefix, space in (("VF", getattr(torch, "_VF", None)), ("Torch", torch), ("Functional",
-        functional)):
+        for prefix, space in (
+            ("VF", getattr(torch, "_VF", None)),
+            ("Torch", torch),
+            ("Functional", functional),
+        ):
             if space is not None and getattr(space, name, None) is function:
                 return self._unlisted(prefix, name)
         # torch._C._nn.x, torch._C._linalg.linalg_x and the like
         for family in ("linalg_", "fft_", "special_"):
             if name.startswith(family):
                 return self._unlisted("Torch", name.removeprefix(family))
-        if name.startswith(("_record_function", "_set_", "_get_", "_is_", "_has_", "_exit_", "_enter_", "_push_", "_pop_")):
+        if name.startswith(
+            ("_record_function", "_set_", "_get_", "_is_", "_has_", "_exit_", "_enter_", "_push_", "_pop_")
+        ):
             return None
         prefix = "Tensor" if "TensorBase" in getattr(function, "__qualname__", "") else "Torch"
         return self._unlisted(prefix, name)

@@ -234,6 +234,7 @@ class TorchRecorder:
         self.detach()
         self.session.close()
         self.hooks.remove()
+        self.modules.parameters.forget()
         self.statistics.reset()
 
     def leave_to_parent(self) -> None:
@@ -255,6 +256,8 @@ class TorchRecorder:
         self.statistics.reset()
         self.keeper.begin_step()
         self.modules.parameters.begin_step()
+        if self.session.ended:
+            self.modules.parameters.forget()
         self.calls.open_watches.clear()
         self.modules.open_watches.clear()
 
