@@ -100,6 +100,8 @@ class Observer:
             self.seen[path] = ("ndarray", str(value.dtype), value.shape, value.tobytes())
         elif isinstance(value, np.generic):
             self.seen[path] = ("number", str(value.dtype), value.tobytes())
+        elif type(value) is list and all(isinstance(v, (str, bool, int, type(None))) for v in value):
+            self.seen[path] = list(value)
         elif isinstance(value, float):
             self.seen[path] = value.hex()
         else:

@@ -115,7 +115,7 @@ def main(rank: int, world_size: int, folder: Path) -> None:
     import torch
     import torch.distributed as dist
     import zoo
-    from innocence_run import Nobody, Recorder, run
+    from innocence_run import Recorder, run, run_bare
 
     torch.set_num_threads(1)
     zoo.load_all()
@@ -130,7 +130,7 @@ def main(rank: int, world_size: int, folder: Path) -> None:
         outcome = Outcome()
         try:
             if job.setting is None:
-                outcome.observation = run(job.name, Nobody())
+                outcome.observation = run_bare(job.name)
             else:
                 shared = folder / f"job{number}"
                 own = shared / f"config{rank}"

@@ -18,7 +18,7 @@ import pytest
 import torch
 import zoo
 from innocence_observation import Observation, differences
-from innocence_run import Nobody, Recorder, Setting, run, without_known_once
+from innocence_run import Nobody, Recorder, Setting, run, run_bare, without_known_once
 
 SINGLE = [name for name, a in zoo.load_all().items() if a.ranks == 1]
 LEVELS = [Setting("L0"), Setting("L1"), Setting("mix"), Setting("L2")]
@@ -86,7 +86,7 @@ def one_thread() -> Iterator[None]:
 
 @functools.cache
 def bare(name: str) -> Observation:
-    return run(name, Nobody())
+    return run_bare(name)
 
 
 def check(name: str, setting: Setting, folder: Path) -> dict[str, list[str]]:

