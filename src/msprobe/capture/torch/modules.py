@@ -423,9 +423,10 @@ class ParameterGradients:
     def __init__(self, modules: ModuleRecorder) -> None:
         self.modules = modules
         self.session = modules.session
-        # id(parameter) -> the node that accumulates its gradient (keeps the parameter alive), and the hook on
-        # it
-        self._nodes: dict[int, tuple[Any, Any]] = {}
+        # id(parameter) -> the node that accumulates its gradient; it keeps the parameter alive, and so the id
+        # its own. Kept from step to step: finding the node costs more than the hook.
+        self._nodes: dict[int, Any] = {}
+        self._handles: dict[int, Any] = {}
         self._owners: dict[int, list[tuple[str, str]]] = {}
         self._trees: dict[str, dict[str, Any]] = {}
         self._passes: dict[tuple[str, str], int] = {}
