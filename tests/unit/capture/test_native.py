@@ -120,7 +120,8 @@ def test_subclasses_are_written_as_their_base_value(encode) -> None:
         "name": Name.A,
     }
     expected = {
-        "a": 3, "np": 0.1, "loud": 2.5, "point": [1, [2]], "ordered": {"z": 1, "a": 2}, "bool": True, "name": "a"
+        "a": 3, "np": 0.1, "loud": 2.5, "point": [1, [2]], "ordered": {"z": 1, "a": 2}, "bool": True,
+        "name": "a",
     }  # fmt: skip
     assert encode(tree, 0) == by_json(expected, 0)
 

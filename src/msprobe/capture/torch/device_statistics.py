@@ -148,13 +148,16 @@ class DeviceStatistics:
     def copy(self, values: torch.Tensor, crc: bool, xxh3: bool, xor: bool) -> LateBytes:
         """Start copying the elements to the host, to be hashed by :meth:`collect`."""
         self._note_stream(values.device)
+        dtype = values.dtype
+        if dtype.itemsize == 1:
+            values = values.view(torch.uint8)  # small types have few operations, not even a copy
         if values.device.type == "cpu":
             host = values.clone(memory_format=torch.contiguous_format)
         else:
             pinned = values.device.type == "cuda"
             host = torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=pinned)
             host.copy_(values, non_blocking=True)
-        late = LateBytes(host)
+        late = LateBytes(host.view(dtype))
         self._copies.append((late, (crc, xxh3, xor)))
         self._copying += host.numel() * host.element_size()
         if self._copying > COPY_LIMIT:

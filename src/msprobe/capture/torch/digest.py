@@ -74,7 +74,8 @@ def xor_value(values: torch.Tensor, raw: Bytes) -> bytes:
     """What the reference writes in its XOR mode, as JSON: the value of a 0-dim float, nothing of nothing."""
     if not len(raw):
         return b"null"
-    if not values.dim() and values.dtype.is_floating_point:
+    dtype = values.dtype
+    if not values.dim() and dtype.is_floating_point and (dtype.itemsize > 1 or is_float8(dtype)):
         return native.encode(float(values.item()), 0)
     return b'"%s"' % xor(raw)
 

@@ -1,0 +1,234 @@
+"""A tensor is read once for each version of its elements, and never taken for another."""
+
+from __future__ import annotations
+
+import gc
+import json
+
+import pytest
+import torch
+
+from msprobe.capture import native
+from msprobe.capture.torch import statistics as module
+from msprobe.capture.torch.statistics import TensorStatistics
+
+
+@pytest.fixture
+def statistics():
+    made = TensorStatistics()
+    yield made
+    made.reset()
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """How often elements were read."""
+    if not native.built:
+        pytest.skip("the compiled module was not built")
+    counted = []
+    real = native.statistics
+
+    def statistics(*arguments):
+        counted.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(native, "statistics", statistics)
+    return counted
+
+
+def top(statistics: TensorStatistics, tensor: torch.Tensor, remember: bool = True) -> float:
+    return json.loads(statistics.describe(tensor, remember).text)["Max"]
+
+
+def test_the_same_elements_are_read_once(reads, statistics) -> None:
+    x = torch.randn(6, 4)
+    views = [
+        x,
+        x,
+        x.t(),
+        x.view(24),
+        x.reshape(4, 6),
+        x.permute(1, 0),
+        x.unsqueeze(0),
+        x.detach(),
+        x.view(2, 3, 4),
+    ]
+    infos = [statistics.describe(v) for v in views]
+    assert len(reads) == 1
+    assert infos[0] is infos[1], "nothing is even written twice"
+    first = json.loads(infos[0].text)
+    for view, info in zip(views, infos, strict=True):
+        found = json.loads(info.text)
+        assert found["shape"] == list(view.shape)
+        assert [found[k] for k in ("Max", "Min", "Mean", "Norm")] == [
+            first[k] for k in ("Max", "Min", "Mean", "Norm")
+        ]
+
+
+def test_heads_of_a_fused_projection_are_read_once_each(reads, statistics) -> None:
+    fused = torch.randn(2, 5, 24)
+    for part in fused.split(8, dim=-1):
+        statistics.describe(part)
+        statistics.describe(part.view(2, 5, 2, 4).transpose(1, 2))
+    assert len(reads) == 3
+
+
+def test_other_elements_of_the_same_storage_are_read_themselves(statistics) -> None:
+    x = torch.arange(12.0)
+    assert top(statistics, x) == 11
+    assert top(statistics, x[:6]) == 5
+    assert top(statistics, x[::2]) == 10
+    assert top(statistics, x.view(3, 4)[:, 0]) == 8
+    assert top(statistics, x.view(torch.int32)) == 1093664768
+
+
+def test_a_write_is_seen(statistics) -> None:
+    x = torch.zeros(4)
+    assert top(statistics, x) == 0
+    x += 1
+    assert top(statistics, x) == 1
+    x[2] = 5
+    assert top(statistics, x) == 5
+    x.view(2, 2).t().mul_(2)
+    assert top(statistics, x.view(2, 2)) == 10
+    x.detach().fill_(7)
+    assert top(statistics, x) == 7
+
+
+def test_a_write_past_the_version_counter_is_seen_after_invalidate(statistics) -> None:
+    x = torch.zeros(4)
+    assert top(statistics, x) == 0
+    x.data.fill_(3)
+    statistics.invalidate(x.data.view(2, 2))
+    assert top(statistics, x) == 3
+    statistics.invalidate(torch.ones(2))  # nothing is known of it
+    statistics.invalidate(torch.eye(2).to_sparse())  # it has no storage
+
+
+def test_replaced_data_is_another_tensor(statistics) -> None:
+    x = torch.zeros(4)
+    assert top(statistics, x) == 0
+    x.data = torch.ones(4)
+    assert top(statistics, x) == 1
+    x.data = torch.arange(6.0)
+    assert top(statistics, x) == 5
+
+
+def test_an_address_that_is_used_again_is_not_confused(statistics) -> None:
+    for i in range(200):
+        assert top(statistics, torch.full((100,), float(i))) == i
+
+
+def test_requires_grad_is_that_of_now(statistics) -> None:
+    x = torch.zeros(4)
+    assert json.loads(statistics.describe(x).text)["requires_grad"] is False
+    x.requires_grad_()
+    assert json.loads(statistics.describe(x).text)["requires_grad"] is True
+
+
+def test_what_may_be_written_from_elsewhere_is_read_every_time(statistics) -> None:
+    array = torch.zeros(4).numpy()
+    x = torch.from_numpy(array)
+    assert top(statistics, x, remember=False) == 0
+    array[1] = 9
+    assert top(statistics, x, remember=False) == 9
+    assert top(statistics, x) == 9
+    array[1] = 11
+    assert top(statistics, x) == 9, "the caller said that this would not happen"
+
+
+def test_known_results_are_used_also_where_nothing_is_added(reads, statistics) -> None:
+    x = torch.ones(4)
+    info = statistics.describe(x)
+    assert statistics.describe(x, remember=False) is info
+    assert len(reads) == 1
+
+
+def test_digests_of_a_transpose_are_its_own() -> None:
+    statistics = TensorStatistics("md5")
+    x = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    assert json.loads(statistics.describe(x).text)["md5"] == "1939e524"
+    assert json.loads(statistics.describe(x.t()).text)["md5"] == "aff2ec06"
+    assert json.loads(statistics.describe(x.view(6)).text)["md5"] == "1939e524"
+
+
+def test_a_conjugate_is_not_taken_for_what_it_conjugates() -> None:
+    statistics = TensorStatistics("xxh3")
+    x = torch.tensor([1 + 2j])
+    plain = json.loads(statistics.describe(x).text)["digest"]
+    assert json.loads(statistics.describe(x.conj()).text)["digest"] != plain
+    assert json.loads(statistics.describe(x).text)["digest"] == plain
+    y = torch.tensor([1.0, 2.0])
+    assert top(TensorStatistics(), torch._neg_view(y)) == -1
+    both = TensorStatistics()
+    assert (top(both, y), top(both, torch._neg_view(y)), top(both, y)) == (2, -1, 2)
+    late = TensorStatistics(defer=True)
+    infos = [late.describe(v) for v in (y, torch._neg_view(y))]
+    late.flush()
+    assert [json.loads(info.text)["Max"] for info in infos] == [2, -1]
+
+
+def test_tensors_are_neither_kept_alive_nor_their_memory(statistics) -> None:
+
+    import weakref
+
+    x = torch.randn(1000)
+    statistics.describe(x)
+    reference = weakref.ref(x)
+    storage = weakref.ref(x.untyped_storage())
+    del x
+    gc.collect()
+    assert reference() is None
+    assert storage() is None
+
+
+def test_the_memory_of_what_is_remembered_is_bounded(monkeypatch) -> None:
+    monkeypatch.setattr(module, "MEMO_LIMIT", 10)
+    statistics = TensorStatistics()
+    kept = [torch.full((3,), float(i)) for i in range(50)]
+    for round_ in range(2):
+        for i, x in enumerate(kept):
+            assert top(statistics, x) == i, round_
+    statistics.reset()
+    assert top(statistics, kept[7]) == 7
+
+
+def test_reset_gives_every_weak_reference_back(statistics) -> None:
+    tensors = [torch.randn(3) for _ in range(50)]
+    for x in tensors:
+        statistics.describe(x)
+    statistics.reset()
+    for x in tensors:
+        x += 1
+        statistics.describe(x)
+    statistics.reset()
+    statistics.reset()
+
+
+def test_inference_tensors_have_no_version_and_are_read_every_time(statistics) -> None:
+    with torch.inference_mode():
+        x = torch.zeros(3)
+        assert top(statistics, x) == 0
+        x += 1
+        assert top(statistics, x) == 1
+    assert statistics.errors == 0
+
+
+def test_a_freed_storage_is_not_read(statistics) -> None:
+    x = torch.ones(1000)
+    assert top(statistics, x) == 1
+    x.untyped_storage().resize_(0)
+    found = json.loads(statistics.describe(x).text)
+    assert found["Max"] is None
+    assert "storage" in found["unsupported"]
+    x.untyped_storage().resize_(400)  # fewer than the shape needs
+    assert "storage" in json.loads(statistics.describe(x).text)["unsupported"]
+    assert statistics.errors == 0
+
+
+def test_a_lazy_copy_stays_lazy(statistics) -> None:
+    x = torch.ones(5)
+    lazy = torch._lazy_clone(x)
+    assert torch._C._is_cow_tensor(lazy)
+    assert top(statistics, lazy) == 1
+    assert torch._C._is_cow_tensor(lazy)
