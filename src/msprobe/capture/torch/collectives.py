@@ -26,7 +26,6 @@ from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
 from msprobe.capture.torch.collectives_values import (
     Groups,
-    GroupText,
     add_types,
     open_keyword_operations,
     open_operations,
@@ -198,8 +197,7 @@ class CollectiveRecorder:
         tree: dict[str, Any] = {}
         found = self.groups.find(group)
         if found is not None:
-            tree["group_ranks"] = found.ranks
-            tree["group_id"] = _quoted(found)
+            tree["process_group"] = found.text
         return _Issued(call, args, kwargs, written, tree)
 
     def _end(self, collective: Collective, issued: _Issued, result: Any) -> None:
@@ -215,7 +213,7 @@ class CollectiveRecorder:
             self._await([issued], handles)
             return
         if collective.name == "recv" and isinstance(result, int):
-            issued.tree["source_rank"] = result
+            issued.tree["source_rank"] = self.calls.describer.describe(result)
         self._put(issued, completed=True)
 
     def _put(self, issued: _Issued, completed: bool) -> None:
@@ -305,10 +303,6 @@ class CollectiveRecorder:
         return None
 
 
-def _quoted(group: GroupText) -> bytes:
-    return b'"%s"' % group.id.encode()
-
-
 def _handles(result: Any) -> list[Any]:
     if is_handle(result):
         return [result]
@@ -329,7 +323,7 @@ def _tensors(values: Any, depth: int = 0) -> list[torch.Tensor]:
 
 
 def find_collectives(include_unlisted: bool) -> Iterator[tuple[Collective, types.FunctionType]]:
-    """The functions of torch.distributed that are recorded: those on the list, and unlisted ones if wanted."""
+    """The functions of torch.distributed that are recorded: those on the list, and others if wanted."""
     names = [*sorted(listed_names().get("distributed", ()))]
     if include_unlisted:
         names += [name for name in UNLISTED if name not in names]

@@ -23,9 +23,9 @@ class Text:
 
 
 class GroupText(NamedTuple):
-    """A process group in a record: its global ranks, as ready JSON, and its id."""
+    """A process group in a record: its encoding, ready, and its id."""
 
-    ranks: bytes
+    text: bytes
     id: str
 
 
@@ -52,7 +52,7 @@ class Groups:
             ranks = values.group_ranks(group)
             if not ranks:
                 return None
-            found = GroupText(native.encode(ranks, 0), values.group_id(ranks))
+            found = GroupText(native.encode(values.process_group(group), 0), values.group_id(ranks))
             self._known[group] = found
         return found
 
@@ -65,8 +65,13 @@ def add_types(describer: Describer, groups: Groups) -> None:
         reduce_op = distributed.ReduceOp
         types[reduce_op] = _reduce_op
         types[reduce_op.RedOpType] = _reduce_op
+
+        def process_group(value: Any) -> Tree:
+            found = groups.find(value)
+            return found.text if found is not None else values.process_group(value)
+
         for kind in _with_subclasses(distributed.ProcessGroup):
-            types[kind] = values.process_group
+            types[kind] = process_group
 
         def operation(value: Any) -> Tree:
             return describer.describe(open_operation(value, groups))
@@ -79,7 +84,7 @@ def _text(value: Text) -> Tree:
     return value.text
 
 
-def _with_subclasses(kind: type) -> list[type]:
+def _with_subclasses(kind: Any) -> list[Any]:
     found = [kind]
     for child in kind.__subclasses__():
         found += _with_subclasses(child)
@@ -105,7 +110,7 @@ def open_operation(value: Any, groups: Groups) -> dict[str, Any]:
 
 
 def open_operations(args: Sequence[Any], groups: Groups) -> Sequence[Any]:
-    """``args`` with every ``P2POp`` in a list among them taken apart, so that its tensor has an index path."""
+    """``args`` with every ``P2POp`` in a list taken apart, so that its tensor has an index path."""
     return [_open(value, groups) for value in args]
 
 

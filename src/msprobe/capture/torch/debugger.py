@@ -146,6 +146,7 @@ class PrecisionDebugger:
         if not self._is_on():
             return
         named = name_modules(given, self.settings.record_root) if given is not None else []
+        self.recorder.models = given
         if tokens is not None:
             if self._tokens is None:
                 self._tokens = TokenRange(self.recorder, given, named, tokens, rank_id)
@@ -295,6 +296,7 @@ class PrecisionDebugger:
             # The first start(model) will bring it.
             return
         named = name_modules(self._model, self.settings.record_root) if self._model is not None else []
+        self.recorder.models = self._model
         self.recorder.start(named)
 
     def _end_batch(self) -> None:

@@ -16,4 +16,12 @@ def make_parts(recorder: TorchRecorder) -> list[Part]:
         from msprobe.capture.torch.collectives import CollectiveRecorder
 
         parts.append(CollectiveRecorder(recorder))
+    if level in ("L0", "L1", "mix"):
+        from msprobe.capture.torch.optimizers import OptimizerRecorder
+
+        parts.append(OptimizerRecorder(recorder))
+    if level == "L2":
+        from msprobe.capture.torch.dispatch import OperatorRecorder
+
+        parts.append(OperatorRecorder(recorder))
     return parts

@@ -94,6 +94,8 @@ class TorchRecorder:
         self.calls = CallRecorder(session, self.describer, self.statistics, self.keeper, self.hooks)
         self.modules = ModuleRecorder(self.calls)
         self.level = settings.level
+        # What was given to start: a Module, several, or None.
+        self.models: Any = None
         self.parts: list[Part] = []
         self._mode: CallMode | None = None
         self._attached = False
