@@ -134,7 +134,7 @@ def read(count: int, folder: Path) -> dict[str, Any]:
     before = memory()
     cpu, wall = time.process_time(), time.perf_counter()
     dump = open_dump(folder)
-    seen = visit(dump)
+    seen = visit(dump.part())
     if seen != count:
         raise SystemExit(f"the reader found {seen} of {count} records")
     return {
@@ -144,9 +144,9 @@ def read(count: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def visit(dump: Any) -> int:
-    """Count the records of an opened dump, one by one."""
-    return sum(1 for _ in dump.records())
+def visit(part: Any) -> int:
+    """Count the records of a part, each of them parsed."""
+    return sum(1 for _ in part.records())
 
 
 def in_fresh_process(phase: str, count: int, folder: Path) -> dict[str, Any]:

@@ -64,6 +64,12 @@ OTHER_VALUES = (
         ),
     ),
     OtherValue(
+        "26.2.0 gives what has accumulated in param.grad, ours (as 8.1.1) the gradient of each backward pass",
+        lambda setting, name, difference: (
+            setting.tool == "26.2.0" and setting.program == "accumulate" and ".parameters_grad." in name
+        ),
+    ),
+    OtherValue(
         "26.2.0 writes null for the outputs of modules that an early-stopped recomputation left",
         lambda setting, name, difference: (
             setting.tool == "26.2.0"
@@ -76,8 +82,43 @@ OTHER_VALUES = (
 )
 
 
+@dataclass(frozen=True)
+class OtherParent:
+    """An entry that may stand below another parent in construct.json."""
+
+    reason: str
+    applies: Callable[[Setting, str, object, object], bool]
+
+
+OTHER_PARENTS = (
+    OtherParent(
+        "where the inputs of a module need no gradient, its own hooks fire before the gradients of its "
+        "weights: the reference then puts the calls inside it at the root",
+        lambda setting, name, reference, ours: (
+            name.endswith(".backward")
+            and reference is None
+            and re.fullmatch(r"Module\..+\.backward\.\d+", str(ours)) is not None
+        ),
+    ),
+    OtherParent(
+        "a module recomputed during backward is a root of ours; there it stands below the module whose "
+        "backward happened to ask for it",
+        lambda setting, name, reference, ours: (
+            setting.program == "checkpoint_non_reentrant"
+            and re.fullmatch(r"Module\..+\.forward\.\d+", name) is not None
+            and re.fullmatch(r"Module\..+\.backward\.\d+", str(reference)) is not None
+            and ours is None
+        ),
+    ),
+)
+
+
 def may_be_missing(setting: Setting, name: str, entry: dict[str, Any]) -> bool:
     return any(rule.applies(setting, name, entry) for rule in MISSING_ENTRIES)
+
+
+def may_have_other_parent(setting: Setting, name: str, reference: object, ours: object) -> bool:
+    return any(rule.applies(setting, name, reference, ours) for rule in OTHER_PARENTS)
 
 
 def may_differ(setting: Setting, name: str, difference: Difference) -> bool:

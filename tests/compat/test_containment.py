@@ -9,7 +9,7 @@ import pytest
 from agreement import differences
 from conftest import Recorded
 from dumps import OURS, Rank, Setting
-from explained import may_be_missing, may_differ
+from explained import may_be_missing, may_differ, may_have_other_parent
 
 STATISTICS = [
     ("toy", ("L0", "L1", "mix")),
@@ -82,16 +82,26 @@ def test_header_names_the_same_task_and_level(
         assert ours[key] == reference[key]
 
 
+def comparable(setting: Setting, reference: Rank, name: str) -> bool:
+    """Whether the place of an entry in the order means the same on both sides."""
+    entry = reference.data[name]
+    # The two published versions put parameter gradients in different places; so do they, and ours, with a
+    # module whose inputs need no gradient: its backward entry may come before or after those of the calls
+    # inside it.
+    beside = ".parameters_grad" in name or entry.get("output") == []
+    return not beside and not may_be_missing(setting, name, entry)
+
+
 @pytest.mark.parametrize(("program", "level"), CASES)
 def test_entries_stand_in_the_same_order(version: str, program: str, level: str, recorded: Recorded) -> None:
     setting = Setting(version, program, level)
     reference, ours = recorded(setting)[0], recorded(replace(setting, tool=OURS))[0]
-    # The two published versions put parameter gradients in different places.
-    expected = [name for name in reference.data if name in ours.data and ".parameters_grad" not in name]
-    if version == "8.1.1" and program == "checkpoint_non_reentrant":
-        expected = [name for name in expected if not reference.data[name].get("is_recompute")]
-    kept = set(expected)
-    assert [name for name in ours.data if name in kept] == expected
+    for kind in (".forward", ".backward") if program.startswith("checkpoint") else ("",):
+        # Recomputation happens inside a backward; ours notes that backward when it is over.
+        shared = [name for name in reference.data if name in ours.data and kind in name]
+        expected = [name for name in shared if comparable(setting, reference, name)]
+        kept = set(expected)
+        assert [name for name in ours.data if name in kept] == expected
 
 
 @pytest.mark.parametrize(("program", "level"), CASES)
@@ -104,8 +114,12 @@ def test_modules_are_the_same_parents(version: str, program: str, level: str, re
         if not may_be_missing(setting, name, reference.data.get(name, {}))
     }
     found = {name: ours.construct.get(name, "<missing>") for name in expected}
-    wrong = {name: (parent, found[name]) for name, parent in expected.items() if found[name] != parent}
-    assert not wrong, "(reference, ours):\n" + "\n".join(f"{k}: {v}" for k, v in list(wrong.items())[:40])
+    wrong = [
+        f"{name}: reference {parent}, ours {found[name]}"
+        for name, parent in expected.items()
+        if found[name] != parent and not may_have_other_parent(setting, name, parent, found[name])
+    ]
+    assert not wrong, f"{len(wrong)} other parents:\n" + "\n".join(wrong[:40])
 
 
 def user_frames(frames: list[str]) -> list[str]:
