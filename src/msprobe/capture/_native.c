@@ -8,14 +8,14 @@
 #include <stddef.h>
 
 #include "_native_encode.h"
+#include "_native_layout.h"
+#include "_native_memo.h"
 #include "_native_statistics.h"
 #include "_native_text.h"
 
 #if PY_VERSION_HEX < 0x030b0000
 #include <frameobject.h> /* f_lasti has no function before 3.11 */
 #endif
-
-enum { GIL_WORTH_RELEASING = 65536 }; /* elements */
 
 static int check_count(const char *function, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most)
 {
@@ -26,30 +26,6 @@ static int check_count(const char *function, Py_ssize_t given, Py_ssize_t least,
     return 0;
 }
 
-/* A tuple of ints into an array; the number of them, or -1. */
-static int read_sizes(PyObject *object, Py_ssize_t *sizes)
-{
-    if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) > MAX_DIMENSIONS) {
-        PyErr_Format(PyExc_TypeError, "expected a tuple of at most %d ints, found %.200s", MAX_DIMENSIONS,
-                     Py_TYPE(object)->tp_name);
-        return -1;
-    }
-    const int count = (int)PyTuple_GET_SIZE(object);
-    for (int i = 0; i < count; i++) {
-        sizes[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(object, i));
-        if (sizes[i] == -1 && PyErr_Occurred()) {
-            return -1;
-        }
-        if (sizes[i] < 0) {
-            PyErr_SetString(PyExc_ValueError, "sizes and strides cannot be negative");
-            return -1;
-        }
-    }
-    return count;
-}
-
-/* Which elements a view holds, whatever their order: dimensions of one left out, the rest sorted by stride, those that
- * continue each other joined. */
 static int read_layout(PyObject *shape, PyObject *stride, Layout *layout)
 {
     Py_ssize_t sizes[MAX_DIMENSIONS], strides[MAX_DIMENSIONS];
@@ -65,47 +41,7 @@ static int read_layout(PyObject *shape, PyObject *stride, Layout *layout)
         PyErr_Format(PyExc_ValueError, "%d sizes but %d strides", dimensions, given);
         return -1;
     }
-    int kept = 0;
-    layout->count = 1;
-    for (int i = 0; i < dimensions; i++) {
-        if (sizes[i] == 0) {
-            layout->dimensions = 1;
-            layout->count = layout->size[0] = 0;
-            layout->stride[0] = 1;
-            return 0;
-        }
-        layout->count *= sizes[i];
-        if (sizes[i] == 1) {
-            continue;
-        }
-        int place = kept++;
-        for (; place > 0; place--) {
-            const int before = place - 1;
-            if (layout->stride[before] < strides[i] ||
-                (layout->stride[before] == strides[i] && layout->size[before] <= sizes[i])) {
-                break;
-            }
-            layout->stride[place] = layout->stride[before];
-            layout->size[place] = layout->size[before];
-        }
-        layout->stride[place] = strides[i];
-        layout->size[place] = sizes[i];
-    }
-    int joined = 0;
-    for (int i = 0; i < kept; i++) {
-        if (joined > 0 && layout->stride[joined - 1] * layout->size[joined - 1] == layout->stride[i]) {
-            layout->size[joined - 1] *= layout->size[i];
-        } else {
-            layout->size[joined] = layout->size[i];
-            layout->stride[joined] = layout->stride[i];
-            joined++;
-        }
-    }
-    if (joined == 0) {
-        layout->size[0] = layout->stride[0] = 1;
-        joined = 1;
-    }
-    layout->dimensions = joined;
+    arrange(sizes, strides, dimensions, layout);
     return 0;
 }
 
@@ -418,6 +354,10 @@ PyMODINIT_FUNC PyInit__native(void)
         if (set < 0) {
             goto failed;
         }
+    }
+    if (memo_begin() < 0 || PyType_Ready(&MemoType) < 0 ||
+        PyModule_AddObjectRef(module, "Memo", (PyObject *)&MemoType) < 0) {
+        goto failed;
     }
     name_text = PyUnicode_InternFromString("text");
     if (name_text == NULL || PyModule_AddObjectRef(module, "KINDS", numbers) < 0 ||

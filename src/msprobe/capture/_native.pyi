@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 KINDS: dict[str, int]
@@ -21,3 +22,24 @@ def gather(address: int, shape: tuple[int, ...], stride: tuple[int, ...], itemsi
 def pattern(shape: tuple[int, ...], stride: tuple[int, ...], /) -> tuple[int, ...]: ...
 def is_dense(shape: tuple[int, ...], stride: tuple[int, ...], /) -> bool: ...
 def choose_kernels(name: str, /) -> bool: ...
+
+class Memo:
+    def __init__(
+        self,
+        *,
+        ordinary: tuple[type, ...],
+        types: dict[Any, tuple[str, int, bool, bytes | None]],
+        info_class: type,
+        address_of: Callable[[Any], int],
+        hash: Callable[..., tuple[bytes, bytes]],
+        otherwise: Callable[[Any, bool], Any],
+        free_weak: Callable[[int], None],
+        flags: int,
+        reads: bool,
+        hash_all: bool,
+        limit: int,
+    ) -> None: ...
+    def describe(self, tensor: Any, /, remember: bool = True) -> Any: ...
+    def forget(self, storage: int, /) -> None: ...
+    def clear(self) -> None: ...
+    def __len__(self) -> int: ...

@@ -9,6 +9,7 @@
 #ifndef MSPROBE_NATIVE_STATISTICS_H
 #define MSPROBE_NATIVE_STATISTICS_H
 
+#include "_native_layout.h"
 #include "_native_text.h"
 
 #include <float.h>
@@ -463,15 +464,7 @@ static void statistics_begin(void)
 
 /* ---- from elements in memory to a summary ---- */
 
-enum { MAX_DIMENSIONS = 64, ROW_BYTES = 8192 };
-
-/* Where the elements lie: sizes and strides in elements, the densest dimension first; repeats have stride 0. */
-typedef struct {
-    int dimensions;
-    Py_ssize_t count;
-    Py_ssize_t size[MAX_DIMENSIONS];
-    Py_ssize_t stride[MAX_DIMENSIONS];
-} Layout;
+enum { ROW_BYTES = 8192, GIL_WORTH_RELEASING = 65536 /* elements */ };
 
 static void copy_strided(char *to, const char *from, Py_ssize_t count, Py_ssize_t step, int itemsize)
 {

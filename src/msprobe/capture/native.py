@@ -1,8 +1,9 @@
 """The compiled parts of the recorder, or their equals in Python where they were not built.
 
 ``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``frame_key``, ``pattern``
-and ``is_dense``, ``memory`` and ``copy_memory`` exist in both, with identical results. ``statistics`` and
-``gather`` are None without the compiled module; the framework's own operations take their place.
+and ``is_dense``, ``memory`` and ``copy_memory`` exist in both, with identical results. ``statistics``,
+``gather`` and ``Memo`` are None without the compiled module; the framework's own operations and a dict take
+their place.
 """
 
 from __future__ import annotations
@@ -173,6 +174,7 @@ def copy_memory(address: int, size: int) -> bytes:
 Statistics = Callable[..., tuple[bytes, bytes, int]]
 
 KINDS: dict[str, int] = {}
+Memo: Any = None
 HIGH_PRECISION = 1
 SCALAR = 2
 statistics: Statistics | None = None
@@ -192,6 +194,7 @@ if os.environ.get("MSPROBE_NATIVE", "1") != "0":
     else:
         built = True
         KINDS = _native.KINDS
+        Memo = _native.Memo
         statistics = _native.statistics
         memory = _native.memory
         gather = _native.gather

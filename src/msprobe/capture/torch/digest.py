@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,9 @@ import xxhash
 from msprobe.capture import native
 
 Bytes = bytes | memoryview
+
+# Reading an address must not make a lazily copied tensor copy itself.
+address_of: Any = getattr(torch.Tensor, "const_data_ptr", torch.Tensor.data_ptr)
 
 
 def elements(
@@ -49,7 +53,7 @@ def float8_values(dtype: torch.dtype) -> np.ndarray[tuple[int], np.dtype[np.floa
 def of_tensor(values: torch.Tensor) -> Bytes:
     """The bytes of a plain CPU tensor in C order; borrowed from it when it is contiguous."""
     size = values.element_size()
-    return elements(values.data_ptr(), values.shape, values.stride(), size, values.is_contiguous())
+    return elements(address_of(values), values.shape, values.stride(), size, values.is_contiguous())
 
 
 def crc32(raw: Bytes) -> bytes:

@@ -18,8 +18,6 @@ from msprobe.capture.torch.device_statistics import DeviceStatistics, LateBytes,
 from msprobe.capture.torch.statistics_framework import UNREADABLE, Numbers, Quiet, reduce
 from msprobe.capture.torch.statistics_info import (
     NULL_STATISTICS,
-    REQUIRES_GRAD,
-    REQUIRES_NO_GRAD,
     Content,
     Frame,
     LateInfo,
@@ -36,14 +34,13 @@ Precision = Literal["low", "high"]
 
 MEMO_LIMIT = 100_000  # storages
 
-# Reading an address must not make a lazily copied tensor copy itself.
-_address_of: Any = getattr(torch.Tensor, "const_data_ptr", torch.Tensor.data_ptr)
+_Blocks = dict[Any, Numbers | LateNumbers]
 
 
 class _Remembered:
     """What is known of the elements in one storage at one version."""
 
-    __slots__ = ("blocks", "late", "version", "views", "weak")
+    __slots__ = ("blocks", "version", "views", "weak")
 
     def __init__(self, version: int) -> None:
         self.weak = 0
@@ -54,8 +51,7 @@ class _Remembered:
         self.version = version
         # exact view -> its description; elements whatever their order -> their statistics
         self.views: dict[Any, TensorInfo] = {}
-        self.blocks: dict[Any, Numbers] = {}
-        self.late: dict[Any, LateNumbers] = {}
+        self.blocks: _Blocks = {}
 
 
 class TensorStatistics:
@@ -87,29 +83,47 @@ class TensorStatistics:
         self._late: list[tuple[LateInfo, Numbers | LateNumbers | None, LateBytes | None]] = []
         self._memo: dict[int, _Remembered] = {}
         self._prefixes: dict[Any, bytes] = {}
-        # dtype -> (native kind, bytes of an element, digest of every tensor, values of a one-byte float)
-        self._kinds: dict[torch.dtype, tuple[int, int, bool, bytes | None]] = {}
-        self._learn_kinds()
+        # dtype -> (its name, the number the compiled reductions know it by, digest of every tensor, values of
+        # a one-byte float)
+        self._types: dict[torch.dtype, tuple[str, int, bool, bytes | None]] = {}
+        self._learn_types()
+        self._compiled: Any = None
+        if native.Memo is not None and not defer and not self._xor:
+            self._compiled = native.Memo(
+                ordinary=tuple(ORDINARY),
+                types=self._types,
+                info_class=TensorInfo,
+                address_of=digest.address_of,
+                hash=self._hash,
+                otherwise=self._describe_otherwise,
+                free_weak=torch.UntypedStorage._free_weak_ref,
+                flags=self._flags,
+                reads=not self._structure,
+                hash_all=self._crc or self._digest_all,
+                limit=MEMO_LIMIT,
+            )
+            # The method below, without a step through Python.
+            self.describe = self._compiled.describe  # type: ignore[method-assign]
 
-    def _learn_kinds(self) -> None:
+    def _learn_types(self) -> None:
         if native.statistics is None:
             return
         for name, kind in native.KINDS.items():
             dtype = getattr(torch, name, None)
             if isinstance(dtype, torch.dtype):
-                self._kinds[dtype] = (kind, dtype.itemsize, self._wants_digest(dtype), None)
+                self._types[dtype] = (str(dtype), kind, self._wants_digest(dtype), None)
         for name in dir(torch):
             dtype = getattr(torch, name)
-            if name.startswith("float8_") and isinstance(dtype, torch.dtype):
+            if isinstance(dtype, torch.dtype) and digest.is_float8(dtype):
                 with Quiet():
                     table = digest.float8_values(dtype).tobytes()
-                self._kinds[dtype] = (native.KINDS["float8"], 1, self._digest_all, table)
+                self._types[dtype] = (str(dtype), native.KINDS["float8"], self._digest_all, table)
 
     def _wants_digest(self, dtype: torch.dtype) -> bool:
         whole = not dtype.is_floating_point and not dtype.is_complex
         return not self._structure and (whole or self._digest_all)
 
-    # ---- the way nearly all tensors go ----
+    # ---- what was described before is not read again ----
 
     def describe(self, tensor: torch.Tensor, remember: bool = True) -> TensorInfo:
         """The description of ``tensor`` as it is now. Never raises.
@@ -120,19 +134,18 @@ class TensorStatistics:
         Call inside ``torch._C.DisableTorchFunction()``: with a function mode active even ``tensor.shape``
         would call the mode.
         """
+        return self._describe_otherwise(tensor, remember)
+
+    def _describe_otherwise(self, tensor: torch.Tensor, remember: bool) -> TensorInfo:
+        """Tensors that the compiled memo does not take: unusual ones, or all where there is none."""
         try:
             if type(tensor) not in ORDINARY:
                 return self._describe_unusual(tensor)
             storage = tensor.untyped_storage()
             version = tensor._version
-            view = (
-                _address_of(tensor),
-                tensor.dtype,
-                tensor.shape,
-                tensor.stride(),
-                tensor.requires_grad,
-                tensor.is_neg(),
-            )
+            dtype, shape, stride = tensor.dtype, tensor.shape, tensor.stride()
+            address, requires_grad, negated = digest.address_of(tensor), tensor.requires_grad, tensor.is_neg()
+            view = (address, dtype, shape, stride, requires_grad, negated)
             remembered = self._memo.get(storage._cdata)
             if remembered is None:
                 remembered = _Remembered(version)
@@ -142,9 +155,12 @@ class TensorStatistics:
                     return known
             else:
                 remembered.renew(version)
-            info = self._describe_new(tensor, view, storage, remembered)
             # A conjugate view has the same place and sizes as what it is the conjugate of.
-            if remember and not view[1].is_complex:
+            if negated or dtype.is_complex:
+                return self._describe_unusual(tensor)
+            block = (address, dtype, native.pattern(tuple(shape), stride) if shape else None)
+            info = self._describe_unusual(tensor, (remembered.blocks, block))
+            if remember:
                 if not remembered.weak:
                     self._remember(storage, remembered)
                 remembered.views[view] = info
@@ -159,68 +175,25 @@ class TensorStatistics:
         remembered.weak = storage._weak_ref()
         self._memo[storage._cdata] = remembered
 
-    def _describe_new(
-        self, tensor: torch.Tensor, view: tuple[Any, ...], storage: Any, remembered: _Remembered
-    ) -> TensorInfo:
-        address, dtype, shape, stride, requires_grad, negated = view
-        known = self._kinds.get(dtype)
-        if (self._defer or not tensor.is_cpu) and not negated and not dtype.is_complex:
-            block = (address, dtype, native.pattern(shape, stride) if shape else None)
-            return self._describe_unusual(tensor, (remembered.late, block))
-        if (
-            known is None
-            or negated
-            or dtype.is_complex
-            or not self._counted
-            or self._defer
-            or not tensor.is_cpu
-        ):
-            return self._describe_unusual(tensor)
-        kind, itemsize, wants_digest, table = known
-        contiguous = tensor.is_contiguous()
-        pattern: Any = (tensor.numel(), 1) if contiguous else native.pattern(shape, stride)
-        last = tensor.storage_offset()
-        for place in range(0, len(pattern), 2):
-            last += (pattern[place] - 1) * pattern[place + 1]
-        if (last + 1) * itemsize > storage.nbytes() or (address == 0 and pattern[0]):
-            return self._describe_unusual(tensor)
-        block = (address, dtype, pattern if shape else None)
-        numbers = remembered.blocks.get(block)
-        if numbers is None:
-            flags = self._flags if shape else self._flags | native.SCALAR
-            assert native.statistics is not None  # it gave us the kind
-            numbers = native.statistics(address, pattern[0] if contiguous else pattern, kind, flags, table)
-            remembered.blocks[block] = numbers
-        text, extra, answer = numbers
-        md5 = b""
-        if extra:
-            extra = b",\n " + extra
-        if wants_digest or self._crc:
-            raw = digest.elements(address, shape, stride, itemsize, contiguous)
-            if wants_digest:
-                extra += b',\n "digest": "%s"' % digest.xxh3(raw)
-            if self._crc:
-                md5 = b',\n "md5": "%s"' % digest.crc32(digest.widen(dtype, raw))
-        if not contiguous:
-            extra = b',\n "stride": ' + native.encode(stride, 1) + extra
-        requires = REQUIRES_GRAD if requires_grad else REQUIRES_NO_GRAD
-        head = self._prefix(dtype, shape) + text + b",\n " + requires + md5
-        return TensorInfo(head + extra + b"\n}", len(head), answer != 0)
-
-    def _prefix(self, dtype: torch.dtype, shape: Any) -> bytes:
-        known = self._prefixes.get((dtype, shape))
-        if known is None:
-            if len(self._prefixes) >= MEMO_LIMIT:
-                self._prefixes.clear()
-            known = self._prefixes[(dtype, shape)] = prefix("torch.Tensor", str(dtype), shape)
-        return known
+    def _hash(
+        self,
+        address: int,
+        shape: torch.Size,
+        stride: tuple[int, ...],
+        itemsize: int,
+        contiguous: bool,
+        dtype: torch.dtype,
+        wants_digest: bool,
+    ) -> tuple[bytes, bytes]:
+        """The texts of the CRC-32 and of the digest, each as far as it is wanted."""
+        raw = digest.elements(address, shape, stride, itemsize, contiguous)
+        md5 = b',\n "md5": "%s"' % digest.crc32(digest.widen(dtype, raw)) if self._crc else b""
+        return md5, b',\n "digest": "%s"' % digest.xxh3(raw) if wants_digest else b""
 
     # ---- everything else: other layouts, classes, types and devices ----
 
-    def _describe_unusual(
-        self, tensor: torch.Tensor, share: tuple[dict[Any, LateNumbers], Any] | None = None
-    ) -> TensorInfo:
-        """``share``: late statistics by the elements they are of, and those of this tensor."""
+    def _describe_unusual(self, tensor: torch.Tensor, share: tuple[_Blocks, Any] | None = None) -> TensorInfo:
+        """``share``: statistics by the elements they are of, and which elements are those of this tensor."""
         try:
             with Quiet():
                 found = unwrap(tensor)
@@ -238,28 +211,25 @@ class TensorStatistics:
             frame = Frame(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", _reason(error))]))
             return _finished(frame, self._absent())
 
-    def _describe_unwrapped(
-        self, found: Unwrapped, share: tuple[dict[Any, LateNumbers], Any] | None
-    ) -> TensorInfo:
+    def _describe_unwrapped(self, found: Unwrapped, share: tuple[_Blocks, Any] | None) -> TensorInfo:
         values = found.values
         stored = values if found.stored is None else found.stored
         late = values is not None and (self._defer or values.device.type != "cpu")
         numbers: Numbers | LateNumbers | None = None
         if values is not None and self._counted:
             try:
-                numbers = self._launch(values, share) if late else self._read(values)
+                known, place = share if share is not None else ({}, None)
+                numbers = known.get(place)
+                if numbers is None:
+                    numbers = known[place] = self._device.launch(values) if late else self._read(values)
             except (NotImplementedError, RuntimeError) as error:
                 found.unsupported = f"torch has no statistics for {found.dtype} ({_reason(error)})"
                 numbers = UNREADABLE
         behind = (
             found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
         )
-        frame = Frame(
-            prefix(found.type_name, found.dtype, found.shape),
-            found.requires_grad,
-            keys(found.before),
-            keys(behind),
-        )
+        beginning = self._prefix(found.type_name, found.dtype, found.shape)
+        frame = Frame(beginning, found.requires_grad, keys(found.before), keys(behind))
         if stored is None or self._structure:
             return _finished(frame, self._absent())
         wants_digest = self._wants_digest(stored.dtype)
@@ -279,21 +249,22 @@ class TensorStatistics:
         )
         return _finished(frame, content)
 
-    def _launch(self, values: torch.Tensor, share: tuple[dict[Any, LateNumbers], Any] | None) -> LateNumbers:
-        known, place = share if share is not None else ({}, None)
-        numbers = known.get(place)
-        if numbers is None:
-            numbers = known[place] = self._device.launch(values)
-        return numbers
+    def _prefix(self, *beginning: Any) -> bytes:
+        known = self._prefixes.get(beginning)
+        if known is None:
+            if len(self._prefixes) >= MEMO_LIMIT:
+                self._prefixes.clear()
+            known = self._prefixes[beginning] = prefix(*beginning)
+        return known
 
     def _read(self, values: torch.Tensor) -> Numbers:
         """Statistics of a plain CPU tensor."""
-        kind = self._kinds.get(values.dtype)
-        if kind is None or native.statistics is None:
+        known = self._types.get(values.dtype)
+        if known is None or native.statistics is None:
             return reduce(values, self._high)
         flags = self._flags if values.dim() else self._flags | native.SCALAR
         pattern = native.pattern(tuple(values.shape), values.stride())
-        return native.statistics(values.data_ptr(), pattern, kind[0], flags, kind[3])
+        return native.statistics(digest.address_of(values), pattern, known[1], flags, known[3])
 
     def _content(self, numbers: Numbers | None, crc: bytes, xxh3: bytes, xor: bytes) -> Content:
         extra = b""
@@ -322,9 +293,12 @@ class TensorStatistics:
     def invalidate(self, tensor: torch.Tensor) -> None:
         """Forget the memory of ``tensor``: it was written in a way that no version counter shows."""
         try:
-            remembered = self._memo.get(tensor.untyped_storage()._cdata)
+            storage = tensor.untyped_storage()._cdata
         except Exception:
             return  # no memory of its own, so nothing is remembered
+        if self._compiled is not None:
+            self._compiled.forget(storage)
+        remembered = self._memo.get(storage)
         if remembered is not None:
             remembered.renew(remembered.version)
 
@@ -345,6 +319,8 @@ class TensorStatistics:
 
     def reset(self) -> None:
         """Forget all tensors; to be called at the end of a step."""
+        if self._compiled is not None:
+            self._compiled.clear()
         memo, self._memo = self._memo, {}
         for remembered in memo.values():
             torch.UntypedStorage._free_weak_ref(remembered.weak)  # type: ignore[no-untyped-call]

@@ -17,7 +17,6 @@ from msprobe.capture.torch.statistics_info import NULL_STATISTICS
 # HAS_NAN | HAS_INF, or -1 where that is not known.
 Numbers = tuple[bytes, bytes, int]
 
-_SEPARATOR = b",\n "
 EMPTY: Numbers = (NULL_STATISTICS, b"", 0)
 UNREADABLE: Numbers = (NULL_STATISTICS, b"", -1)
 
@@ -80,21 +79,22 @@ def round_to(dtype: torch.dtype, value: float, high_precision: bool) -> float:
         return float(np.uint32(bits & 0xFFFF0000).view(np.float32))
 
 
-def _join(names: tuple[str, ...], values: tuple[Any, ...]) -> bytes:
-    return _SEPARATOR.join(
-        b'"%s": %s' % (name.encode(), encode(value, 0)) for name, value in zip(names, values, strict=True)
-    )
+def _number(value: Any) -> bytes:
+    if type(value) is float and value - value == 0:
+        return repr(value).encode()
+    return encode(value, 0)
 
 
 def join_numbers(greatest: Any, least: Any, mean: Any, norm: Any) -> bytes:
     """The text of the four statistics."""
-    return _join(("Max", "Min", "Mean", "Norm"), (greatest, least, mean, norm))
+    numbers = (_number(greatest), _number(least), _number(mean), _number(norm))
+    return b'"Max": %s,\n "Min": %s,\n "Mean": %s,\n "Norm": %s' % numbers
 
 
 def join_counts(nans: int, infs: int, zeros: int) -> bytes:
     """The text of the counts that are not zero."""
-    found = [(name, n) for name, n in (("nan", nans), ("inf", infs), ("zero", zeros)) if n]
-    return _join(tuple(name for name, _ in found), tuple(n for _, n in found))
+    found = ((b"nan", nans), (b"inf", infs), (b"zero", zeros))
+    return b",\n ".join(b'"%s": %d' % pair for pair in found if pair[1])
 
 
 def _wide_integers(values: torch.Tensor) -> tuple[torch.Tensor, int]:
@@ -108,12 +108,17 @@ def _wide_integers(values: torch.Tensor) -> tuple[torch.Tensor, int]:
     return values, 0
 
 
-def _mean_and_norm(wide: torch.Tensor, largest: float) -> tuple[float, float]:
-    mean = wide.mean().item()
-    norm = torch.linalg.vector_norm(wide).item()
-    if largest > 0 and (norm == 0 or norm == float("inf") or abs(mean) == float("inf") or largest < 1e-140):
-        scaled = wide / largest
-        return scaled.mean().item() * largest, torch.linalg.vector_norm(scaled).item() * largest
+def _mean_and_norm(values: torch.Tensor, largest: float, high_precision: bool) -> tuple[float, float]:
+    """As torch computes them in that type, but where an intermediate sum or square left its range."""
+    dtype = values.dtype
+    inner = torch.float32 if high_precision and dtype.itemsize < 4 else dtype
+    mean = values.mean(dtype=inner).item()
+    norm = torch.linalg.vector_norm(values, dtype=inner).item()
+    small = 1e-15 if dtype != torch.float64 else 1e-140  # the square of less is subnormal or nothing
+    if 0 < largest < float("inf") and (norm - norm != 0 or mean - mean != 0 or largest < small):
+        scaled = values.to(torch.float64) / largest
+        mean = round_to(dtype, scaled.mean().item() * largest, high_precision)
+        norm = round_to(dtype, torch.linalg.vector_norm(scaled).item() * largest, high_precision)
     return mean, norm
 
 
@@ -139,12 +144,11 @@ def reduce(values: torch.Tensor, high_precision: bool) -> Numbers:
         greatest, least = whole.amax().item() + offset, whole.amin().item() + offset
         if scalar:
             return join_numbers(greatest, greatest, greatest, greatest), b"", 0
-        mean, norm = _mean_and_norm(values.to(torch.float64), 0)
+        average, length = _mean_and_norm(values.to(torch.float64), 0, False)
         zeros = count - int(torch.count_nonzero(values.view(whole.dtype) if offset else whole).item())
-        return join_numbers(greatest, least, mean, norm), join_counts(0, 0, zeros), 0
+        return join_numbers(greatest, least, average, length), join_counts(0, 0, zeros), 0
     if dtype.itemsize == 1:
         values = values.to(torch.float32)
-    kind = values.dtype
     magnitudes = values.abs() if values.is_complex() else values
     greatest, least = magnitudes.amax().item(), magnitudes.amin().item()
     nans = infs = 0
@@ -154,18 +158,13 @@ def reduce(values: torch.Tensor, high_precision: bool) -> Numbers:
         infs = int((values.isinf() & ~values.isnan()).sum().item())
     answer = (HAS_NAN if nans else 0) | (HAS_INF if infs else 0)
     zeros = count - int(torch.count_nonzero(values).item())
+    mean: Any = float("nan")
+    norm: Any = mean
     if nans:
-        nan = float("nan")
-        text = join_numbers(nan, nan, nan, None if values.is_complex() else nan)
+        greatest = least = mean
     elif scalar:
-        text = join_numbers(greatest, greatest, greatest, None if values.is_complex() else greatest)
+        mean = norm = greatest
     else:
-        largest = max(greatest, -least) if kind == torch.float64 and not infs else 0
-        mean, norm = _mean_and_norm(magnitudes.to(torch.float64), largest)
-        text = join_numbers(
-            greatest,
-            least,
-            round_to(kind, mean, high_precision),
-            None if values.is_complex() else round_to(kind, norm, high_precision),
-        )
+        mean, norm = _mean_and_norm(magnitudes, max(greatest, -least), high_precision)
+    text = join_numbers(greatest, least, mean, None if values.is_complex() else norm)
     return text, b"" if scalar else join_counts(nans, infs, zeros), answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from msprobe.capture.native import encode
@@ -124,6 +124,8 @@ def prefix(type_name: str, dtype: str, shape: Iterable[int]) -> bytes:
     return head[: -len(b"\n}")] + b",\n "
 
 
-def keys(pairs: Iterable[tuple[str, Any]]) -> bytes:
+def keys(pairs: Sequence[tuple[str, Any]]) -> bytes:
     """Further keys of a description, each with a comma before it."""
+    if not pairs:
+        return b""
     return b"".join(b",\n " + encode(key, 0) + b": " + encode(value, 1) for key, value in pairs)

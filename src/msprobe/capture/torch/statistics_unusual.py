@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from msprobe.capture.torch.digest import address_of
+
 ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
 
 _functorch: Any = torch._C._functorch
@@ -99,7 +101,7 @@ def _fits(values: torch.Tensor) -> bool:
     last = (
         sum((n - 1) * s for n, s in zip(values.shape, values.stride(), strict=True)) + values.storage_offset()
     )
-    return values.data_ptr() != 0 and (last + 1) * values.element_size() <= values.untyped_storage().nbytes()
+    return address_of(values) != 0 and (last + 1) * values.element_size() <= values.untyped_storage().nbytes()
 
 
 def _other_layout(tensor: torch.Tensor, found: Unwrapped) -> Unwrapped:

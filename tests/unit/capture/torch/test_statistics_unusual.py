@@ -327,6 +327,7 @@ def test_nothing_of_ours_is_seen_by_modes_or_left_behind(mode, defer, compiled, 
     if not compiled:
         monkeypatch.setattr(native, "statistics", None)
         monkeypatch.setattr(native, "gather", None)
+        monkeypatch.setattr(native, "Memo", None)
     tensors = everything()
     generator = torch.get_rng_state()
     versions = {name: tensor._version for name, tensor in tensors.items()}

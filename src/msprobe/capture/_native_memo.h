@@ -1,0 +1,728 @@
+/* Descriptions of everyday tensors - strided, on the CPU, of a type that `statistics` knows - and the memory of those
+ * already given. What TensorStatistics does in Python for all others is done here for nearly all.
+ *
+ * Knows of torch only the names of a tensor's attributes. A tensor that answers any of them with an error, or is in any
+ * way unusual, is handed to `otherwise`, a Python function, with the same arguments.
+ */
+#ifndef MSPROBE_NATIVE_MEMO_H
+#define MSPROBE_NATIVE_MEMO_H
+
+#include "_native_layout.h"
+#include "_native_statistics.h"
+
+/* One description that was given: exactly this view, in this version of the elements. */
+typedef struct View {
+    struct View *next;
+    uint64_t address;
+    PyObject *dtype; /* borrowed from the memo's types */
+    PyObject *info;
+    int requires_grad;
+    int dimensions;
+    Py_ssize_t sizes[]; /* and strides behind them */
+} View;
+
+/* The statistics of a set of elements, in whatever order a view shows them. */
+typedef struct Block {
+    struct Block *next;
+    uint64_t address;
+    PyObject *dtype;
+    int scalar;
+    int answer;
+    int dimensions;
+    Py_ssize_t *pattern; /* sizes and strides behind them; in the same piece of memory */
+    int text_size, counts_size;
+    char text[];
+} Block;
+
+typedef struct {
+    uint64_t storage; /* address of the StorageImpl; 0: no entry */
+    PyObject *weak;   /* what keeps that address from being used again */
+    int64_t version;
+    View *views;
+    Block *blocks;
+    int count; /* of views: one buffer for everything must not become a long search */
+} Entry;
+
+typedef struct {
+    PyObject *dtype;
+    Kind kind;
+    int hashed; /* a digest whatever the mode */
+    PyObject *table;
+    char name[32];
+} Type;
+
+enum { MAX_TYPES = 48, MAX_VIEWS = 256 };
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *ordinary;   /* tuple of exact classes */
+    PyObject *info_class; /* called with text, cut, nonfinite */
+    PyObject *address_of; /* tensor -> address of its first element */
+    PyObject *hash;       /* (address, shape, stride, itemsize, contiguous, dtype, digest) -> two texts */
+    PyObject *otherwise;  /* (tensor, remember) -> description */
+    PyObject *free_weak;
+    int flags;
+    int reads; /* statistics are wanted */
+    int hash_all;
+    Py_ssize_t limit;
+    Type types[MAX_TYPES];
+    int type_count;
+    Entry *entries; /* open addressing, a power of two of them */
+    Py_ssize_t capacity, used;
+} Memo;
+
+static PyObject *name_untyped_storage, *name_cdata, *name_version, *name_dtype, *name_shape, *name_stride,
+    *name_requires_grad, *name_is_neg, *name_is_cpu, *name_storage_offset, *name_nbytes, *name_weak_ref;
+
+static int memo_begin(void)
+{
+    const struct {
+        PyObject **name;
+        const char *text;
+    } names[] = {
+        {&name_untyped_storage, "untyped_storage"}, {&name_cdata, "_cdata"},
+        {&name_version, "_version"},                {&name_dtype, "dtype"},
+        {&name_shape, "shape"},                     {&name_stride, "stride"},
+        {&name_requires_grad, "requires_grad"},     {&name_is_neg, "is_neg"},
+        {&name_is_cpu, "is_cpu"},                   {&name_storage_offset, "storage_offset"},
+        {&name_nbytes, "nbytes"},                   {&name_weak_ref, "_weak_ref"},
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        *names[i].name = PyUnicode_InternFromString(names[i].text);
+        if (*names[i].name == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- entries ---- */
+
+static void entry_forget(Entry *entry)
+{
+    View *views = entry->views;
+    Block *blocks = entry->blocks;
+    entry->views = NULL;
+    entry->blocks = NULL;
+    entry->count = 0;
+    while (views != NULL) {
+        View *next = views->next;
+        Py_DECREF(views->info);
+        PyMem_Free(views);
+        views = next;
+    }
+    while (blocks != NULL) {
+        Block *next = blocks->next;
+        PyMem_Free(blocks->pattern);
+        PyMem_Free(blocks);
+        blocks = next;
+    }
+}
+
+static Py_ssize_t memo_place(const Entry *entries, Py_ssize_t capacity, uint64_t storage)
+{
+    Py_ssize_t place = (Py_ssize_t)((storage * 0x9E3779B97F4A7C15ull) >> 20) & (capacity - 1);
+    while (entries[place].storage != 0 && entries[place].storage != storage) {
+        place = (place + 1) & (capacity - 1);
+    }
+    return place;
+}
+
+static Entry *memo_find(const Memo *memo, uint64_t storage)
+{
+    if (memo->capacity == 0) {
+        return NULL;
+    }
+    Entry *entry = &memo->entries[memo_place(memo->entries, memo->capacity, storage)];
+    return entry->storage != 0 ? entry : NULL;
+}
+
+static int memo_grow(Memo *memo)
+{
+    const Py_ssize_t capacity = memo->capacity == 0 ? 1024 : memo->capacity * 2;
+    Entry *entries = PyMem_Calloc((size_t)capacity, sizeof(Entry));
+    if (entries == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < memo->capacity; i++) {
+        if (memo->entries[i].storage != 0) {
+            entries[memo_place(entries, capacity, memo->entries[i].storage)] = memo->entries[i];
+        }
+    }
+    PyMem_Free(memo->entries);
+    memo->entries = entries;
+    memo->capacity = capacity;
+    return 0;
+}
+
+/* Forget everything and give the weak references back. */
+static void memo_empty(Memo *memo)
+{
+    Entry *entries = memo->entries;
+    const Py_ssize_t capacity = memo->capacity;
+    memo->entries = NULL;
+    memo->capacity = memo->used = 0;
+    for (Py_ssize_t i = 0; i < capacity; i++) {
+        if (entries[i].storage != 0) {
+            entry_forget(&entries[i]);
+            PyObject *done = PyObject_CallOneArg(memo->free_weak, entries[i].weak);
+            if (done == NULL) {
+                PyErr_WriteUnraisable(memo->free_weak);
+            }
+            Py_XDECREF(done);
+            Py_DECREF(entries[i].weak);
+        }
+    }
+    PyMem_Free(entries);
+}
+
+/* The entry of a storage, made if there is none, at this version. */
+static Entry *memo_entry(Memo *memo, uint64_t storage, PyObject *storage_object, int64_t version)
+{
+    Entry *entry = memo_find(memo, storage);
+    if (entry != NULL) {
+        if (entry->version != version || entry->count >= MAX_VIEWS) {
+            entry_forget(entry);
+            entry->version = version;
+        }
+        return entry;
+    }
+    if (memo->used >= memo->limit) {
+        memo_empty(memo);
+    }
+    PyObject *weak = PyObject_CallMethodNoArgs(storage_object, name_weak_ref);
+    if (weak == NULL) {
+        return NULL;
+    }
+    if (4 * (memo->used + 1) > 3 * memo->capacity && memo_grow(memo) < 0) {
+        Py_DECREF(weak);
+        return NULL;
+    }
+    entry = &memo->entries[memo_place(memo->entries, memo->capacity, storage)];
+    *entry = (Entry){.storage = storage, .weak = weak, .version = version};
+    memo->used++;
+    return entry;
+}
+
+/* ---- one tensor ---- */
+
+typedef struct {
+    PyObject *storage, *dtype, *shape, *stride; /* owned */
+    uint64_t cell, address;
+    int64_t version;
+    int requires_grad, negated;
+    int dimensions;
+    Py_ssize_t sizes[MAX_DIMENSIONS], strides[MAX_DIMENSIONS];
+} Facts;
+
+static void facts_end(Facts *facts)
+{
+    Py_XDECREF(facts->storage);
+    Py_XDECREF(facts->dtype);
+    Py_XDECREF(facts->shape);
+    Py_XDECREF(facts->stride);
+}
+
+static int take_unsigned(PyObject *number, uint64_t *value)
+{
+    if (number == NULL) {
+        return -1;
+    }
+    *value = PyLong_AsUnsignedLongLong(number);
+    Py_DECREF(number);
+    return *value == (uint64_t)-1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static int take_signed(PyObject *number, int64_t *value)
+{
+    if (number == NULL) {
+        return -1;
+    }
+    *value = PyLong_AsLongLong(number);
+    Py_DECREF(number);
+    return *value == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static int take_truth(PyObject *truth)
+{
+    if (truth == NULL) {
+        return -1;
+    }
+    const int value = PyObject_IsTrue(truth);
+    Py_DECREF(truth);
+    return value;
+}
+
+static int facts_read(const Memo *memo, PyObject *tensor, Facts *facts)
+{
+    facts->storage = PyObject_CallMethodNoArgs(tensor, name_untyped_storage);
+    if (facts->storage == NULL || take_unsigned(PyObject_GetAttr(facts->storage, name_cdata), &facts->cell) < 0 ||
+        take_signed(PyObject_GetAttr(tensor, name_version), &facts->version) < 0 ||
+        take_unsigned(PyObject_CallOneArg(memo->address_of, tensor), &facts->address) < 0) {
+        return -1;
+    }
+    facts->dtype = PyObject_GetAttr(tensor, name_dtype);
+    facts->shape = facts->dtype == NULL ? NULL : PyObject_GetAttr(tensor, name_shape);
+    facts->stride = facts->shape == NULL ? NULL : PyObject_CallMethodNoArgs(tensor, name_stride);
+    if (facts->stride == NULL) {
+        return -1;
+    }
+    facts->dimensions = read_sizes(facts->shape, facts->sizes);
+    if (facts->dimensions < 0 || read_sizes(facts->stride, facts->strides) != facts->dimensions) {
+        return -1;
+    }
+    facts->requires_grad = take_truth(PyObject_GetAttr(tensor, name_requires_grad));
+    facts->negated = take_truth(PyObject_CallMethodNoArgs(tensor, name_is_neg));
+    return facts->requires_grad < 0 || facts->negated < 0 ? -1 : 0;
+}
+
+static const Type *memo_type(const Memo *memo, PyObject *dtype)
+{
+    for (int i = 0; i < memo->type_count; i++) {
+        if (memo->types[i].dtype == dtype) {
+            return &memo->types[i];
+        }
+    }
+    return NULL;
+}
+
+static View *find_view(const Entry *entry, const Facts *facts)
+{
+    const size_t bytes = (size_t)facts->dimensions * sizeof(Py_ssize_t);
+    for (View *view = entry->views; view != NULL; view = view->next) {
+        if (view->address == facts->address && view->dtype == facts->dtype && view->dimensions == facts->dimensions &&
+            view->requires_grad == facts->requires_grad && memcmp(view->sizes, facts->sizes, bytes) == 0 &&
+            memcmp(view->sizes + facts->dimensions, facts->strides, bytes) == 0) {
+            return view;
+        }
+    }
+    return NULL;
+}
+
+static int keep_view(Entry *entry, const Facts *facts, const Type *type, PyObject *info)
+{
+    const size_t count = (size_t)facts->dimensions;
+    View *view = PyMem_Malloc(sizeof(View) + 2 * count * sizeof(Py_ssize_t));
+    if (view == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    *view = (View){entry->views, facts->address, type->dtype, Py_NewRef(info), facts->requires_grad, facts->dimensions};
+    memcpy(view->sizes, facts->sizes, count * sizeof(Py_ssize_t));
+    memcpy(view->sizes + count, facts->strides, count * sizeof(Py_ssize_t));
+    entry->views = view;
+    entry->count++;
+    return 0;
+}
+
+static Block *find_block(const Entry *entry, const Facts *facts, const Layout *layout)
+{
+    const size_t bytes = (size_t)layout->dimensions * sizeof(Py_ssize_t);
+    for (Block *block = entry->blocks; block != NULL; block = block->next) {
+        if (block->address == facts->address && block->dtype == facts->dtype &&
+            block->scalar == (facts->dimensions == 0) && block->dimensions == layout->dimensions &&
+            memcmp(block->pattern, layout->size, bytes) == 0 &&
+            memcmp(block->pattern + layout->dimensions, layout->stride, bytes) == 0) {
+            return block;
+        }
+    }
+    return NULL;
+}
+
+static int keep_block(Entry *entry, const Facts *facts, const Type *type, const Layout *layout, const char *text,
+                      int text_size, const char *counts, int counts_size, int answer)
+{
+    const size_t count = (size_t)layout->dimensions;
+    Block *block = PyMem_Malloc(sizeof(Block) + (size_t)(text_size + counts_size));
+    Py_ssize_t *pattern = PyMem_Malloc(2 * count * sizeof(Py_ssize_t));
+    if (block == NULL || pattern == NULL) {
+        PyMem_Free(block);
+        PyMem_Free(pattern);
+        PyErr_NoMemory();
+        return -1;
+    }
+    *block = (Block){entry->blocks, facts->address, type->dtype, facts->dimensions == 0, answer, layout->dimensions,
+                     pattern, text_size, counts_size};
+    memcpy(pattern, layout->size, count * sizeof(Py_ssize_t));
+    memcpy(pattern + count, layout->stride, count * sizeof(Py_ssize_t));
+    memcpy(block->text, text, (size_t)text_size);
+    memcpy(block->text + text_size, counts, (size_t)counts_size);
+    entry->blocks = block;
+    return 0;
+}
+
+static int is_contiguous(const Facts *facts)
+{
+    Py_ssize_t expected = 1;
+    for (int i = 0; i < facts->dimensions; i++) {
+        if (facts->sizes[i] == 0) {
+            return 1;
+        }
+    }
+    for (int i = facts->dimensions - 1; i >= 0; i--) {
+        if (facts->sizes[i] != 1) {
+            if (facts->strides[i] != expected) {
+                return 0;
+            }
+            expected *= facts->sizes[i];
+        }
+    }
+    return 1;
+}
+
+/* 1: the elements lie inside their storage; 0: they do not; -1: error. */
+static int lies_inside(PyObject *tensor, const Facts *facts, const Layout *layout, int itemsize)
+{
+    int64_t last, bytes;
+    if (layout->count == 0) {
+        return 1;
+    }
+    if (facts->address == 0) {
+        return 0;
+    }
+    if (take_signed(PyObject_CallMethodNoArgs(tensor, name_storage_offset), &last) < 0 ||
+        take_signed(PyObject_CallMethodNoArgs(facts->storage, name_nbytes), &bytes) < 0) {
+        return -1;
+    }
+    for (int i = 0; i < layout->dimensions; i++) {
+        last += (layout->size[i] - 1) * layout->stride[i];
+    }
+    return (last + 1) * itemsize <= bytes;
+}
+
+static int put_sizes(Text *text, const char *key, const Py_ssize_t *sizes, int count)
+{
+    if (text_put(text, key, strlen(key)) < 0 || TEXT_RESERVE(text, (size_t)count * (NUMBER_ROOM + 4) + 8) < 0) {
+        return -1;
+    }
+    char *out = text->data + text->size;
+    *out++ = '[';
+    for (int i = 0; i < count; i++) {
+        out = put_literal(out, i == 0 ? "\n  " : ",\n  ");
+        out = put_signed(out, sizes[i]);
+    }
+    out = put_literal(out, count == 0 ? "]" : "\n ]");
+    text->size = (size_t)(out - text->data);
+    return 0;
+}
+
+/* Texts of the digests: `md5` belongs to the reference's keys, `digest` to ours. Tuple of two bytes, or NULL. */
+static PyObject *take_hashes(const Memo *memo, const Facts *facts, const Type *type, int contiguous)
+{
+    PyObject *hashes =
+        PyObject_CallFunction(memo->hash, "KOOiOOi", (unsigned long long)facts->address, facts->shape, facts->stride,
+                              kinds[type->kind].itemsize, contiguous ? Py_True : Py_False, facts->dtype, type->hashed);
+    if (hashes != NULL && (!PyTuple_Check(hashes) || PyTuple_GET_SIZE(hashes) != 2 ||
+                           !PyBytes_Check(PyTuple_GET_ITEM(hashes, 0)) || !PyBytes_Check(PyTuple_GET_ITEM(hashes, 1)))) {
+        Py_DECREF(hashes);
+        PyErr_SetString(PyExc_TypeError, "expected two texts");
+        return NULL;
+    }
+    return hashes;
+}
+
+static int put_bytes(Text *text, PyObject *bytes)
+{
+    return text_put(text, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
+}
+
+typedef struct {
+    char text[4 * NUMBER_ROOM + 64], counts[3 * NUMBER_ROOM + 64];
+    int text_size, counts_size, answer;
+} Numbers;
+
+static PyObject *put_together(const Memo *memo, const Facts *facts, const Type *type, int contiguous,
+                              const Numbers *numbers)
+{
+    PyObject *hashes = NULL, *bytes = NULL, *cut = NULL, *info = NULL;
+    Text text;
+    if (memo->reads && (type->hashed || memo->hash_all)) {
+        hashes = take_hashes(memo, facts, type, contiguous);
+        if (hashes == NULL) {
+            return NULL;
+        }
+    }
+    text_begin(&text);
+    if (TEXT_LITERAL(&text, "{\n \"type\": \"torch.Tensor\",\n \"dtype\": \"") < 0 ||
+        text_put(&text, type->name, strlen(type->name)) < 0 ||
+        put_sizes(&text, "\",\n \"shape\": ", facts->sizes, facts->dimensions) < 0 ||
+        TEXT_LITERAL(&text, SEPARATOR) < 0 || text_put(&text, numbers->text, (size_t)numbers->text_size) < 0 ||
+        (memo->reads && TEXT_LITERAL(&text, SEPARATOR) < 0) ||
+        (facts->requires_grad ? TEXT_LITERAL(&text, "\"requires_grad\": true")
+                              : TEXT_LITERAL(&text, "\"requires_grad\": false")) < 0 ||
+        (hashes != NULL && put_bytes(&text, PyTuple_GET_ITEM(hashes, 0)) < 0)) {
+        goto done;
+    }
+    cut = PyLong_FromSize_t(text.size);
+    if (cut == NULL ||
+        (!contiguous && put_sizes(&text, SEPARATOR "\"stride\": ", facts->strides, facts->dimensions) < 0) ||
+        (numbers->counts_size > 0 && (TEXT_LITERAL(&text, SEPARATOR) < 0 ||
+                                      text_put(&text, numbers->counts, (size_t)numbers->counts_size) < 0)) ||
+        (hashes != NULL && put_bytes(&text, PyTuple_GET_ITEM(hashes, 1)) < 0) || TEXT_LITERAL(&text, "\n}") < 0) {
+        goto done;
+    }
+    bytes = PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.size);
+    if (bytes != NULL) {
+        PyObject *nonfinite = !memo->reads ? Py_None : numbers->answer != 0 ? Py_True : Py_False;
+        PyObject *arguments[] = {NULL, bytes, cut, nonfinite};
+        info = PyObject_Vectorcall(memo->info_class, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
+done:
+    text_end(&text);
+    Py_XDECREF(hashes);
+    Py_XDECREF(bytes);
+    Py_XDECREF(cut);
+    return info;
+}
+
+/* A new description; NULL without an error set where the tensor is not an everyday one. */
+static PyObject *describe_new(Memo *memo, PyObject *tensor, const Facts *facts, int remember)
+{
+    const Type *type = memo_type(memo, facts->dtype);
+    if (type == NULL || facts->negated || type->kind == COMPLEX64 || type->kind == COMPLEX128) {
+        return NULL;
+    }
+    const int on_cpu = take_truth(PyObject_GetAttr(tensor, name_is_cpu));
+    if (on_cpu <= 0) {
+        return NULL;
+    }
+    Layout layout;
+    arrange(facts->sizes, facts->strides, facts->dimensions, &layout);
+    const int inside = lies_inside(tensor, facts, &layout, kinds[type->kind].itemsize);
+    if (inside <= 0) {
+        return NULL;
+    }
+    const int contiguous = is_contiguous(facts);
+    Numbers numbers = {.text_size = 0};
+    Entry *entry = memo_find(memo, facts->cell);
+    int found = !memo->reads;
+    if (!found && entry != NULL && entry->version == facts->version) {
+        const Block *block = find_block(entry, facts, &layout);
+        if (block != NULL) {
+            found = 1;
+            numbers.text_size = block->text_size;
+            numbers.counts_size = block->counts_size;
+            numbers.answer = block->answer;
+            memcpy(numbers.text, block->text, (size_t)block->text_size);
+            memcpy(numbers.counts, block->text + block->text_size, (size_t)block->counts_size);
+        }
+    }
+    const int known = found;
+    if (!found) {
+        Summary summary;
+        const char *address = (const char *)(uintptr_t)facts->address;
+        const float *table = type->table == NULL ? NULL : (const float *)(const void *)PyBytes_AS_STRING(type->table);
+        if (layout.count > GIL_WORTH_RELEASING) {
+            Py_BEGIN_ALLOW_THREADS;
+            summarise(type->kind, address, &layout, table, &summary);
+            Py_END_ALLOW_THREADS;
+        } else if (layout.count > 0) {
+            summarise(type->kind, address, &layout, table, &summary);
+        }
+        char *text = numbers.text, *counts = numbers.counts;
+        const int flags = memo->flags | (facts->dimensions == 0 ? SCALAR : 0);
+        numbers.answer = write_summary(type->kind, flags, layout.count, &summary, &text, &counts);
+        numbers.text_size = (int)(text - numbers.text);
+        numbers.counts_size = (int)(counts - numbers.counts);
+    }
+    PyObject *info = put_together(memo, facts, type, contiguous, &numbers);
+    if (info != NULL && remember) {
+        /* Found again: the calls above may have let another thread change the memo. */
+        entry = memo_entry(memo, facts->cell, facts->storage, facts->version);
+        if (entry == NULL ||
+            (!known && keep_block(entry, facts, type, &layout, numbers.text, numbers.text_size, numbers.counts,
+                                  numbers.counts_size, numbers.answer) < 0) ||
+            keep_view(entry, facts, type, info) < 0) {
+            Py_CLEAR(info);
+        }
+    }
+    return info;
+}
+
+static PyObject *memo_describe(Memo *memo, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
+{
+    int remember = 1;
+    PyObject *info = NULL;
+    const Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    if (nargs < 1 || nargs + named > 2 ||
+        (named == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "remember") != 0)) {
+        PyErr_SetString(PyExc_TypeError, "describe() takes a tensor and remember");
+        return NULL;
+    }
+    if (nargs + named == 2) {
+        remember = PyObject_IsTrue(args[1]);
+        if (remember < 0) {
+            return NULL;
+        }
+    }
+    int ordinary = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(memo->ordinary); i++) {
+        ordinary |= (PyObject *)Py_TYPE(args[0]) == PyTuple_GET_ITEM(memo->ordinary, i);
+    }
+    if (ordinary) {
+        Facts facts;
+        facts.storage = facts.dtype = facts.shape = facts.stride = NULL;
+        if (facts_read(memo, args[0], &facts) == 0) {
+            const Entry *entry = memo_find(memo, facts.cell);
+            const View *view = NULL;
+            if (entry != NULL && entry->version == facts.version && !facts.negated) {
+                view = find_view(entry, &facts);
+            }
+            info = view != NULL ? Py_NewRef(view->info) : describe_new(memo, args[0], &facts, remember);
+        }
+        facts_end(&facts);
+    }
+    if (info == NULL) {
+        PyErr_Clear();
+        PyObject *arguments[] = {NULL, args[0], remember ? Py_True : Py_False};
+        info = PyObject_Vectorcall(memo->otherwise, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
+    return info;
+}
+
+static PyObject *memo_forget(Memo *memo, PyObject *storage)
+{
+    const uint64_t cell = PyLong_AsUnsignedLongLong(storage);
+    if (cell == (uint64_t)-1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    Entry *entry = memo_find(memo, cell);
+    if (entry != NULL) {
+        entry_forget(entry);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *memo_clear(Memo *memo, PyObject *nothing)
+{
+    memo_empty(memo);
+    Py_RETURN_NONE;
+}
+
+static int memo_add_types(Memo *memo, PyObject *types)
+{
+    PyObject *dtype, *facts;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(types, &position, &dtype, &facts)) {
+        int kind, hashed;
+        const char *name;
+        PyObject *table;
+        if (memo->type_count == MAX_TYPES) {
+            PyErr_SetString(PyExc_ValueError, "too many element types");
+            return -1;
+        }
+        if (!PyArg_ParseTuple(facts, "sipO", &name, &kind, &hashed, &table)) {
+            return -1;
+        }
+        Type *type = &memo->types[memo->type_count];
+        if (kind < 0 || kind >= KIND_COUNT || strlen(name) >= sizeof(type->name) ||
+            (kind == FLOAT8) != (PyBytes_Check(table) && PyBytes_GET_SIZE(table) == 1024)) {
+            PyErr_Format(PyExc_ValueError, "element type %.100s is not described right", name);
+            return -1;
+        }
+        *type = (Type){Py_NewRef(dtype), (Kind)kind, hashed, kind == FLOAT8 ? Py_NewRef(table) : NULL, ""};
+        strcpy(type->name, name);
+        memo->type_count++;
+    }
+    return 0;
+}
+
+static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
+{
+    static char *words[] = {"ordinary", "types",     "info_class", "address_of", "hash", "otherwise",
+                            "free_weak", "flags",    "reads",      "hash_all",   "limit", NULL};
+    PyObject *ordinary, *types, *info_class, *address_of, *hash, *otherwise, *free_weak;
+    int flags, reads, hash_all;
+    Py_ssize_t limit;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOippn", words, &PyTuple_Type, &ordinary, &PyDict_Type, &types,
+                                     &info_class, &address_of, &hash, &otherwise, &free_weak, &flags, &reads, &hash_all,
+                                     &limit)) {
+        return NULL;
+    }
+    Memo *memo = (Memo *)class->tp_alloc(class, 0);
+    if (memo == NULL) {
+        return NULL;
+    }
+    memo->ordinary = Py_NewRef(ordinary);
+    memo->info_class = Py_NewRef(info_class);
+    memo->address_of = Py_NewRef(address_of);
+    memo->hash = Py_NewRef(hash);
+    memo->otherwise = Py_NewRef(otherwise);
+    memo->free_weak = Py_NewRef(free_weak);
+    memo->flags = flags;
+    memo->reads = reads;
+    memo->hash_all = hash_all;
+    memo->limit = limit;
+    if (memo_add_types(memo, types) < 0) {
+        Py_DECREF(memo);
+        return NULL;
+    }
+    return (PyObject *)memo;
+}
+
+static int memo_traverse(Memo *memo, visitproc visit, void *arg)
+{
+    Py_VISIT(memo->ordinary);
+    Py_VISIT(memo->info_class);
+    Py_VISIT(memo->address_of);
+    Py_VISIT(memo->hash);
+    Py_VISIT(memo->otherwise);
+    Py_VISIT(memo->free_weak);
+    return 0;
+}
+
+static int memo_drop(Memo *memo)
+{
+    if (memo->free_weak != NULL) {
+        memo_empty(memo);
+    }
+    Py_CLEAR(memo->hash);
+    Py_CLEAR(memo->otherwise);
+    return 0;
+}
+
+static void memo_dealloc(Memo *memo)
+{
+    PyObject *type, *value, *trace;
+    PyObject_GC_UnTrack(memo);
+    PyErr_Fetch(&type, &value, &trace);
+    memo_drop(memo);
+    PyErr_Restore(type, value, trace);
+    Py_CLEAR(memo->ordinary);
+    Py_CLEAR(memo->info_class);
+    Py_CLEAR(memo->address_of);
+    Py_CLEAR(memo->free_weak);
+    for (int i = 0; i < memo->type_count; i++) {
+        Py_CLEAR(memo->types[i].dtype);
+        Py_CLEAR(memo->types[i].table);
+    }
+    Py_TYPE(memo)->tp_free((PyObject *)memo);
+}
+
+static Py_ssize_t memo_length(PyObject *memo) { return ((Memo *)memo)->used; }
+
+static PyMethodDef memo_methods[] = {
+    {"describe", (PyCFunction)(void (*)(void))memo_describe, METH_FASTCALL | METH_KEYWORDS,
+     "describe(tensor, remember=True) -> its description, an earlier one if it was given for the same elements"},
+    {"forget", (PyCFunction)memo_forget, METH_O, "forget(storage): the elements in it were written"},
+    {"clear", (PyCFunction)memo_clear, METH_NOARGS, "clear(): forget everything"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PySequenceMethods memo_as_sequence = {.sq_length = memo_length};
+
+static PyTypeObject MemoType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe.capture._native.Memo",
+    .tp_basicsize = sizeof(Memo),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "Descriptions of everyday tensors, and the memory of those already given.",
+    .tp_new = memo_new,
+    .tp_dealloc = (destructor)memo_dealloc,
+    .tp_traverse = (traverseproc)memo_traverse,
+    .tp_clear = (inquiry)memo_drop,
+    .tp_methods = memo_methods,
+    .tp_as_sequence = &memo_as_sequence,
+};
+
+#endif
