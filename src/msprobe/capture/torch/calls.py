@@ -78,12 +78,14 @@ class Call:
     kwargs: dict[str, Any]
     edges: list[ArgumentEdge] | None
     inputs: Any
+    keep: bool
     kwinputs: Any
     oldest: int
     order: int
     parent: Any
     stack: CallStack
     versions: list[tuple[Any, int]]
+    watched: bool
 
 
 class CallRecorder:
@@ -555,6 +557,8 @@ class CallMode(TorchFunctionMode):
         if api is None or not self.session.recording or self.thread.muted or _tracing() is not None:
             return func(*args, **kwargs) if kwargs else func(*args)
         if api.transparent:
+            if api.unit is not None:
+                return api.unit(api, func, args, kwargs)
             return self._inside(func, types, args, kwargs)
         self.hop = None
         key = api.key

@@ -25,8 +25,9 @@ _FRAMEWORK_MODULES = (
     "torch.distributed.",
     "torch.utils.checkpoint",
 )
-_FRAMEWORK_CLASSES = frozenset(("BackwardHookFunction", "CompiledFunction", "_PostBackward",
-"RegisterPostBackwardFunction"))
+_FRAMEWORK_CLASSES = frozenset(
+    ("BackwardHookFunction", "CompiledFunction", "_PostBackward", "RegisterPostBackwardFunction")
+)
 
 
 def add_function_patches(patches: Patches, calls: CallRecorder) -> None:
@@ -60,6 +61,7 @@ def add_function_patches(patches: Patches, calls: CallRecorder) -> None:
 
 
 def _is_framework(cls: Any) -> bool:
-    if cls.__name__ in _FRAMEWORK_CLASSES:
+    # Made by torch for each operator with a registered backward; the operator itself is recorded.
+    if cls.__name__ in _FRAMEWORK_CLASSES or cls.__name__.startswith("GeneratedBackwardFor_"):
         return True
     return str(cls.__module__).startswith(_FRAMEWORK_MODULES)

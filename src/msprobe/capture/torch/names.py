@@ -38,6 +38,9 @@ class Api(NamedTuple):
     name: str = ""
     # A Python function: it hands its arguments on in another form than it was given.
     python: bool = False
+    # Runs and records the call, where that takes a way of its own: (api, function, args, kwargs) -> result.
+    # Looked at only if ``transparent``.
+    unit: Callable[..., Any] | None = None
 
 
 TRANSPARENT = Api("", False, transparent=True)
@@ -132,6 +135,8 @@ class ApiNames:
     def __init__(self, include_unlisted: bool = True) -> None:
         self.include_unlisted = include_unlisted
         self.table: dict[Any, Api | None] = {}
+        # Namespace of operators -> who knows how they are recorded: (operator, key) -> its Api.
+        self.namespaces: dict[str, Callable[[Any, str], Api | None]] = {}
         groups = listed_names()
         self._listed: dict[str, frozenset[str]] = {
             "Functional": groups.get("functional", frozenset()),
@@ -279,7 +284,9 @@ class ApiNames:
         space, _, op = str(name).partition("::")
         if space == "profiler":
             return None
-        return self._unlisted("Ops", f"{space}_{op.split('.')[0]}" if op else space.replace(".", "_"))
+        name = f"{space}_{op.split('.')[0]}" if op else space.replace(".", "_")
+        known = self.namespaces.get(space)
+        return known(function, f"Ops.{name}") if known is not None else self._unlisted("Ops", name)
 
 
 def _module(name: str) -> Any:

@@ -14,8 +14,14 @@ def make_parts(recorder: TorchRecorder) -> list[Part]:
     level = recorder.level
     if level in ("L1", "mix"):
         from msprobe.capture.torch.collectives import CollectiveRecorder
+        from msprobe.capture.torch.distributed_tensors import DistributedTensorPlanning
+        from msprobe.capture.torch.functional_collectives import FunctionalCollectives
 
-        parts.append(CollectiveRecorder(recorder))
+        parts += [
+            CollectiveRecorder(recorder),
+            FunctionalCollectives(recorder),
+            DistributedTensorPlanning(recorder.session),
+        ]
     if level in ("L0", "L1", "mix"):
         from msprobe.capture.torch.optimizers import OptimizerRecorder
 

@@ -1,0 +1,188 @@
+"""Functional collectives: operators whose result is filled later, when somebody waits for it.
+
+``torch.distributed._functional_collectives`` and DTensor communicate by operators of the namespace
+``_c10d_functional``. The function mode sees them; their record is ``Ops._c10d_functional_{operator}.{n}``.
+Such an operator returns memory that is still being written, so the results are not looked at before the
+program waits for them: the record stands with ``"completed": false`` until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from msprobe.capture.torch.calls import Call
+from msprobe.capture.torch.collectives_functions import FunctionCalls
+from msprobe.capture.torch.collectives_values import Groups
+from msprobe.capture.torch.names import Api
+
+if TYPE_CHECKING:
+    from msprobe.capture.torch.recorder import TorchRecorder
+
+_quiet = torch._C.DisableTorchFunction
+NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
+
+
+class _Awaited:
+    """A collective whose results somebody will wait for."""
+
+    def __init__(self, call: Call, result: Any, tree: dict[str, Any], generation: int) -> None:
+        self.call = call
+        self.result = result
+        self.tree = tree
+        self.generation = generation
+        self.missing = {_storage_of(tensor) for tensor in _tensors(result)}
+
+
+class FunctionalCollectives:
+    """Records operators of functional collectives between attach and detach."""
+
+    def __init__(self, recorder: TorchRecorder) -> None:
+        self.session = recorder.session
+        self.calls = recorder.calls
+        self.groups = Groups()
+        self.include_unlisted = recorder.names.include_unlisted
+        # Address of a storage -> the weak reference that keeps the address from being used again, and the
+        # collective.
+        self._awaited: dict[int, tuple[StorageWeakRef, _Awaited]] = {}
+        self._functions = FunctionCalls()
+        for space in NAMESPACES:
+            recorder.names.namespaces[space] = self.find
+        self.session.at_step_end.append(self._awaited.clear)
+
+    def attach(self) -> None:
+        """Notice when somebody waits: also inside calls that are recorded as a whole."""
+        if torch.distributed.is_available():
+            import torch.distributed._functional_collectives as functional
+
+            self._functions.add(functional.wait_tensor, self._wait)
+        self._functions.attach()
+
+    def detach(self) -> None:
+        """Give the function back."""
+        self._functions.detach()
+
+    def find(self, operator: Any, key: str) -> Api | None:
+        """How an operator of these namespaces is recorded."""
+        name = key.rsplit("_functional_", 1)[-1]
+        if name.startswith(("wrap_tensor", "_wrap_tensor")) or not self.include_unlisted:
+            return None
+        if name == "wait_tensor":
+            return Api(key, False, transparent=True, unit=self._run_wait)
+        return Api(key, False, transparent=True, unit=self._run, name=key)
+
+    # ------------------------------------------------------------ one operator
+
+    def _run(self, api: Api, operator: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
+        words = kwargs or {}
+        with _quiet():
+            # Without this and the mode's function.
+            call = self.calls.begin(api.key, args, words, 2)
+        if call is None:
+            return operator(*args, **words)
+        try:
+            result = operator(*args, **words)
+        except BaseException as error:
+            with _quiet():
+                self.calls.fail(call, error)
+            raise
+        with _quiet():
+            self.session.guard(self._issued, call, operator, args, words, result)
+        return result
+
+    def _issued(
+        self, call: Call, operator: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        tree: dict[str, Any] = {"async": True, "completed": False}
+        group = self._group(operator, args, kwargs)
+        if group is not None:
+            tree["process_group"] = group
+        awaited = _Awaited(call, result, tree, self.session.generation)
+        self._put(awaited)
+        for tensor in _tensors(result):
+            # An operator that writes its argument does not count as a write for torch.
+            self.calls.statistics.invalidate(tensor)
+            storage = tensor.untyped_storage()
+            reference: Any = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+            self._awaited[storage._cdata] = (reference, awaited)
+        if call.watched:
+            self.calls._watch(call, result)
+
+    def _put(self, awaited: _Awaited) -> None:
+        call, calls = awaited.call, self.calls
+        completed = bool(awaited.tree["completed"])
+        if not call.keep or (calls.overflow and not completed):
+            return
+        tree: dict[str, Any] = {}
+        if calls.input:
+            tree["input_args"] = call.inputs
+            tree["input_kwargs"] = call.kwinputs
+        tree["is_recompute"] = call.stack.recompute
+        if calls.output:
+            # One place for each result, as when they are there.
+            waiting = [None] * len(_tensors(awaited.result)) if isinstance(awaited.result, list) else None
+            tree["output"] = calls._outputs(call.name, awaited.result) if completed else [waiting]
+        tree.update(awaited.tree)
+        calls._finish(call, tree)
+
+    def _group(self, operator: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes | None:
+        given = kwargs.get("group_name")
+        if given is None:
+            names = (value for value in reversed(args) if not isinstance(value, (int, float, list)))
+            given = next(names, None)
+        try:
+            if isinstance(given, str):
+                resolve: Any = torch._C._distributed_c10d._resolve_process_group
+                given = resolve(given)
+            found = self.groups.find(given) if given is not None else None
+        except Exception:
+            return None
+        return found.text if found is not None else None
+
+    # ------------------------------------------------------------ waiting
+
+    def _run_wait(self, api: Api, operator: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
+        result = operator(*args, **(kwargs or {}))
+        self._waited(result)
+        return result
+
+    def _wait(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if torch.compiler.is_compiling():
+            return original(*args, **kwargs)
+        result = original(*args, **kwargs)
+        self._waited(result)
+        return result
+
+    def _waited(self, tensor: Any) -> None:
+        if self._awaited and isinstance(tensor, torch.Tensor):
+            with _quiet():
+                self.session.guard(self._arrived, tensor)
+
+    def _arrived(self, tensor: torch.Tensor) -> None:
+        inner = getattr(tensor, "elem", tensor)
+        address = _storage_of(inner)
+        _, awaited = self._awaited.pop(address, (None, None))
+        if awaited is None:
+            return
+        awaited.missing.discard(address)
+        if awaited.missing or awaited.generation != self.session.generation:
+            return
+        for result in _tensors(awaited.result):
+            self.calls.statistics.invalidate(result)
+        awaited.tree["completed"] = True
+        self._put(awaited)
+
+
+def _storage_of(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, (list, tuple)):
+        return [item for item in result if isinstance(item, torch.Tensor)]
+    return []
