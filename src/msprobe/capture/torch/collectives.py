@@ -140,6 +140,16 @@ class CollectiveRecorder:
         """Watch the functions of torch.distributed."""
         self._functions.attach()
 
+    def pause(self) -> None:
+        """A compiled region is entered: as :meth:`detach`, but what is under way is still awaited."""
+        self._functions.detach()
+        self.work.pause()
+
+    def resume(self) -> None:
+        """It was left."""
+        self._functions.attach()
+        self.work.resume()
+
     def detach(self) -> None:
         """Give all functions and classes back what is theirs."""
         self._functions.detach()

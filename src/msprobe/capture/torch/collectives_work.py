@@ -161,6 +161,16 @@ class WorkWatch:
             self._drop(unfinished)
         self._by_handle.clear()
 
+    def pause(self) -> None:
+        """Give the classes of handles their own methods back until :meth:`resume`."""
+        for patch in reversed(self._patches):
+            patch.detach()
+
+    def resume(self) -> None:
+        """Listen again."""
+        for patch in self._patches:
+            patch.attach()
+
     def detach(self) -> None:
         """Give the classes of handles their own methods back."""
         patches, self._patches = self._patches, []

@@ -45,6 +45,8 @@ _UNSEEN = frozenset(
 _NUMBERS = frozenset((int, float, bool, complex))
 
 _quiet = torch._C.DisableTorchFunction
+# While torch.jit traces, sizes are tensors and what we do would become part of the trace.
+_tracing: Callable[[], Any] = torch._C._get_tracing_state
 _in_backward: Callable[[], Any] = torch._C._current_autograd_node
 
 
@@ -341,7 +343,7 @@ class _Kernel:
             # off.
             _set_included(watch.key, False)
             return self._pass_on(keys, args, kwargs)
-        if recorder.session.thread.muted:
+        if recorder.session.thread.muted or _tracing() is not None:
             return self._pass_on(keys, args, kwargs)
         return recorder.run(self._operator, lambda: self._pass_on(keys, args, kwargs), args, kwargs)
 

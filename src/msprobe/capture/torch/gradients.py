@@ -181,13 +181,19 @@ class NodeHooks:
 
     def __init__(self) -> None:
         self._handles: list[Any] = []
+        # True: nothing is hooked, because the backward pass will be compiled.
+        self.suspended = False
 
     def before(self, node: Node, work: Callable[..., None], *bound: Any) -> None:
         """Call ``work(*bound, gradients)`` when gradients arrive at ``node``."""
+        if self.suspended:
+            return
         self._handles.append(node.register_prehook(partial(work, *bound)))
 
     def after(self, node: Node, work: Callable[..., None], *bound: Any) -> None:
         """Call ``work(*bound, gradients passed on, gradients received)`` when ``node`` has run."""
+        if self.suspended:
+            return
         self._handles.append(node.register_hook(partial(work, *bound)))
 
     def remove(self) -> None:

@@ -42,6 +42,8 @@ class ModuleRecorder:
         self.hooks = calls.hooks
         self.names: dict[int, str] = {}
         self._handles: list[Any] = []
+        # Hooks that are not in place now: (dictionary of the module, key, value).
+        self._paused: list[tuple[Any, int, Any]] = []
         self._modules: list[nn.Module] = []
         self._last_models: set[int] = set()
         self.parameters = ParameterGradients(self)
@@ -66,8 +68,25 @@ class ModuleRecorder:
             self.names[id(module)] = name
             self._modules.append(module)
 
+    def pause(self) -> None:
+        """Take the hooks off the modules until :meth:`resume`."""
+        if self._paused:
+            return
+        for handle in self._handles:
+            for reference in (handle.hooks_dict_ref, *handle.extra_dict_ref):
+                hooks = reference()
+                if hooks is not None and handle.id in hooks:
+                    self._paused.append((hooks, handle.id, hooks.pop(handle.id)))
+
+    def resume(self) -> None:
+        """Put the hooks back."""
+        paused, self._paused = self._paused, []
+        for hooks, identity, value in paused:
+            hooks[identity] = value
+
     def remove(self) -> None:
         """Take all hooks off the modules."""
+        self._paused = []
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
@@ -435,6 +454,8 @@ class ParameterGradients:
 
     def watch(self, name: str, module: nn.Module, wanted: bool) -> None:
         """See to it that the gradients of the module's own parameters are noticed."""
+        if self.modules.hooks.suspended:
+            return
         for key, parameter in module._parameters.items():
             if parameter is None or not parameter.requires_grad or parameter.grad_fn is not None:
                 continue

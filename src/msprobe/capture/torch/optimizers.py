@@ -91,18 +91,26 @@ class OptimizerRecorder:
             return
         self._running = _Running()
         self._names.learn(self.recorder.models)
+        self.resume()
+
+    def resume(self) -> None:
+        """Put the hooks in place."""
         self._handles = [
             hooks.register_optimizer_step_pre_hook(self._before),
             hooks.register_optimizer_step_post_hook(self._after),
         ]
         self._patches.attach()
 
-    def detach(self) -> None:
-        """Take all hooks away."""
+    def pause(self) -> None:
+        """Take the hooks away; a step that is under way stays so (a compiled region may be part of it)."""
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
         self._patches.detach()
+
+    def detach(self) -> None:
+        """Take all hooks away."""
+        self.pause()
         self._names.forget()
         for step in reversed(self._running.steps):
             self._leave_region(step)

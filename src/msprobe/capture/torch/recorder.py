@@ -106,9 +106,12 @@ class TorchRecorder:
             self.names = ApiNames(settings.api_scope == "all" and settings.risk_level is None)
             self._mode = CallMode(self.calls, self.names)
             self._add_call_patches()
+        from msprobe.capture.torch.compiled import CompiledRegions
         from msprobe.capture.torch.parts import make_parts
 
         self.parts += make_parts(self)
+        self.regions = CompiledRegions(self)
+        self.parts.append(self.regions)
         _live.add(self)
 
     def _types(self) -> dict[type, Callable[[Any], Any]]:
@@ -200,6 +203,8 @@ class TorchRecorder:
         if session.recording or not session.start(rank):
             return session.recording
         self._attached = True
+        outside = session.guard(self.regions.outside, self.models, named_modules)
+        named_modules = named_modules if outside is None else outside
         if self.level in ("L0", "mix"):
             session.guard(self.modules.watch, named_modules)
         for part in self.parts:

@@ -1,0 +1,163 @@
+"""Compiled modules, recorded from outside: one entry for each pass, and the gradients of the parameters
+inside.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.recorder import TorchRecorder
+
+_tracing: Callable[[], Any] = torch._C._get_tracing_state
+
+
+class CompiledModules:
+    """Watches calls of compiled modules from outside: those that ``torch.compile(module)`` returned,
+    wherever they are, and those of the model that were compiled in place (``module.compile()``).
+    """
+
+    def __init__(self, recorder: TorchRecorder) -> None:
+        self.recorder = recorder
+        self.session = recorder.session
+        # Of the models given to start: id(module) -> name of its entries, without what torch.compile adds
+        # to paths.
+        self._names: dict[int, str] = {}
+        self._in_place: list[tuple[str, nn.Module]] = []
+        self._replaced: list[tuple[nn.Module, Any, Any]] = []
+        self._patches = Patches()
+        self._patched = False
+
+    def plan(
+        self, models: Any, named: Sequence[tuple[str, nn.Module]], eager: bool
+    ) -> Sequence[tuple[str, nn.Module]]:
+        """Learn the names of the models' modules; return those of ``named`` that run outside of compiled
+        modules.
+
+        ``eager``: nothing will run compiled, so all of them.
+        """
+        self._names.clear()
+        self._in_place.clear()
+        wrapper: Any = _optimized_module()
+        inside: set[int] = set()
+        compiled_any = False
+        several = isinstance(models, (list, tuple))
+        for index, root in enumerate(models if several else [models] if models is not None else []):
+            lead = f"{index}." if several else ""
+            for path, module in root.named_modules():
+                clean = ".".join(part for part in path.split(".") if part != "_orig_mod")
+                if wrapper is not None and isinstance(module, wrapper):
+                    compiled_any = True
+                    inside.add(id(module))
+                    inside.update(map(id, module.modules()))
+                    continue
+                name = f"Module.{lead}{clean or 'root'}.{type(module).__name__}"
+                self._names.setdefault(id(module), name)
+                if module.__dict__.get("_compiled_call_impl") is not None:
+                    compiled_any = True
+                    if id(module) not in inside:
+                        self._in_place.append((self._names[id(module)], module))
+                    inside.update(map(id, module.modules()))
+        if not compiled_any:
+            return named
+        if not eager:
+            return [(name, module) for name, module in named if id(module) not in inside]
+        roots = {id(getattr(m, "_orig_mod", m)) for m in (models if several else [models])}
+        return [
+            (self._names[id(module)], module)
+            for name, module in named
+            if id(module) in self._names and (".root." in name or id(module) not in roots)
+        ]
+
+    def attach(self) -> None:
+        """Watch the compiled modules."""
+        if not self._patched:
+            wrapper = _optimized_module()
+            if wrapper is not None:
+                self._patches.add(wrapper, "__call__", self._call)
+                self._patched = True
+        self._patches.attach()
+        if not self._replaced:
+            for name, module in self._in_place:
+                original = module.__dict__.get("_compiled_call_impl")
+                if original is not None:
+                    seen = _InPlace(self, name, module, original)
+                    module.__dict__["_compiled_call_impl"] = seen
+                    self._replaced.append((module, seen, original))
+
+    def detach(self) -> None:
+        """Leave them as they were."""
+        self._patches.detach()
+        replaced, self._replaced = self._replaced, []
+        for module, seen, original in replaced:
+            if module.__dict__.get("_compiled_call_impl") is seen:
+                module.__dict__["_compiled_call_impl"] = original
+
+    # ------------------------------------------------------------ one pass
+
+    def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def __call__(optimized: Any, *args: Any, **kwargs: Any) -> Any:
+            module = optimized._orig_mod
+            name = self._names.get(id(module)) or f"Module.compiled.{type(module).__name__}"
+            return self.run(name, module, lambda: original(optimized, *args, **kwargs), args, kwargs)
+
+        return __call__
+
+    def run(
+        self,
+        name: str,
+        module: nn.Module,
+        call: Callable[[], Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Run a compiled module and record its pass."""
+        session, passes = self.session, self.recorder.modules
+        if not session.recording or session.thread.muted or _tracing() is not None:
+            return call()
+        passes.enter(name, module, args, kwargs)
+        if self.recorder.level in ("L0", "mix"):
+            session.guard(self._watch_parameters, module)
+        try:
+            result = call()
+        except BaseException:
+            passes.leave(name, module, None)
+            raise
+        passes.leave(name, module, result)
+        return result
+
+    def _watch_parameters(self, module: nn.Module) -> None:
+        """The modules inside have no entries; the gradients of their parameters have, under the usual
+        names.
+        """
+        if not torch.is_grad_enabled() or not self.recorder.calls.backward:
+            return
+        for inner in module.modules():
+            name = self._names.get(id(inner))
+            if name is not None and inner is not module:
+                self.recorder.modules.parameters.watch(name, inner, True)
+
+
+class _InPlace:
+    """What a module that was compiled in place calls while recording."""
+
+    __slots__ = ("compiled", "module", "modules", "name")
+
+    def __init__(self, modules: CompiledModules, name: str, module: nn.Module, compiled: Any) -> None:
+        self.modules = modules
+        self.name = name
+        self.module = module
+        self.compiled = compiled
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.modules.run(self.name, self.module, lambda: self.compiled(*args, **kwargs), args, kwargs)
+
+
+def _optimized_module() -> type | None:
+    found = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
+    return found if isinstance(found, type) else None
