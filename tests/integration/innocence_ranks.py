@@ -138,6 +138,8 @@ def main(rank: int, world_size: int, folder: Path) -> None:
                 recorder = Recorder(own, job.setting, shared / "dump")
                 outcome.observation = run(job.name, recorder)
                 outcome.entries = recorder.entries(f"rank{rank}")
+                if recorder.faults():
+                    raise AssertionError(recorder.faults()[:2000])
                 dist.barrier()
                 outcome.folders = sorted(
                     {str(p.relative_to(shared / "dump")) for p in (shared / "dump").glob("step*/*")}

@@ -111,6 +111,10 @@ class Recorder:
                 found.setdefault(step, []).extend(json.loads(file.read_text())["data"])
         return found
 
+    def faults(self) -> str:
+        """What the recorder could not record, in its own words: nothing, if all is well."""
+        return "\n".join(file.read_text() for file in self.dump_path.rglob("dump_error_info.log"))
+
 
 class WatchedRegion:
     """Passes begin and end on to the watcher, and notes what torch looks like before, inside and after."""

@@ -20,7 +20,11 @@ import zoo
 from innocence_observation import Observation, differences
 from innocence_run import Nobody, Recorder, Setting, run, run_bare, without_known_once
 
-SINGLE = [name for name, a in zoo.load_all().items() if a.ranks == 1]
+SINGLE = [
+    pytest.param(name, marks=[pytest.mark.slow] * a.slow)
+    for name, a in zoo.load_all().items()
+    if a.ranks == 1
+]
 LEVELS = [Setting("L0"), Setting("L1"), Setting("mix"), Setting("L2")]
 
 # Other tasks and options, each on the architectures most likely to notice.
@@ -96,6 +100,7 @@ def check(name: str, setting: Setting, folder: Path) -> dict[str, list[str]]:
     on = run(name, recorder)
     found = differences(*without_known_once(off, on))
     assert not found, f"{name} at {setting}: {len(found)} differences\n" + "\n".join(map(str, found[:15]))
+    assert not recorder.faults(), f"{name} at {setting}: {recorder.faults()[:2000]}"
     return recorder.entries()
 
 

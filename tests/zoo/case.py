@@ -54,24 +54,28 @@ Builder = Callable[[], TrainingCase]
 
 @dataclass(frozen=True)
 class Architecture:
-    """A registered builder. `ranks` > 1: needs that many processes in an initialised gloo group."""
+    """A registered builder.
+
+    `ranks` > 1: needs that many processes in an initialised gloo group. `slow`: takes many seconds.
+    """
 
     name: str
     builder: Builder
     ranks: int = 1
+    slow: bool = False
 
 
 ARCHITECTURES: dict[str, Architecture] = {}
 
 
-def architecture(ranks: int = 1) -> Callable[[Builder], Builder]:
+def architecture(ranks: int = 1, slow: bool = False) -> Callable[[Builder], Builder]:
     """Register a builder under its own function name."""
 
     def register(builder: Builder) -> Builder:
         name = builder.__name__
         if name in ARCHITECTURES:
             raise ValueError(f"two architectures are named {name!r}")
-        ARCHITECTURES[name] = Architecture(name, builder, ranks)
+        ARCHITECTURES[name] = Architecture(name, builder, ranks, slow)
         return builder
 
     return register

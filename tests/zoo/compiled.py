@@ -1,6 +1,6 @@
 """`torch.compile`: the compiled region has to stay compiled, with as many graphs, breaks and calls as before.
 
-The back ends need no compiler: `counting` runs the captured graph as it is (like "eager") and counts,
+All but the last do without a compiler: `counting` runs the captured graph as it is (like "eager") and counts,
 `aot_eager` adds AOTAutograd, so that forward and backward are traced as in a full compilation.
 """
 
@@ -154,5 +154,25 @@ def compiled_with_graph_break() -> TrainingCase:
         optimizer.step()
         model(*vectors(i))
         return {"loss": loss, "counts": [back_end.graphs, back_end.runs, counters()], "called": len(called)}
+
+    return TrainingCase(run_step, {"model": plain, "optimizer": optimizer}, close=fresh)
+
+
+@architecture(slow=True)
+def compiled_by_inductor() -> TrainingCase:
+    """The default back end; it needs a C++ compiler."""
+    fresh()
+    plain = GPT(layers=1)
+    model = torch.compile(plain)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+
+    def run_step(i: int, region: Region) -> Results:
+        optimizer.zero_grad()
+        region.begin(model)
+        loss, results = predict_next(model, *sequences(i))
+        loss.backward()
+        region.end()
+        optimizer.step()
+        return {"loss": loss, **results, "counts": counters()}
 
     return TrainingCase(run_step, {"model": plain, "optimizer": optimizer}, close=fresh)
