@@ -1,5 +1,4 @@
-"""Which entries are wanted: the interval of ``scope`` and the items of ``list``, over one order of execution.
-"""
+"""Which entries are wanted: the interval of ``scope`` and the items of ``list``, over one order of execution."""
 
 from __future__ import annotations
 

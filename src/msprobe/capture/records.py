@@ -128,7 +128,9 @@ class Describer:
                 }
             return [self._walk(item, f"{path}.{i}", keep, depth + 1) for i, item in enumerate(value)]
         if isinstance(value, Mapping):
-            return {str(key): self._walk(item, f"{path}.{key}", keep, depth + 1) for key, item in value.items()}
+            return {
+                str(key): self._walk(item, f"{path}.{key}", keep, depth + 1) for key, item in value.items()
+            }
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return {
                 f.name: self._walk(getattr(value, f.name, None), f"{path}.{f.name}", keep, depth + 1)

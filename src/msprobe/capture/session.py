@@ -90,7 +90,7 @@ class Session:
         self._writer: DumpWriter | None = None
         self._files: TensorFileWriter | None = None
         self._folder: Path | None = None
-        self._late: list[tuple[str, Any]] = []
+        self._late: list[tuple[str, Any, int | None, Any]] = []
         self._stack_numbers: dict[CallStack, int] = {}
         self._faults = 0
         self._pid = os.getpid()
@@ -213,18 +213,18 @@ class Session:
         with self.lock:
             writer = self._writer or self._open()
             self.records_in_step += 1
-            if self._late or self.has_late():
-                self._late.append((name, tree))
-            else:
-                writer.put(name, tree)
+            number = None
             if stack is not None and self.with_stacks:
                 number = self._stack_numbers.get(stack)
                 if number is None:
                     number = self._stack_numbers[stack] = len(self._stack_numbers)
                     writer.define_stack(number, stack.lines())
-                writer.put_stack(name, number)
-            if parent is not False and self.with_construct:
-                writer.put_parent(name, parent)
+            if not self.with_construct:
+                parent = False
+            if self._late or self.has_late():
+                self._late.append((name, tree, number, parent))
+            else:
+                writer.put_call(name, tree, number, parent)
             if self.end_after_record:
                 self.end()
 
@@ -255,8 +255,8 @@ class Session:
                     return
                 self.recorded_anything = True
                 late, self._late = self._late, []
-                for name, tree in late:
-                    writer.put(name, tree)
+                for record in late:
+                    writer.put_call(*record)
                 if files is not None:
                     files.flush()
                 writer.publish(final)

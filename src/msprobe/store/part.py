@@ -144,6 +144,8 @@ class DumpPart:
             key = reader.read(start + entries.KEY_BYTES, content)
             if kind == entries.RECORD:
                 self._places.add(str(json_index.parse(key, path)), number, content + 2, end)
+            elif kind == entries.CALL:
+                self._read_call(reader, number, str(json_index.parse(key, path)), content, end)
             elif kind == entries.HEADER and not self.header:
                 self.header = json_index.parse(reader.read(content, end), path)
                 ours = self.header.pop("msprobe", {})
@@ -158,6 +160,20 @@ class DumpPart:
                 name = str(json_index.parse(key, path))
                 self._journal_parents[name] = json_index.parse(reader.read(content + 2, end), path)
         self.lost += reader.damage.frames
+
+    def _read_call(self, reader: JournalReader, number: int, name: str, content: int, end: int) -> None:
+        tail = end - entries.CALL_TAIL.size
+        if tail < content:
+            return
+        stack_id, length = entries.CALL_TAIL.unpack(reader.read(tail, end))
+        parent = tail if length == entries.NO_PARENT else tail - length
+        if parent < content + 2:
+            return
+        self._places.add(name, number, content + 2, parent)
+        if stack_id >= 0:
+            self._journal_stacks[name] = str(stack_id)
+        if length != entries.NO_PARENT:
+            self._journal_parents[name] = json_index.parse(reader.read(parent, tail), self.path)
 
     def _read_stacks(self) -> dict[str, Any]:
         """The number of the stack of each name, and the frames of each number in ``_frames``."""

@@ -36,6 +36,9 @@ _KEY_BYTES = entries.KEY_BYTES
 _RECORD = entries.RECORD
 _STACK = entries.STACK
 _PARENT = entries.PARENT
+_CALL = entries.CALL
+_TAIL_BYTES = entries.CALL_TAIL.size
+_pack_tail = entries.CALL_TAIL.pack
 
 _live: weakref.WeakSet[DumpWriter]
 # Frames repeat from step to step; their text is made once.
@@ -87,7 +90,8 @@ class DumpWriter:
         self._count_at_end = 0
         self._problem: str | None = None
         self._records: dict[str, int] = {}
-        self._parents: dict[str, int] = {}
+        # A place in the journal, or the text itself where it is part of a record's frame (parents repeat).
+        self._parents: dict[str, int | bytes] = {}
         self._stack_of: dict[str, int] = {}
         self._frames: dict[int, int] = {}
         # Journal size at the last publish; the stacks and parents known then.
@@ -152,6 +156,31 @@ class DumpWriter:
         place = self._append(body)
         if place:
             self._records[name] = place
+
+    def put_call(
+        self, name: str, tree: object, stack_id: int | None, parent: str | list[object] | bool | None
+    ) -> None:
+        """``put``, ``put_stack`` and ``put_parent`` in one; ``parent`` False: no place in construct.json."""
+        text = self._encode(tree, _RECORD_DEPTH)
+        if self._strict:
+            text = strict(text)
+        key = quote(name)
+        stack = -1 if stack_id is None or not self._with_stacks else stack_id
+        if parent is False or not self._with_construct:
+            origin, length = b"", entries.NO_PARENT
+        else:
+            origin = quote(parent) if isinstance(parent, str) else self._encode(parent, _PARENT_DEPTH)
+            length = len(origin)
+        body = b"".join((_pack_key(_CALL, len(key)), key, b": ", text, origin, _pack_tail(stack, length)))
+        place = self._append(body)
+        if not place:
+            return
+        self._records[name] = place - (len(origin) + _TAIL_BYTES)
+        if stack >= 0:
+            self._stack_of[name] = stack
+        if length != entries.NO_PARENT:
+            self._rewritten_parent |= name in self._parents
+            self._parents[name] = origin
 
     def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
         """Say what the stack ``stack_id`` is: its frames, innermost first. The first definition counts."""
@@ -258,7 +287,7 @@ class DumpWriter:
             self._write(layout.STACK_FILE, self._stack_pieces(source))
             self._published_stacks = (len(self._stack_of), len(self._frames))
         if self._with_construct and (self._published_parents != len(self._parents) or self._rewritten_parent):
-            self._write(layout.CONSTRUCT_FILE, _object_pieces(source, self._parents, 0))
+            self._write(layout.CONSTRUCT_FILE, _parent_pieces(source, self._parents))
             self._published_parents = len(self._parents)
             self._rewritten_parent = False
         self._write_json(source, final)
@@ -395,6 +424,28 @@ def _object_pieces(source: journal.Journal, places: dict[str, int], depth: int) 
     if batch:
         yield before + between.join(batch)
     yield line + b"}"
+
+
+def _parent_pieces(source: journal.Journal, parents: dict[str, int | bytes]) -> Iterator[bytes]:
+    """The text of construct.json, in pieces of some hundred items."""
+    if not parents:
+        yield b"{}"
+        return
+    before = b"{\n "
+    batch: list[bytes] = []
+    for name, parent in parents.items():
+        if isinstance(parent, int):
+            start = parent >> _LENGTH_BITS
+            batch.append(source.read(start + _KEY_BYTES, start + (parent & _LENGTH)))
+        else:
+            batch.append(quote(name) + b": " + parent)
+        if len(batch) == _BATCH:
+            yield before + b",\n ".join(batch)
+            before = b",\n "
+            batch.clear()
+    if batch:
+        yield before + b",\n ".join(batch)
+    yield b"\n}"
 
 
 def _content(source: journal.Journal, place: int) -> bytes:

@@ -66,7 +66,11 @@ def form_of_call(code: types.CodeType, lasti: int) -> Form | None:
 
 
 def as_given(
-    function: Any, args: Sequence[Any], kwargs: dict[str, Any] | None, frame: types.FrameType | None, is_method: bool
+    function: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None,
+    frame: types.FrameType | None,
+    is_method: bool,
 ) -> tuple[Sequence[Any], dict[str, Any] | None]:
     """``args`` and ``kwargs`` in the form of the call that ``frame`` is making; unchanged where that cannot be told."""
     names = parameters_of(function)

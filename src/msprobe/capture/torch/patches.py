@@ -21,8 +21,7 @@ class Patches:
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def add(self, holder: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Replace ``holder.name`` by ``make(original)`` when attached; nothing happens if it does not exist.
-        """
+        """Replace ``holder.name`` by ``make(original)`` when attached; nothing happens if it does not exist."""
         self._wanted.append((holder, name, make))
 
     def attach(self) -> None:

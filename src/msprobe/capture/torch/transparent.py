@@ -16,7 +16,9 @@ import torch
 
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
-skip_one_hop: Callable[[Any, Any, Any, Any], Any] | None = getattr(torch._C, "_skip_one_hop_torch_function", None)
+skip_one_hop: Callable[[Any, Any, Any, Any], Any] | None = getattr(
+    torch._C, "_skip_one_hop_torch_function", None
+)
 
 
 def _no(*args: Any) -> bool:
@@ -40,7 +42,11 @@ def without_question(function: types.FunctionType) -> Callable[..., Any]:
     if not any(question in names for question in _QUESTIONS) or not module:
         return function
     copy = types.FunctionType(
-        function.__code__, _names_without_questions(module), function.__name__, function.__defaults__, function.__closure__
+        function.__code__,
+        _names_without_questions(module),
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
