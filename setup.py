@@ -13,12 +13,13 @@ SOURCE = f"{FOLDER}/_native.c"
 ROOT = os.path.dirname(os.path.abspath(__file__))
 
 # Optional: without a compiler the install succeeds and the recorder uses its Python path.
-# No -march: a wheel built here must run on every machine of the same architecture.
+# No -march: a wheel built here must run on every machine of the same architecture. No fused multiply-add, so
+# that statistics are the same to the last bit on all of them.
 NATIVE = Extension(
     "msprobe.capture._native",
     sources=[SOURCE],
     depends=sorted(glob.glob(f"{FOLDER}/*.h", root_dir=ROOT)),
-    extra_compile_args=["/O2"] if sys.platform == "win32" else ["-O3"],
+    extra_compile_args=["/O2"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off"],
     optional=True,
 )
 

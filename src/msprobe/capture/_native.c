@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "_native_encode.h"
+#include "_native_hash.h"
 #include "_native_layout.h"
 #include "_native_memo.h"
 #include "_native_statistics.h"
@@ -275,45 +276,53 @@ static PyObject *native_gather(PyObject *self, PyObject *const *args, Py_ssize_t
     if (itemsize < 1 || itemsize > 16) {
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "elements of %ld bytes", itemsize);
     }
-    /* Last dimension first, as Layout wants its rows. */
-    Layout layout = {.dimensions = dimensions > 0 ? dimensions : 1, .count = 1, .size = {1}, .stride = {1}};
+    Py_ssize_t count = 1;
     for (int i = 0; i < dimensions; i++) {
-        layout.size[i] = sizes[dimensions - 1 - i];
-        layout.stride[i] = strides[dimensions - 1 - i];
-        layout.count *= layout.size[i];
+        count *= sizes[i];
     }
-    if (layout.count > PY_SSIZE_T_MAX / itemsize) {
+    if (count > PY_SSIZE_T_MAX / itemsize) {
         return PyErr_NoMemory();
     }
-    if (address == NULL && layout.count > 0) {
+    if (address == NULL && count > 0) {
         PyErr_SetString(PyExc_ValueError, "elements at address 0");
         return NULL;
     }
-    PyObject *result = PyBytes_FromStringAndSize(NULL, layout.count * itemsize);
-    if (result == NULL || layout.count == 0) {
+    PyObject *result = PyBytes_FromStringAndSize(NULL, count * itemsize);
+    if (result == NULL || count == 0) {
         return result;
     }
     char *to = PyBytes_AS_STRING(result);
-    PyThreadState *released = layout.count > GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
-    Py_ssize_t index[MAX_DIMENSIONS] = {0};
-    do {
-        if (layout.stride[0] == 1) {
-            memcpy(to, address, (size_t)(layout.size[0] * itemsize));
-        } else {
-            copy_strided(to, address, layout.size[0], layout.stride[0] * itemsize, (int)itemsize);
-        }
-        to += layout.size[0] * itemsize;
-    } while (next_row(&layout, index, &address, (int)itemsize));
+    PyThreadState *released = count > GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
+    gather_elements(address, sizes, strides, dimensions, (int)itemsize, to);
     if (released != NULL) {
         PyEval_RestoreThread(released);
     }
     return result;
 }
 
+static PyObject *native_crc32(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (check_count("crc32", nargs, 2, 2) < 0) {
+        return NULL;
+    }
+    const char *address = PyLong_AsVoidPtr(args[0]);
+    const Py_ssize_t size = PyErr_Occurred() ? -1 : PyLong_AsSsize_t(args[1]);
+    if (size < 0 || (address == NULL && size > 0)) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "%zd bytes at address %p", size, address);
+    }
+    uint32_t crc = crc_begin();
+    PyThreadState *released = size > 4 * GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
+    crc = crc_end(crc_more(crc, address, (size_t)size));
+    if (released != NULL) {
+        PyEval_RestoreThread(released);
+    }
+    return PyLong_FromUnsignedLong(crc);
+}
+
 static PyObject *native_choose_kernels(PyObject *self, PyObject *argument)
 {
     const char *name = PyUnicode_AsUTF8(argument);
-    return name == NULL ? NULL : PyBool_FromLong(choose_kernels(name));
+    return name == NULL ? NULL : PyBool_FromLong(choose_kernels(name) || choose_crc(name));
 }
 
 #define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
@@ -323,12 +332,14 @@ static PyMethodDef methods[] = {
      "statistics(address, count_or_pattern, kind, flags, table=None) -> (texts, counts, flags)"},
     {"encode", FAST(native_encode), "encode(tree, depth) -> bytes of indented JSON"},
     {"frame_key", native_frame_key, METH_O, "frame_key(skip) -> bytes that stand for the code objects and offsets of the frames"},
+    {"crc32", FAST(native_crc32), "crc32(address, size) -> as zlib.crc32 of these bytes"},
     {"memory", FAST(native_memory), "memory(address, size) -> read-only view, valid while the owner lives"},
     {"gather", FAST(native_gather), "gather(address, shape, stride, itemsize) -> the elements' bytes in C order"},
     {"pattern", FAST(native_pattern), "pattern(shape, stride) -> (size, stride, ...) of the elements, order left out"},
     {"is_dense", FAST(native_is_dense), "is_dense(shape, stride) -> whether the elements fill their memory, each once"},
     {"choose_kernels", native_choose_kernels, METH_O,
-     "choose_kernels(name) -> whether statistics now run on 'baseline', 'avx2' or 'avx512'; for tests"},
+     "choose_kernels(name) -> whether 'baseline', 'avx2' or 'avx512' statistics, or the CRC-32 by 'table', 'folded' or\n"
+     "the 'best' there is, are now used; for tests"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -362,11 +373,15 @@ PyMODINIT_FUNC PyInit__native(void)
     name_text = PyUnicode_InternFromString("text");
     if (name_text == NULL || PyModule_AddObjectRef(module, "KINDS", numbers) < 0 ||
         PyModule_AddIntConstant(module, "HIGH_PRECISION", HIGH_PRECISION) < 0 ||
-        PyModule_AddIntConstant(module, "SCALAR", SCALAR) < 0) {
+        PyModule_AddIntConstant(module, "SCALAR", SCALAR) < 0 ||
+        PyModule_AddIntConstant(module, "STATISTICS", STATISTICS) < 0 ||
+        PyModule_AddIntConstant(module, "XOR", XOR) < 0 ||
+        PyModule_AddIntConstant(module, "STRUCTURE", STRUCTURE) < 0) {
         goto failed;
     }
     Py_DECREF(numbers);
     numbers_begin();
+    hash_begin();
     statistics_begin();
     return module;
 failed:

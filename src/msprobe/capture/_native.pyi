@@ -6,6 +6,9 @@ from typing import Any
 KINDS: dict[str, int]
 HIGH_PRECISION: int
 SCALAR: int
+STATISTICS: int
+XOR: int
+STRUCTURE: int
 
 def statistics(
     address: int,
@@ -17,6 +20,7 @@ def statistics(
 ) -> tuple[bytes, bytes, int]: ...
 def encode(tree: Any, depth: int, /) -> bytes: ...
 def frame_key(skip: int, /) -> bytes: ...
+def crc32(address: int, size: int, /) -> int: ...
 def memory(address: int, size: int, /) -> memoryview: ...
 def gather(address: int, shape: tuple[int, ...], stride: tuple[int, ...], itemsize: int, /) -> bytes: ...
 def pattern(shape: tuple[int, ...], stride: tuple[int, ...], /) -> tuple[int, ...]: ...
@@ -31,12 +35,12 @@ class Memo:
         types: dict[Any, tuple[str, int, bool, bytes | None]],
         info_class: type,
         address_of: Callable[[Any], int],
-        hash: Callable[..., tuple[bytes, bytes]],
+        digest: Callable[..., bytes],
         otherwise: Callable[[Any, bool], Any],
         free_weak: Callable[[int], None],
         flags: int,
-        reads: bool,
-        hash_all: bool,
+        mode: int,
+        crc: bool,
         limit: int,
     ) -> None: ...
     def describe(self, tensor: Any, /, remember: bool = True) -> Any: ...

@@ -7,6 +7,7 @@
 #ifndef MSPROBE_NATIVE_MEMO_H
 #define MSPROBE_NATIVE_MEMO_H
 
+#include "_native_hash.h"
 #include "_native_layout.h"
 #include "_native_statistics.h"
 
@@ -28,6 +29,9 @@ typedef struct Block {
     PyObject *dtype;
     int scalar;
     int answer;
+    int ordered;      /* the hashes below are known: those of the elements as they lie in memory */
+    uint32_t crc;
+    PyObject *digest; /* text, or NULL */
     int dimensions;
     Py_ssize_t *pattern; /* sizes and strides behind them; in the same piece of memory */
     int text_size, counts_size;
@@ -53,17 +57,19 @@ typedef struct {
 
 enum { MAX_TYPES = 48, MAX_VIEWS = 256 };
 
+typedef enum { STATISTICS, XOR, STRUCTURE } Mode; /* what is said of the elements */
+
 typedef struct {
     PyObject_HEAD
     PyObject *ordinary;   /* tuple of exact classes */
     PyObject *info_class; /* called with text, cut, nonfinite */
     PyObject *address_of; /* tensor -> address of its first element */
-    PyObject *hash;       /* (address, shape, stride, itemsize, contiguous, dtype, digest) -> two texts */
+    PyObject *digest;     /* (address, shape, stride, itemsize, contiguous) -> text of the digest */
     PyObject *otherwise;  /* (tensor, remember) -> description */
     PyObject *free_weak;
     int flags;
-    int reads; /* statistics are wanted */
-    int hash_all;
+    Mode mode;
+    int crc; /* wanted beside the statistics */
     Py_ssize_t limit;
     Type types[MAX_TYPES];
     int type_count;
@@ -113,6 +119,7 @@ static void entry_forget(Entry *entry)
     }
     while (blocks != NULL) {
         Block *next = blocks->next;
+        Py_XDECREF(blocks->digest);
         PyMem_Free(blocks->pattern);
         PyMem_Free(blocks);
         blocks = next;
@@ -330,11 +337,20 @@ static Block *find_block(const Entry *entry, const Facts *facts, const Layout *l
     return NULL;
 }
 
-static int keep_block(Entry *entry, const Facts *facts, const Type *type, const Layout *layout, const char *text,
-                      int text_size, const char *counts, int counts_size, int answer)
+/* What is said of the elements: statistics or XOR, counts, and the hashes. */
+typedef struct {
+    char text[4 * NUMBER_ROOM + 64], counts[3 * NUMBER_ROOM + 64];
+    int text_size, counts_size, answer;
+    int has_crc;
+    uint32_t crc;
+    PyObject *digest; /* owned */
+} Content;
+
+static int keep_block(Entry *entry, const Facts *facts, const Type *type, const Layout *layout, int contiguous,
+                      const Content *content)
 {
     const size_t count = (size_t)layout->dimensions;
-    Block *block = PyMem_Malloc(sizeof(Block) + (size_t)(text_size + counts_size));
+    Block *block = PyMem_Malloc(sizeof(Block) + (size_t)(content->text_size + content->counts_size));
     Py_ssize_t *pattern = PyMem_Malloc(2 * count * sizeof(Py_ssize_t));
     if (block == NULL || pattern == NULL) {
         PyMem_Free(block);
@@ -342,12 +358,22 @@ static int keep_block(Entry *entry, const Facts *facts, const Type *type, const 
         PyErr_NoMemory();
         return -1;
     }
-    *block = (Block){entry->blocks, facts->address, type->dtype, facts->dimensions == 0, answer, layout->dimensions,
-                     pattern, text_size, counts_size};
+    *block = (Block){.next = entry->blocks,
+                     .address = facts->address,
+                     .dtype = type->dtype,
+                     .scalar = facts->dimensions == 0,
+                     .answer = content->answer,
+                     .ordered = contiguous,
+                     .crc = content->crc,
+                     .digest = contiguous ? Py_XNewRef(content->digest) : NULL,
+                     .dimensions = layout->dimensions,
+                     .pattern = pattern,
+                     .text_size = content->text_size,
+                     .counts_size = content->counts_size};
     memcpy(pattern, layout->size, count * sizeof(Py_ssize_t));
     memcpy(pattern + count, layout->stride, count * sizeof(Py_ssize_t));
-    memcpy(block->text, text, (size_t)text_size);
-    memcpy(block->text + text_size, counts, (size_t)counts_size);
+    memcpy(block->text, content->text, (size_t)content->text_size);
+    memcpy(block->text + content->text_size, content->counts, (size_t)content->counts_size);
     entry->blocks = block;
     return 0;
 }
@@ -407,81 +433,164 @@ static int put_sizes(Text *text, const char *key, const Py_ssize_t *sizes, int c
     return 0;
 }
 
-/* Texts of the digests: `md5` belongs to the reference's keys, `digest` to ours. Tuple of two bytes, or NULL. */
-static PyObject *take_hashes(const Memo *memo, const Facts *facts, const Type *type, int contiguous)
-{
-    PyObject *hashes =
-        PyObject_CallFunction(memo->hash, "KOOiOOi", (unsigned long long)facts->address, facts->shape, facts->stride,
-                              kinds[type->kind].itemsize, contiguous ? Py_True : Py_False, facts->dtype, type->hashed);
-    if (hashes != NULL && (!PyTuple_Check(hashes) || PyTuple_GET_SIZE(hashes) != 2 ||
-                           !PyBytes_Check(PyTuple_GET_ITEM(hashes, 0)) || !PyBytes_Check(PyTuple_GET_ITEM(hashes, 1)))) {
-        Py_DECREF(hashes);
-        PyErr_SetString(PyExc_TypeError, "expected two texts");
-        return NULL;
-    }
-    return hashes;
-}
-
 static int put_bytes(Text *text, PyObject *bytes)
 {
     return text_put(text, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
 }
 
+/* The CRC-32 the reference takes: half and one-byte floats are widened to float32 before. */
+static uint32_t crc_of(const Type *type, const char *bytes, Py_ssize_t count)
+{
+    uint32_t crc = crc_begin();
+    if (type->kind != BFLOAT16 && type->kind != FLOAT8) {
+        return crc_end(crc_more(crc, bytes, (size_t)(count * kinds[type->kind].itemsize)));
+    }
+    enum { AT_ONCE = 2048 };
+    const float *table = type->table == NULL ? NULL : (const float *)(const void *)PyBytes_AS_STRING(type->table);
+    float wide[AT_ONCE];
+    for (Py_ssize_t done = 0; done < count;) {
+        const int part = (int)(count - done < AT_ONCE ? count - done : AT_ONCE);
+        for (int i = 0; i < part; i++) {
+            if (table != NULL) {
+                wide[i] = table[(uint8_t)bytes[done + i]];
+            } else {
+                uint16_t half;
+                memcpy(&half, bytes + 2 * (done + i), sizeof(half));
+                wide[i] = bfloat16_value(half);
+            }
+        }
+        crc = crc_more(crc, wide, (size_t)part * sizeof(float));
+        done += part;
+    }
+    return crc_end(crc);
+}
+
+/* What was found in the elements. */
 typedef struct {
-    char text[4 * NUMBER_ROOM + 64], counts[3 * NUMBER_ROOM + 64];
-    int text_size, counts_size, answer;
-} Numbers;
+    Summary summary;
+    uint64_t words;
+    uint32_t crc;
+} Reading;
+
+/* Read the elements; needs no GIL. -1 when there is no memory for a copy. */
+static int read_elements(const Memo *memo, const Facts *facts, const Type *type, const Layout *layout, int contiguous,
+                         int numbers_known, Reading *reading)
+{
+    const char *address = (const char *)(uintptr_t)facts->address, *ordered = address;
+    const int itemsize = kinds[type->kind].itemsize;
+    char *copy = NULL;
+    if ((memo->crc || memo->mode == XOR) && !contiguous) {
+        ordered = copy = PyMem_RawMalloc((size_t)(layout->count * itemsize));
+        if (copy == NULL) {
+            return -1;
+        }
+        gather_elements(address, facts->sizes, facts->strides, facts->dimensions, itemsize, copy);
+    }
+    if (memo->mode == STATISTICS && !numbers_known && layout->count > 0) {
+        const float *table = type->table == NULL ? NULL : (const float *)(const void *)PyBytes_AS_STRING(type->table);
+        summarise(type->kind, address, layout, table, &reading->summary);
+    }
+    if (memo->mode == XOR) {
+        reading->words = xor_words(ordered, (size_t)(layout->count * itemsize));
+    }
+    if (memo->crc) {
+        reading->crc = crc_of(type, ordered, layout->count);
+    }
+    PyMem_RawFree(copy);
+    return 0;
+}
+
+static void write_reading(const Memo *memo, const Facts *facts, const Type *type, const Layout *layout,
+                          int numbers_known, const Reading *reading, Content *content)
+{
+    char *text = content->text, *counts = content->counts;
+    if (memo->mode == XOR) {
+        if (layout->count == 0) {
+            text = put_literal(text, "\"md5\": null");
+        } else {
+            text += PyOS_snprintf(text, sizeof(content->text), "\"md5\": \"0x%08x%08x\"",
+                                  (unsigned)(reading->words >> 32), (unsigned)reading->words);
+        }
+        content->text_size = (int)(text - content->text);
+    } else if (!numbers_known) {
+        const int flags = memo->flags | (facts->dimensions == 0 ? SCALAR : 0);
+        content->answer = write_summary(type->kind, flags, layout->count, &reading->summary, &text, &counts);
+        content->text_size = (int)(text - content->text);
+        content->counts_size = (int)(counts - content->counts);
+    }
+    content->has_crc = memo->crc;
+    content->crc = memo->crc ? reading->crc : 0;
+}
 
 static PyObject *put_together(const Memo *memo, const Facts *facts, const Type *type, int contiguous,
-                              const Numbers *numbers)
+                              const Content *content)
 {
-    PyObject *hashes = NULL, *bytes = NULL, *cut = NULL, *info = NULL;
+    PyObject *bytes = NULL, *cut = NULL, *info = NULL;
+    const int reads = memo->mode != STRUCTURE;
+    char md5[32];
     Text text;
-    if (memo->reads && (type->hashed || memo->hash_all)) {
-        hashes = take_hashes(memo, facts, type, contiguous);
-        if (hashes == NULL) {
-            return NULL;
-        }
+    md5[0] = 0;
+    if (content->has_crc) {
+        PyOS_snprintf(md5, sizeof(md5), SEPARATOR "\"md5\": \"%08x\"", (unsigned)content->crc);
     }
     text_begin(&text);
     if (TEXT_LITERAL(&text, "{\n \"type\": \"torch.Tensor\",\n \"dtype\": \"") < 0 ||
         text_put(&text, type->name, strlen(type->name)) < 0 ||
         put_sizes(&text, "\",\n \"shape\": ", facts->sizes, facts->dimensions) < 0 ||
-        TEXT_LITERAL(&text, SEPARATOR) < 0 || text_put(&text, numbers->text, (size_t)numbers->text_size) < 0 ||
-        (memo->reads && TEXT_LITERAL(&text, SEPARATOR) < 0) ||
+        TEXT_LITERAL(&text, SEPARATOR) < 0 || text_put(&text, content->text, (size_t)content->text_size) < 0 ||
+        (reads && TEXT_LITERAL(&text, SEPARATOR) < 0) ||
         (facts->requires_grad ? TEXT_LITERAL(&text, "\"requires_grad\": true")
                               : TEXT_LITERAL(&text, "\"requires_grad\": false")) < 0 ||
-        (hashes != NULL && put_bytes(&text, PyTuple_GET_ITEM(hashes, 0)) < 0)) {
+        text_put(&text, md5, strlen(md5)) < 0) {
         goto done;
     }
     cut = PyLong_FromSize_t(text.size);
     if (cut == NULL ||
         (!contiguous && put_sizes(&text, SEPARATOR "\"stride\": ", facts->strides, facts->dimensions) < 0) ||
-        (numbers->counts_size > 0 && (TEXT_LITERAL(&text, SEPARATOR) < 0 ||
-                                      text_put(&text, numbers->counts, (size_t)numbers->counts_size) < 0)) ||
-        (hashes != NULL && put_bytes(&text, PyTuple_GET_ITEM(hashes, 1)) < 0) || TEXT_LITERAL(&text, "\n}") < 0) {
+        (content->counts_size > 0 && (TEXT_LITERAL(&text, SEPARATOR) < 0 ||
+                                      text_put(&text, content->counts, (size_t)content->counts_size) < 0)) ||
+        (content->digest != NULL &&
+         (TEXT_LITERAL(&text, SEPARATOR "\"digest\": \"") < 0 || put_bytes(&text, content->digest) < 0 ||
+          TEXT_LITERAL(&text, "\"") < 0)) ||
+        TEXT_LITERAL(&text, "\n}") < 0) {
         goto done;
     }
     bytes = PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.size);
     if (bytes != NULL) {
-        PyObject *nonfinite = !memo->reads ? Py_None : numbers->answer != 0 ? Py_True : Py_False;
+        PyObject *nonfinite = memo->mode != STATISTICS ? Py_None : content->answer != 0 ? Py_True : Py_False;
         PyObject *arguments[] = {NULL, bytes, cut, nonfinite};
         info = PyObject_Vectorcall(memo->info_class, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     }
 done:
     text_end(&text);
-    Py_XDECREF(hashes);
     Py_XDECREF(bytes);
     Py_XDECREF(cut);
     return info;
 }
 
-/* A new description; NULL without an error set where the tensor is not an everyday one. */
+/* The digest is computed in Python: xxhash is a library of its own. NULL with an error set. */
+static PyObject *take_digest(const Memo *memo, const Facts *facts, const Type *type, int contiguous)
+{
+    PyObject *digest =
+        PyObject_CallFunction(memo->digest, "KOOiO", (unsigned long long)facts->address, facts->shape, facts->stride,
+                              kinds[type->kind].itemsize, contiguous ? Py_True : Py_False);
+    if (digest != NULL && !PyBytes_Check(digest)) {
+        Py_DECREF(digest);
+        PyErr_SetString(PyExc_TypeError, "expected the text of a digest");
+        return NULL;
+    }
+    return digest;
+}
+
+/* A new description; NULL, with or without an error set, where the tensor is not an everyday one. */
 static PyObject *describe_new(Memo *memo, PyObject *tensor, const Facts *facts, int remember)
 {
     const Type *type = memo_type(memo, facts->dtype);
     if (type == NULL || facts->negated || type->kind == COMPLEX64 || type->kind == COMPLEX128) {
         return NULL;
+    }
+    if (memo->mode == XOR && facts->dimensions == 0 && (is_float(type->kind) || type->kind == FLOAT8)) {
+        return NULL; /* its value stands for it */
     }
     const int on_cpu = take_truth(PyObject_GetAttr(tensor, name_is_cpu));
     if (on_cpu <= 0) {
@@ -494,49 +603,55 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, const Facts *facts, 
         return NULL;
     }
     const int contiguous = is_contiguous(facts);
-    Numbers numbers = {.text_size = 0};
+    Content content = {.text_size = 0};
     Entry *entry = memo_find(memo, facts->cell);
-    int found = !memo->reads;
-    if (!found && entry != NULL && entry->version == facts->version) {
+    int known = 0;
+    if (memo->mode == STATISTICS && entry != NULL && entry->version == facts->version) {
         const Block *block = find_block(entry, facts, &layout);
         if (block != NULL) {
-            found = 1;
-            numbers.text_size = block->text_size;
-            numbers.counts_size = block->counts_size;
-            numbers.answer = block->answer;
-            memcpy(numbers.text, block->text, (size_t)block->text_size);
-            memcpy(numbers.counts, block->text + block->text_size, (size_t)block->counts_size);
+            known = 1;
+            content.text_size = block->text_size;
+            content.counts_size = block->counts_size;
+            content.answer = block->answer;
+            memcpy(content.text, block->text, (size_t)block->text_size);
+            memcpy(content.counts, block->text + block->text_size, (size_t)block->counts_size);
+            if (contiguous && block->ordered) {
+                content.has_crc = memo->crc;
+                content.crc = block->crc;
+                content.digest = Py_XNewRef(block->digest);
+            }
         }
     }
-    const int known = found;
-    if (!found) {
-        Summary summary;
-        const char *address = (const char *)(uintptr_t)facts->address;
-        const float *table = type->table == NULL ? NULL : (const float *)(const void *)PyBytes_AS_STRING(type->table);
-        if (layout.count > GIL_WORTH_RELEASING) {
-            Py_BEGIN_ALLOW_THREADS;
-            summarise(type->kind, address, &layout, table, &summary);
-            Py_END_ALLOW_THREADS;
-        } else if (layout.count > 0) {
-            summarise(type->kind, address, &layout, table, &summary);
+    if (memo->mode != STRUCTURE && (!known || content.has_crc != memo->crc)) {
+        Reading reading;
+        PyThreadState *released = layout.count > GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
+        const int failed = read_elements(memo, facts, type, &layout, contiguous, known, &reading);
+        if (released != NULL) {
+            PyEval_RestoreThread(released);
         }
-        char *text = numbers.text, *counts = numbers.counts;
-        const int flags = memo->flags | (facts->dimensions == 0 ? SCALAR : 0);
-        numbers.answer = write_summary(type->kind, flags, layout.count, &summary, &text, &counts);
-        numbers.text_size = (int)(text - numbers.text);
-        numbers.counts_size = (int)(counts - numbers.counts);
+        if (failed) {
+            Py_XDECREF(content.digest);
+            return PyErr_NoMemory();
+        }
+        write_reading(memo, facts, type, &layout, known, &reading, &content);
     }
-    PyObject *info = put_together(memo, facts, type, contiguous, &numbers);
+    if (type->hashed && content.digest == NULL && memo->mode != STRUCTURE) {
+        content.digest = take_digest(memo, facts, type, contiguous);
+        if (content.digest == NULL) {
+            return NULL;
+        }
+    }
+    PyObject *info = put_together(memo, facts, type, contiguous, &content);
     if (info != NULL && remember) {
         /* Found again: the calls above may have let another thread change the memo. */
         entry = memo_entry(memo, facts->cell, facts->storage, facts->version);
         if (entry == NULL ||
-            (!known && keep_block(entry, facts, type, &layout, numbers.text, numbers.text_size, numbers.counts,
-                                  numbers.counts_size, numbers.answer) < 0) ||
+            (!known && memo->mode == STATISTICS && keep_block(entry, facts, type, &layout, contiguous, &content) < 0) ||
             keep_view(entry, facts, type, info) < 0) {
             Py_CLEAR(info);
         }
     }
+    Py_XDECREF(content.digest);
     return info;
 }
 
@@ -630,15 +745,18 @@ static int memo_add_types(Memo *memo, PyObject *types)
 
 static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
 {
-    static char *words[] = {"ordinary", "types",     "info_class", "address_of", "hash", "otherwise",
-                            "free_weak", "flags",    "reads",      "hash_all",   "limit", NULL};
-    PyObject *ordinary, *types, *info_class, *address_of, *hash, *otherwise, *free_weak;
-    int flags, reads, hash_all;
+    static char *words[] = {"ordinary", "types", "info_class", "address_of", "digest", "otherwise",
+                            "free_weak", "flags", "mode",      "crc",        "limit",  NULL};
+    PyObject *ordinary, *types, *info_class, *address_of, *digest, *otherwise, *free_weak;
+    int flags, mode, crc;
     Py_ssize_t limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOippn", words, &PyTuple_Type, &ordinary, &PyDict_Type, &types,
-                                     &info_class, &address_of, &hash, &otherwise, &free_weak, &flags, &reads, &hash_all,
-                                     &limit)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOiipn", words, &PyTuple_Type, &ordinary, &PyDict_Type,
+                                     &types, &info_class, &address_of, &digest, &otherwise, &free_weak, &flags, &mode,
+                                     &crc, &limit)) {
         return NULL;
+    }
+    if (mode < STATISTICS || mode > STRUCTURE) {
+        return PyErr_Format(PyExc_ValueError, "no mode has the number %d", mode);
     }
     Memo *memo = (Memo *)class->tp_alloc(class, 0);
     if (memo == NULL) {
@@ -647,12 +765,12 @@ static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
     memo->ordinary = Py_NewRef(ordinary);
     memo->info_class = Py_NewRef(info_class);
     memo->address_of = Py_NewRef(address_of);
-    memo->hash = Py_NewRef(hash);
+    memo->digest = Py_NewRef(digest);
     memo->otherwise = Py_NewRef(otherwise);
     memo->free_weak = Py_NewRef(free_weak);
     memo->flags = flags;
-    memo->reads = reads;
-    memo->hash_all = hash_all;
+    memo->mode = (Mode)mode;
+    memo->crc = crc && mode == STATISTICS;
     memo->limit = limit;
     if (memo_add_types(memo, types) < 0) {
         Py_DECREF(memo);
@@ -666,7 +784,7 @@ static int memo_traverse(Memo *memo, visitproc visit, void *arg)
     Py_VISIT(memo->ordinary);
     Py_VISIT(memo->info_class);
     Py_VISIT(memo->address_of);
-    Py_VISIT(memo->hash);
+    Py_VISIT(memo->digest);
     Py_VISIT(memo->otherwise);
     Py_VISIT(memo->free_weak);
     return 0;
@@ -677,7 +795,7 @@ static int memo_drop(Memo *memo)
     if (memo->free_weak != NULL) {
         memo_empty(memo);
     }
-    Py_CLEAR(memo->hash);
+    Py_CLEAR(memo->digest);
     Py_CLEAR(memo->otherwise);
     return 0;
 }

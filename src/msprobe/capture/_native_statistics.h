@@ -1,8 +1,8 @@
 /* Max, min, mean, L2 norm and the counts of NaN, infinity and zero of a tensor's elements, in one read.
  *
- * Sums run in double over fixed lanes, so their error is that of a double sum, and they are the same whatever the width
- * of the machine's vectors (a float64 norm may differ in its last bit where multiplication and addition are fused).
- * Mean and norm are then rounded to the type the framework would answer in.
+ * Sums run in double over fixed lanes, so their error is that of a double sum, and they are the same on every machine,
+ * whatever the width of its vectors (if multiplications and additions are not fused: see setup.py). Mean and norm are
+ * then rounded to the type the framework would answer in.
  * The kernels are written on compiler vectors and compiled for several instruction sets of x86-64, chosen once at
  * import; other machines and compilers get one version each.
  */
@@ -13,6 +13,7 @@
 #include "_native_text.h"
 
 #include <float.h>
+#include <stddef.h>
 
 typedef enum {
     FLOAT32, FLOAT64, FLOAT16, BFLOAT16, FLOAT8, /* any one-byte float: the caller gives its 256 values */
@@ -539,6 +540,27 @@ static void run_kernel(Kernel kernel, const char *address, const Layout *layout,
         }
     } while (next_row(layout, index, &row, itemsize));
     kernel(gathered, held, summary);
+}
+
+/* The elements' bytes in C order; `sizes` and `strides` as the view has them, none of the sizes zero. */
+static void gather_elements(const char *address, const Py_ssize_t *sizes, const Py_ssize_t *strides, int dimensions,
+                            int itemsize, char *to)
+{
+    /* Last dimension first, as next_row has them. */
+    Layout layout = {.dimensions = dimensions > 0 ? dimensions : 1, .count = 1, .size = {1}, .stride = {1}};
+    Py_ssize_t index[MAX_DIMENSIONS] = {0};
+    for (int i = 0; i < dimensions; i++) {
+        layout.size[i] = sizes[dimensions - 1 - i];
+        layout.stride[i] = strides[dimensions - 1 - i];
+    }
+    do {
+        if (layout.stride[0] == 1) {
+            memcpy(to, address, (size_t)(layout.size[0] * itemsize));
+        } else {
+            copy_strided(to, address, layout.size[0], layout.stride[0] * itemsize, itemsize);
+        }
+        to += layout.size[0] * itemsize;
+    } while (next_row(&layout, index, &address, itemsize));
 }
 
 static int is_float(Kind kind) { return kind <= BFLOAT16; }

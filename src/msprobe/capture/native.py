@@ -177,6 +177,10 @@ KINDS: dict[str, int] = {}
 Memo: Any = None
 HIGH_PRECISION = 1
 SCALAR = 2
+# What a memo says of the elements.
+STATISTICS = 0
+XOR = 1
+STRUCTURE = 2
 statistics: Statistics | None = None
 memory: Callable[[int, int], memoryview] = memory_python
 gather: Callable[[int, tuple[int, ...], tuple[int, ...], int], bytes] | None = None

@@ -9,6 +9,7 @@ import json
 import math
 import struct
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -286,6 +287,24 @@ def test_gathered_bytes_are_in_c_order(view, itemsize: int) -> None:
     assert found == block[places].tobytes() if places else found == b""
 
 
+@compiled
+@pytest.mark.parametrize("version", ["table", "folded", "best"])
+def test_crc_is_that_of_zlib_at_every_length_and_alignment(version: str) -> None:
+    from msprobe.capture import _native
+
+    if not _native.choose_kernels(version):
+        pytest.skip(f"this machine has no {version}")
+    try:
+        random = np.random.default_rng(0)
+        for size in [*range(300), *range(1000, 1600, 37), 4096, 100_003]:
+            for start in (0, 1, 7):
+                block = np.frombuffer(random.bytes(size + start + 1), np.uint8)
+                found = _native.crc32(block.ctypes.data + start, size)
+                assert found == zlib.crc32(block[start : start + size]), (size, start)
+    finally:
+        _native.choose_kernels("best")
+
+
 # ---- statistics ----
 
 SETS = ["baseline", "avx2", "avx512"]
@@ -362,6 +381,21 @@ def test_integers_have_exact_extremes_and_float64_means(kernels: str, kind: str,
     assert math.isclose(found["Mean"], sum(exact) / size, rel_tol=1e-12, abs_tol=scale * 1e-13)
     assert math.isclose(found["Norm"], math.sqrt(sum(v * v for v in exact)), rel_tol=1e-12)
     assert counts.get("zero", 0) == exact.count(0)
+
+
+@compiled
+@pytest.mark.parametrize("kind", [*FLOATS, *INTS, "bfloat16"])
+def test_every_instruction_set_gives_the_same_bits(kind: str) -> None:
+    from msprobe.capture import _native
+
+    random = np.random.default_rng(5)
+    texts: dict[int, set] = collections.defaultdict(set)
+    for size in (17, 1000, 65_537):
+        array = (random.standard_normal(size) * 50).astype("uint16" if kind == "bfloat16" else kind)
+        for name in SETS:
+            if _native.choose_kernels(name):
+                texts[size].add(_native.statistics(array.ctypes.data, size, native.KINDS[kind], 0))
+    assert [len(found) for found in texts.values()] == [1, 1, 1]
 
 
 def bfloat16(values: np.ndarray) -> np.ndarray:

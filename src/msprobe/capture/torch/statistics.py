@@ -88,18 +88,18 @@ class TensorStatistics:
         self._types: dict[torch.dtype, tuple[str, int, bool, bytes | None]] = {}
         self._learn_types()
         self._compiled: Any = None
-        if native.Memo is not None and not defer and not self._xor:
+        if native.Memo is not None and not defer:
             self._compiled = native.Memo(
                 ordinary=tuple(ORDINARY),
                 types=self._types,
                 info_class=TensorInfo,
                 address_of=digest.address_of,
-                hash=self._hash,
+                digest=_digest_of,
                 otherwise=self._describe_otherwise,
                 free_weak=torch.UntypedStorage._free_weak_ref,
                 flags=self._flags,
-                reads=not self._structure,
-                hash_all=self._crc or self._digest_all,
+                mode=native.XOR if self._xor else native.STRUCTURE if self._structure else native.STATISTICS,
+                crc=self._crc,
                 limit=MEMO_LIMIT,
             )
             # The method below, without a step through Python.
@@ -174,21 +174,6 @@ class TensorStatistics:
             self.reset()
         remembered.weak = storage._weak_ref()
         self._memo[storage._cdata] = remembered
-
-    def _hash(
-        self,
-        address: int,
-        shape: torch.Size,
-        stride: tuple[int, ...],
-        itemsize: int,
-        contiguous: bool,
-        dtype: torch.dtype,
-        wants_digest: bool,
-    ) -> tuple[bytes, bytes]:
-        """The texts of the CRC-32 and of the digest, each as far as it is wanted."""
-        raw = digest.elements(address, shape, stride, itemsize, contiguous)
-        md5 = b',\n "md5": "%s"' % digest.crc32(digest.widen(dtype, raw)) if self._crc else b""
-        return md5, b',\n "digest": "%s"' % digest.xxh3(raw) if wants_digest else b""
 
     # ---- everything else: other layouts, classes, types and devices ----
 
@@ -329,6 +314,12 @@ class TensorStatistics:
 def _finished(frame: Frame, content: Content) -> TensorInfo:
     text, cut = frame.text(content)
     return TensorInfo(text, cut, content.nonfinite)
+
+
+def _digest_of(
+    address: int, shape: torch.Size, stride: tuple[int, ...], itemsize: int, contiguous: bool
+) -> bytes:
+    return digest.xxh3(digest.elements(address, shape, stride, itemsize, contiguous))
 
 
 def _reason(error: Exception) -> str:

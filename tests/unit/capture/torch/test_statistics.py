@@ -273,3 +273,18 @@ def test_a_0_dim_value_is_that_of_the_moment() -> None:
     counter += 100
     late.flush()
     assert json.loads(info.text)["Max"] == 101
+
+
+@pytest.mark.parametrize("mode", ["md5", "xor", "xxh3"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e5m2, torch.int16, torch.bool])
+@pytest.mark.parametrize("size", [3, 5000, 100_000])
+def test_hashes_of_large_and_strided_tensors_are_those_of_their_copy(mode: str, dtype, size: int) -> None:
+    torch.manual_seed(size)
+    x = torch.randn(size, 2).to(dtype)
+    for view in (x, x.t(), x[:, 1], x[::3]):
+        found, expected = described(view, mode=mode), described(view.contiguous(), mode=mode)
+        assert found.get("md5") == expected.get("md5")
+        assert found.get("digest") == expected.get("digest")
+    if mode == "md5":
+        widened = x.float() if dtype in (torch.bfloat16, torch.float8_e5m2) else x
+        assert described(x, mode=mode)["md5"] == f"{zlib.crc32(widened.numpy().tobytes()):08x}"
