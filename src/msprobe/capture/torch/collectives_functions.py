@@ -90,13 +90,12 @@ def _entrance(number: int, code: types.CodeType) -> types.CodeType:
     tracebacks and compilers see the function where it was.
     """
     free = [f"free{i}" for i in range(len(code.co_freevars))]
-    mention = f"if False: {', '.join(free)}," if free else "pass"
+    # All in one line: the first line of the function is what a traceback shows.
+    mention = f" if True else ({', '.join(free)},)" if free else ""
     source = (
         f"def outer({', '.join(free)}):\n"
-        f" def inner(*args, **kwargs):\n"
-        f"  {mention}\n"
-        f"  from {__name__} import ENTRANCES\n"
-        f"  return ENTRANCES[{number}](args, kwargs)\n"
+        f" def inner(*args, **kwargs):"
+        f" from {__name__} import ENTRANCES; return ENTRANCES[{number}](args, kwargs){mention}\n"
         f" return inner\n"
     )
     names: dict[str, Any] = {}

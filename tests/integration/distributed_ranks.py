@@ -1,0 +1,273 @@
+"""Two gloo ranks that record what they do, for the tests to read: `distributed_ranks.py FOLDER SCENARIO...`.
+
+The rank is in the variable `TEST_RANK`, so that a test can leave the launcher's variables out. Each scenario
+records into FOLDER/{scenario}. `launch` starts the ranks and ends them when they take too long.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+WORLD_SIZE = 2
+SECONDS = 120.0
+
+
+def launch(folder: Path, scenarios: list[str], with_launcher: bool = True) -> None:
+    """Run the scenarios on two ranks, one after the other; AssertionError with what the ranks said if one
+    fails.
+
+    `with_launcher`: set RANK and WORLD_SIZE, as torchrun does.
+    """
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        environment.pop(name, None)
+    logs = [folder / f"rank{rank}.log" for rank in range(WORLD_SIZE)]
+    ranks = []
+    for rank, log in enumerate(logs):
+        own = {**environment, "TEST_RANK": str(rank)}
+        if with_launcher:
+            own.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD_SIZE))
+        with log.open("w") as output:
+            ranks.append(
+                subprocess.Popen(
+                    [sys.executable, "-X", "faulthandler", __file__, str(folder), *scenarios],
+                    stdout=output, stderr=subprocess.STDOUT, env=own,
+                )
+            )  # fmt: skip
+    until = time.monotonic() + SECONDS
+    while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:
+        if any(rank.poll() for rank in ranks):
+            break
+        time.sleep(0.05)
+    for rank in ranks:
+        if rank.poll() is None:
+            rank.kill()
+        rank.wait()
+    said = "\n".join(f"{log.name}: {log.read_text()[-3000:]}" for log in logs)
+    assert [rank.returncode for rank in ranks] == [0] * WORLD_SIZE, said
+
+
+# ---------------------------------------------------------------- in the ranks
+
+Scenario = Callable[[int, str], None]
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(work: Scenario) -> Scenario:
+    SCENARIOS[work.__name__] = work
+    return work
+
+
+def join(folder: str) -> None:
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        dist.init_process_group(
+            "gloo", init_method=f"file://{folder}/rendezvous", rank=int(os.environ["TEST_RANK"]),
+            world_size=WORLD_SIZE, timeout=timedelta(seconds=30),
+        )  # fmt: skip
+
+
+def debugger(path: str, **settings: Any) -> Any:
+    from msprobe.pytorch import PrecisionDebugger
+
+    return PrecisionDebugger(dump_path=path, **{"task": "statistics", "level": "L1", **settings})
+
+
+@scenario
+def start_before_the_group(rank: int, path: str) -> None:
+    """Two steps; the process group is made after the first start and the first record."""
+    import torch
+
+    recorder = debugger(path)
+    for _ in range(2):
+        recorder.start()
+        torch.ones(2) + rank
+        join(os.path.dirname(path))
+        torch.distributed.all_reduce(torch.ones(2))
+        recorder.stop()
+        recorder.step()
+
+
+@scenario
+def every_kind(rank: int, path: str) -> None:
+    """The calls of the acceptance list: synchronous, asynchronous, point to point, a sub-group."""
+    import torch
+    import torch.distributed as dist
+    from torch.distributed import all_gather, recv, send
+
+    group = dist.new_group([0, 1])
+    early = dist.P2POp(dist.isend, torch.full((2,), 10.0 + rank), 1 - rank)
+    recorder = debugger(path)
+    recorder.start()
+    x = torch.full((3,), float(rank + 1))
+    dist.all_reduce(x)
+    y = torch.full((3,), float(rank + 1))
+    dist.all_reduce(y, op=dist.ReduceOp.MAX, async_op=True).wait()
+    y.zero_()
+    all_gather([torch.zeros(3), torch.zeros(3)], x, group=group)
+    dist.broadcast(torch.full((2,), float(rank)), src=1)
+    buffer = torch.zeros(2)
+    if rank == 0:
+        send(torch.full((2,), 5.0), 1)
+        dist.isend(torch.full((2,), 6.0), 1).wait()
+    else:
+        assert recv(buffer, 0) == 0
+        assert buffer.tolist() == [5, 5]
+        dist.irecv(buffer, 0).wait()
+        assert buffer.tolist() == [6, 6]
+        buffer.zero_()
+    other = torch.zeros(2)
+    for work in dist.batch_isend_irecv([early, dist.P2POp(dist.irecv, other, 1 - rank)]):
+        work.wait()
+    assert other.tolist() == [11.0 - rank] * 2
+    other.zero_()
+    output = torch.zeros(2)
+    dist.reduce_scatter_tensor(output, torch.arange(4.0))
+    dist.all_to_all_single(torch.zeros(2), torch.full((2,), float(rank)))
+    dist.gather(x, [torch.zeros(3), torch.zeros(3)] if rank == 0 else None, dst=0)
+    objects: list[Any] = [None, None]
+    dist.all_gather_object(objects, rank)
+    dist.barrier()
+    recorder.stop()
+    recorder.step()
+
+
+@scenario
+def only_rank_1(rank: int, path: str) -> None:
+    import torch
+
+    recorder = debugger(path, rank=[1])
+    recorder.start()
+    torch.distributed.all_reduce(torch.ones(2))
+    recorder.stop()
+    recorder.step()
+
+
+@scenario
+def data_parallel(rank: int, path: str) -> None:
+    """DDP: each rank has its own data; the optimizer sees the mean of the gradients."""
+    import torch
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), gradient_as_bucket_view=True
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    recorder = debugger(path, level="mix")
+    for _ in range(2):
+        optimizer.zero_grad()
+        recorder.start(model)
+        (model(torch.full((2, 4), float(rank + 1))).sum() * (rank + 1)).backward()
+        optimizer.step()
+        recorder.stop()
+        recorder.step()
+
+
+@scenario
+def communication_hook(rank: int, path: str) -> None:
+    """DDP whose hook reduces in half precision, by a future that is continued."""
+    import torch
+    from torch import nn
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Linear(4, 2))
+    model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    recorder = debugger(path)
+    recorder.start(model)
+    model(torch.ones(2, 4) * (rank + 1)).sum().backward()
+    recorder.stop()
+    recorder.step()
+
+
+@scenario
+def sharded(rank: int, path: str) -> None:
+    """FSDP2: parameters are gathered and gradients reduced and scattered by torch's own Python code."""
+    import torch
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    mesh = init_device_mesh("cpu", (WORLD_SIZE,))
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    fully_shard(model[0], mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    recorder = debugger(path, level="mix")
+    recorder.start(model)
+    model(torch.full((2, 4), float(rank + 1))).square().mean().backward()
+    optimizer.step()
+    recorder.stop()
+    recorder.step()
+
+
+@scenario
+def tensor_parallel(rank: int, path: str) -> None:
+    import torch
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    torch.manual_seed(0)
+    mesh = init_device_mesh("cpu", (WORLD_SIZE,))
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    recorder = debugger(path, level="mix")
+    left = distribute_tensor(torch.ones(4, 4), mesh, [Shard(1)])
+    right = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)])
+    for _ in range(2):
+        recorder.start(model)
+        model(torch.ones(2, 4)).square().mean().backward()
+        (left @ right).full_tensor()
+        recorder.stop()
+        recorder.step()
+
+
+@scenario
+def stuck(rank: int, path: str) -> None:
+    """A receive that nobody answers, and the process is gone."""
+    import torch
+    import torch.distributed as dist
+
+    recorder = debugger(path)
+    recorder.start()
+    dist.barrier()
+    if rank == 1:
+        dist.irecv(torch.zeros(2), 0)
+        torch.ones(1) + 1
+    dist.barrier()
+    os._exit(0)
+
+
+def main(folder: str, names: list[str]) -> None:
+    import torch
+    import torch.distributed as dist
+
+    from msprobe.pytorch import PrecisionDebugger
+
+    torch.set_num_threads(1)
+    for name in names:
+        if not name.startswith("start_before"):
+            join(folder)
+        SCENARIOS[name](int(os.environ["TEST_RANK"]), f"{folder}/{name}")
+        PrecisionDebugger.reset()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
