@@ -2,48 +2,52 @@
 
 What a compiled region does depends on what torch looks like when it is entered: function modes, switched
 dispatch keys, hooks on modules and replaced functions would be compiled in, or make it be compiled again.
-So everything of ours steps aside when such a region is entered, and comes back when it is left. The
-entrance is the one function that every compiled callable switches the compiler on and off with. The
-backward pass of a compiled region is such a region, too.
+So everything of ours steps aside when such a region is entered (:mod:`msprobe.capture.torch.compiler`
+tells), and comes back when it is left. The backward pass of a compiled region is such a region, too.
 
 What goes into a compiled module and comes out of it is recorded
-(:mod:`msprobe.capture.torch.compiled_modules`). With ``"compile": "eager"`` compiled code runs uncompiled
-while recording instead, and is recorded like any other.
+(:mod:`msprobe.capture.torch.compiled_modules`), and what goes into other compiled functions and comes out.
+With ``"compile": "eager"`` compiled code runs uncompiled while recording instead, and is recorded like any
+other.
 """
 
 from __future__ import annotations
 
-import importlib.machinery
 import sys
 import threading
 import types
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
 from typing import Any
 
+import torch
 from torch import nn
 from torch.autograd.function import BackwardCFunction
 
 from msprobe import log
-from msprobe.capture.torch.calls import enter_mode, remove_mode
+from msprobe.capture.torch.calls import Call, enter_mode, remove_mode
 from msprobe.capture.torch.compiled_modules import CompiledModules
+from msprobe.capture.torch.compiler import (
+    CompilerImport,
+    RegionWatch,
+    eval_frame,
+    leave_our_code_alone,
+    never_compile,
+)
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 
-_EVAL_FRAME = "torch._dynamo.eval_frame"
 _COMPILED_AUTOGRAD = "torch._C._dynamo.compiled_autograd"
+
+_quiet = torch._C.DisableTorchFunction
 
 
 class _ThreadState(threading.local):
-    """Where one thread is: in a region that it entered by ``token``, and how often it has stepped aside."""
-
     def __init__(self) -> None:
-        self.token: Any = None
-        self.compiler_on = False
-        # Entered by switching the compiler on; it is left when that goes off.
-        self.only_on = False
+        # How often this thread has stepped aside.
         self.depth = 0
         self.mode_was_on = False
+        # The record of a compiled function that is running.
+        self.call: Call | None = None
 
 
 class CompiledRegions:
@@ -54,13 +58,13 @@ class CompiledRegions:
         self.session = recorder.session
         self.eager = recorder.settings.compile == "eager"
         self.modules = CompiledModules(recorder)
+        self._watch = RegionWatch(self)
         self._thread = _ThreadState()
         self._lock = threading.RLock()
         self._aside = 0
         self._patches: list[Patches] = []
-        self._finder: _CompilerImport | None = None
+        self._import: CompilerImport | None = None
         self._stance: Any = None
-        self._is_entrance: dict[types.CodeType, bool] = {}
 
     # ------------------------------------------------------------ a part of the recorder
 
@@ -70,17 +74,17 @@ class CompiledRegions:
 
     def attach(self) -> None:
         """Begin to watch for compiled regions; the compiler may be imported later."""
-        if _EVAL_FRAME in sys.modules:
+        if eval_frame() is not None:
             self._attach_to_compiler()
-        elif self._finder is None:
-            self._finder = _CompilerImport(self._attach_to_compiler)
-            sys.meta_path.insert(0, self._finder)
+        elif self._import is None:
+            self._import = CompilerImport(lambda: self.session.guard(self._attach_to_compiler))
+            sys.meta_path.insert(0, self._import)
 
     def detach(self) -> None:
         """Leave nothing behind."""
-        finder, self._finder = self._finder, None
-        if finder is not None and finder in sys.meta_path:
-            sys.meta_path.remove(finder)
+        watch, self._import = self._import, None
+        if watch is not None and watch in sys.meta_path:
+            sys.meta_path.remove(watch)
         self.modules.detach()
         patches, self._patches = self._patches, []
         for one in reversed(patches):
@@ -88,6 +92,7 @@ class CompiledRegions:
         self._restore_stance()
         self._aside = 0
         self._thread.__init__()  # type: ignore[misc]
+        self._watch.forget()
         self.recorder.hooks.suspended = False
 
     def pause(self) -> None:
@@ -99,30 +104,33 @@ class CompiledRegions:
         self.modules.attach()
 
     def _attach_to_compiler(self) -> None:
-        frames: Any = sys.modules[_EVAL_FRAME]
-        _leave_our_code_alone()
-        if self.eager:
-            self._say(
-                'torch.compile: while recording, compiled parts run uncompiled, as "compile": "eager" asks.'
-            )
-            if self._set_stance(frames):
-                return
+        if self._patches or not self.session.recording:
+            return
+        leave_our_code_alone()
+        frames = eval_frame()
         patches = Patches()
-        patches.add(frames, "set_eval_frame", self._entrance)
-        # Where the compiler keeps its own name for the same function.
+        names = ["set_eval_frame"]
+        # The compiler may have a second name for the same function.
         if getattr(frames, "_maybe_set_eval_frame", None) is frames.set_eval_frame:
-            patches.add(frames, "_maybe_set_eval_frame", self._entrance)
-        if not self.eager:
+            names.append("_maybe_set_eval_frame")
+        if self.eager:
+            log.once(
+                "compiled",
+                "info",
+                'torch.compile: while recording, compiled parts run uncompiled, as "compile": "eager" asks.',
+            )
+            if not self._set_stance(frames):
+                for name in names:
+                    patches.add(frames, name, _always_off)
+        else:
+            for name in names:
+                patches.add(frames, name, self._watch.replacement)
             patches.add(BackwardCFunction, "apply", self._compiled_backward)
             patches.add(BackwardCFunction, "apply_boxed", self._compiled_backward)
-            compiled_autograd = sys.modules.get(_COMPILED_AUTOGRAD)
-            patches.add(compiled_autograd, "set_autograd_compiler", self._compiled_autograd)
+            patches.add(sys.modules.get(_COMPILED_AUTOGRAD), "set_autograd_compiler", self._compiled_autograd)
             self.modules.attach()
         patches.attach()
         self._patches.append(patches)
-
-    def _say(self, text: str) -> None:
-        log.once("compiled", "info", text)
 
     # ------------------------------------------------------------ run uncompiled
 
@@ -136,7 +144,7 @@ class CompiledRegions:
     def _restore_stance(self) -> None:
         stance, self._stance = self._stance, None
         if stance is not None:
-            self.session.guard(sys.modules[_EVAL_FRAME]._set_stance, stance)
+            self.session.guard(eval_frame()._set_stance, stance)
 
     # ------------------------------------------------------------ stepping aside
 
@@ -173,100 +181,56 @@ class CompiledRegions:
             enter_mode(recorder.mode)
         thread.mode_was_on = False
 
-    # ------------------------------------------------------------ the entrance
+    # ------------------------------------------------------------ regions
 
-    def _entrance(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """``set_eval_frame``: None switches the compiler off for this thread, anything else on.
-
-        A compiled callable calls it several times: off, on, off, and back to what it was before; older ones
-        only on and back. All calls of one region come from one frame.
-        """
-
-        def set_eval_frame(callback: Any) -> Any:
-            # While the compiler is on it would compile what runs here, so it goes off first and on last.
-            if callback is None:
-                prior = original(None)
-                self._switched_off(sys._getframe(1))
-                return prior
-            if self.eager:
-                return original(None)
-            self._switched_on(sys._getframe(1))
-            return original(callback)
-
-        _never_compile(set_eval_frame)
-        return set_eval_frame
-
-    def _switched_off(self, frame: types.FrameType) -> None:
-        thread = self._thread
-        if self.eager:
-            return
-        if thread.token is None:
-            self._enter(frame, only_entrances=True)
-            return
-        if _token_of(frame) is not thread.token:
-            self._check(frame)
-        elif thread.compiler_on and not thread.only_on:
-            thread.compiler_on = False
-        else:
-            self._leave()
-
-    def _switched_on(self, frame: types.FrameType) -> None:
-        thread = self._thread
-        if thread.token is None:
-            self._enter(frame, only_entrances=False)
-            thread.only_on = thread.token is not None
-        if thread.token is not None and _token_of(frame) is thread.token:
-            thread.compiler_on = True
-
-    def _enter(self, frame: types.FrameType, only_entrances: bool) -> None:
-        if only_entrances and not self._is_compiled_callable(frame):
-            return
-        thread = self._thread
-        thread.token = _token_of(frame)
-        thread.only_on = False
-        thread.compiler_on = False
-        self._say(
+    def entered(self, frame: types.FrameType) -> None:
+        """This thread is about to run compiled code."""
+        log.once(
+            "compiled",
+            "info",
             "torch.compile: compiled parts stay compiled; what is inside them is not recorded, only what goes"
-            ' into compiled modules and comes out. To look inside, set "compile": "eager" (they then run'
-            " uncompiled)."
+            ' in and comes out. To look inside, set "compile": "eager" (they then run uncompiled while recording).',
         )
+        self._thread.call = self.session.guard(self._begin, frame)
         self.step_aside()
 
-    def _leave(self) -> None:
-        self._thread.token = None
-        self._thread.compiler_on = False
+    def left(self, frame: types.FrameType | None) -> None:
+        """It is back."""
         self.come_back()
+        call, self._thread.call = self._thread.call, None
+        if call is not None:
+            self.session.guard(self._end, call, frame)
 
-    def _check(self, frame: types.FrameType | None) -> None:
-        """Leave a region whose frame is gone without having said so."""
-        token = self._thread.token
-        if not isinstance(token, types.FrameType):
-            return
-        while frame is not None:
-            if frame is token:
-                return
-            frame = frame.f_back
-        self._leave()
+    def _begin(self, frame: types.FrameType) -> Call | None:
+        """A compiled function that is no pass of a module gets an entry of its own:
+        ``Compiled.{function}.{n}``.
+        """
+        session = self.session
+        function = frame.f_locals.get("fn")
+        if self.modules.passing or function is None or not session.recording or session.thread.muted:
+            return None
+        if self.recorder.level in ("L0", "mix"):
+            self.modules.watch_all_parameters()
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, nn.Module):
+            name = type(owner).__name__
+        else:
+            name = getattr(function, "__name__", "function")
+        args, kwargs = frame.f_locals.get("args", ()), frame.f_locals.get("kwargs", {})
+        with _quiet():
+            return self.recorder.calls.begin(f"Compiled.{name}", args, kwargs, 2)
 
-    def _is_compiled_callable(self, frame: types.FrameType) -> bool:
-        """True for the frame of a compiled callable, False for one that only switches the compiler off."""
-        while frame.f_code.co_name == "_maybe_set_eval_frame" and frame.f_back is not None:
-            frame = frame.f_back
-        code = frame.f_code
-        known = self._is_entrance.get(code)
-        if known is None:
-            frames: Any = sys.modules[_EVAL_FRAME]
-            owner = frame.f_locals.get("self")
-            known = (
-                code.co_filename == frames.__file__
-                and isinstance(owner, frames._TorchDynamoContext)
-                and not isinstance(owner, frames.DisableContext)
-            )
-            # A method is shared by both kinds; the functions that wrap a callable have their code to
-            # themselves.
-            if code.co_name not in ("__enter__", "__exit__"):
-                self._is_entrance[code] = known
-        return known
+    def _end(self, call: Call, frame: types.FrameType | None) -> None:
+        calls = self.recorder.calls
+        error = sys.exc_info()[1]
+        with _quiet():
+            if frame is not None and "result" in frame.f_locals:
+                calls.end(call, frame.f_locals["result"])
+            elif error is not None:
+                calls.fail(call, error)
+            else:
+                # Older versions of torch keep the result to themselves.
+                calls.end(call, None)
 
     # ------------------------------------------------------------ backward
 
@@ -280,7 +244,7 @@ class CompiledRegions:
             finally:
                 self.come_back()
 
-        _never_compile(apply)
+        never_compile(apply)
         return apply
 
     def _compiled_autograd(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -295,66 +259,17 @@ class CompiledRegions:
                 log.once(
                     "compiled autograd",
                     "info",
-                    "torch.compile: with compiled autograd the backward pass is not recorded.",
+                    "torch.compile: a backward pass under compiled autograd is not recorded.",
                 )
             return original(compiler, *args)
 
-        _never_compile(set_autograd_compiler)
+        never_compile(set_autograd_compiler)
         return set_autograd_compiler
 
 
-def _token_of(frame: types.FrameType) -> Any:
-    """What stands for a region: the frame of the compiled callable; for a ``with`` block its context
-    manager.
-    """
-    while frame.f_code.co_name == "_maybe_set_eval_frame" and frame.f_back is not None:
-        frame = frame.f_back
-    if frame.f_code.co_name in ("__enter__", "__exit__"):
-        return frame.f_locals.get("self")
-    return frame
+def _always_off(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def set_eval_frame(callback: Any) -> Any:
+        return original(None)
 
-
-def _never_compile(function: Any) -> None:
-    """Have the compiler run this function as it is, should it come by."""
-    frames: Any = sys.modules[_EVAL_FRAME]
-    frames.skip_code(function.__code__)
-
-
-_told = False
-
-
-def _leave_our_code_alone() -> None:
-    """Have the compiler never look into our files: hooks on graph nodes may run while it is on."""
-    global _told
-    if _told:
-        return
-    _told = True
-    for name in ("torch._dynamo.trace_rules", "torch._dynamo.skipfiles"):
-        add = getattr(sys.modules.get(name), "add", None)
-        if add is not None:
-            add("msprobe")
-            return
-
-
-class _CompilerImport(MetaPathFinder):
-    """Tells when the compiler is imported."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Find the compiler's module as the import system would, and see it being executed."""
-        if fullname != _EVAL_FRAME:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if spec is not None and spec.loader is not None:
-            loader, then = spec.loader, self._then
-            execute = loader.exec_module
-
-            def exec_module(module: types.ModuleType) -> None:
-                del loader.exec_module
-                execute(module)
-                then()
-
-            loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+    never_compile(set_eval_frame)
+    return set_eval_frame

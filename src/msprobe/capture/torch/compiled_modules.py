@@ -5,6 +5,7 @@ inside.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,13 +30,19 @@ class CompiledModules:
         # to paths.
         self._names: dict[int, str] = {}
         self._in_place: list[tuple[str, nn.Module]] = []
+        self._all: Any = None
         self._replaced: list[tuple[nn.Module, Any, Any]] = []
         self._patches = Patches()
         self._patched = False
+        self._passes = _Passes()
+        self._watched_all = False
 
-    def plan(
-        self, models: Any, named: Sequence[tuple[str, nn.Module]], eager: bool
-    ) -> Sequence[tuple[str, nn.Module]]:
+    @property
+    def passing(self) -> bool:
+        """True if a pass of a compiled module runs in this thread, and will be recorded as such."""
+        return self._passes.depth > 0
+
+    def plan(self, models: Any, named: Sequence[tuple[str, nn.Module]], eager: bool) -> Sequence[tuple[str, nn.Module]]:
         """Learn the names of the models' modules; return those of ``named`` that run outside of compiled
         modules.
 
@@ -43,6 +50,8 @@ class CompiledModules:
         """
         self._names.clear()
         self._in_place.clear()
+        self._all = models
+        self._watched_all = False
         wrapper: Any = _optimized_module()
         inside: set[int] = set()
         compiled_any = False
@@ -123,11 +132,14 @@ class CompiledModules:
         passes.enter(name, module, args, kwargs)
         if self.recorder.level in ("L0", "mix"):
             session.guard(self._watch_parameters, module)
+        self._passes.depth += 1
         try:
             result = call()
         except BaseException:
             passes.leave(name, module, None)
             raise
+        finally:
+            self._passes.depth -= 1
         passes.leave(name, module, result)
         return result
 
@@ -135,12 +147,31 @@ class CompiledModules:
         """The modules inside have no entries; the gradients of their parameters have, under the usual
         names.
         """
-        if not torch.is_grad_enabled() or not self.recorder.calls.backward:
+        if not self.recorder.calls.backward or not torch.is_grad_enabled():
             return
         for inner in module.modules():
             name = self._names.get(id(inner))
             if name is not None and inner is not module:
                 self.recorder.modules.parameters.watch(name, inner, True)
+
+    def watch_all_parameters(self) -> None:
+        """A compiled function may run any of the models' modules: see the gradients of all their
+        parameters.
+        """
+        if self._watched_all or not self.recorder.calls.backward or not torch.is_grad_enabled():
+            return
+        self._watched_all = True
+        models = self._all if isinstance(self._all, (list, tuple)) else [self._all]
+        for model in models:
+            for module in model.modules() if model is not None else ():
+                name = self._names.get(id(module))
+                if name is not None:
+                    self.recorder.modules.parameters.watch(name, module, True)
+
+
+class _Passes(threading.local):
+    def __init__(self) -> None:
+        self.depth = 0
 
 
 class _InPlace:

@@ -1,0 +1,195 @@
+"""torch's compiler from outside: when it is imported, and when a thread enters and leaves a compiled
+region.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+import threading
+import types
+from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from typing import Any, Protocol
+
+EVAL_FRAME = "torch._dynamo.eval_frame"
+
+
+def eval_frame() -> Any:
+    """The compiler's module that runs compiled callables; None as long as nobody has imported it."""
+    return sys.modules.get(EVAL_FRAME)
+
+
+class Regions(Protocol):
+    """Whoever wants to know of compiled regions. ``frame`` is that of the compiled callable."""
+
+    def entered(self, frame: types.FrameType) -> None:
+        """The thread is about to run compiled code."""
+
+    def left(self, frame: types.FrameType | None) -> None:
+        """It is back; ``frame`` is None where that is learned late."""
+
+
+class _ThreadState(threading.local):
+    def __init__(self) -> None:
+        # The region this thread is in: see _token_of.
+        self.token: Any = None
+        self.compiler_on = False
+        # Entered by switching the compiler on; it is left when that goes off.
+        self.only_on = False
+
+
+class RegionWatch:
+    """Follows how compiled callables switch the compiler on and off: all of them do so by one function."""
+
+    def __init__(self, regions: Regions) -> None:
+        self.regions = regions
+        self._thread = _ThreadState()
+        self._is_entrance: dict[types.CodeType, bool] = {}
+
+    def forget(self) -> None:
+        """This thread is in no region."""
+        self._thread.token = None
+
+    def replacement(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """``set_eval_frame``, watched. None switches the compiler off for this thread, anything else on.
+
+        A compiled callable calls it several times: off, on, off, and back to what it was before; older ones
+        only on and back. All calls of one region come from one frame.
+        """
+
+        def set_eval_frame(callback: Any) -> Any:
+            # While the compiler is on it would compile what runs here, so it goes off first and on last.
+            if callback is None:
+                prior = original(None)
+                self._switched_off(sys._getframe(1))
+                return prior
+            self._switched_on(sys._getframe(1))
+            return original(callback)
+
+        never_compile(set_eval_frame)
+        return set_eval_frame
+
+    def _switched_off(self, frame: types.FrameType) -> None:
+        thread = self._thread
+        frame = _own_frame(frame)
+        if thread.token is None:
+            if self._is_compiled_callable(frame):
+                self._enter(frame)
+        elif _token_of(frame) is not thread.token:
+            self._check(frame)
+        elif thread.compiler_on and not thread.only_on:
+            thread.compiler_on = False
+        else:
+            self._leave(frame)
+
+    def _switched_on(self, frame: types.FrameType) -> None:
+        thread = self._thread
+        frame = _own_frame(frame)
+        if thread.token is None:
+            self._enter(frame)
+            thread.only_on = True
+        if _token_of(frame) is thread.token:
+            thread.compiler_on = True
+
+    def _enter(self, frame: types.FrameType) -> None:
+        thread = self._thread
+        thread.token = _token_of(frame)
+        thread.only_on = False
+        thread.compiler_on = False
+        self.regions.entered(frame)
+
+    def _leave(self, frame: types.FrameType | None) -> None:
+        self._thread.token = None
+        self._thread.compiler_on = False
+        self.regions.left(frame)
+
+    def _check(self, frame: types.FrameType | None) -> None:
+        """Leave a region whose frame is gone without having said so."""
+        token = self._thread.token
+        if not isinstance(token, types.FrameType):
+            return
+        while frame is not None:
+            if frame is token:
+                return
+            frame = frame.f_back
+        self._leave(None)
+
+    def _is_compiled_callable(self, frame: types.FrameType) -> bool:
+        """True for the frame of a compiled callable, False for one that only switches the compiler off."""
+        code = frame.f_code
+        known = self._is_entrance.get(code)
+        if known is None:
+            frames = eval_frame()
+            owner = frame.f_locals.get("self")
+            known = (
+                code.co_filename == frames.__file__
+                and isinstance(owner, frames._TorchDynamoContext)
+                and not isinstance(owner, frames.DisableContext)
+            )
+            # A method is shared by both kinds; the functions that wrap a callable have their code to
+            # themselves.
+            if code.co_name not in ("__enter__", "__exit__"):
+                self._is_entrance[code] = known
+        return known
+
+
+def _own_frame(frame: types.FrameType) -> types.FrameType:
+    """The frame that switches the compiler; there may be small functions of torch's and ours in between."""
+    while frame.f_code.co_name in ("_maybe_set_eval_frame", "set_eval_frame") and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _token_of(frame: types.FrameType) -> Any:
+    """What stands for a region: the frame of the compiled callable; for a ``with`` block its context
+    manager.
+    """
+    if frame.f_code.co_name in ("__enter__", "__exit__"):
+        return frame.f_locals.get("self")
+    return frame
+
+
+def never_compile(function: Any) -> None:
+    """Have the compiler run this function as it is, should it come by."""
+    eval_frame().skip_code(function.__code__)
+
+
+_told = False
+
+
+def leave_our_code_alone() -> None:
+    """Have the compiler never look into our files: hooks on graph nodes may run while it is on."""
+    global _told
+    if _told:
+        return
+    _told = True
+    for name in ("torch._dynamo.trace_rules", "torch._dynamo.skipfiles"):
+        add = getattr(sys.modules.get(name), "add", None)
+        if add is not None:
+            add("msprobe")
+            return
+
+
+class CompilerImport(MetaPathFinder):
+    """Calls ``then`` when the compiler has been imported; to be put on ``sys.meta_path``."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Find the compiler's module as the import system would, and see it being executed."""
+        if fullname != EVAL_FRAME:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.loader is not None:
+            loader, then = spec.loader, self._then
+            execute = loader.exec_module
+
+            def exec_module(module: types.ModuleType) -> None:
+                del loader.exec_module
+                execute(module)
+                then()
+
+            loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
