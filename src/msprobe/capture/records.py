@@ -89,9 +89,7 @@ class Describer:
     types.
     """
 
-    def __init__(
-        self, tensor: Describe, is_tensor: Callable[[Any], bool], own_types: Mapping[type, Describe]
-    ) -> None:
+    def __init__(self, tensor: Describe, is_tensor: Callable[[Any], bool], own_types: Mapping[type, Describe]) -> None:
         self.tensor = tensor
         self.is_tensor = is_tensor
         # Exact type -> how to describe it. Containers and types met for the first time take the long way
@@ -128,9 +126,7 @@ class Describer:
                 }
             return [self._walk(item, f"{path}.{i}", keep, depth + 1) for i, item in enumerate(value)]
         if isinstance(value, Mapping):
-            return {
-                str(key): self._walk(item, f"{path}.{key}", keep, depth + 1) for key, item in value.items()
-            }
+            return {str(key): self._walk(item, f"{path}.{key}", keep, depth + 1) for key, item in value.items()}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return {
                 f.name: self._walk(getattr(value, f.name, None), f"{path}.{f.name}", keep, depth + 1)

@@ -54,9 +54,7 @@ class ThreadState(threading.local):
 class Session:
     """See the module's text. ``rank`` tells the rank of this process, None if there is no process group."""
 
-    def __init__(
-        self, settings: Settings, framework: str, rank: Callable[[], int | None], stacks: CallStacks
-    ) -> None:
+    def __init__(self, settings: Settings, framework: str, rank: Callable[[], int | None], stacks: CallStacks) -> None:
         self.settings = settings
         self.framework = framework
         self.stacks = stacks
@@ -72,9 +70,7 @@ class Session:
         self.thread = ThreadState()
         self.lock = threading.RLock()
         self.with_stacks = settings.extra_info
-        self.with_construct = settings.extra_info and (
-            settings.level in ("L0", "mix") or settings.task == "structure"
-        )
+        self.with_construct = settings.extra_info and (settings.level in ("L0", "mix") or settings.task == "structure")
         self.saves_all = settings.task in ("tensor", "overflow_check")
         self.tensor_list = settings.tensor_list_patterns() if settings.task == "statistics" else ()
         self.saves_some = bool(self.tensor_list)
@@ -158,9 +154,7 @@ class Session:
             if missing:
                 log.warning(f"These filters matched nothing: {', '.join(missing)}.")
         if self._faults:
-            log.warning(
-                f"{self._faults} values or calls could not be recorded; see dump_error_info.log in the dump."
-            )
+            log.warning(f"{self._faults} values or calls could not be recorded; see dump_error_info.log in the dump.")
 
     def leave_to_parent(self) -> None:
         """After fork, in the child: the dump belongs to the parent; nothing is recorded here."""
@@ -308,9 +302,7 @@ class Session:
         try:
             self._faults += 1
             kind = type(error).__name__
-            log.once(
-                ("fault", what.split(".")[0], kind), "error", f"Could not record {what}: {kind}: {error}"
-            )
+            log.once(("fault", what.split(".")[0], kind), "error", f"Could not record {what}: {kind}: {error}")
             writer = self._writer
             if writer is not None and self._faults <= 1000:
                 trace = "".join(traceback.format_exception(error))

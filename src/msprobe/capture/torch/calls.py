@@ -23,7 +23,6 @@ from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch.arguments import as_given, calling_frame
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
-    Boundary,
     Gathering,
     NodeHooks,
     edge_of,
@@ -46,9 +45,7 @@ _grad_enabled = torch.is_grad_enabled
 _tracing: Callable[[], Any] = torch._C._get_tracing_state
 
 # Results of these are memory without values.
-EMPTY_APIS = frozenset(
-    ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
-)
+EMPTY_APIS = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"))
 
 
 class Call:
@@ -153,7 +150,9 @@ class CallRecorder:
             if self.saving and session.saves(name):
                 inputs, kwinputs = self._kept_inputs(name, args, call.kwargs)
                 for path, tensor in self._tensors(args, call.kwargs):
-                    versions.append((tensor, _version(tensor)))
+                    if tensor.is_inference():
+                        continue
+                    versions.append((tensor, tensor._version))
                     if watched and tensor.requires_grad:
                         edges.append(edge_of(tensor, path))
             else:
@@ -166,7 +165,10 @@ class CallRecorder:
                     kind = type(value)
                     if kind in kinds:
                         inputs.append(describe(value, kind is not torch.Tensor))
-                        versions.append((value, _version(value)))
+                        if value.is_inference():
+                            i += 1  # no version counter, no gradient
+                            continue
+                        versions.append((value, value._version))
                         if watched and value.requires_grad:
                             edges.append(edge_of(value, f"input.{i}"))
                     else:
@@ -209,7 +211,7 @@ class CallRecorder:
         session = self.session
         try:
             for tensor, version in call.versions:
-                if _version(tensor) != version:
+                if tensor._version != version:
                     self.statistics.invalidate(tensor)
             if call.keep:
                 tree: dict[str, Any] = {}
@@ -265,9 +267,7 @@ class CallRecorder:
         if self.saving and self.session.saves(name):
             keep = self.keeper.keep
             if type(result) is tuple or (isinstance(result, tuple) and not hasattr(result, "_asdict")):
-                return [
-                    self.describer.describe_kept(v, f"{name}.output.{i}", keep) for i, v in enumerate(result)
-                ]
+                return [self.describer.describe_kept(v, f"{name}.output.{i}", keep) for i, v in enumerate(result)]
             return [self.describer.describe_kept(result, f"{name}.output.0", keep)]
         if type(result) in self.tensor_types:
             return [self.statistics.describe(result)]
@@ -283,13 +283,13 @@ class CallRecorder:
             _collect(value, f"kwargs.{word}", found, 0)
         return found
 
-    def _nested(
-        self, value: Any, path: str, versions: list[tuple[Any, int]], edges: list[ArgumentEdge] | None
-    ) -> None:
+    def _nested(self, value: Any, path: str, versions: list[tuple[Any, int]], edges: list[ArgumentEdge] | None) -> None:
         found: list[tuple[str, Any]] = []
         _collect(value, path, found, 0)
         for where, tensor in found:
-            versions.append((tensor, _version(tensor)))
+            if tensor.is_inference():
+                continue
+            versions.append((tensor, tensor._version))
             if edges is not None and tensor.requires_grad:
                 edges.append(edge_of(tensor, where))
 
@@ -315,7 +315,7 @@ class CallRecorder:
             return
         generation = self.session.generation
         edges = call.edges or []
-        if not others and not has_inner_nodes(node, edges, call.oldest):
+        if not others and not has_inner_nodes(node, call.oldest):
             # One node does the whole call: what it gets and what it passes on is all there is to know.
             self.hooks.after(node, self._single, call.base, call.parent, generation)
             return
@@ -438,16 +438,12 @@ class CallRecorder:
             for watch in list(self.open_watches):
                 self.session.guard(self._close, watch)
 
-    def _gradients(
-        self, name: str, tree: dict[str, Any], received: Sequence[Any], passed_on: Sequence[Any]
-    ) -> None:
+    def _gradients(self, name: str, tree: dict[str, Any], received: Sequence[Any], passed_on: Sequence[Any]) -> None:
         if self.saving and self.session.saves(name):
             keep = self.keeper.keep
             describer = self.describer
             if self.input:
-                tree["input"] = [
-                    describer.describe_kept(g, f"{name}.input.{i}", keep) for i, g in enumerate(received)
-                ]
+                tree["input"] = [describer.describe_kept(g, f"{name}.input.{i}", keep) for i, g in enumerate(received)]
             if self.output:
                 tree["output"] = [
                     describer.describe_kept(g, f"{name}.output.{i}", keep) for i, g in enumerate(passed_on)
@@ -509,13 +505,6 @@ def backward_of(parent: Any) -> Any:
         head, _, number = parent.rpartition(".forward.")
         return f"{head}.backward.{number}"
     return parent
-
-
-def _version(tensor: Any) -> int:
-    try:
-        return int(tensor._version)
-    except Exception:
-        return -1  # inference tensors do not count
 
 
 def _collect(value: Any, path: str, found: list[tuple[str, Any]], depth: int) -> None:

@@ -75,9 +75,7 @@ class PrecisionDebugger:
             return
 
         def load() -> Settings:
-            return load_settings(
-                config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides
-            )
+            return load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
 
         try:
             if model is not None:

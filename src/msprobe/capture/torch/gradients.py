@@ -23,8 +23,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from msprobe.capture.torch.statistics_framework import Quiet
 
 Node = Any
-AccumulateGrad: type = type(torch.ones((), requires_grad=True).view(()).grad_fn.next_functions[0][0])  # type: ignore[union-attr]
-sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
+_view: Any = torch.ones((), requires_grad=True).view(()).grad_fn
+AccumulateGrad: type = type(_view.next_functions[0][0])
+sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
 # A call that builds more nodes than this is not followed to its arguments.
 WALK_LIMIT = 20_000
@@ -103,7 +104,7 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
                 # The same tensor passed twice: its edges coincide, the first argument stands for all.
                 slots.append((position, arguments[0]))
             elif type(target) is AccumulateGrad:
-                variable = target.variable
+                variable = target.variable  # type: ignore[attr-defined]
                 for leaf, index in leaves:
                     if leaf is variable:
                         slots.append((position, index))
@@ -115,14 +116,10 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
     return found
 
 
-def has_inner_nodes(node: Node, edges: Sequence[ArgumentEdge], oldest: int) -> bool:
-    """True if ``node`` does not lead straight to the arguments: other nodes of the same call lie between."""
+def has_inner_nodes(node: Node, oldest: int) -> bool:
+    """True if ``node`` does not lead straight to what was there before the call: other nodes of it lie between."""
     for target, _ in node.next_functions:
-        if target is None or type(target) is AccumulateGrad:
-            continue
-        if any(target is edge.node for edge in edges):
-            continue
-        if target._sequence_nr() >= oldest:
+        if target is not None and type(target) is not AccumulateGrad and target._sequence_nr() >= oldest:
             return True
     return False
 

@@ -57,6 +57,10 @@ class ModuleRecorder:
         if models != self._last_models:
             self.parameters.forget()
             self._last_models = models
+        self.watch_more(named)
+
+    def watch_more(self, named: Sequence[tuple[str, nn.Module]]) -> None:
+        """As :meth:`watch`, for modules that join those that are watched already."""
         for name, module in named:
             if id(module) in self.names:
                 continue
@@ -220,10 +224,7 @@ class ModuleRecorder:
         for node, places in nodes.items():
             # An argument that is handed through: what arrives at this result is a share of its gradient.
             through = [
-                (slot, i)
-                for i, e in enumerate(edges)
-                for slot, _ in places
-                if e.node is node and e.slot == slot
+                (slot, i) for i, e in enumerate(edges) for slot, _ in places if e.node is node and e.slot == slot
             ]
             for _, index in through:
                 watch.shares[index] += 1

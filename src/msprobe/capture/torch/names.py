@@ -155,7 +155,6 @@ class ApiNames:
     # ------------------------------------------------------------ filling
 
     def _fill(self, groups: dict[str, frozenset[str]]) -> None:
-        table = self.table
         for name in sorted(groups.get("functional", ())):
             self._add(_resolve(functional, name), f"Functional.{name}", True)
         for name in sorted(groups.get("tensor", ())):
@@ -320,7 +319,7 @@ def _functions(space: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
             types.WrapperDescriptorType,
         )
         if isinstance(function, kinds):
-            if isinstance(function, types.WrapperDescriptorType) and function.__objclass__ is object:  # type: ignore[attr-defined]
+            if isinstance(function, types.WrapperDescriptorType) and function.__objclass__ is object:
                 continue
             yield name, function
 

@@ -123,9 +123,7 @@ class TensorKeeper:
         for part in self.slices:
             if part.dim < tensor.dim() and (part.size is None or tensor.shape[part.dim] == part.size):
                 with torch._C.DisableTorchFunction(), torch.no_grad():
-                    tensor = tensor.narrow(
-                        part.dim, part.begin, min(part.end, tensor.shape[part.dim]) - part.begin
-                    )
+                    tensor = tensor.narrow(part.dim, part.begin, min(part.end, tensor.shape[part.dim]) - part.begin)
         return tensor
 
     def overflowed(self, name: str, tree: dict[str, Any]) -> bool:
@@ -139,9 +137,7 @@ class TensorKeeper:
         self.hits += 1
         limit = self.session.settings.overflow_nums
         if limit != -1 and self.hits >= limit:
-            log.info(
-                f"{self.hits} overflows were recorded, as asked for (overflow_nums); recording ends here."
-            )
+            log.info(f"{self.hits} overflows were recorded, as asked for (overflow_nums); recording ends here.")
             # This record is still written; the end comes behind it.
             self.session.end_after_record = True
         return True

@@ -16,9 +16,7 @@ import torch
 
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
-skip_one_hop: Callable[[Any, Any, Any, Any], Any] | None = getattr(
-    torch._C, "_skip_one_hop_torch_function", None
-)
+skip_one_hop: Callable[[Any, Any, Any, Any], Any] | None = getattr(torch._C, "_skip_one_hop_torch_function", None)
 
 
 def _no(*args: Any) -> bool:
