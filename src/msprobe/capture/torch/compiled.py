@@ -69,8 +69,19 @@ class CompiledRegions:
     # ------------------------------------------------------------ a part of the recorder
 
     def outside(self, models: Any, named: Sequence[tuple[str, nn.Module]]) -> Sequence[tuple[str, nn.Module]]:
-        """Those of the modules to watch that run outside of compiled regions, under their names."""
-        return self.modules.plan(models, named, self.eager)
+        """Those of the modules to watch that run outside of compiled regions, under their names.
+
+        ``models``: a Module, several, or None.
+        """
+        self.modules.forget()
+        several = models if isinstance(models, (list, tuple)) else [] if models is None else [models]
+        return self.modules.plan(several, named, self.eager)
+
+    def outside_more(self, model: nn.Module, named: Sequence[tuple[str, nn.Module]]) -> Sequence[tuple[str, nn.Module]]:
+        """As :meth:`outside`, for a model that joins the others."""
+        outside = self.modules.plan([model], named, self.eager)
+        self.modules.attach()
+        return outside
 
     def attach(self) -> None:
         """Begin to watch for compiled regions; the compiler may be imported later."""

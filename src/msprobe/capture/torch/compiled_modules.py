@@ -30,7 +30,7 @@ class CompiledModules:
         # to paths.
         self._names: dict[int, str] = {}
         self._in_place: list[tuple[str, nn.Module]] = []
-        self._all: Any = None
+        self._models: list[nn.Module] = []
         self._replaced: list[tuple[nn.Module, Any, Any]] = []
         self._patches = Patches()
         self._patched = False
@@ -42,41 +42,43 @@ class CompiledModules:
         """True if a pass of a compiled module runs in this thread, and will be recorded as such."""
         return self._passes.depth > 0
 
-    def plan(self, models: Any, named: Sequence[tuple[str, nn.Module]], eager: bool) -> Sequence[tuple[str, nn.Module]]:
-        """Learn the names of the models' modules; return those of ``named`` that run outside of compiled
-        modules.
-
-        ``eager``: nothing will run compiled, so all of them.
-        """
+    def forget(self) -> None:
+        """Recording begins anew, perhaps with other models."""
         self._names.clear()
         self._in_place.clear()
-        self._all = models
+        self._models.clear()
         self._watched_all = False
+
+    def plan(
+        self, models: Sequence[nn.Module], named: Sequence[tuple[str, nn.Module]], eager: bool
+    ) -> Sequence[tuple[str, nn.Module]]:
+        """Learn the models' modules; return those of ``named`` that run outside of compiled modules.
+
+        ``named``: names of entries, and modules. ``eager``: nothing will run compiled, so all run outside.
+        """
+        self._models += models
         wrapper: Any = _optimized_module()
+        for name, module in named:
+            if wrapper is None or not isinstance(module, wrapper):
+                self._names.setdefault(id(module), _without_wrappers(name))
         inside: set[int] = set()
-        compiled_any = False
-        several = isinstance(models, (list, tuple))
-        for index, root in enumerate(models if several else [models] if models is not None else []):
-            lead = f"{index}." if several else ""
-            for path, module in root.named_modules():
-                clean = ".".join(part for part in path.split(".") if part != "_orig_mod")
+        roots: set[int] = set()
+        for index, root in enumerate(models):
+            lead = f"{index}." if len(models) > 1 else ""
+            plain = getattr(root, "_orig_mod", root) if wrapper is not None and isinstance(root, wrapper) else root
+            roots.add(id(plain))
+            self._names.setdefault(id(plain), f"Module.{lead}root.{type(plain).__name__}")
+            for module in root.modules():
                 if wrapper is not None and isinstance(module, wrapper):
-                    compiled_any = True
-                    inside.add(id(module))
                     inside.update(map(id, module.modules()))
-                    continue
-                name = f"Module.{lead}{clean or 'root'}.{type(module).__name__}"
-                self._names.setdefault(id(module), name)
-                if module.__dict__.get("_compiled_call_impl") is not None:
-                    compiled_any = True
-                    if id(module) not in inside:
+                elif module.__dict__.get("_compiled_call_impl") is not None:
+                    if id(module) not in inside and id(module) in self._names:
                         self._in_place.append((self._names[id(module)], module))
                     inside.update(map(id, module.modules()))
-        if not compiled_any:
+        if not inside:
             return named
         if not eager:
             return [(name, module) for name, module in named if id(module) not in inside]
-        roots = {id(getattr(m, "_orig_mod", m)) for m in (models if several else [models])}
         return [
             (self._names[id(module)], module)
             for name, module in named
@@ -161,12 +163,18 @@ class CompiledModules:
         if self._watched_all or not self.recorder.calls.backward or not torch.is_grad_enabled():
             return
         self._watched_all = True
-        models = self._all if isinstance(self._all, (list, tuple)) else [self._all]
-        for model in models:
-            for module in model.modules() if model is not None else ():
+        for model in self._models:
+            for module in model.modules():
                 name = self._names.get(id(module))
                 if name is not None:
                     self.recorder.modules.parameters.watch(name, module, True)
+
+
+def _without_wrappers(name: str) -> str:
+    """``Module.{path}.{Class}`` without what ``torch.compile`` adds to the path."""
+    parts = name.split(".")
+    path = [part for part in parts[1:-1] if part != "_orig_mod"] or ["root"]
+    return ".".join(["Module", *path, parts[-1]])
 
 
 class _Passes(threading.local):

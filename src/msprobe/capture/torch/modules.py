@@ -356,7 +356,7 @@ class _Pass:
         "watched",
     )
 
-    def __init__(self, name: str, entry: str, number: int, order: int, stack: Any, parent: Any) -> None:
+    def __init__(self, name: str, entry: str, number: int, order: bytes, stack: Any, parent: Any) -> None:
         self.name = name
         self.entry = entry
         self.number = number
@@ -431,7 +431,7 @@ class _ModuleWatch:
         """Ready for a pass (the graph may be walked backward more than once)."""
         self.begun = False
         self.wanted = False
-        self.order = 0
+        self.order = b"null"
         self.arrived = 0
         self.inputs: list[Any] = [None] * self.outputs
         self.gathering = Gathering(self.shares)

@@ -1,0 +1,124 @@
+"""``msprobe run``: run a training script whose source is not touched, and record it."""
+
+from __future__ import annotations
+
+import io
+import os
+import runpy
+import sys
+import types
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.script_steps import ScriptSteps
+from msprobe.errors import InvalidInputError, PathError
+
+
+def run_script(config_path: str | None, script_argv: Sequence[str], **overrides: Any) -> int:
+    """Run ``script_argv`` as ``python script_argv...`` would, with recording on; the exit status of the
+    script.
+
+    ``script_argv``: a script and its arguments, or ``-m``, a module and its arguments. ``config_path`` and
+    ``overrides``: as for PrecisionDebugger. What is recorded when: see
+    :class:`msprobe.capture.torch.script_steps.ScriptSteps`. Processes that the script starts are not
+    recorded.
+
+    An exception that ends the script is shown with the script's own traceback and gives the status 1.
+    Raises InvalidInputError or PathError if there is nothing to run, and the errors of a wrong
+    configuration.
+    """
+    target, argv = _target(script_argv)
+    debugger = PrecisionDebugger(config_path=config_path, **overrides)
+    steps = ScriptSteps(debugger)
+    steps.attach()
+    try:
+        return _status_of(target, argv)
+    finally:
+        steps.detach()
+        PrecisionDebugger.reset()
+
+
+class _Target(types.SimpleNamespace):
+    """What to run: a module by name, or a file or folder by path."""
+
+    module: str | None
+    path: str | None
+
+
+def _target(script_argv: Sequence[str]) -> tuple[_Target, list[str]]:
+    words = list(script_argv)
+    if not words or words == ["-m"]:
+        raise InvalidInputError("msprobe run: no script to run; give a script, or -m and a module.")
+    if words[0] == "-m":
+        return _Target(module=words[1], path=None), words[1:]
+    if words[0].startswith("-"):
+        raise InvalidInputError(f'msprobe run: "{words[0]}" is no script; options of Python are not taken here.')
+    if not os.path.exists(words[0]):
+        raise PathError(f'msprobe run: the script "{words[0]}" does not exist.')
+    return _Target(module=None, path=words[0]), words
+
+
+def _status_of(target: _Target, argv: list[str]) -> int:
+    sys.argv = argv
+    try:
+        if target.module is not None:
+            _set_first_path(os.getcwd())
+            runpy.run_module(target.module, run_name="__main__", alter_sys=True)
+        elif target.path is not None and os.path.isfile(target.path) and not _is_archive(target.path):
+            _run_file(target.path)
+        else:
+            runpy.run_path(str(target.path), run_name="__main__")
+    except SystemExit as ending:
+        return _status(ending.code)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        error = error.with_traceback(_own_traceback(error.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    return 0
+
+
+def _run_file(path: str) -> None:
+    """Run a file in a ``__main__`` module of its own, which stays: what runs at exit may still need it."""
+    _set_first_path(os.path.dirname(os.path.realpath(path)))
+    with io.open_code(os.path.abspath(path)) as file:
+        code = compile(file.read(), path, "exec")
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=__builtins__, __spec__=None, __cached__=None)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def _set_first_path(folder: str) -> None:
+    if getattr(sys.flags, "safe_path", False):
+        return
+    sys.path[:1] = [folder]
+
+
+def _is_archive(path: str) -> bool:
+    return path.endswith((".zip", ".pyz"))
+
+
+def _status(code: Any) -> int:
+    """The exit status that Python makes of the argument of ``sys.exit``."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _own_traceback(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """The traceback from the script's first frame on."""
+    ours = os.path.abspath(__file__)
+    found = traceback
+    while found is not None and (
+        os.path.abspath(found.tb_frame.f_code.co_filename) == ours
+        or found.tb_frame.f_code.co_filename.startswith("<frozen runpy")
+        or found.tb_frame.f_globals.get("__name__") == "runpy"
+    ):
+        found = found.tb_next
+    return found

@@ -1,0 +1,240 @@
+"""Recording a script that knows nothing of msprobe: where its steps begin and end, and what its model is."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import optimizer as optimizers
+
+from msprobe import log
+from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, eval_frame
+from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.recorder import name_modules
+
+
+class ScriptSteps:
+    """Starts recording at the first forward pass of a step, and ends the step with the optimizer's.
+
+    **The model** is the outermost module that is called with gradients enabled and has parameters. Further
+    modules that are called on their own (a discriminator, a loss) are watched as well, from their first
+    call on; their entries are named ``Module.{Class}_{k}.{path}...``. Calls under ``no_grad`` (validation)
+    begin no step, unless the program has no optimizer at all.
+
+    **A step** ends when every optimizer of the program has stepped. One that has never stepped is waited
+    for until another one steps for the second time. An optimizer inside another one's step counts as part
+    of it; a step that a ``GradScaler`` skips counts as made. Gradient accumulation makes a step of several
+    forward passes, as it should.
+    """
+
+    def __init__(self, debugger: PrecisionDebugger) -> None:
+        self.debugger = debugger
+        self._thread = threading.get_ident()
+        self._depth = 0
+        self._models: list[weakref.ref[nn.Module]] = []
+        self._known: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._ever: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._stepping = 0
+        self._searched = False
+        self._handles: list[Any] = []
+        self._last: Any = None
+        self._calls = Patches()
+        self._calls.add(nn.Module, "__call__", self._watched_call)
+        self._patches: list[Patches] = []
+        self._watch = RegionWatch(self)
+        self._import: CompilerImport | None = None
+
+    # ------------------------------------------------------------ life
+
+    def attach(self) -> None:
+        """Begin to follow the program."""
+        self._calls.attach()
+        self._handles = [
+            optimizers.register_optimizer_step_pre_hook(self._before_step),
+        ]
+        scaler = Patches()
+        kind = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
+        scaler.add(kind, "step", self._scaled_step)
+        scaler.attach()
+        self._patches.append(scaler)
+        if eval_frame() is not None:
+            self._attach_to_compiler()
+        else:
+            self._import = CompilerImport(self._attach_to_compiler)
+            sys.meta_path.insert(0, self._import)
+
+    def detach(self) -> None:
+        """Leave nothing behind."""
+        if self._import is not None and self._import in sys.meta_path:
+            sys.meta_path.remove(self._import)
+        for one in reversed(self._patches):
+            one.detach()
+        self._patches.clear()
+        self._calls.detach()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        if self._last is not None:
+            self._last.remove()
+            self._last = None
+
+    def _attach_to_compiler(self) -> None:
+        frames = eval_frame()
+        patches = Patches()
+        patches.add(frames, "set_eval_frame", self._watch.replacement)
+        if getattr(frames, "_maybe_set_eval_frame", None) is frames.set_eval_frame:
+            patches.add(frames, "_maybe_set_eval_frame", self._watch.replacement)
+        patches.attach()
+        self._patches.append(patches)
+
+    def entered(self, frame: types.FrameType) -> None:
+        """Compiled code runs: it must not see that calls of modules are watched."""
+        if self._depth == 0 and self._may_begin():
+            self._begin(None)
+        self._calls.detach()
+
+    def left(self, frame: types.FrameType | None) -> None:
+        """It is back."""
+        self._calls.attach()
+
+    # ------------------------------------------------------------ the model
+
+    def _watched_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self._depth or threading.get_ident() != self._thread:
+                return original(module, *args, **kwargs)
+            self._depth += 1
+            try:
+                self._outermost(module)
+                return original(module, *args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        return __call__
+
+    def _outermost(self, module: nn.Module) -> None:
+        recorder = self.debugger.recorder
+        if isinstance(module, torch.jit.ScriptModule) or recorder.session.ended:
+            return
+        known = module in self._known
+        if not known and not recorder.session.recording and next(module.parameters(), None) is None:
+            # A transformation of the data, or a loss; it begins no step.
+            return
+        if recorder.session.recording:
+            if not known:
+                self._add(module)
+                named = self._names_of(len(self._models) - 1, module)
+                outside = recorder.regions.outside_more(module, named)
+                if recorder.level in ("L0", "mix"):
+                    recorder.modules.watch_more(outside)
+        elif self._may_begin():
+            if not known:
+                self._add(module)
+            self._begin(module)
+
+    def _may_begin(self) -> bool:
+        return torch.is_grad_enabled() or not self._any_optimizer()
+
+    def _add(self, module: nn.Module) -> None:
+        self._models.append(weakref.ref(module))
+        self._known.add(module)
+
+    def _names_of(self, index: int, module: nn.Module) -> list[tuple[str, nn.Module]]:
+        recorder = self.debugger.recorder
+        named = name_modules(module, recorder.settings.record_root or index > 0)
+        if index:
+            lead = f"Module.{type(module).__name__}_{index}."
+            named = [(lead + name.removeprefix("Module."), inner) for name, inner in named]
+        return named
+
+    def _begin(self, module: nn.Module | None) -> None:
+        """A new step, if it is wanted."""
+        debugger = self.debugger
+        if debugger.settings.level == "debug":
+            return
+        alive = [(i, found) for i, found in enumerate(reference() for reference in self._models) if found is not None]
+        models = [found for _, found in alive]
+        debugger.recorder.models = models if len(models) != 1 else models[0]
+        named = [pair for i, found in alive for pair in self._names_of(i, found)]
+        debugger.recorder.start(named)
+
+    # ------------------------------------------------------------ the optimizers
+
+    def _any_optimizer(self) -> bool:
+        if not self._searched:
+            self._searched = True
+            self._optimizers.update(_all_optimizers())
+        return bool(self._optimizers)
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if self._stepping == 0 and self._last is not None:
+            self._last.remove()
+            self._last = None
+        self._stepping += 1
+        if self._last is None:
+            # Behind the hooks of the recorder, which have the step's results still to write.
+            self._last = optimizers.register_optimizer_step_post_hook(self._after_step)
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        self._stepping = max(0, self._stepping - 1)
+        self._note(optimizer)
+        if self._stepping == 0:
+            self._end_if_complete()
+
+    def _scaled_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before = optimizer in self._stepped
+            session = self.debugger.recorder.session
+            number = session.step
+            result = original(scaler, optimizer, *args, **kwargs)
+            if not before and session.step == number and optimizer not in self._stepped:
+                self._note(optimizer)
+                self._end_if_complete()
+            return result
+
+        return step
+
+    def _note(self, optimizer: Any) -> None:
+        if not self._ever:
+            self._optimizers.update(_all_optimizers())
+        self._optimizers.add(optimizer)
+        if optimizer in self._stepped:
+            idle = [one for one in self._optimizers if one not in self._ever]
+            if idle:
+                names = ", ".join(type(one).__name__ for one in idle)
+                log.info(f"Optimizers that have not stepped yet are not waited for any more: {names}.")
+            for one in idle:
+                self._optimizers.discard(one)
+        self._stepped.add(optimizer)
+        self._ever.add(optimizer)
+
+    def _end_if_complete(self) -> None:
+        if any(one not in self._stepped for one in self._optimizers):
+            return
+        self._stepped.clear()
+        self.debugger.stop()
+        self.debugger.step()
+
+
+def _all_optimizers() -> Iterator[Any]:
+    for thing in gc.get_objects():
+        # Not isinstance, which would ask objects of all kinds for their __class__.
+        if issubclass(type(thing), torch.optim.Optimizer):
+            yield thing
