@@ -182,10 +182,13 @@ class Session:
             counters[key] = n + 1
         return n
 
-    def next_order(self) -> int:
-        """The place of a record in the order of execution of this step."""
+    def next_order(self) -> bytes:
+        """The place of a record in the order of execution of this step, as ready JSON.
+
+        It is a text: readers of the published package look into every value of a record and fail on a number.
+        """
         self.order = n = self.order + 1
-        return n
+        return b'"%d"' % n
 
     def parent(self) -> str | None:
         """The entry of the innermost module that runs in this thread, or the optimizer or clipping region."""
