@@ -14,9 +14,8 @@ import os
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msprobe import log
 from msprobe.capture import native
@@ -31,14 +30,11 @@ OPTIMIZER = "optimizer"
 CLIP_GRAD = "clip_grad"
 
 
-@dataclass
-class ModulePass:
-    """A module's forward pass that is running: its entry, and whether that entry is recorded."""
+class ModulePass(Protocol):
+    """A module's forward pass that is running: its entry, and the module."""
 
     entry: str
-    recorded: bool
     module: Any
-    data: Any = None
 
 
 class ThreadState(threading.local):

@@ -154,7 +154,7 @@ class CompiledModules:
         for inner in module.modules():
             name = self._names.get(id(inner))
             if name is not None and inner is not module:
-                self.recorder.modules.parameters.watch(name, inner, True)
+                self.recorder.modules.parameters.watch(name, inner)
 
     def watch_all_parameters(self) -> None:
         """A compiled function may run any of the models' modules: see the gradients of all their
@@ -167,7 +167,7 @@ class CompiledModules:
             for module in model.modules():
                 name = self._names.get(id(module))
                 if name is not None:
-                    self.recorder.modules.parameters.watch(name, module, True)
+                    self.recorder.modules.parameters.watch(name, module)
 
 
 def _without_wrappers(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from msprobe.capture.session import ModulePass
+from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch.calls import CallRecorder, backward_of
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
@@ -117,34 +117,35 @@ class ModuleRecorder:
         entry = f"{name}.forward.{number}"
         wanted = calls.filter is None or calls.filter.enter_module(entry)
         recorded = wanted and calls.forward
-        running = ModulePass(entry, recorded, module)
         parent = session.parent()
-        stack = session.stacks.here(4)
-        session.thread.modules.append(running)
-        begun = _Pass(name, entry, number, session.next_order(), stack, parent)
-        running.data = begun
+        begun = _Pass(name, entry, number, session.next_order(), session.stacks.here(4), parent, module)
+        session.thread.modules.append(begun)
         begun.recorded = recorded
         if recorded and calls.input:
             begun.inputs, begun.kwinputs = self._inputs(entry, args, kwargs)
         begun.watched = calls.backward and torch.is_grad_enabled()
         if begun.watched:
-            begun.edges = [edge_of(t, path) for path, t in calls._tensors(args, kwargs) if t.requires_grad]
+            if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
+                begun.edges = [edge_of(args[0], "input.0")] if args[0].requires_grad else []
+            else:
+                begun.edges = [edge_of(t, path) for path, t in calls._tensors(args, kwargs) if t.requires_grad]
             begun.oldest = sequence_number()
-            if wanted or calls.filter is not None:
-                self.parameters.watch(name, module, wanted)
+            if module._parameters and (wanted or calls.filter is not None):
+                self.parameters.watch(name, module)
 
     def leave(self, name: str, module: nn.Module, result: Any) -> None:
         """The module has run, or raised."""
         session = self.session
         running = session.thread.modules
-        if not running:
-            return
+        if not running or (running[-1].module is not module and all(r.module is not module for r in running)):
+            return  # its beginning was not recorded
         with _quiet():
             try:
-                while running:
+                while True:
                     done = running.pop()
                     if done.module is module:
-                        self._leave(done, module, result)
+                        if isinstance(done, _Pass):
+                            self._leave(done, module, result)
                         break
                     # An inner module whose end was never told.
                     if self.calls.filter is not None:
@@ -152,18 +153,18 @@ class ModuleRecorder:
             except Exception as error:
                 session.fault(name, error)
 
-    def _leave(self, done: ModulePass, module: nn.Module, result: Any) -> None:
+    def _leave(self, begun: _Pass, module: nn.Module, result: Any) -> None:
         session, calls = self.session, self.calls
-        begun: _Pass = done.data
+        entry = begun.entry
         error = sys.exc_info()[1] if result is None else None
-        if done.recorded:
+        if begun.recorded:
             tree: dict[str, Any] = {}
             if calls.input:
                 tree["input_args"] = begun.inputs
                 tree["input_kwargs"] = begun.kwinputs
             if calls.output:
-                tree["output"] = [None] if error is not None else calls._outputs(done.entry, result)
-            tree["parameters"] = self._parameters(done.entry, module)
+                tree["output"] = [None] if error is not None else calls._outputs(entry, result)
+            tree["parameters"] = self._parameters(entry, module) if module._parameters else {}
             tree["is_recompute"] = begun.stack.recompute
             if error is not None:
                 kind = type(error).__name__
@@ -180,12 +181,12 @@ class ModuleRecorder:
             tree["order"] = begun.order
             if begun.stack.source:
                 tree["source"] = begun.stack.source
-            if not calls.overflow or calls.keeper.overflowed(done.entry, tree):
-                session.put(done.entry, tree, begun.stack, begun.parent)
-            if begun.number == 0 and calls.backward and not calls.overflow:
+            if not calls.overflow or calls.keeper.overflowed(entry, tree):
+                session.put(entry, tree, begun.stack, begun.parent)
+            if begun.number == 0 and module._parameters and calls.backward and not calls.overflow:
                 self.parameters.placeholder(begun.name, module)
         if calls.filter is not None:
-            calls.filter.leave_module(done.entry)
+            calls.filter.leave_module(entry)
         if begun.watched and error is None:
             self._watch(begun, result)
 
@@ -194,6 +195,8 @@ class ModuleRecorder:
         if calls.saving and self.session.saves(entry):
             return calls._kept_inputs(entry, args, kwargs)
         describe = calls.describer.describe
+        if len(args) == 1 and not kwargs:
+            return [describe(args[0])], {}
         return [describe(v) for v in args], {k: describe(v) for k, v in kwargs.items()}
 
     def _parameters(self, entry: str, module: nn.Module) -> dict[str, Any]:
@@ -210,8 +213,10 @@ class ModuleRecorder:
     # ------------------------------------------------------------ backward
 
     def _watch(self, begun: _Pass, result: Any) -> None:
-        found = self.calls._tensors((result,), {})
-        outputs = [tensor for _, tensor in found]
+        if type(result) is torch.Tensor:
+            outputs = [result]
+        else:
+            outputs = [tensor for _, tensor in self.calls._tensors((result,), {})]
         nodes: dict[Any, list[tuple[int, int]]] = {}
         for index, tensor in enumerate(outputs):
             if tensor.requires_grad and tensor.grad_fn is not None:
@@ -346,6 +351,7 @@ class _Pass:
         "entry",
         "inputs",
         "kwinputs",
+        "module",
         "name",
         "number",
         "oldest",
@@ -356,7 +362,10 @@ class _Pass:
         "watched",
     )
 
-    def __init__(self, name: str, entry: str, number: int, order: bytes, stack: Any, parent: Any) -> None:
+    def __init__(
+        self, name: str, entry: str, number: int, order: bytes, stack: CallStack, parent: Any, module: nn.Module
+    ) -> None:
+        self.module = module
         self.name = name
         self.entry = entry
         self.number = number
@@ -447,16 +456,22 @@ class ParameterGradients:
         # its own. Kept from step to step: finding the node costs more than the hook.
         self._nodes: dict[int, Any] = {}
         self._handles: dict[int, Any] = {}
+        self._seen: dict[str, list[int]] = {}
         self._owners: dict[int, list[tuple[str, str]]] = {}
         self._trees: dict[str, dict[str, Any]] = {}
         self._passes: dict[tuple[str, str], int] = {}
         self._waiting: dict[str, None] = {}
         self._earlier: dict[str, list[dict[str, Any]]] = {}
 
-    def watch(self, name: str, module: nn.Module, wanted: bool) -> None:
+    def watch(self, name: str, module: nn.Module) -> None:
         """See to it that the gradients of the module's own parameters are noticed."""
         if self.modules.hooks.suspended:
             return
+        # FSDP changes the parameters of a module between its passes; most modules keep theirs.
+        seen = [id(parameter) for parameter in module._parameters.values()]
+        if self._seen.get(name) == seen:
+            return
+        self._seen[name] = seen
         for key, parameter in module._parameters.items():
             if parameter is None or not parameter.requires_grad or parameter.grad_fn is not None:
                 continue
@@ -550,6 +565,7 @@ class ParameterGradients:
         for handle in self._handles.values():
             handle.remove()
         self._handles.clear()
+        self._seen.clear()
         self._owners.clear()
 
     def forget(self) -> None:
