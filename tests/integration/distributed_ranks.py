@@ -160,9 +160,7 @@ def data_parallel(rank: int, path: str) -> None:
     from torch.nn.parallel import DistributedDataParallel
 
     torch.manual_seed(0)
-    model = DistributedDataParallel(
-        nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), gradient_as_bucket_view=True
-    )
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), gradient_as_bucket_view=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     recorder = debugger(path, level="mix")
     for _ in range(2):

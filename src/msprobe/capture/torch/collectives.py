@@ -186,9 +186,7 @@ class CollectiveRecorder:
                 session.guard(self._end, collective, issued, result)
         return result
 
-    def _begin(
-        self, collective: Collective, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> _Issued | None:
+    def _begin(self, collective: Collective, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Issued | None:
         group = collective.argument("group", args, kwargs)
         if collective.name == _BATCH:
             operations = list(collective.argument("p2p_op_list", args, kwargs) or ())
@@ -281,9 +279,7 @@ class CollectiveRecorder:
         return self._coalesced(original, args, kwargs)
 
     @contextlib.contextmanager
-    def _coalesced(
-        self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Iterator[Any]:
+    def _coalesced(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
         group = kwargs.get("group", args[0] if args else None)
         block = _Block(group)
         with original(*args, **kwargs) as works:

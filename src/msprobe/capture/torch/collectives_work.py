@@ -147,9 +147,7 @@ class WorkWatch:
         self._looking = True
         try:
             for unfinished in list(self._open):
-                done = {
-                    part for reference, part in list(unfinished.handles.values()) if _says_done(reference())
-                }
+                done = {part for reference, part in list(unfinished.handles.values()) if _says_done(reference())}
                 if unfinished.parts <= done and unfinished.is_untouched():
                     self.finish(unfinished, False)
         finally:

@@ -79,8 +79,9 @@ class FunctionalCollectives:
     def _run(self, api: Api, operator: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
         words = kwargs or {}
         with _quiet():
+            told, group = self._name_group(args)
             # Without this and the mode's function.
-            call = self.calls.begin(api.key, args, words, 2)
+            call = self.calls.begin(api.key, told, words, 2)
         if call is None:
             return operator(*args, **words)
         try:
@@ -90,14 +91,28 @@ class FunctionalCollectives:
                 self.calls.fail(call, error)
             raise
         with _quiet():
-            self.session.guard(self._issued, call, operator, args, words, result)
+            self.session.guard(self._issued, call, group, result)
         return result
 
-    def _issued(
-        self, call: Call, operator: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any
-    ) -> None:
+    def _name_group(self, args: Sequence[Any]) -> tuple[Sequence[Any], bytes | None]:
+        """The arguments with the group itself in place of its name, and the group as it is written.
+
+        Operators are given the name that torch made up for the group, at the end: "0", "1", ...
+        """
+        if not args:
+            return args, None
+        group = args[-1]
+        try:
+            if isinstance(group, str):
+                resolve: Any = torch._C._distributed_c10d._resolve_process_group
+                group = resolve(group)
+            found = self.groups.find(group) if group is not None else None
+        except Exception:
+            return args, None
+        return ([*args[:-1], group], found.text) if found is not None else (args, None)
+
+    def _issued(self, call: Call, group: bytes | None, result: Any) -> None:
         tree: dict[str, Any] = {"async": True, "completed": False}
-        group = self._group(operator, args, kwargs)
         if group is not None:
             tree["process_group"] = group
         awaited = _Awaited(call, result, tree, self.session.generation)
@@ -127,20 +142,6 @@ class FunctionalCollectives:
             tree["output"] = calls._outputs(call.name, awaited.result) if completed else [waiting]
         tree.update(awaited.tree)
         calls._finish(call, tree)
-
-    def _group(self, operator: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes | None:
-        given = kwargs.get("group_name")
-        if given is None:
-            names = (value for value in reversed(args) if not isinstance(value, (int, float, list)))
-            given = next(names, None)
-        try:
-            if isinstance(given, str):
-                resolve: Any = torch._C._distributed_c10d._resolve_process_group
-                given = resolve(given)
-            found = self.groups.find(given) if given is not None else None
-        except Exception:
-            return None
-        return found.text if found is not None else None
 
     # ------------------------------------------------------------ waiting
 

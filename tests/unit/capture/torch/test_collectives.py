@@ -541,6 +541,7 @@ def test_a_functional_collective_is_read_when_it_is_waited_for(record: Record) -
     assert maximum(entry["output"][0]) == 3
     assert (entry["async"], entry["completed"]) == (True, True)
     assert entry["process_group"]["group_ranks"] == [0]
+    assert entry["input_args"][-1] == entry["process_group"], "not the name that torch made up"
 
 
 def test_a_functional_collective_used_in_a_recorded_call_is_complete(record: Record) -> None:

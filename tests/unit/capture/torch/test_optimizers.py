@@ -96,9 +96,7 @@ def expected(tensor: torch.Tensor) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
-def test_a_step_shows_weights_gradients_and_state_before_and_after(
-    record: Record, model: Model, level: str
-) -> None:
+def test_a_step_shows_weights_gradients_and_state_before_and_after(record: Record, model: Model, level: str) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     backward(model)
     optimizer.step()
@@ -259,9 +257,7 @@ def test_a_step_that_calls_the_step_of_its_base_is_one_step(record: Record, mode
     assert recording.steps() == ["Optimizer.Own.0.forward"]
 
 
-def test_an_optimizer_that_keeps_its_state_elsewhere_gets_no_empty_state(
-    record: Record, model: Model
-) -> None:
+def test_an_optimizer_that_keeps_its_state_elsewhere_gets_no_empty_state(record: Record, model: Model) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     record(lambda: backward(model) + (optimizer.step() or 0), model, optimizer=True)
     assert not any(optimizer.state.values())
@@ -273,9 +269,7 @@ def test_an_optimizer_that_keeps_its_state_elsewhere_gets_no_empty_state(
 # ---------------------------------------------------------------- the region
 
 
-def test_calls_of_the_step_belong_to_the_optimizer_and_later_ones_do_not(
-    record: Record, model: Model
-) -> None:
+def test_calls_of_the_step_belong_to_the_optimizer_and_later_ones_do_not(record: Record, model: Model) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
 
     def work() -> None:
@@ -316,9 +310,7 @@ def test_a_step_that_raises_leaves_the_region_and_is_marked(record: Record, mode
     assert entry["output"] == [None]
 
 
-def test_at_level_L0_modules_of_a_closure_have_no_parent_that_is_not_there(
-    record: Record, model: Model
-) -> None:
+def test_at_level_L0_modules_of_a_closure_have_no_parent_that_is_not_there(record: Record, model: Model) -> None:
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=1)
     construct = record(lambda: optimizer.step(lambda: backward(model)), model, level="L0").construct
     assert {parent for parent in construct.values() if parent is not None} <= set(construct)
@@ -415,9 +407,7 @@ def scaled_steps(model: Model, record: Record, factors: list[float], unscale: bo
 
 
 @pytest.mark.parametrize("unscale", [False, True])
-def test_a_scaled_step_shows_unscaled_gradients_and_the_scale(
-    record: Record, model: Model, unscale: bool
-) -> None:
+def test_a_scaled_step_shows_unscaled_gradients_and_the_scale(record: Record, model: Model, unscale: bool) -> None:
     plain = copy.deepcopy(model)
     plain(torch.ones(2, 4)).square().mean().backward()
     entry = scaled_steps(model, record, [1.0], unscale).data["Optimizer.SGD.0.forward"]
