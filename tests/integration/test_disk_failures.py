@@ -1,4 +1,4 @@
-"""Disks that are full, read-only, gone: the training goes on, says so once, and what was written is readable."""
+"""Disks that are full, read-only, gone: the training goes on, says so once; what was written is readable."""
 
 from __future__ import annotations
 

@@ -161,9 +161,7 @@ class _Rows:
         self._value.append(value)
         self._row(entry, slot, str(kind), None, number, number, number, number)
 
-    def _row(
-        self, entry: str, slot: str, dtype: str, shape: tuple[int, ...] | None, *statistics: Any
-    ) -> None:
+    def _row(self, entry: str, slot: str, dtype: str, shape: tuple[int, ...] | None, *statistics: Any) -> None:
         share = self._known.setdefault
         self._entry.append(entry)
         self._slot.append(share(slot, slot))

@@ -13,7 +13,7 @@ RECORD = 1  # name; b": " and the record at depth 2 of dump.json
 FRAMES = 2  # number of the stack; its frames at depth 2 of stack.json
 STACK = 3  # name; number of the stack
 PARENT = 4  # name; b": " and the parent at depth 1 of construct.json
-# A record with where it came from, in one frame: name; b": " and the record, then the JSON text of the parent, then
+# A record with where it came from, in one frame: name; b": " and the record, the JSON text of the parent, and
 # CALL_TAIL: number of the stack (-1: none) and length of the parent's text (NO_PARENT: it has no place).
 CALL = 5
 CALL_TAIL = struct.Struct("<qI")

@@ -225,17 +225,13 @@ class JournalReader:
         try:
             with open(path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                self.data: mmap.mmap | bytes = (
-                    mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-                )
+                self.data: mmap.mmap | bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
         except (OSError, ValueError) as problem:
             reason = getattr(problem, "strerror", None) or str(problem)
             raise PathError(f'journal "{path}" cannot be read: {reason.lower()}.') from problem
         start = self.data[: len(MAGIC)]
         if not MAGIC.startswith(start.rstrip(b"\0")):
-            raise PathError(
-                f'"{path}" is no journal of msprobe: it begins with {start!r}, not with {MAGIC!r}.'
-            )
+            raise PathError(f'"{path}" is no journal of msprobe: it begins with {start!r}, not with {MAGIC!r}.')
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Start and end of the body of each whole frame, in order.
@@ -271,9 +267,7 @@ class JournalReader:
             return False
         length, digest = _HEAD.unpack_from(self.data, position)
         end = position + HEAD_BYTES + length
-        return (
-            bool(length) and end <= len(self.data) and _hash(self.data[position + HEAD_BYTES : end]) == digest
-        )
+        return bool(length) and end <= len(self.data) and _hash(self.data[position + HEAD_BYTES : end]) == digest
 
 
 def _has_content(data: mmap.mmap | bytes, position: int) -> bool:

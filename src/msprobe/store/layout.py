@@ -66,9 +66,7 @@ def old_files(folder: StrPath) -> list[Path]:
         for entry in entries:
             if entry.name == TENSOR_FOLDER and entry.is_dir(follow_symlinks=False):
                 with os.scandir(entry.path) as values:
-                    found.extend(
-                        Path(value.path) for value in values if not value.is_dir(follow_symlinks=False)
-                    )
+                    found.extend(Path(value.path) for value in values if not value.is_dir(follow_symlinks=False))
             elif _is_ours(entry.name) and not entry.is_dir(follow_symlinks=False):
                 found.append(Path(entry.path))
     return sorted(found)

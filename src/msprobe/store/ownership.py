@@ -216,6 +216,4 @@ def _write_lock(path: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as problem:
-        raise PathError(
-            f'cannot write lock file "{path}": {(problem.strerror or str(problem)).lower()}.'
-        ) from problem
+        raise PathError(f'cannot write lock file "{path}": {(problem.strerror or str(problem)).lower()}.') from problem

@@ -182,14 +182,10 @@ class DumpPart:
         stack_of: dict[str, Any] = {}
         for key, group in found.items():
             if not isinstance(group, list):
-                raise InvalidInputError(
-                    f'"{path}": {key!r} must hold a list, found a {type(group).__name__}.'
-                )
+                raise InvalidInputError(f'"{path}": {key!r} must hold a list, found a {type(group).__name__}.')
             if "0" in found:
                 if len(group) != 2 or not all(isinstance(half, list) for half in group):
-                    raise InvalidInputError(
-                        f'"{path}": {key!r} must hold a list of names and a list of frames.'
-                    )
+                    raise InvalidInputError(f'"{path}": {key!r} must hold a list of names and a list of frames.')
                 self._frames[key] = group[1]
                 stack_of.update(dict.fromkeys(group[0], key))
             else:  # the older form: entry to frames

@@ -47,9 +47,7 @@ class Dump:
         chosen = self._step(step)
         return sorted((rank for found, rank in self._folders if found == chosen), key=_rank_order)
 
-    def part(
-        self, step: int | None = None, rank: int | str | None = None, kind: layout.Kind | None = None
-    ) -> DumpPart:
+    def part(self, step: int | None = None, rank: int | str | None = None, kind: layout.Kind | None = None) -> DumpPart:
         """Read one part; step and rank may be left out where there is only one.
 
         ``kind`` chooses between ``dump.json`` and ``debug.json`` in a folder that has both; the first goes
@@ -63,9 +61,7 @@ class Dump:
             rank = ranks[0]
         folder = self._folders.get((chosen, rank))
         if folder is None:
-            raise InvalidInputError(
-                f'"{self.path}" has no rank {rank!r} in step {chosen}; it has {_listed(ranks)}.'
-            )
+            raise InvalidInputError(f'"{self.path}" has no rank {rank!r} in step {chosen}; it has {_listed(ranks)}.')
         wanted = kind or self._kind or _kinds(folder.path)[0]
         return DumpPart(folder.path, wanted, folder.step, folder.rank)
 
@@ -94,9 +90,7 @@ def open_dump(path: StrPath) -> Dump:
     given = Path(path)
     if given.is_file():
         if given.name not in (layout.DUMP_FILE, layout.DEBUG_FILE):
-            raise PathError(
-                f'"{given}" must be named {layout.DUMP_FILE} or {layout.DEBUG_FILE}, or be a folder.'
-            )
+            raise PathError(f'"{given}" must be named {layout.DUMP_FILE} or {layout.DEBUG_FILE}, or be a folder.')
         kind: layout.Kind = "dump" if given.name == layout.DUMP_FILE else "debug"
         return Dump(given, [_rank_folder(given.parent)], kind)
     if not given.is_dir():
@@ -104,15 +98,11 @@ def open_dump(path: StrPath) -> Dump:
     try:
         folders = _folders(given)
     except OSError as problem:
-        raise PathError(
-            f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.'
-        ) from problem
+        raise PathError(f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
     if not folders:
         inner = [name for name in ("pynative", "graph") if (given / name).is_dir()]
         hint = f' Its folder "{inner[0]}" may be the dump.' if inner else ""
-        raise PathError(
-            f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.{hint}'
-        )
+        raise PathError(f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.{hint}')
     return Dump(given, folders, None)
 
 
@@ -120,9 +110,7 @@ def _folders(given: Path) -> list[_Folder]:
     if _kinds(given):
         return [_rank_folder(given)]
     in_steps = [
-        folder
-        for step in _sub_folders(given, _STEP)
-        for folder in _ranks_in(step, int(step.name.removeprefix("step")))
+        folder for step in _sub_folders(given, _STEP) for folder in _ranks_in(step, int(step.name.removeprefix("step")))
     ]
     if in_steps:
         return in_steps

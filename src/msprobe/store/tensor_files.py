@@ -70,6 +70,7 @@ class _Job:
     nbytes: int
     links: list[str] = field(default_factory=list)
     written: bool = False
+    follower: _Job | None = None  # the next tensor of the same name, so that the last one saved is the last written
 
 
 class TensorFileWriter:
@@ -111,9 +112,12 @@ class TensorFileWriter:
                 self._changed.wait()
             self._bytes += job.nbytes
             self._count += 1
+            earlier = self._waiting.get(name)
             self._waiting[name] = job
-            # Inside the lock: two saves of one name are then taken up in their order.
-            _crew.hand(job, self._thread_count)
+            if earlier is not None:
+                earlier.follower = job
+                return
+        _crew.hand(job, self._thread_count)
 
     def link(self, name: str, existing_name: str) -> None:
         """Give the tensor saved as ``existing_name`` a second name: a hard link, or a copy where there are
@@ -148,22 +152,31 @@ class TensorFileWriter:
             self._directory = -1
 
     def _write(self, job: _Job) -> None:
+        """Write a tensor, and what came under the same name meanwhile."""
+        next_job: _Job | None = job
+        while next_job is not None:
+            next_job = self._write_one(next_job)
+
+    def _write_one(self, job: _Job) -> _Job | None:
         try:
             if self._problem is None:
                 self._write_payload(job)
-            with self._changed:
-                if self._waiting.get(job.name) is job:
-                    del self._waiting[job.name]
-            # From here on a link finds the file itself.
-            for name in job.links if self._problem is None and job.written else ():
-                self._link(name, job.name)
         except Exception as problem:  # a thread that dies would let the training wait for it
             self._fail(problem)
-        finally:
-            with self._changed:
-                self._bytes -= job.nbytes
-                self._count -= 1
-                self._changed.notify_all()
+        with self._changed:
+            if self._waiting.get(job.name) is job:
+                # From here on a link finds the file itself.
+                del self._waiting[job.name]
+        try:
+            for name in job.links if job.written else ():
+                self._link(name, job.name)
+        except Exception as problem:
+            self._fail(problem)
+        with self._changed:
+            self._bytes -= job.nbytes
+            self._count -= 1
+            self._changed.notify_all()
+        return job.follower
 
     def _write_payload(self, job: _Job) -> None:
         payload = job.payload

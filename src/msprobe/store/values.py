@@ -7,6 +7,7 @@ against the file before anything is allocated; large files are mapped, not read.
 
 from __future__ import annotations
 
+import errno
 import io
 import mmap
 import os
@@ -45,9 +46,7 @@ class TensorValues:
     converted: bool = False
 
 
-def read_values(
-    path: StrPath, dtype: str | None = None, shape: tuple[int, ...] | None = None
-) -> TensorValues:
+def read_values(path: StrPath, dtype: str | None = None, shape: tuple[int, ...] | None = None) -> TensorValues:
     """Read a tensor file by its ending; for a ``.bin`` file, which has neither, give type and shape.
 
     Raises PathError if the file cannot be read, InvalidInputError if it is not what its ending says.
@@ -109,11 +108,13 @@ def read_pt(path: StrPath) -> TensorValues:
                 )
             with zipfile.ZipFile(file) as archive:
                 return _read_archive(path, file, archive)
-    except OSError as problem:
-        raise _unreadable(path, problem) from problem
     except InvalidInputError:
         raise
-    except Exception as problem:  # whatever a broken archive or pickle makes the standard library raise
+    except Exception as problem:
+        # EINVAL: a place in the archive that no file has.
+        if isinstance(problem, OSError) and problem.errno != errno.EINVAL:
+            raise _unreadable(path, problem) from problem
+        # Whatever a broken archive or pickle makes the standard library raise.
         raise InvalidInputError(f'"{path}" is no readable .pt file: {_one_line(problem)}.') from problem
 
 
@@ -137,9 +138,7 @@ def _read_archive(path: StrPath, file: io.BufferedReader, archive: zipfile.ZipFi
     kind = found.kind
     nbytes = found.storage.count * found.storage.kind.bytes
     if entry.file_size < nbytes:
-        raise InvalidInputError(
-            f'"{path}": the values have {entry.file_size} bytes, the description says {nbytes}.'
-        )
+        raise InvalidInputError(f'"{path}": the values have {entry.file_size} bytes, the description says {nbytes}.')
     if entry.compress_type == zipfile.ZIP_STORED:
         start = _start_of(file, entry)
         data = _bytes_at(file, start, nbytes)
@@ -288,12 +287,7 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it names {module}.{name}, which a plain tensor does not need")
 
     def persistent_load(self, pid: object) -> _Storage:
-        if (
-            not isinstance(pid, tuple)
-            or len(pid) != 5
-            or pid[0] != "storage"
-            or not isinstance(pid[1], _Name)
-        ):
+        if not isinstance(pid, tuple) or len(pid) != 5 or pid[0] != "storage" or not isinstance(pid[1], _Name):
             raise pickle.UnpicklingError("its storage is not described as torch does it")
         kind = _UNTYPED if pid[1].name == "UntypedStorage" else STORAGES.get(pid[1].name)
         key, count = pid[2], pid[4]
@@ -314,9 +308,7 @@ def _size_of(path: StrPath) -> int:
 
 
 def _unreadable(path: StrPath, problem: OSError) -> PathError:
-    return PathError(
-        f'tensor file "{Path(path)}" cannot be read: {(problem.strerror or str(problem)).lower()}.'
-    )
+    return PathError(f'tensor file "{Path(path)}" cannot be read: {(problem.strerror or str(problem)).lower()}.')
 
 
 def _one_line(problem: Exception) -> str:

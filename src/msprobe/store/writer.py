@@ -157,9 +157,7 @@ class DumpWriter:
         if place:
             self._records[name] = place
 
-    def put_call(
-        self, name: str, tree: object, stack_id: int | None, parent: str | list[object] | bool | None
-    ) -> None:
+    def put_call(self, name: str, tree: object, stack_id: int | None, parent: str | list[object] | bool | None) -> None:
         """``put``, ``put_stack`` and ``put_parent`` in one; ``parent`` False: no place in construct.json."""
         text = self._encode(tree, _RECORD_DEPTH)
         if self._strict:

@@ -22,9 +22,7 @@ scalars = (
 trees = st.recursive(
     scalars,
     lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-        | st.tuples(inner, inner)
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4) | st.tuples(inner, inner)
     ),
     max_leaves=25,
 )
@@ -70,10 +68,7 @@ def test_subclasses_count_as_their_base() -> None:
         def __repr__(self) -> str:
             return "not this"
 
-    assert (
-        encode({"a": Level.HIGH, "b": Name("x"), "c": Number(1.5)}, 0)
-        == b'{\n "a": 3,\n "b": "x",\n "c": 1.5\n}'
-    )
+    assert encode({"a": Level.HIGH, "b": Name("x"), "c": Number(1.5)}, 0) == b'{\n "a": 3,\n "b": "x",\n "c": 1.5\n}'
 
 
 def test_keys_that_are_no_strings_become_strings() -> None:

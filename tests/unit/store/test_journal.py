@@ -25,9 +25,7 @@ def start(path: Path, form: type[MappedJournal] | type[PlainJournal]) -> Journal
     return form(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640))
 
 
-def write(
-    path: Path, bodies: list[bytes], form: type[MappedJournal] | type[PlainJournal] = MappedJournal
-) -> bytes:
+def write(path: Path, bodies: list[bytes], form: type[MappedJournal] | type[PlainJournal] = MappedJournal) -> bytes:
     written = start(path, form)
     for body in bodies:
         written.append(body)
@@ -63,7 +61,7 @@ def test_any_beginning_of_the_file_gives_the_whole_records_in_it(
     expected, position = [], len(MAGIC)
     for body in bodies:
         position += HEAD_BYTES + len(body)
-        if position <= cut or whole[cut:position].strip(b"\0") == b"" and position <= cut + zeros:
+        if position <= cut or (whole[cut:position].strip(b"\0") == b"" and position <= cut + zeros):
             expected.append(body)
         else:
             break
@@ -152,18 +150,14 @@ def test_a_full_disk_is_an_error_at_the_append_that_needs_it(
     assert read(tmp_path / "j")[0][0] == b"before"
 
 
-def test_file_systems_that_promise_nothing_are_written_plainly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_systems_that_promise_nothing_are_written_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("msprobe.store.journal._file_system", lambda _: "nfs4")
     written = journal.create(tmp_path / "j")
     assert isinstance(written, PlainJournal)
     written.close()
 
 
-def test_a_file_that_cannot_be_mapped_is_written_plainly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_mapped_is_written_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("msprobe.store.journal._file_system", lambda _: "ext4")
 
     def refuse(*_: object) -> None:

@@ -241,9 +241,7 @@ def test_cleaning_follows_no_link(folder: Path, tmp_path: Path) -> None:
     assert not (folder / "dump.json").is_symlink()
 
 
-def test_a_linked_folder_is_not_cleaned(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_linked_folder_is_not_cleaned(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     elsewhere = tmp_path / "elsewhere"
     old_dump(elsewhere)
     before = files(elsewhere)

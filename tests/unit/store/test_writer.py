@@ -56,9 +56,7 @@ def process() -> dict[str, Any]:
 
 @given(puts=st.lists(st.tuples(names, values), max_size=8), header=st.dictionaries(names, values, max_size=3))
 @tmp_path_is_fine
-def test_the_file_is_the_text_of_the_whole(
-    tmp_path: Path, puts: list[tuple[str, Any]], header: dict[str, Any]
-) -> None:
+def test_the_file_is_the_text_of_the_whole(tmp_path: Path, puts: list[tuple[str, Any]], header: dict[str, Any]) -> None:
     header.pop("msprobe", None)
     header.pop("data", None)
     writer = DumpWriter(tmp_path / "rank0", header)
@@ -214,9 +212,7 @@ def test_folders_and_files_have_their_modes_whatever_the_umask(folder: Path) -> 
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o640}
 
 
-def test_publishing_a_thousand_times_in_a_step_stays_linear(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publishing_a_thousand_times_in_a_step_stays_linear(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = 0
     from msprobe.store import writer as module
 
@@ -238,9 +234,7 @@ def test_publishing_a_thousand_times_in_a_step_stays_linear(
     assert len(load(folder / "dump.json")["data"]) == 1000
 
 
-def test_finishing_what_was_just_published_rewrites_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finishing_what_was_just_published_rewrites_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = DumpWriter(folder, HEADER)
     writer.put("a", 1)
     writer.publish(final=False)
@@ -303,9 +297,7 @@ def test_threads_do_not_disturb_each_other(folder: Path) -> None:
     writer.publish(final=True)
     data = load(folder / "dump.json")["data"]
     assert data == {
-        f"Torch.t{thread}.{number}.forward": {"value": [thread, number]}
-        for thread in range(6)
-        for number in range(500)
+        f"Torch.t{thread}.{number}.forward": {"value": [thread, number]} for thread in range(6) for number in range(500)
     }
     assert set(load(folder / "construct.json")) == set(data) == set(load(folder / "stack.json")["0"][0])
 

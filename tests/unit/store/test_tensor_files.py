@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from msprobe import log
+from msprobe.store import tensor_files
+from msprobe.store.tensor_files import TensorFileWriter, safe_file_name
+
+
+@dataclass(frozen=True)
+class Payload:
+    dtype_name: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+
+def payload(value: float, count: int = 4) -> Payload:
+    return Payload("float32", (count,), memoryview(np.full(count, value, np.float32)))
+
+
+def load(path: Path) -> list[float]:
+    found: list[float] = torch.load(path, weights_only=True).tolist()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _speaks_again() -> None:
+    log.forget_once()
+
+
+def test_what_was_saved_is_there_after_flush(tmp_path: Path) -> None:
+    writer = TensorFileWriter(tmp_path / "a" / "b", threads=2)
+    assert not (tmp_path / "a").exists(), "the folder comes with the first tensor"
+    for number in range(50):
+        writer.save(f"Torch.add.{number}.forward.input.0.pt", payload(number))
+    writer.flush()
+    assert len(list((tmp_path / "a" / "b").iterdir())) == 50
+    assert load(tmp_path / "a" / "b" / "Torch.add.7.forward.input.0.pt") == [7] * 4
+    writer.close()
+    writer.save("again.pt", payload(1))
+    writer.close()
+    assert load(tmp_path / "a" / "b" / "again.pt") == [1] * 4
+    assert not writer.failed
+
+
+def test_a_second_save_of_a_name_replaces_the_first(tmp_path: Path) -> None:
+    writer = TensorFileWriter(tmp_path)
+    for value in range(20):
+        writer.save("x.pt", payload(value))
+    writer.close()
+    assert load(tmp_path / "x.pt") == [19] * 4
+    assert [path.name for path in tmp_path.iterdir()] == ["x.pt"]
+
+
+def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        writer = TensorFileWriter(tmp_path / "tensors")
+        writer.save("x.pt", payload(1))
+        writer.close()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "tensors").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "tensors" / "x.pt").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_link_is_the_same_tensor_under_a_second_name(tmp_path: Path) -> None:
+    writer = TensorFileWriter(tmp_path)
+    writer.save("a.pt", payload(1))
+    writer.link("b.pt", "a.pt")
+    writer.flush()
+    writer.link("c.pt", "a.pt")
+    writer.link("c.pt", "b.pt")
+    writer.link("a.pt", "a.pt")
+    writer.close()
+    assert {load(tmp_path / name)[0] for name in ("a.pt", "b.pt", "c.pt")} == {1.0}
+    assert (tmp_path / "a.pt").stat().st_nlink == 3
+    writer.save("a.pt", payload(2))
+    writer.close()
+    assert load(tmp_path / "b.pt") == [1] * 4, "a new tensor under the old name changes no other"
+
+
+def test_where_there_are_no_links_the_file_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("msprobe.store.tensor_files.os.link", refuse)
+    writer = TensorFileWriter(tmp_path)
+    writer.save("a.pt", payload(1))
+    writer.link("b.pt", "a.pt")
+    writer.flush()
+    writer.link("c.pt", "a.pt")
+    writer.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pt", "b.pt", "c.pt"]
+    assert load(tmp_path / "b.pt") == load(tmp_path / "c.pt") == [1] * 4
+    assert (tmp_path / "b.pt").stat().st_mode & 0o777 == 0o640
+    assert not writer.failed
+
+
+def test_save_waits_when_too_much_is_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 0
+    gate = threading.Event()
+    write_file = TensorFileWriter._write_file
+
+    def slow(self: TensorFileWriter, *arguments: object) -> None:
+        nonlocal most
+        gate.wait(10)
+        most = max(most, self._bytes)
+        write_file(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TensorFileWriter, "_write_file", slow)
+    writer = TensorFileWriter(tmp_path, max_bytes_in_flight=10_000)
+    saved = 0
+
+    def train() -> None:
+        nonlocal saved
+        for number in range(20):
+            writer.save(f"{number}.pt", payload(number, count=1000))
+            saved += 1
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    time.sleep(0.2)
+    assert saved == 2, "two of 4000 bytes fit, the third waits"
+    gate.set()
+    thread.join()
+    writer.close()
+    assert len(list(tmp_path.iterdir())) == 20
+    assert most <= 10_000
+
+
+def test_a_tensor_larger_than_the_limit_is_written_when_it_is_alone(tmp_path: Path) -> None:
+    writer = TensorFileWriter(tmp_path, max_bytes_in_flight=100)
+    for number in range(3):
+        writer.save(f"{number}.pt", payload(number, count=1000))
+    writer.close()
+    assert [load(tmp_path / f"{number}.pt")[0] for number in range(3)] == [0, 1, 2]
+
+
+def test_a_tensor_that_cannot_be_written_stops_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = TensorFileWriter(tmp_path)
+    writer.save("odd.pt", Payload("quint8", (4,), memoryview(bytes(4))))
+    writer.link("odd2.pt", "odd.pt")
+    writer.save("even.pt", payload(1))
+    writer.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["even.pt"]
+    assert not writer.failed
+    assert 'WARNING] "odd.pt" is not written: a .pt file cannot hold elements of type quint8' in capsys.readouterr().out
+
+
+def test_an_error_of_any_kind_ends_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise MemoryError("no memory")
+
+    writer = TensorFileWriter(tmp_path)
+    monkeypatch.setattr(tensor_files.pt_format, "pieces", broken)
+    writer.save("a.pt", payload(1))
+    writer.flush()
+    assert writer.failed
+    monkeypatch.undo()
+    other = TensorFileWriter(tmp_path)
+    other.save("b.pt", payload(1))
+    other.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["b.pt"]
+
+
+def test_a_child_writes_nothing_and_does_not_wait(tmp_path: Path) -> None:
+    writer = TensorFileWriter(tmp_path)
+    writer.save("a.pt", payload(1))
+    child = os.fork()
+    if child == 0:
+        writer.save("child.pt", payload(1))
+        writer.link("link.pt", "a.pt")
+        writer.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    writer.save("b.pt", payload(2))
+    writer.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pt", "b.pt"]
+
+
+def test_a_child_may_begin_a_dump_of_its_own(tmp_path: Path) -> None:
+    TensorFileWriter(tmp_path / "parent").save("a.pt", payload(1))
+    child = os.fork()
+    if child == 0:
+        writer = TensorFileWriter(tmp_path / "child")
+        writer.save("a.pt", payload(1))
+        writer.close()
+        os._exit(0 if load(tmp_path / "child" / "a.pt") == [1] * 4 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=600))
+def test_any_name_becomes_a_file_name(name: str) -> None:
+    safe = safe_file_name(name)
+    assert 1 <= len(os.fsencode(safe)) <= 255
+    assert "/" not in safe
+    assert "\0" not in safe
+    assert not safe.startswith(".")
+    assert safe_file_name(safe) == safe
+
+
+@pytest.mark.parametrize("name", ["Torch.stack.0.forward.input.0.1.pt", "x.0.debug.b.2.c.pt", "é ü+,@.pt"])
+def test_a_name_that_is_safe_stays_as_it_is(name: str) -> None:
+    assert safe_file_name(name) == name
+
+
+def test_long_names_keep_their_ending_and_stay_apart() -> None:
+    names = [f"Module.{'layer.' * 60}{number}.pt" for number in range(3)]
+    safe = [safe_file_name(name) for name in names]
+    assert len(set(safe)) == 3
+    assert all(name.endswith(".pt") and name.startswith("Module.layer.") for name in safe)
+
+
+def test_a_path_in_a_name_leads_nowhere(tmp_path: Path) -> None:
+    writer = TensorFileWriter(tmp_path / "tensors")
+    writer.save("../../escaped.pt", payload(1))
+    writer.save("/absolute.pt", payload(2))
+    writer.close()
+    assert sorted(path.name for path in (tmp_path / "tensors").iterdir()) == [
+        "_._.._escaped.pt",
+        "_absolute.pt",
+    ]
