@@ -249,9 +249,9 @@ class CallRecorder:
             self.session.fault(call.name, problem)
 
     def _finish(self, call: Call, tree: dict[str, Any]) -> None:
-        tree["order"] = call.order
+        tree["msprobe"] = {"order": call.order}
         if call.stack.source:
-            tree["source"] = call.stack.source
+            tree["msprobe"]["source"] = call.stack.source
         if self.overflow and not self.keeper.overflowed(call.name, tree):
             return
         self.session.put(call.name, tree, call.stack, call.parent)
@@ -456,7 +456,7 @@ class CallRecorder:
             tree["output"] = [None if g is None else describe(g) for g in passed_on]
 
     def _put_backward(self, name: str, tree: dict[str, Any], order: bytes, parent: Any) -> None:
-        tree["order"] = order
+        tree["msprobe"] = {"order": order}
         if self.overflow and not self.keeper.overflowed(name, tree):
             return
         self.session.put(name, tree, None, backward_of(parent))

@@ -155,9 +155,9 @@ class OperatorRecorder:
             if record.backward:
                 tree["in_backward"] = True
             tree["operator"] = operator.text
-            tree["order"] = record.order
+            tree["msprobe"] = {"order": record.order}
             if record.stack.source:
-                tree["source"] = record.stack.source
+                tree["msprobe"]["source"] = record.stack.source
             if calls.overflow and not calls.keeper.overflowed(record.name, tree):
                 return
             session.put(record.name, tree, record.stack)

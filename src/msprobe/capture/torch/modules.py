@@ -178,9 +178,9 @@ class ModuleRecorder:
                 tree["buffers"] = {
                     key: calls.describer.describe(value) for key, value in module.named_buffers(recurse=False)
                 }
-            tree["order"] = begun.order
+            tree["msprobe"] = {"order": begun.order}
             if begun.stack.source:
-                tree["source"] = begun.stack.source
+                tree["msprobe"]["source"] = begun.stack.source
             if not calls.overflow or calls.keeper.overflowed(entry, tree):
                 session.put(entry, tree, begun.stack, begun.parent)
             if begun.number == 0 and module._parameters and calls.backward and not calls.overflow:

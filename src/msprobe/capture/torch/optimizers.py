@@ -232,9 +232,9 @@ class OptimizerRecorder:
         tree["class"] = f"{kind.__module__}.{kind.__qualname__}"
         tree["groups"] = step.groups
         tree.update(extra)
-        tree["order"] = step.order
+        tree["msprobe"] = {"order": step.order}
         if step.stack.source:
-            tree["source"] = step.stack.source
+            tree["msprobe"]["source"] = step.stack.source
         if calls.overflow and not calls.keeper.overflowed(step.name, tree):
             return
         self.session.put(step.name, tree, step.stack, step.parent)

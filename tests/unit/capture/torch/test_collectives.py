@@ -253,7 +253,7 @@ def test_a_failing_collective_is_marked_and_the_next_is_recorded(record: Record)
 
 def test_the_source_is_the_line_of_the_user(record: Record) -> None:
     data = record(lambda: dist.all_reduce(ones()))
-    assert data["Distributed.all_reduce.0.forward"]["source"].startswith(__file__)
+    assert data["Distributed.all_reduce.0.forward"]["msprobe"]["source"].startswith(__file__)
 
 
 def test_no_backward_is_recorded_and_no_node_touched(record: Record) -> None:
