@@ -312,7 +312,7 @@ class PrecisionDebugger:
     # ---------------------------------------------------------------- switched by the configuration file
 
     def _is_on(self) -> bool:
-        return self.settings.dump_enable is not False
+        return (self._next_settings or self.settings).dump_enable is not False
 
     def _look_at_config(self) -> None:
         settings = self._switch.look() if self._switch is not None else None
