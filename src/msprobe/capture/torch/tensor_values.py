@@ -11,6 +11,8 @@ import torch
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.session import Session
+from msprobe.capture.torch.statistics_framework import Quiet
+from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
 from msprobe.config.settings import TensorSlice
 from msprobe.store.tensor_files import safe_file_name
 
@@ -52,9 +54,13 @@ def payload_of(tensor: torch.Tensor) -> TensorPayload | None:
 
     Layouts that are not strided are written dense. Nothing here is seen by modes or by the autograd graph.
     """
-    with torch._C.DisableTorchFunction(), torch.no_grad():
-        local = getattr(tensor, "_local_tensor", None)
-        values = tensor if local is None else local
+    with Quiet(), torch.no_grad():
+        values: torch.Tensor | None = tensor
+        if type(tensor) not in ORDINARY or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            # What a distributed tensor holds here, what a collective has filled; nothing where there is nothing yet.
+            values = unwrap(tensor).values
+        if values is None:
+            return None
         if values.device.type == "meta":
             return None
         if values.is_sparse or values.layout != torch.strided:
