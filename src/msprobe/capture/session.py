@@ -72,6 +72,8 @@ class Session:
         self.saves_some = bool(self.tensor_list)
         self.records_in_step = 0
         self.recorded_anything = False
+        # Recording was on in this step: it has files, even if nothing came of it.
+        self._begun = False
         # Work to finish before the files of a step are written; each returns nothing and may put records.
         self.before_publish: list[Callable[[], None]] = []
         self.at_step_end: list[Callable[[], None]] = []
@@ -106,7 +108,7 @@ class Session:
         if not self.settings.wants_rank(number if number is not None else 0):
             return False
         log.set_rank(number)
-        self.recording = True
+        self.recording = self._begun = True
         return True
 
     def stop(self) -> None:
@@ -116,9 +118,7 @@ class Session:
 
     def next_step(self) -> None:
         """Finish the files of this step; the next step begins with all numbers at zero."""
-        self.publish(final=True)
-        if self.recording and self.records_in_step == 0 and not self.recorded_anything:
-            log.once("nothing", "warning", self._nothing_recorded())
+        self._end_step()
         with self.lock:
             self.generation += 1
             self.step += 1
@@ -144,18 +144,26 @@ class Session:
     def close(self) -> None:
         """The program ends: write what there is."""
         self.recording = False
-        self.publish(final=True)
-        if self.filter is not None and self.recorded_anything | bool(self.step):
+        begun = self._begun or self.step > 0
+        self._end_step()
+        if self.filter is not None and (self.recorded_anything or begun):
             missing = self.filter.unmatched()
             if missing:
                 log.warning(f"These filters matched nothing: {', '.join(missing)}.")
         if self._faults:
             log.warning(f"{self._faults} values or calls could not be recorded; see dump_error_info.log in the dump.")
 
+    def _end_step(self) -> None:
+        begun = self._begun
+        self.publish(final=True)
+        overflow = self.settings.task in ("overflow_check", "nan_check")
+        if begun and not self.recorded_anything and not overflow:
+            log.once("nothing", "warning", self._nothing_recorded())
+
     def leave_to_parent(self) -> None:
         """After fork, in the child: the dump belongs to the parent; nothing is recorded here."""
         self.lock = threading.RLock()
-        self.recording = False
+        self.recording = self._begun = False
         self.ended = True
         self.generation += 1
         self._writer = None
@@ -243,10 +251,12 @@ class Session:
             self.guard(work)
         with self.lock:
             try:
+                if self._writer is None and self._begun:
+                    self._open()
                 writer, files = self._writer, self._files
                 if writer is None:
                     return
-                self.recorded_anything = True
+                self.recorded_anything |= self.records_in_step > 0
                 late, self._late = self._late, []
                 for record in late:
                     writer.put_call(*record)
@@ -254,6 +264,7 @@ class Session:
                     files.flush()
                 writer.publish(final)
                 if final:
+                    self._begun = False
                     self._writer = self._files = self._folder = None
                     if files is not None:
                         files.close()
