@@ -186,13 +186,10 @@ class Session:
             counters[key] = n + 1
         return n
 
-    def next_order(self) -> bytes:
-        """The place of a record in the order of execution of this step, as ready JSON.
-
-        It is a text: readers of the published package look into every value of a record and fail on a number.
-        """
+    def next_order(self) -> int:
+        """The place of a record in the order of execution of this step."""
         self.order = n = self.order + 1
-        return b'"%d"' % n
+        return n
 
     def parent(self) -> str | None:
         """The entry of the innermost module that runs in this thread, or the optimizer or clipping region."""

@@ -78,7 +78,7 @@ class Call:
     keep: bool
     kwinputs: Any
     oldest: int
-    order: bytes
+    order: int
     parent: Any
     stack: CallStack
     versions: list[tuple[Any, int]]
@@ -204,7 +204,7 @@ class CallRecorder:
         call.oldest = sequence_number()
         call.parent = self.session.parent() if self.session.with_construct else False
         call.stack = self.session.stacks.here(3)
-        call.order = b"null"
+        call.order = 0
 
     def end(self, call: Call, result: Any, outputs: Any = None) -> None:
         """After the call: its results, and the watch over its gradients. ``outputs``: what to record instead."""
@@ -455,7 +455,7 @@ class CallRecorder:
         if self.output:
             tree["output"] = [None if g is None else describe(g) for g in passed_on]
 
-    def _put_backward(self, name: str, tree: dict[str, Any], order: bytes, parent: Any) -> None:
+    def _put_backward(self, name: str, tree: dict[str, Any], order: int, parent: Any) -> None:
         tree["msprobe"] = {"order": order}
         if self.overflow and not self.keeper.overflowed(name, tree):
             return
@@ -495,7 +495,7 @@ class _Watch:
         """Ready for a pass (the graph may be walked backward more than once)."""
         self.tree: dict[str, Any] | None = None
         self.extra: list[Any] = []
-        self.order = b"null"
+        self.order = 0
         self.gathering: Gathering | None = Gathering(self.shares)
 
 

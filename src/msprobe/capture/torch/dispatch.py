@@ -170,7 +170,7 @@ class _Record:
 
     __slots__ = ("backward", "inputs", "kwinputs", "name", "order", "stack")
 
-    def __init__(self, name: str, order: bytes, stack: CallStack, backward: bool) -> None:
+    def __init__(self, name: str, order: int, stack: CallStack, backward: bool) -> None:
         self.name = name
         self.order = order
         self.stack = stack

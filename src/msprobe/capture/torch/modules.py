@@ -363,7 +363,7 @@ class _Pass:
     )
 
     def __init__(
-        self, name: str, entry: str, number: int, order: bytes, stack: CallStack, parent: Any, module: nn.Module
+        self, name: str, entry: str, number: int, order: int, stack: CallStack, parent: Any, module: nn.Module
     ) -> None:
         self.module = module
         self.name = name
@@ -440,7 +440,7 @@ class _ModuleWatch:
         """Ready for a pass (the graph may be walked backward more than once)."""
         self.begun = False
         self.wanted = False
-        self.order = b"null"
+        self.order = 0
         self.arrived = 0
         self.inputs: list[Any] = [None] * self.outputs
         self.gathering = Gathering(self.shares)

@@ -40,7 +40,7 @@ class _Step:
         # None: not recorded.
         self.name: str | None = None
         self.done = False
-        self.order = b"null"
+        self.order = 0
         self.stack: Any = None
         self.parent: Any = False
         self.closure = False
