@@ -74,7 +74,7 @@ class Journal(Protocol):
 
 def create(path: Path) -> Journal:
     """Start an empty journal under a name that is not in use; mapped if the file system allows it."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(path, flags, FILE_MODE)
     try:
         os.fchmod(descriptor, FILE_MODE)

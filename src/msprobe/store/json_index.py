@@ -119,9 +119,10 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
 
 def _map(path: Path) -> mmap.mmap | bytes:
     try:
+        # Asked before it is opened: opening a pipe waits for someone to write.
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise PathError(f'"{path}" is not a regular file.')
         with open(path, "rb") as file:
-            if not os.path.isfile(path):
-                raise PathError(f'"{path}" is not a regular file.')
             if os.fstat(file.fileno()).st_size == 0:
                 return b""
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

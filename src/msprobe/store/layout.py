@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from pathlib import Path
@@ -22,7 +23,8 @@ LOCK_FILE = ".msprobe.lock"
 Kind = Literal["dump", "debug"]
 Existing = Literal["clean", "overwrite", "refuse"]
 
-_JOURNAL = re.compile(r"(dump|debug)-\d+\.journal")
+_JOURNAL = re.compile(r"(dump|debug)-\d+-\d+\.journal")
+_numbers = itertools.count()
 _TEMPORARY = re.compile(r"\.msprobe-\d+-\d+\.tmp")
 _JSON_FILES = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE)
 
@@ -43,8 +45,11 @@ def process_folder(step_folder: StrPath) -> Path:
 
 
 def journal_file(folder: StrPath, kind: Kind) -> Path:
-    """The journal of this process in ``folder``: ``dump-{pid}.journal`` or ``debug-{pid}.journal``."""
-    return Path(folder) / f"{kind}-{os.getpid()}.journal"
+    """A new name for a journal of this process in ``folder``: ``dump-{pid}-{n}.journal`` or ``debug-...``.
+
+    Each is another one: the journal of a step that was just finished may be there for a moment more.
+    """
+    return Path(folder) / f"{kind}-{os.getpid()}-{next(_numbers)}.journal"
 
 
 def journals(folder: StrPath) -> list[Path]:

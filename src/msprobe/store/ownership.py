@@ -23,7 +23,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.errors import PathError
 from msprobe.paths import FILE_MODE, make_folder
-from msprobe.store import layout
+from msprobe.store import durable, layout
 
 # A lock from another host cannot be asked whether its owner lives; one this old is taken for a remnant.
 _FOREIGN_LOCK_SECONDS = 24 * 3600.0
@@ -65,6 +65,8 @@ def claim(wanted: Path, existing: layout.Existing) -> Path:
     The folder is created where it is missing, locked, and freed of old files as ``existing`` says. A lock
     whose owner is dead is taken over. Raises PathError.
     """
+    if os.path.abspath(wanted) in _held:
+        durable.drain()  # a step in this folder that was just finished gives it back
     for folder in (wanted, layout.process_folder(wanted.parent)):
         make_folder(folder)
         other = _take(folder, existing)

@@ -86,6 +86,7 @@ class DumpWriter:
 
         self._lock = threading.RLock()
         self._journal: journal.Journal | None = None
+        self._journal_path = self._folder
         self._closed = False
         self._count_at_end = 0
         self._problem: str | None = None
@@ -133,7 +134,8 @@ class DumpWriter:
                 self._folder = ownership.claim(wanted, self._existing)
                 if self._header.get("dump_data_dir") == str(wanted / layout.TENSOR_FOLDER):
                     self._header["dump_data_dir"] = str(self._folder / layout.TENSOR_FOLDER)
-                self._journal = journal.create(layout.journal_file(self._folder, self._kind))
+                self._journal_path = layout.journal_file(self._folder, self._kind)
+                self._journal = journal.create(self._journal_path)
                 self._journal.append(entries.body(entries.HEADER, b"", self._text(self._header, 0)))
             except (OSError, PathError) as problem:
                 self._fail(problem)
@@ -356,7 +358,7 @@ class DumpWriter:
             return
         if self._problem is None:
             source.abandon()
-            path = layout.journal_file(folder, self._kind)
+            path = self._journal_path
 
             def finish() -> None:
                 with contextlib.suppress(OSError):

@@ -74,7 +74,7 @@ def test_any_beginning_of_the_file_gives_the_whole_records_in_it(
 
 @given(bodies=st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=8), data=st.data())
 @tmp_path_is_fine
-def test_a_flipped_bit_is_detected_and_costs_one_record_at_most_before_the_next_whole_one(
+def test_a_flipped_bit_is_detected_and_changes_no_other_record(
     tmp_path: Path, bodies: list[bytes], data: st.DataObject
 ) -> None:
     whole = bytearray(write(tmp_path / "j", bodies))

@@ -66,7 +66,9 @@ def write_one(folder: Path) -> Path:
 def test_two_living_processes_never_share_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with other_process(folder) as pid:
         assert write_one(folder) == folder.parent / f"proc{os.getpid()}"
-        assert "other" in (folder / f"dump-{pid}.journal").read_bytes().decode("latin-1")
+        (journal,) = layout.journals(folder)
+        assert journal.name.startswith(f"dump-{pid}-")
+        assert b"other" in journal.read_bytes()
     said = capsys.readouterr().out
     assert f"belongs to process {pid}" in said
     assert "RANK" in said
@@ -149,6 +151,19 @@ def test_two_writers_of_one_process_share_a_folder_and_the_last_gives_it_back(fo
     assert dump.folder == debug.folder == folder
 
 
+def test_the_same_process_may_write_a_folder_again_at_once(folder: Path) -> None:
+    for _ in range(20):
+        writer = DumpWriter(folder, HEADER)
+        writer.put("a", 1)
+        (folder / "dump_tensor_data").mkdir(exist_ok=True)
+        assert list((folder / "dump_tensor_data").iterdir()) == []
+        (folder / "dump_tensor_data" / "a.pt").touch()
+        assert not (folder / "dump.json").exists(), "nothing of the run before may be taken for this one"
+        assert len(layout.journals(folder)) == 1
+        writer.publish(final=True)
+        assert writer.folder == folder
+
+
 def test_one_of_many_that_come_at_once_gets_the_folder(folder: Path) -> None:
     start = time.monotonic() + 0.3
     children = []
@@ -174,8 +189,8 @@ def old_dump(folder: Path) -> list[str]:
         "construct.json",
         "debug.json",
         "dump_error_info.log",
-        "dump-1.journal",
-        "debug-77.journal",
+        "dump-1-0.journal",
+        "debug-77-3.journal",
         ".msprobe-12-3.tmp",
         "dump_tensor_data/a.pt",
     ]
