@@ -38,6 +38,8 @@ class Memo:
         digest: Callable[..., bytes],
         otherwise: Callable[[Any, bool], Any],
         free_weak: Callable[[int], None],
+        storage_of: Callable[[Any], int] | None,
+        in_backward: Callable[[], int],
         flags: int,
         mode: int,
         crc: bool,

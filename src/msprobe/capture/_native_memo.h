@@ -38,9 +38,18 @@ typedef struct Block {
     char text[];
 } Block;
 
+enum { HOLDERS = 3 };
+
+/* What is known of the elements in one storage. Something must tell when that storage is gone and its address may mean
+ * another. Usually a weak reference of torch's, which keeps the address from being used again. It takes a storage
+ * object, though, and in newer versions of torch one that was made counts as a user of the storage for good: the engine
+ * would no longer add in place to a gradient that passes through. So gradients are known by tensors that have this
+ * storage: as long as one of them lives, the storage does.
+ */
 typedef struct {
     uint64_t storage; /* address of the StorageImpl; 0: no entry */
-    PyObject *weak;   /* what keeps that address from being used again */
+    PyObject *weak;   /* torch's weak reference; NULL: the tensors tell */
+    PyObject *holders[HOLDERS]; /* Python's weak references to tensors, the newest first */
     int64_t version;
     View *views;
     Block *blocks;
@@ -67,6 +76,8 @@ typedef struct {
     PyObject *digest;     /* (address, shape, stride, itemsize, contiguous) -> text of the digest */
     PyObject *otherwise;  /* (tensor, remember) -> description */
     PyObject *free_weak;
+    PyObject *storage_of;  /* tensor -> address of its StorageImpl; NULL: torch is so old that no storage object harms */
+    PyObject *in_backward; /* () -> number of the backward pass that runs in this thread, or -1 */
     int flags;
     Mode mode;
     int crc; /* wanted beside the statistics */
@@ -103,6 +114,13 @@ static int memo_begin(void)
 }
 
 /* ---- entries ---- */
+
+static void entry_release(Entry *entry)
+{
+    for (int i = 0; i < HOLDERS; i++) {
+        Py_CLEAR(entry->holders[i]);
+    }
+}
 
 static void entry_forget(Entry *entry)
 {
@@ -144,6 +162,75 @@ static Entry *memo_find(const Memo *memo, uint64_t storage)
     return entry->storage != 0 ? entry : NULL;
 }
 
+/* A new reference to what `weak` refers to; NULL if it is gone. */
+static PyObject *holder_of(PyObject *weak)
+{
+    PyObject *tensor = NULL;
+#if PY_VERSION_HEX >= 0x030d0000
+    if (PyWeakref_GetRef(weak, &tensor) < 0) {
+        PyErr_Clear();
+    }
+#else
+    tensor = PyWeakref_GetObject(weak);
+    tensor = tensor == Py_None ? NULL : Py_XNewRef(tensor);
+#endif
+    return tensor;
+}
+
+/* Whether the entry is of the storage that has its address now: that of `tensor`. */
+static int entry_lives(const Memo *memo, const Entry *entry, PyObject *tensor)
+{
+    if (entry->weak != NULL) {
+        return 1;
+    }
+    for (int i = 0; i < HOLDERS && entry->holders[i] != NULL; i++) {
+        PyObject *holder = holder_of(entry->holders[i]);
+        if (holder == NULL) {
+            continue;
+        }
+        uint64_t storage = entry->storage;
+        if (holder != tensor) {
+            /* It may have been given another storage meanwhile. */
+            PyObject *answer = memo->storage_of == NULL ? NULL : PyObject_CallOneArg(memo->storage_of, holder);
+            storage = answer == NULL ? 0 : PyLong_AsUnsignedLongLong(answer);
+            Py_XDECREF(answer);
+            PyErr_Clear();
+        }
+        Py_DECREF(holder);
+        if (storage == entry->storage) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int entry_hold(Entry *entry, PyObject *tensor)
+{
+    PyObject *weak = PyWeakref_NewRef(tensor, NULL);
+    if (weak == NULL) {
+        return -1;
+    }
+    int place = 0; /* where a place is free: behind the living */
+    for (int i = 0; i < HOLDERS; i++) {
+        PyObject *known = entry->holders[i];
+        entry->holders[i] = NULL;
+        if (known == weak || place == HOLDERS - 1) {
+            Py_XDECREF(known);
+        } else if (known != NULL) {
+            PyObject *holder = holder_of(known);
+            if (holder == NULL) {
+                Py_DECREF(known);
+            } else {
+                entry->holders[place++] = known;
+                Py_DECREF(holder);
+            }
+        }
+    }
+    memmove(entry->holders + 1, entry->holders, (HOLDERS - 1) * sizeof(PyObject *));
+    entry->holders[0] = weak;
+    return 0;
+}
+
 static int memo_grow(Memo *memo)
 {
     const Py_ssize_t capacity = memo->capacity == 0 ? 1024 : memo->capacity * 2;
@@ -173,55 +260,69 @@ static void memo_empty(Memo *memo)
     for (Py_ssize_t i = 0; i < capacity; i++) {
         if (entries[i].storage != 0) {
             entry_forget(&entries[i]);
-            PyObject *done = PyObject_CallOneArg(memo->free_weak, entries[i].weak);
-            if (done == NULL) {
-                PyErr_WriteUnraisable(memo->free_weak);
+            entry_release(&entries[i]);
+            if (entries[i].weak != NULL) {
+                PyObject *done = PyObject_CallOneArg(memo->free_weak, entries[i].weak);
+                if (done == NULL) {
+                    PyErr_WriteUnraisable(memo->free_weak);
+                }
+                Py_XDECREF(done);
+                Py_DECREF(entries[i].weak);
             }
-            Py_XDECREF(done);
-            Py_DECREF(entries[i].weak);
         }
     }
     PyMem_Free(entries);
 }
 
-/* The entry of a storage, made if there is none, at this version. */
-static Entry *memo_entry(Memo *memo, uint64_t storage, PyObject *storage_object, int64_t version)
-{
-    Entry *entry = memo_find(memo, storage);
-    if (entry != NULL) {
-        if (entry->version != version || entry->count >= MAX_VIEWS) {
-            entry_forget(entry);
-            entry->version = version;
-        }
-        return entry;
-    }
-    if (memo->used >= memo->limit) {
-        memo_empty(memo);
-    }
-    PyObject *weak = PyObject_CallMethodNoArgs(storage_object, name_weak_ref);
-    if (weak == NULL) {
-        return NULL;
-    }
-    if (4 * (memo->used + 1) > 3 * memo->capacity && memo_grow(memo) < 0) {
-        Py_DECREF(weak);
-        return NULL;
-    }
-    entry = &memo->entries[memo_place(memo->entries, memo->capacity, storage)];
-    *entry = (Entry){.storage = storage, .weak = weak, .version = version};
-    memo->used++;
-    return entry;
-}
-
 /* ---- one tensor ---- */
 
 typedef struct {
-    PyObject *storage, *dtype, *shape, *stride; /* owned */
+    PyObject *dtype, *shape, *stride; /* owned */
+    PyObject *storage;                /* owned; NULL: not asked for, because the tensor must not notice */
     uint64_t cell, address;
     int64_t version;
     int requires_grad, negated;
     int dimensions;
     Py_ssize_t sizes[MAX_DIMENSIONS], strides[MAX_DIMENSIONS];
 } Facts;
+
+/* The entry of a tensor's storage, made if there is none, at this version. */
+static Entry *memo_entry(Memo *memo, PyObject *tensor, const Facts *facts)
+{
+    Entry *entry = memo_find(memo, facts->cell);
+    PyObject *weak = NULL;
+    const int outdated = entry != NULL && (entry->version != facts->version || entry->count >= MAX_VIEWS ||
+                                           !entry_lives(memo, entry, tensor));
+    if (facts->storage != NULL && (entry == NULL || entry->weak == NULL)) {
+        weak = PyObject_CallMethodNoArgs(facts->storage, name_weak_ref);
+        if (weak == NULL) {
+            return NULL;
+        }
+    }
+    if (entry == NULL) {
+        if (memo->used >= memo->limit) {
+            memo_empty(memo);
+        }
+        if (4 * (memo->used + 1) > 3 * memo->capacity && memo_grow(memo) < 0) {
+            Py_XDECREF(weak); /* a few bytes of torch's are lost with it */
+            return NULL;
+        }
+        entry = &memo->entries[memo_place(memo->entries, memo->capacity, facts->cell)];
+        *entry = (Entry){.storage = facts->cell, .version = facts->version};
+        memo->used++;
+    } else if (outdated) {
+        entry_forget(entry);
+        entry->version = facts->version;
+    }
+    if (weak != NULL) {
+        entry->weak = weak;
+        entry_release(entry);
+    } else if (entry->weak == NULL && entry_hold(entry, tensor) < 0) {
+        entry_forget(entry);
+        return NULL;
+    }
+    return entry;
+}
 
 static void facts_end(Facts *facts)
 {
@@ -261,11 +362,33 @@ static int take_truth(PyObject *truth)
     return value;
 }
 
-static int facts_read(const Memo *memo, PyObject *tensor, Facts *facts)
+static int facts_read_storage(PyObject *tensor, Facts *facts)
 {
     facts->storage = PyObject_CallMethodNoArgs(tensor, name_untyped_storage);
-    if (facts->storage == NULL || take_unsigned(PyObject_GetAttr(facts->storage, name_cdata), &facts->cell) < 0 ||
-        take_signed(PyObject_GetAttr(tensor, name_version), &facts->version) < 0 ||
+    return facts->storage == NULL ? -1 : take_unsigned(PyObject_GetAttr(facts->storage, name_cdata), &facts->cell);
+}
+
+/* Whether this may be a gradient on its way through the backward pass of this thread. */
+static int is_passing(const Memo *memo, const Facts *facts)
+{
+    int64_t number = -1;
+    if (!facts->requires_grad && take_signed(PyObject_CallNoArgs(memo->in_backward), &number) < 0) {
+        return -1;
+    }
+    return number != -1;
+}
+
+static int facts_read(const Memo *memo, PyObject *tensor, Facts *facts)
+{
+    facts->requires_grad = take_truth(PyObject_GetAttr(tensor, name_requires_grad));
+    if (facts->requires_grad < 0) {
+        return -1;
+    }
+    if ((memo->storage_of == NULL ? facts_read_storage(tensor, facts)
+                                  : take_unsigned(PyObject_CallOneArg(memo->storage_of, tensor), &facts->cell)) < 0) {
+        return -1;
+    }
+    if (take_signed(PyObject_GetAttr(tensor, name_version), &facts->version) < 0 ||
         take_unsigned(PyObject_CallOneArg(memo->address_of, tensor), &facts->address) < 0) {
         return -1;
     }
@@ -279,9 +402,8 @@ static int facts_read(const Memo *memo, PyObject *tensor, Facts *facts)
     if (facts->dimensions < 0 || read_sizes(facts->stride, facts->strides) != facts->dimensions) {
         return -1;
     }
-    facts->requires_grad = take_truth(PyObject_GetAttr(tensor, name_requires_grad));
     facts->negated = take_truth(PyObject_CallMethodNoArgs(tensor, name_is_neg));
-    return facts->requires_grad < 0 || facts->negated < 0 ? -1 : 0;
+    return facts->negated < 0 ? -1 : 0;
 }
 
 static const Type *memo_type(const Memo *memo, PyObject *dtype)
@@ -397,15 +519,15 @@ static int is_contiguous(const Facts *facts)
     return 1;
 }
 
-/* 1: the elements lie inside their storage; 0: they do not; -1: error. */
+/* 1: the elements lie inside their storage, or there is no asking; 0: they do not; -1: error. */
 static int lies_inside(PyObject *tensor, const Facts *facts, const Layout *layout, int itemsize)
 {
     int64_t last, bytes;
     if (layout->count == 0) {
         return 1;
     }
-    if (facts->address == 0) {
-        return 0;
+    if (facts->address == 0 || facts->storage == NULL) {
+        return facts->address != 0;
     }
     if (take_signed(PyObject_CallMethodNoArgs(tensor, name_storage_offset), &last) < 0 ||
         take_signed(PyObject_CallMethodNoArgs(facts->storage, name_nbytes), &bytes) < 0) {
@@ -583,7 +705,7 @@ static PyObject *take_digest(const Memo *memo, const Facts *facts, const Type *t
 }
 
 /* A new description; NULL, with or without an error set, where the tensor is not an everyday one. */
-static PyObject *describe_new(Memo *memo, PyObject *tensor, const Facts *facts, int remember)
+static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int remember)
 {
     const Type *type = memo_type(memo, facts->dtype);
     if (type == NULL || facts->negated || type->kind == COMPLEX64 || type->kind == COMPLEX128) {
@@ -598,6 +720,12 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, const Facts *facts, 
     }
     Layout layout;
     arrange(facts->sizes, facts->strides, facts->dimensions, &layout);
+    if (facts->storage == NULL) {
+        const int passing = is_passing(memo, facts);
+        if (passing < 0 || (!passing && facts_read_storage(tensor, facts) < 0)) {
+            return NULL;
+        }
+    }
     const int inside = lies_inside(tensor, facts, &layout, kinds[type->kind].itemsize);
     if (inside <= 0) {
         return NULL;
@@ -606,7 +734,8 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, const Facts *facts, 
     Content content = {.text_size = 0};
     Entry *entry = memo_find(memo, facts->cell);
     int known = 0;
-    if (memo->mode == STATISTICS && entry != NULL && entry->version == facts->version) {
+    if (memo->mode == STATISTICS && entry != NULL && entry->version == facts->version &&
+        entry_lives(memo, entry, tensor) && (entry = memo_find(memo, facts->cell)) != NULL) {
         const Block *block = find_block(entry, facts, &layout);
         if (block != NULL) {
             known = 1;
@@ -644,7 +773,7 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, const Facts *facts, 
     PyObject *info = put_together(memo, facts, type, contiguous, &content);
     if (info != NULL && remember) {
         /* Found again: the calls above may have let another thread change the memo. */
-        entry = memo_entry(memo, facts->cell, facts->storage, facts->version);
+        entry = memo_entry(memo, tensor, facts);
         if (entry == NULL ||
             (!known && memo->mode == STATISTICS && keep_block(entry, facts, type, &layout, contiguous, &content) < 0) ||
             keep_view(entry, facts, type, info) < 0) {
@@ -684,7 +813,15 @@ static PyObject *memo_describe(Memo *memo, PyObject *const *args, Py_ssize_t nar
             if (entry != NULL && entry->version == facts.version && !facts.negated) {
                 view = find_view(entry, &facts);
             }
-            info = view != NULL ? Py_NewRef(view->info) : describe_new(memo, args[0], &facts, remember);
+            if (view != NULL) {
+                info = Py_NewRef(view->info);
+                if (!entry_lives(memo, entry, args[0])) {
+                    Py_CLEAR(info);
+                }
+            }
+            if (info == NULL) {
+                info = describe_new(memo, args[0], &facts, remember);
+            }
         }
         facts_end(&facts);
     }
@@ -746,13 +883,13 @@ static int memo_add_types(Memo *memo, PyObject *types)
 static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
 {
     static char *words[] = {"ordinary", "types", "info_class", "address_of", "digest", "otherwise",
-                            "free_weak", "flags", "mode",      "crc",        "limit",  NULL};
-    PyObject *ordinary, *types, *info_class, *address_of, *digest, *otherwise, *free_weak;
+                            "free_weak", "storage_of", "in_backward", "flags", "mode", "crc", "limit", NULL};
+    PyObject *ordinary, *types, *info_class, *address_of, *digest, *otherwise, *free_weak, *storage_of, *in_backward;
     int flags, mode, crc;
     Py_ssize_t limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOiipn", words, &PyTuple_Type, &ordinary, &PyDict_Type,
-                                     &types, &info_class, &address_of, &digest, &otherwise, &free_weak, &flags, &mode,
-                                     &crc, &limit)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOiipn", words, &PyTuple_Type, &ordinary, &PyDict_Type,
+                                     &types, &info_class, &address_of, &digest, &otherwise, &free_weak, &storage_of,
+                                     &in_backward, &flags, &mode, &crc, &limit)) {
         return NULL;
     }
     if (mode < STATISTICS || mode > STRUCTURE) {
@@ -768,6 +905,8 @@ static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
     memo->digest = Py_NewRef(digest);
     memo->otherwise = Py_NewRef(otherwise);
     memo->free_weak = Py_NewRef(free_weak);
+    memo->storage_of = storage_of == Py_None ? NULL : Py_NewRef(storage_of);
+    memo->in_backward = Py_NewRef(in_backward);
     memo->flags = flags;
     memo->mode = (Mode)mode;
     memo->crc = crc && mode == STATISTICS;
@@ -787,6 +926,8 @@ static int memo_traverse(Memo *memo, visitproc visit, void *arg)
     Py_VISIT(memo->digest);
     Py_VISIT(memo->otherwise);
     Py_VISIT(memo->free_weak);
+    Py_VISIT(memo->storage_of);
+    Py_VISIT(memo->in_backward);
     return 0;
 }
 
@@ -811,6 +952,8 @@ static void memo_dealloc(Memo *memo)
     Py_CLEAR(memo->info_class);
     Py_CLEAR(memo->address_of);
     Py_CLEAR(memo->free_weak);
+    Py_CLEAR(memo->storage_of);
+    Py_CLEAR(memo->in_backward);
     for (int i = 0; i < memo->type_count; i++) {
         Py_CLEAR(memo->types[i].dtype);
         Py_CLEAR(memo->types[i].table);

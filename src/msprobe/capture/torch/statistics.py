@@ -1,7 +1,7 @@
 """What a dump says of a tensor: type, shape, statistics, digest.
 
-A tensor met again is not read again. Results are remembered by the memory they lie in (the StorageImpl, held
-weakly so that its address cannot come to mean another) and its version counter; any view of the same
+A tensor met again is not read again. Results are remembered by the memory they lie in (the StorageImpl, by
+its address, as long as that cannot have come to mean another) and its version counter; any view of the same
 elements, in whatever order, shares the statistics.
 """
 
@@ -26,6 +26,7 @@ from msprobe.capture.torch.statistics_info import (
     prefix,
 )
 from msprobe.capture.torch.statistics_unusual import ORDINARY, Unwrapped, unwrap
+from msprobe.capture.torch.storages import StorageHold, address_of_storage, in_backward, storage_of
 
 __all__ = ["Precision", "SummaryMode", "TensorInfo", "TensorStatistics"]
 
@@ -40,10 +41,10 @@ _Blocks = dict[Any, Numbers | LateNumbers]
 class _Remembered:
     """What is known of the elements in one storage at one version."""
 
-    __slots__ = ("blocks", "version", "views", "weak")
+    __slots__ = ("blocks", "hold", "version", "views")
 
     def __init__(self, version: int) -> None:
-        self.weak = 0
+        self.hold = StorageHold()
         self.renew(version)
 
     def renew(self, version: int) -> None:
@@ -97,6 +98,8 @@ class TensorStatistics:
                 digest=_digest_of,
                 otherwise=self._describe_otherwise,
                 free_weak=torch.UntypedStorage._free_weak_ref,
+                storage_of=storage_of,
+                in_backward=in_backward,
                 flags=self._flags,
                 mode=native.XOR if self._xor else native.STRUCTURE if self._structure else native.STATISTICS,
                 crc=self._crc,
@@ -141,15 +144,15 @@ class TensorStatistics:
         try:
             if type(tensor) not in ORDINARY:
                 return self._describe_unusual(tensor)
-            storage = tensor.untyped_storage()
+            storage = address_of_storage(tensor)
             version = tensor._version
             dtype, shape, stride = tensor.dtype, tensor.shape, tensor.stride()
             address, requires_grad, negated = digest.address_of(tensor), tensor.requires_grad, tensor.is_neg()
             view = (address, dtype, shape, stride, requires_grad, negated)
-            remembered = self._memo.get(storage._cdata)
+            remembered = self._memo.get(storage)
             if remembered is None:
                 remembered = _Remembered(version)
-            elif remembered.version == version:
+            elif remembered.version == version and remembered.hold.lives(storage, tensor):
                 known = remembered.views.get(view)
                 if known is not None:
                     return known
@@ -161,19 +164,19 @@ class TensorStatistics:
             block = (address, dtype, native.pattern(tuple(shape), stride) if shape else None)
             info = self._describe_unusual(tensor, (remembered.blocks, block))
             if remember:
-                if not remembered.weak:
-                    self._remember(storage, remembered)
+                if storage not in self._memo:
+                    self._make_room()
+                    self._memo[storage] = remembered
+                remembered.hold.add(tensor)
                 remembered.views[view] = info
             return info
         except Exception:
             # No storage, no version counter, no sizes: not an everyday tensor.
             return self._describe_unusual(tensor)
 
-    def _remember(self, storage: Any, remembered: _Remembered) -> None:
+    def _make_room(self) -> None:
         if len(self._memo) >= MEMO_LIMIT:
             self.reset()
-        remembered.weak = storage._weak_ref()
-        self._memo[storage._cdata] = remembered
 
     # ---- everything else: other layouts, classes, types and devices ----
 
@@ -278,7 +281,7 @@ class TensorStatistics:
     def invalidate(self, tensor: torch.Tensor) -> None:
         """Forget the memory of ``tensor``: it was written in a way that no version counter shows."""
         try:
-            storage = tensor.untyped_storage()._cdata
+            storage = address_of_storage(tensor)
         except Exception:
             return  # no memory of its own, so nothing is remembered
         if self._compiled is not None:
@@ -308,7 +311,7 @@ class TensorStatistics:
             self._compiled.clear()
         memo, self._memo = self._memo, {}
         for remembered in memo.values():
-            torch.UntypedStorage._free_weak_ref(remembered.weak)  # type: ignore[no-untyped-call]
+            remembered.hold.release()
 
 
 def _finished(frame: Frame, content: Content) -> TensorInfo:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.torch.digest import address_of
+from msprobe.capture.torch.storages import may_be_passing
 
 ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
 
@@ -98,6 +99,8 @@ def _plain(tensor: torch.Tensor, type_name: str = "torch.Tensor") -> Unwrapped:
 def _fits(values: torch.Tensor) -> bool:
     if values.numel() == 0:
         return True
+    if may_be_passing(values):
+        return bool(address_of(values) != 0)
     last = (
         sum((n - 1) * s for n, s in zip(values.shape, values.stride(), strict=True)) + values.storage_offset()
     )
