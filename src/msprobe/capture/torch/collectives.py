@@ -137,8 +137,9 @@ class CollectiveRecorder:
         session.at_step_end.append(self.work.clear)
 
     def attach(self) -> None:
-        """Watch the functions of torch.distributed."""
+        """Watch the functions of torch.distributed, and the handles that are still open."""
         self._functions.attach()
+        self.work.attach()
 
     def pause(self) -> None:
         """A compiled region is entered: as :meth:`detach`, but what is under way is still awaited."""

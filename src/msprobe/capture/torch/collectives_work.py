@@ -169,6 +169,14 @@ class WorkWatch:
         for patch in self._patches:
             patch.attach()
 
+    def attach(self) -> None:
+        """Listen again to the handles of collectives that were issued before."""
+        for unfinished in list(self._open):
+            for reference, _ in list(unfinished.handles.values()):
+                handle = reference()
+                if handle is not None and not isinstance(handle, _Continuation):
+                    self._listen_to(type(handle))
+
     def detach(self) -> None:
         """Give the classes of handles their own methods back."""
         patches, self._patches = self._patches, []

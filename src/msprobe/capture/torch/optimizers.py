@@ -93,21 +93,6 @@ class OptimizerRecorder:
         self._names.learn(self.recorder.models)
         self.resume()
 
-    def resume(self) -> None:
-        """Put the hooks in place."""
-        self._handles = [
-            hooks.register_optimizer_step_pre_hook(self._before),
-            hooks.register_optimizer_step_post_hook(self._after),
-        ]
-        self._patches.attach()
-
-    def pause(self) -> None:
-        """Take the hooks away; a step that is under way stays so (a compiled region may be part of it)."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
-        self._patches.detach()
-
     def detach(self) -> None:
         """Take all hooks away."""
         self.pause()
@@ -115,6 +100,21 @@ class OptimizerRecorder:
         for step in reversed(self._running.steps):
             self._leave_region(step)
         self._running = _Running()
+
+    def resume(self) -> None:
+        """The hooks are back; a step that was running goes on."""
+        self._handles = [
+            hooks.register_optimizer_step_pre_hook(self._before),
+            hooks.register_optimizer_step_post_hook(self._after),
+        ]
+        self._patches.attach()
+
+    def pause(self) -> None:
+        """A compiled region runs, maybe inside of a step: what the compiler could see is taken away."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+        self._patches.detach()
 
     # ------------------------------------------------------------ the three moments of a step
 

@@ -353,16 +353,14 @@ def test_asking_whether_it_is_done_counts_as_waiting(record: Record) -> None:
     assert entry["completed"] is True
 
 
-def finished(handle: Any) -> Any:
-    """The same handle, when its work is done; nobody has asked it."""
-    while not handle.get_future().done():
-        pass
-    return handle
+def let_it_finish() -> None:
+    """Time enough for the work of one process; nobody asks for it."""
+    threading.Event().wait(0.2)
 
 
 def test_work_nobody_waited_for_is_marked(record: Record) -> None:
     kept: list[Any] = []
-    data = record(lambda: kept.append(dist.all_reduce(ones(), async_op=True)) or threading.Event().wait(0.2))
+    data = record(lambda: kept.append(dist.all_reduce(ones(), async_op=True)) or let_it_finish())
     entry = data["Distributed.all_reduce.0.forward"]
     assert (entry["completed"], entry["waited"]) == (True, False)
     assert maximum(entry["output"][0]) == 1
@@ -374,7 +372,7 @@ def test_a_buffer_written_before_anybody_looked_is_not_taken_for_the_result(reco
 
     def work() -> None:
         kept.append(dist.all_reduce(buffer, async_op=True))
-        threading.Event().wait(0.2)
+        let_it_finish()
         buffer.fill_(99)
 
     entry = record(work)["Distributed.all_reduce.0.forward"]
@@ -390,7 +388,7 @@ def test_a_handle_that_was_dropped_leaves_the_record_open_and_keeps_nothing_aliv
         dist.all_reduce(buffer, async_op=True)
         seen.append(weakref.ref(buffer))
         del buffer
-        threading.Event().wait(0.2)
+        let_it_finish()
         gc.collect()
         seen.append(seen[0]())
 
@@ -432,7 +430,7 @@ def test_work_waited_for_in_the_next_step_does_not_touch_the_last_one(tmp_path: 
     try:
         debugger.start()
         handle = dist.all_reduce(buffer, async_op=True)
-        finished(handle)
+        let_it_finish()
         buffer.add_(1)
         debugger.stop()
         debugger.step()
@@ -445,6 +443,30 @@ def test_work_waited_for_in_the_next_step_does_not_touch_the_last_one(tmp_path: 
         PrecisionDebugger.reset()
     data = json.loads((tmp_path / "step1/rank0/dump.json").read_text())["data"]
     assert list(data) == ["Distributed.barrier.0.forward"]
+
+
+def test_work_waited_for_after_recording_went_on_is_complete(tmp_path: Path) -> None:
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1")
+    buffer = torch.zeros(3)
+    try:
+        debugger.start()
+        handle = dist.all_gather_into_tensor(buffer, ones() * 2, async_op=True)
+        let_it_finish()
+        # Nobody can tell any more whether this is the collective's work or the user's.
+        buffer.add_(0)
+        debugger.stop()
+        first = json.loads((tmp_path / "step0/rank0/dump.json").read_text())["data"]
+        debugger.start()
+        handle.wait()
+        debugger.stop()
+        debugger.step()
+    finally:
+        PrecisionDebugger.reset()
+    name = "Distributed.all_gather_into_tensor.0.forward"
+    assert first[name]["completed"] is False
+    entry = json.loads((tmp_path / "step0/rank0/dump.json").read_text())["data"][name]
+    assert entry["completed"] is True
+    assert maximum(entry["output"][0]) == 2
 
 
 def test_handles_have_their_own_methods_after_stop(record: Record) -> None:

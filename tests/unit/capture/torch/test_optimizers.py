@@ -460,6 +460,24 @@ def test_nothing_is_left_after_stop(record: Record, model: Model) -> None:
     assert not optimizer._optimizer_step_pre_hooks
 
 
+def test_a_compiled_model_in_a_closure_does_not_end_the_step(record: Record, model: Model) -> None:
+    compiled = torch.compile(model, backend="eager")
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        return backward(compiled)
+
+    def work() -> None:
+        optimizer.step(closure)
+        torch.ones(2).cos()
+
+    recording = record(work, model, level="mix")
+    assert "error" not in recording.data["Optimizer.LBFGS.0.forward"]
+    assert recording.construct["Tensor.cos.0.forward"] is None
+    assert not optimizer_module._global_optimizer_pre_hooks
+
+
 def test_users_own_hooks_and_profiler_ranges_work_as_ever(record: Record, model: Model) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen: list[str] = []
