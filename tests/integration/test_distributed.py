@@ -74,6 +74,23 @@ def test_only_the_wanted_rank_is_recorded(recorded: Path) -> None:
     assert folders(recorded, "only_rank_1") == {"step0/rank1"}
 
 
+@pytest.mark.parametrize(("wanted", "found"), [([0], {"step0/rank"}), ([1], set()), ([], {"step0/rank"})])
+def test_a_single_process_is_rank_0(tmp_path: Path, wanted: list[int], found: set[str]) -> None:
+    import torch
+
+    from msprobe.pytorch import PrecisionDebugger
+
+    try:
+        debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), task="statistics", level="L1", rank=wanted)
+        debugger.start()
+        torch.ones(2) + 1
+        debugger.stop()
+        debugger.step()
+    finally:
+        PrecisionDebugger.reset()
+    assert folders(tmp_path, "dump") == found
+
+
 # ---------------------------------------------------------------- collectives
 
 
