@@ -29,18 +29,12 @@ from msprobe.capture.torch.recorder import TorchRecorder
 _KEY_NAME = "TESTING_ONLY_GenericMode"
 
 # What these give is memory without values.
-_UNSET_RESULTS = frozenset(
-    ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
-)
+_UNSET_RESULTS = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
 # Their results are complete at some later time, which nobody here may wait for.
 _LATE_SPACES = frozenset(("c10d", "_c10d_functional", "_c10d_functional_autograd"))
-_SKIPPED_SPACES = frozenset(
-    ("prim", "profiler", "prims", "debugprims", "rngprims", "inductor_prims", "static_runtime")
-)
+_SKIPPED_SPACES = frozenset(("prim", "profiler", "prims", "debugprims", "rngprims", "inductor_prims", "static_runtime"))
 # torch makes tensors of other Python types from what these give, which must not have a Python object yet.
-_UNSEEN = frozenset(
-    ("aten::alias", "aten::detach", "aten::lift", "aten::lift_fresh", "aten::empty.memory_format")
-)
+_UNSEEN = frozenset(("aten::alias", "aten::detach", "aten::lift", "aten::lift_fresh", "aten::empty.memory_format"))
 
 _NUMBERS = frozenset((int, float, bool, complex))
 
@@ -88,15 +82,17 @@ class OperatorRecorder:
         """Run the operator by ``go`` and record it."""
         with _quiet(), self._watch.away():
             record = self._begin(operator, args, kwargs)
-        if record is None:
-            return go()
         try:
+            # What an operator calls to do its work is part of it, also where it is not wanted itself.
             with self._watch.away():
                 result = go()
         except BaseException as error:
-            with _quiet(), self._watch.away():
-                self._end(record, operator, args, kwargs, None, error)
+            if record is not None:
+                with _quiet(), self._watch.away():
+                    self._end(record, operator, args, kwargs, None, error)
             raise
+        if record is None:
+            return result
         with _quiet(), self._watch.away():
             self._end(record, operator, args, kwargs, result, None)
         return result
@@ -110,7 +106,7 @@ class OperatorRecorder:
                 return None
             if not (calls.backward if backward else calls.forward):
                 return None
-            record = _Record(name, session.next_order(), session.stacks.here(4), backward)
+            record = _Record(name, session.next_order(), session.stacks.here(3), backward)
             if calls.input:
                 record.inputs, record.kwinputs = self._inputs(name, args, kwargs)
             return record
@@ -152,12 +148,12 @@ class OperatorRecorder:
                     tree["output"] = calls._outputs(record.name, result)
             if error is not None:
                 tree["error"] = f"{type(error).__name__}: {error}"[:2000]
+            about: dict[str, Any] = {"order": record.order, "operator": operator.text}
             if record.backward:
-                tree["in_backward"] = True
-            tree["operator"] = operator.text
-            tree["msprobe"] = {"order": record.order}
+                about["in_backward"] = True
             if record.stack.source:
-                tree["msprobe"]["source"] = record.stack.source
+                about["source"] = record.stack.source
+            tree["msprobe"] = about
             if calls.overflow and not calls.keeper.overflowed(record.name, tree):
                 return
             session.put(record.name, tree, record.stack)
@@ -401,7 +397,7 @@ class _WatchByMode(_Watch):
 def _pop_modes() -> list[Any]:
     """Take all modes off the stack; the lowest one comes first."""
     count = torch._C._len_torch_dispatch_stack()
-    modes = [torch._C._pop_torch_dispatch_stack() for _ in range(count)]
+    modes = [torch._C._pop_torch_dispatch_stack(None) for _ in range(count)]
     return modes[::-1]
 
 
