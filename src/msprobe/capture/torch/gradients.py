@@ -25,6 +25,10 @@ from msprobe.capture.torch.statistics_framework import Quiet
 Node = Any
 _view: Any = torch.ones((), requires_grad=True).view(()).grad_fn
 AccumulateGrad: type = type(_view.next_functions[0][0])
+_written = torch.ones(1, requires_grad=True) * 1
+_written.view(1).mul_(1)
+# The node of a tensor of which a part, a view, was written to. Its first edge leads to what the whole tensor was.
+CopySlices: type = type(_written.grad_fn)
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
 # A call that builds more nodes than this is not followed to its arguments.
@@ -78,6 +82,9 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
 
     ``nodes``: the nodes of the results. ``edges``: the arguments'. ``oldest``: the autograd sequence number
     before the call; nodes below it belong to what came before.
+
+    An argument that is a view and was written to in the call has lost the edge it had: what leads there now
+    leads to the tensor it is a view of, whose gradient stands for its own.
     """
     by_node: dict[tuple[Node, int], list[int]] = {}
     leaves: list[tuple[Any, int]] = []
@@ -87,6 +94,7 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
         else:
             by_node.setdefault((edge.node, edge.slot), []).append(index)
     found: list[Boundary] = []
+    written: list[Node] = []
     seen: set[Node] = set()
     # A result that is an argument handed through brings a node that is older than the call.
     todo = [node for node in nodes if node._sequence_nr() >= oldest]
@@ -111,9 +119,27 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
                         break
             elif target._sequence_nr() >= oldest:
                 todo.append(target)
+            elif position == 0 and type(node) is CopySlices:
+                written.append(node)
         if slots:
             found.append(Boundary(node, slots))
+    if written:
+        reached = {index for place in found for _, index in place.slots}
+        for (node, _), indices in by_node.items():
+            if indices[0] not in reached:
+                found += [Boundary(w, [(0, indices[0])]) for w in written if _is_view_of(node, w.next_functions[0][0])]
     return found
+
+
+def _is_view_of(node: Node, base: Node) -> bool:
+    for _ in range(8):
+        if node is base:
+            return True
+        following = node.next_functions
+        if len(following) != 1 or following[0][0] is None:
+            return False
+        node = following[0][0]
+    return False
 
 
 def has_inner_nodes(node: Node, oldest: int) -> bool:
