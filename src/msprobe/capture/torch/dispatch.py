@@ -34,7 +34,10 @@ _UNSET_RESULTS = frozenset(("empty", "empty_like", "empty_strided", "empty_permu
 _LATE_SPACES = frozenset(("c10d", "_c10d_functional", "_c10d_functional_autograd"))
 _SKIPPED_SPACES = frozenset(("prim", "profiler", "prims", "debugprims", "rngprims", "inductor_prims", "static_runtime"))
 # torch makes tensors of other Python types from what these give, which must not have a Python object yet.
-_UNSEEN = frozenset(("aten::alias", "aten::detach", "aten::lift", "aten::lift_fresh", "aten::empty.memory_format"))
+_ORIGINS = ("aten::alias", "aten::detach", "aten::lift", "aten::lift_fresh", "aten::empty.memory_format")
+# A sparse gradient is copied, not taken over, once one of its parts has a Python object.
+_PARTS = ("aten::_indices", "aten::_values")
+_UNSEEN = frozenset(_ORIGINS + _PARTS)
 
 _NUMBERS = frozenset((int, float, bool, complex))
 
