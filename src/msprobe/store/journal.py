@@ -12,7 +12,7 @@ The file is mapped into memory and grown by writing zeros, so that a full disk i
 and not a signal that ends the training; an append is a copy of some hundred bytes and no call of the system.
 (Space from ``posix_fallocate`` is as safe, but touching its pages costs three times as much.) Where a file
 system cannot promise that a written block can be written again (network and user-space file systems, those
-that copy on write), the journal is written by plain calls, gathered for up to a tenth of a second.
+that copy on write), the journal is written by plain calls, each for some 16 kB or a tenth of a second.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _LARGEST_CHUNK = 1 << 24
 _ZEROS = bytes(_FIRST_CHUNK)
 # MADV_POPULATE_WRITE, which the mmap module does not name.
 _POPULATE_WRITE = 23 if sys.platform == "linux" else None
-# Written by plain calls: at most this much, for at most this long, is held back.
-_HELD_BYTES = 1 << 16
+# Written by plain calls: the append that makes it more than this, or comes later than this, writes all.
+_HELD_BYTES = 1 << 14
 _HELD_SECONDS = 0.1
 
 # On these a block that was written once can be written again, whatever else fills the disk.
@@ -64,6 +64,9 @@ class Journal(Protocol):
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` to ``end``, which must have been appended."""
+
+    def flush(self) -> None:
+        """Let the file have what was appended; there is nothing to do for a mapped one."""
 
     def close(self) -> None:
         """Cut the file to what was appended and close it; twice is harmless."""
@@ -95,6 +98,7 @@ class MappedJournal:
     """See :class:`Journal`; an append of 1.5 kB costs 0.6 µs, growth included (bench/store)."""
 
     def __init__(self, descriptor: int) -> None:
+        self._descriptor = -1
         _write_zeros(descriptor, 0, _FIRST_CHUNK)
         try:
             self._map = mmap.mmap(descriptor, _FIRST_CHUNK)
@@ -119,6 +123,9 @@ class MappedJournal:
     def read(self, start: int, end: int) -> bytes:
         return self._map[start:end]
 
+    def flush(self) -> None:
+        pass
+
     def close(self) -> None:
         if self._descriptor < 0:
             return
@@ -134,6 +141,9 @@ class MappedJournal:
             self._map.close()
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def __del__(self) -> None:
+        _let_go(self)
 
     def _grow(self, end: int) -> None:
         # An eighth more, in whole first chunks: few growths, and little that is never used.
@@ -152,15 +162,16 @@ class MappedJournal:
 
 
 class PlainJournal:
-    """See :class:`Journal`; the appends of the last tenth of a second may still wait in this process."""
+    """See :class:`Journal`; up to 16 kB may wait in this process for the next append or ``flush``."""
 
     def __init__(self, descriptor: int) -> None:
+        self._descriptor = -1
+        _write_all(descriptor, MAGIC, 0)
         self._descriptor = descriptor
-        self._held: list[bytes] = [MAGIC]
-        self._held_bytes = len(MAGIC)
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self._flushed_at = 0.0
         self.size = len(MAGIC)
-        self._flush()
 
     def append(self, body: bytes) -> int:
         self._held.append(_pack_head(len(body), _hash(body)))
@@ -169,11 +180,11 @@ class PlainJournal:
         self._held_bytes += length
         self.size += length
         if self._held_bytes > _HELD_BYTES or time.monotonic() - self._flushed_at > _HELD_SECONDS:
-            self._flush()
+            self.flush()
         return self.size - len(body)
 
     def read(self, start: int, end: int) -> bytes:
-        self._flush()
+        self.flush()
         return os.pread(self._descriptor, end - start, start)
 
     def close(self) -> None:
@@ -181,7 +192,7 @@ class PlainJournal:
             return
         descriptor = self._descriptor
         try:
-            self._flush()
+            self.flush()
         finally:
             self._descriptor = -1
             os.close(descriptor)
@@ -192,14 +203,13 @@ class PlainJournal:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _flush(self) -> None:
+    def __del__(self) -> None:
+        _let_go(self)
+
+    def flush(self) -> None:
         if not self._held:
             return
-        data = memoryview(b"".join(self._held))
-        start = self.size - self._held_bytes
-        written = 0
-        while written < len(data):
-            written += os.pwrite(self._descriptor, data[written:], start + written)
+        _write_all(self._descriptor, b"".join(self._held), self.size - self._held_bytes)
         self._held.clear()
         self._held_bytes = 0
         self._flushed_at = time.monotonic()
@@ -270,6 +280,15 @@ class JournalReader:
         return bool(length) and end <= len(self.data) and _hash(self.data[position + HEAD_BYTES : end]) == digest
 
 
+def _let_go(journal: MappedJournal | PlainJournal) -> None:
+    """For a journal that nobody closed: no descriptor is lost, and the file stays as it is.
+
+    It may be dropped in a forked child, where cutting the file would pull it from under the parent.
+    """
+    with contextlib.suppress(Exception):
+        journal.abandon()
+
+
 def _has_content(data: mmap.mmap | bytes, position: int) -> bool:
     """True if anything but zero bytes stands from ``position`` on."""
     step = 1 << 20
@@ -281,9 +300,15 @@ def _can_be_mapped(descriptor: int) -> bool:
 
 
 def _write_zeros(descriptor: int, start: int, length: int) -> None:
-    end = start + length
-    while start < end:
-        start += os.pwrite(descriptor, memoryview(_ZEROS)[: end - start], start)
+    for place in range(start, start + length, _FIRST_CHUNK):
+        _write_all(descriptor, _ZEROS, place)
+
+
+def _write_all(descriptor: int, data: bytes, start: int) -> None:
+    """Write ``data`` at ``start``; the system may take less than all at a time."""
+    written = os.pwrite(descriptor, data, start)
+    while written < len(data):
+        written += os.pwrite(descriptor, data[written:], start + written)
 
 
 @functools.lru_cache(maxsize=64)

@@ -155,9 +155,10 @@ class DumpWriter:
             text = strict(text)
         key = quote(name)
         body = _pack_key(_RECORD, len(key)) + key + b": " + text
-        place = self._append(body)
-        if place:
-            self._records[name] = place
+        with self._lock:
+            place = self._append(body)
+            if place:
+                self._records[name] = place
 
     def put_call(self, name: str, tree: object, stack_id: int | None, parent: str | list[object] | bool | None) -> None:
         """``put``, ``put_stack`` and ``put_parent`` in one; ``parent`` False: no place in construct.json."""
@@ -172,15 +173,16 @@ class DumpWriter:
             origin = quote(parent) if isinstance(parent, str) else self._encode(parent, _PARENT_DEPTH)
             length = len(origin)
         body = b"".join((_pack_key(_CALL, len(key)), key, b": ", text, origin, _pack_tail(stack, length)))
-        place = self._append(body)
-        if not place:
-            return
-        self._records[name] = place - (len(origin) + _TAIL_BYTES)
-        if stack >= 0:
-            self._stack_of[name] = stack
-        if length != entries.NO_PARENT:
-            self._rewritten_parent |= name in self._parents
-            self._parents[name] = origin
+        with self._lock:
+            place = self._append(body)
+            if not place:
+                return
+            self._records[name] = place - (len(origin) + _TAIL_BYTES)
+            if stack >= 0:
+                self._stack_of[name] = stack
+            if length != entries.NO_PARENT:
+                self._rewritten_parent |= name in self._parents
+                self._parents[name] = origin
 
     def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
         """Say what the stack ``stack_id`` is: its frames, innermost first. The first definition counts."""
@@ -193,17 +195,19 @@ class DumpWriter:
                 _frames_text.clear()
             text = _frames_text[known] = _plain_encode(known, _FRAMES_DEPTH)
         key = b"%d" % stack_id
-        place = self._append(_pack_key(entries.FRAMES, len(key)) + key + text)
-        if place:
-            self._frames[stack_id] = place
+        with self._lock:
+            place = self._append(_pack_key(entries.FRAMES, len(key)) + key + text)
+            if place:
+                self._frames[stack_id] = place
 
     def put_stack(self, name: str, stack_id: int) -> None:
         """Say from which call stack the record ``name`` came; one without frames is left out of the file."""
         if not self._with_stacks:
             return
         key = quote(name)
-        if self._append(_pack_key(_STACK, len(key)) + key + b"%d" % stack_id):
-            self._stack_of[name] = stack_id
+        with self._lock:
+            if self._append(_pack_key(_STACK, len(key)) + key + b"%d" % stack_id):
+                self._stack_of[name] = stack_id
 
     def put_parent(self, child: str, parent: str | list[object] | None) -> None:
         """Say what ``child`` ran in: a module's record, ``[parent, micro_step]``, or None for a root."""
@@ -211,10 +215,11 @@ class DumpWriter:
             return
         key = quote(child)
         text = quote(parent) if isinstance(parent, str) else self._encode(parent, _PARENT_DEPTH)
-        place = self._append(_pack_key(_PARENT, len(key)) + key + b": " + text)
-        if place:
-            self._rewritten_parent |= child in self._parents
-            self._parents[child] = place
+        with self._lock:
+            place = self._append(_pack_key(_PARENT, len(key)) + key + b": " + text)
+            if place:
+                self._rewritten_parent |= child in self._parents
+                self._parents[child] = place
 
     def error(self, text: str) -> None:
         """Add ``text`` to ``dump_error_info.log``, which grows to one megabyte and then ends with a line that
@@ -257,19 +262,18 @@ class DumpWriter:
                 self._close()
 
     def _append(self, body: bytes) -> int:
-        """Write one frame; give its place, or 0 if it was not written."""
-        with self._lock:
-            if self._journal is None and not self.open():
-                return 0
-            target = self._journal
-            if target is None or self._problem is not None:
-                return 0
-            try:
-                start = target.append(body)
-            except (OSError, ValueError) as problem:
-                self._fail(problem)
-                return 0
-            return start << _LENGTH_BITS | len(body)
+        """Write one frame, with the lock held; give its place, or 0 if it was not written."""
+        if self._journal is None and not self.open():
+            return 0
+        target = self._journal
+        if target is None or self._problem is not None:
+            return 0
+        try:
+            start = target.append(body)
+        except (OSError, ValueError) as problem:
+            self._fail(problem)
+            return 0
+        return start << _LENGTH_BITS | len(body)
 
     def _text(self, tree: object, depth: int) -> bytes:
         text = self._encode(tree, depth)
@@ -282,6 +286,7 @@ class DumpWriter:
                 self._write_json(source, final)
             return
         if written and not final and source.size < written * _GROWTH:
+            source.flush()
             return
         if self._with_stacks and self._published_stacks != (len(self._stack_of), len(self._frames)):
             self._write(layout.STACK_FILE, self._stack_pieces(source))

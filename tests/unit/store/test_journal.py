@@ -125,8 +125,8 @@ def test_a_plain_record_is_in_the_file_soon(tmp_path: Path, monkeypatch: pytest.
         now += 0.03
     waiting = 20 - len(read(tmp_path / "j")[0])
     assert waiting <= 4, "a tenth of a second, no more"
-    written.append(b"y" * 70_000)
-    assert len(read(tmp_path / "j")[0]) == 21, "nor more than 64 kB"
+    written.append(b"y" * 17_000)
+    assert len(read(tmp_path / "j")[0]) == 21, "nor more than 16 kB"
     written.close()
 
 
@@ -192,3 +192,34 @@ def test_another_file_is_no_journal(tmp_path: Path) -> None:
 def test_an_empty_file_is_an_empty_journal(tmp_path: Path) -> None:
     (tmp_path / "j").touch()
     assert read(tmp_path / "j")[0] == []
+
+
+def test_a_child_that_drops_a_journal_leaves_it_to_its_parent(tmp_path: Path, form: type[MappedJournal]) -> None:
+    written = start(tmp_path / "j", form)
+    written.append(b"before")
+    size = (tmp_path / "j").stat().st_size
+    child = os.fork()
+    if child == 0:
+        del written
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (tmp_path / "j").stat().st_size == size
+    written.append(b"after")
+    written.close()
+    assert read(tmp_path / "j")[0] == [b"before", b"after"]
+
+
+def test_a_dropped_journal_costs_no_descriptor(tmp_path: Path, form: type[MappedJournal]) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        start(tmp_path / "j", form).append(b"x")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_plain_journal_gives_what_it_holds_when_asked(tmp_path: Path) -> None:
+    written = start(tmp_path / "j", PlainJournal)
+    written.append(b"first")
+    written.append(b"second")
+    written.flush()
+    assert read(tmp_path / "j")[0] == [b"first", b"second"]
+    written.close()
