@@ -8,6 +8,7 @@ program waits for them: the record stands with ``"completed": false`` until then
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.collectives_values import Groups
 from msprobe.capture.torch.names import Api
+from msprobe.capture.torch.storages import address_of_storage, may_be_passing
 
 if TYPE_CHECKING:
     from msprobe.capture.torch.recorder import TorchRecorder
@@ -34,7 +36,7 @@ class _Awaited:
         self.result = result
         self.tree = tree
         self.generation = generation
-        self.missing = {_storage_of(tensor) for tensor in _tensors(result)}
+        self.missing = {address_of_storage(tensor) for tensor in _tensors(result)}
 
 
 class FunctionalCollectives:
@@ -45,9 +47,9 @@ class FunctionalCollectives:
         self.calls = recorder.calls
         self.groups = Groups()
         self.include_unlisted = recorder.names.include_unlisted
-        # Address of a storage -> the weak reference that keeps the address from being used again, and the
+        # Address of a storage -> a weak reference that keeps the address from being used again, or tells, and the
         # collective.
-        self._awaited: dict[int, tuple[StorageWeakRef, _Awaited]] = {}
+        self._awaited: dict[int, tuple[Any, _Awaited]] = {}
         self._functions = FunctionCalls()
         for space in NAMESPACES:
             recorder.names.namespaces[space] = self.find
@@ -120,9 +122,12 @@ class FunctionalCollectives:
         for tensor in _tensors(result):
             # An operator that writes its argument does not count as a write for torch.
             self.calls.statistics.invalidate(tensor)
-            storage = tensor.untyped_storage()
-            reference: Any = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-            self._awaited[storage._cdata] = (reference, awaited)
+            reference: Any
+            if may_be_passing(tensor):
+                reference = weakref.ref(tensor)
+            else:
+                reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+            self._awaited[address_of_storage(tensor)] = (reference, awaited)
         if call.watched:
             self.calls._watch(call, result)
 
@@ -164,9 +169,9 @@ class FunctionalCollectives:
 
     def _arrived(self, tensor: torch.Tensor) -> None:
         inner = getattr(tensor, "elem", tensor)
-        address = _storage_of(inner)
-        _, awaited = self._awaited.pop(address, (None, None))
-        if awaited is None:
+        address = address_of_storage(inner)
+        reference, awaited = self._awaited.pop(address, (None, None))
+        if awaited is None or (isinstance(reference, weakref.ref) and reference() is None):
             return
         awaited.missing.discard(address)
         if awaited.missing or awaited.generation != self.session.generation:
@@ -175,10 +180,6 @@ class FunctionalCollectives:
             self.calls.statistics.invalidate(result)
         awaited.tree["completed"] = True
         self._put(awaited)
-
-
-def _storage_of(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
