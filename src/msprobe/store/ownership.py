@@ -17,12 +17,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe import log
 from msprobe.errors import PathError
-from msprobe.paths import FILE_MODE, make_folder
+from msprobe.paths import FILE_MODE, FOLDER_MODE, make_folder
 from msprobe.store import durable, layout
 
 # A lock from another host cannot be asked whether its owner lives; one this old is taken for a remnant.
@@ -46,7 +46,7 @@ class Owner:
     started: int
 
     def as_dict(self) -> dict[str, int | str]:
-        return asdict(self)
+        return {"pid": self.pid, "host": self.host, "started": self.started}
 
 
 def this_process() -> Owner:
@@ -59,16 +59,14 @@ def _owner_of(pid: int) -> Owner:
 
 
 def claim(wanted: Path, existing: layout.Existing) -> Path:
-    """Make ``wanted`` this process's own folder and return it; if another living process has it,
-    ``proc{pid}`` beside.
+    """Make ``wanted`` this process's own folder and return it; if another living process has it, ``proc{pid}`` beside.
 
-    The folder is created where it is missing, locked, and freed of old files as ``existing`` says. A lock
-    whose owner is dead is taken over. Raises PathError.
+    The folder is created where it is missing, locked, and freed of old files as ``existing`` says. A lock whose owner
+    is dead is taken over. Raises PathError.
     """
     if os.path.abspath(wanted) in _held:
         durable.drain()  # a step in this folder that was just finished gives it back
     for folder in (wanted, layout.process_folder(wanted.parent)):
-        make_folder(folder)
         other = _take(folder, existing)
         if other is None:
             return folder
@@ -109,18 +107,44 @@ def _take(folder: Path, existing: layout.Existing) -> Owner | None:
         if key in _held:
             _held[key] += 1
             return None
-        with _alone_in(folder):
-            other = _other_owner(folder)
+        # A folder that did not exist has no owner and no old files, unless someone is faster from here on.
+        if not (_is_new(folder) and _write_lock(folder)):
+            with _alone_in(folder):
+                other = _take_used(folder, existing)
             if other is not None:
                 return other
-            _write_lock(folder / layout.LOCK_FILE)
-            try:
-                layout.prepare(folder, existing)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(folder / layout.LOCK_FILE)
-                raise
-            _held[key] = 1
+        _held[key] = 1
+    return None
+
+
+def _is_new(folder: Path) -> bool:
+    """Create the folder; False if it was there."""
+    make_folder(folder.parent)
+    try:
+        os.mkdir(folder)
+        os.chmod(folder, FOLDER_MODE)
+    except OSError:
+        make_folder(folder)  # it is there, or the error has its words there
+        return False
+    return True
+
+
+def _take_used(folder: Path, existing: layout.Existing) -> Owner | None:
+    """The same for a folder that was there, while no other process does it."""
+    while True:
+        other = _other_owner(folder)
+        if other is not None:
+            return other
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(folder / layout.LOCK_FILE)  # of a dead process
+        if _write_lock(folder):
+            break
+    try:
+        layout.prepare(folder, existing)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(folder / layout.LOCK_FILE)
+        raise
     return None
 
 
@@ -207,15 +231,17 @@ def _tail(path: Path) -> bytes:
         return file.read()
 
 
-def _write_lock(path: Path) -> None:
-    text = json.dumps(this_process().as_dict()).encode() + b"\n"
+def _write_lock(folder: Path) -> bool:
+    """Write our name into a new lock file; False if there is one already."""
+    path = folder / layout.LOCK_FILE
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
-            os.write(descriptor, text)
+            os.write(descriptor, json.dumps(this_process().as_dict()).encode() + b"\n")
         finally:
             os.close(descriptor)
+    except FileExistsError:
+        return False
     except OSError as problem:
         raise PathError(f'cannot write lock file "{path}": {(problem.strerror or str(problem)).lower()}.') from problem
+    return True
