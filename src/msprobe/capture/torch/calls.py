@@ -324,7 +324,11 @@ class CallRecorder:
         self.hooks.after(node, self._first, watch)
         for other in others:
             self.hooks.before(other, self._other, watch)
+        viewed = result._base if isinstance(result, torch.Tensor) else None
+        base = None if viewed is None else viewed.grad_fn
         for place in boundary:
+            if place.node is base:
+                watch.base_slots = place.slots
             self.hooks.after(place.node, self._boundary, watch, place.slots)
 
     def _single(
@@ -351,6 +355,19 @@ class CallRecorder:
             except Exception as error:
                 session.fault(name, error)
 
+    def _opened(self, watch: _Watch) -> bool:
+        """True if this pass through the call is recorded; decided when the first of its gradients arrives."""
+        if watch.tree is None:
+            if watch.gathering is None:
+                return False
+            if self.filter is not None and not self.filter.wants_call(watch.base + ".backward"):
+                watch.gathering = None
+                return False
+            watch.tree = {}
+            watch.order = self.session.next_order()
+            self.open_watches[watch] = None
+        return True
+
     def _first(self, watch: _Watch, passed_on: Sequence[Any], received: Sequence[Any]) -> None:
         session = self.session
         if watch.generation != session.generation:
@@ -358,23 +375,18 @@ class CallRecorder:
         with _quiet():
             name = watch.base + ".backward"
             try:
-                if self.filter is not None and not self.filter.wants_call(name):
-                    watch.gathering = None
+                if watch.tree:
+                    # The graph is walked again before all of the last walk's gradients arrived.
+                    self._close(watch)
+                if not self._opened(watch):
                     return
-                order = session.next_order()
-                tree: dict[str, Any] = {}
-                self._gradients(name, tree, received, passed_on)
-                extra, watch.extra = watch.extra, []
-                if extra and self.input:
-                    tree["input"] += extra
-                watch.tree, watch.order = tree, order
+                assert watch.tree is not None
+                self._gradients(name, watch.tree, received, passed_on)
                 if watch.early:
-                    # Another result's node, or the boundary, came first.
+                    # The boundary may have come first.
                     self._close_if_done(watch)
                 elif not watch.awaited:
                     self._close(watch)
-                else:
-                    self.open_watches[watch] = None
             except Exception as error:
                 session.fault(name, error)
 
@@ -383,11 +395,8 @@ class CallRecorder:
             return
         with _quiet():
             try:
-                described = [None if g is None else self.statistics.describe(g) for g in received]
-                if watch.tree is not None and self.input:
-                    watch.tree["input"] += described
-                else:
-                    watch.extra += described
+                if self._opened(watch):
+                    watch.extra += [None if g is None else self.statistics.describe(g) for g in received]
             except Exception as error:
                 self.session.fault(watch.base + ".backward", error)
 
@@ -398,6 +407,14 @@ class CallRecorder:
             return
         with _quiet():
             try:
+                if watch.tree is None and not watch.early:
+                    # The result is a view that was written to: its own node runs no more. That of the tensor
+                    # it is a view of does, and sees the gradient of what the result was.
+                    if not self._opened(watch):
+                        return
+                    assert watch.tree is not None
+                    name = watch.base + ".backward"
+                    self._gradients(name, watch.tree, received if slots is watch.base_slots else [None], passed_on)
                 gathering = watch.gathering
                 if gathering is None:
                     return
@@ -418,6 +435,10 @@ class CallRecorder:
         tree, gathering = watch.tree, watch.gathering
         if tree is None:
             return
+        if self.input and (watch.extra or not tree):
+            tree["input"] = [*tree.get("input", [None]), *watch.extra]
+        if self.output:
+            tree.setdefault("output", [None])
         if gathering is not None and self.output:
             describe = self.statistics.describe
             shares = {
@@ -468,6 +489,7 @@ class _Watch:
     __slots__ = (
         "awaited",
         "base",
+        "base_slots",
         "early",
         "extra",
         "gathering",
@@ -489,6 +511,8 @@ class _Watch:
         self.awaited = len(boundary)
         self.shares = shares_of(boundary, len(edges))
         self.early = others > 0
+        # The edges of the node of the tensor that the result is a view of.
+        self.base_slots: list[tuple[int, int]] | None = None
         self.again()
 
     def again(self) -> None:
