@@ -274,7 +274,7 @@ def test_a_copy_of_the_module_is_not_recorded(record: Recorder) -> None:
     copy.deepcopy(linear)(torch.ones(1, 2))
     module_dump_end()
     debugger.stop()
-    assert record.dump.steps() == []
+    assert record.dump.names() == []
 
 
 @pytest.mark.parametrize(
