@@ -36,8 +36,6 @@ from msprobe.capture.torch.compiler import (
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 
-_COMPILED_AUTOGRAD = "torch._C._dynamo.compiled_autograd"
-
 _quiet = torch._C.DisableTorchFunction
 
 
@@ -65,6 +63,8 @@ class CompiledRegions:
         self._patches: list[Patches] = []
         self._import: CompilerImport | None = None
         self._stance: Any = None
+        if eval_frame() is not None:
+            leave_our_code_alone()
 
     # ------------------------------------------------------------ a part of the recorder
 
@@ -90,6 +90,12 @@ class CompiledRegions:
         elif self._import is None:
             self._import = CompilerImport(lambda: self.session.guard(self._attach_to_compiler))
             sys.meta_path.insert(0, self._import)
+
+    def begun(self) -> None:
+        """Recording has begun; if that was inside a compiled region, it waits for the end of the region."""
+        frame = self._watch.region_of(sys._getframe(1)) if self._patches and not self.eager else None
+        if frame is not None:
+            self.step_aside()
 
     def detach(self) -> None:
         """Leave nothing behind."""
@@ -138,7 +144,8 @@ class CompiledRegions:
                 patches.add(frames, name, self._watch.replacement)
             patches.add(BackwardCFunction, "apply", self._compiled_backward)
             patches.add(BackwardCFunction, "apply_boxed", self._compiled_backward)
-            patches.add(sys.modules.get(_COMPILED_AUTOGRAD), "set_autograd_compiler", self._compiled_autograd)
+            compiled_autograd = getattr(torch._C._dynamo, "compiled_autograd", None)
+            patches.add(compiled_autograd, "set_autograd_compiler", self._compiled_autograd)
             self.modules.attach()
         patches.attach()
         self._patches.append(patches)

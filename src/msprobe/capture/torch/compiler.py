@@ -51,6 +51,21 @@ class RegionWatch:
         """This thread is in no region."""
         self._thread.token = None
 
+    def region_of(self, frame: types.FrameType | None) -> types.FrameType | None:
+        """The compiled callable that runs in this thread, as far as ``frame`` and its callers tell; it is
+        then followed to its end.
+        """
+        while frame is not None:
+            if self._is_compiled_callable(frame):
+                thread = self._thread
+                thread.token = frame
+                thread.compiler_on = True
+                # Older compilers switch off once only, at the end.
+                thread.only_on = not hasattr(eval_frame(), "_maybe_set_eval_frame")
+                return frame
+            frame = frame.f_back
+        return None
+
     def replacement(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """``set_eval_frame``, watched. None switches the compiler off for this thread, anything else on.
 
@@ -118,15 +133,14 @@ class RegionWatch:
     def _is_compiled_callable(self, frame: types.FrameType) -> bool:
         """True for the frame of a compiled callable, False for one that only switches the compiler off."""
         code = frame.f_code
+        frames = eval_frame()
+        # Looking at the variables of a frame can keep them alive: not at those of the user's.
+        if code.co_filename != frames.__file__:
+            return False
         known = self._is_entrance.get(code)
         if known is None:
-            frames = eval_frame()
             owner = frame.f_locals.get("self")
-            known = (
-                code.co_filename == frames.__file__
-                and isinstance(owner, frames._TorchDynamoContext)
-                and not isinstance(owner, frames.DisableContext)
-            )
+            known = isinstance(owner, frames._TorchDynamoContext) and not isinstance(owner, frames.DisableContext)
             # A method is shared by both kinds; the functions that wrap a callable have their code to
             # themselves.
             if code.co_name not in ("__enter__", "__exit__"):

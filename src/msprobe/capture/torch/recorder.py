@@ -211,6 +211,7 @@ class TorchRecorder:
             session.guard(part.attach)
         if self._mode is not None:
             enter_mode(self._mode)
+        session.guard(self.regions.begun)
         return True
 
     def stop(self) -> None:
