@@ -476,8 +476,10 @@ class CallRecorder:
         if self.output:
             tree["output"] = [None if g is None else describe(g) for g in passed_on]
 
-    def _put_backward(self, name: str, tree: dict[str, Any], order: int, parent: Any) -> None:
+    def _put_backward(self, name: str, tree: dict[str, Any], order: int, parent: Any, note: str = "") -> None:
         tree["msprobe"] = {"order": order}
+        if note:
+            tree["msprobe"]["note"] = note
         if self.overflow and not self.keeper.overflowed(name, tree):
             return
         self.session.put(name, tree, None, backward_of(parent))

@@ -13,7 +13,7 @@ tells).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -51,6 +51,30 @@ class Boundary(NamedTuple):
 
     node: Node
     slots: list[tuple[int, int]]
+
+    def without(self, arguments: Container[int]) -> Boundary:
+        """The same node, leaving out these arguments."""
+        return Boundary(self.node, [(position, index) for position, index in self.slots if index not in arguments])
+
+
+class Base(NamedTuple):
+    """A result that is a view: which result it is, and what part of the whole tensor it is."""
+
+    slot: int
+    output: int
+    whole: torch.Size
+    whole_stride: tuple[int, ...]
+    shape: torch.Size
+    stride: tuple[int, ...]
+    offset: int
+
+    def of(self, gradient: Any) -> Any:
+        """The part of a gradient of the whole tensor."""
+        with Quiet():
+            laid_out = torch.empty_strided(
+                self.whole, self.whole_stride, dtype=gradient.dtype, device=gradient.device
+            ).copy_(gradient)
+            return laid_out.as_strided(self.shape, self.stride, self.offset)
 
 
 def edge_of(tensor: Any, path: str) -> ArgumentEdge:
@@ -128,6 +152,28 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
         for (node, _), indices in by_node.items():
             if indices[0] not in reached:
                 found += [Boundary(w, [(0, indices[0])]) for w in written if _is_view_of(node, w.next_functions[0][0])]
+    return found
+
+
+def bases_of(outputs: Sequence[Any]) -> dict[Node, list[Base]]:
+    """The nodes of the tensors of which ``outputs`` are views. If one of these is written to later, its node is
+    replaced; that of the whole tensor still runs, and sees the gradient of what was there before.
+    """
+    found: dict[Node, list[Base]] = {}
+    for index, tensor in enumerate(outputs):
+        whole = tensor._base
+        if whole is None or whole.grad_fn is None or not tensor.requires_grad or tensor.layout is not torch.strided:
+            continue
+        part = Base(
+            whole.output_nr,
+            index,
+            whole.shape,
+            whole.stride(),
+            tensor.shape,
+            tensor.stride(),
+            tensor.storage_offset() - whole.storage_offset(),
+        )
+        found.setdefault(whole.grad_fn, []).append(part)
     return found
 
 

@@ -263,11 +263,10 @@ class TorchRecorder:
         self.hooks.remove()
         self.statistics.reset()
         self.keeper.begin_step()
-        self.modules.parameters.begin_step()
+        self.modules.begin_step()
         if self.session.ended:
             self.modules.parameters.forget()
         self.calls.open_watches.clear()
-        self.modules.open_watches.clear()
 
 
 def _is_tensor(value: Any) -> bool:
