@@ -40,6 +40,7 @@ HEAD_BYTES = _HEAD.size
 
 _FIRST_CHUNK = 1 << 17
 _LARGEST_CHUNK = 1 << 24
+_KEPT_MAPPED = 1 << 24
 _ZEROS = bytes(_FIRST_CHUNK)
 # MADV_POPULATE_WRITE, which the mmap module does not name.
 _POPULATE_WRITE = 23 if sys.platform == "linux" else None
@@ -153,12 +154,19 @@ class MappedJournal:
         self._map.resize(self._allocated + more)
         self._touch(self._allocated, more)
         self._allocated += more
+        self._unmap_written()
 
     def _touch(self, start: int, length: int) -> None:
         """Map the pages for writing in one call: a third of the cost of meeting each for the first time."""
         if _POPULATE_WRITE is not None:
             with contextlib.suppress(OSError):  # Linux before 5.14 does not know it
                 self._map.madvise(_POPULATE_WRITE, start, length)
+
+    def _unmap_written(self) -> None:
+        """Take whole pages that are full out of this process's memory; they stay in the file and come back if read."""
+        if self._allocated >= _KEPT_MAPPED:
+            with contextlib.suppress(OSError):
+                self._map.madvise(mmap.MADV_DONTNEED, 0, self.size // mmap.PAGESIZE * mmap.PAGESIZE)
 
 
 class PlainJournal:

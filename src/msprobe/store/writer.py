@@ -87,6 +87,7 @@ class DumpWriter:
         self._lock = threading.RLock()
         self._journal: journal.Journal | None = None
         self._journal_path = self._folder
+        self._process = 0
         self._closed = False
         self._count_at_end = 0
         self._problem: str | None = None
@@ -134,6 +135,7 @@ class DumpWriter:
                 self._folder = ownership.claim(wanted, self._existing)
                 if self._header.get("dump_data_dir") == str(wanted / layout.TENSOR_FOLDER):
                     self._header["dump_data_dir"] = str(self._folder / layout.TENSOR_FOLDER)
+                self._process = os.getpid()
                 self._journal_path = layout.journal_file(self._folder, self._kind)
                 self._journal = journal.create(self._journal_path)
                 self._journal.append(entries.body(entries.HEADER, b"", self._text(self._header, 0)))
@@ -396,6 +398,13 @@ class DumpWriter:
             f"{self._problem} The training goes on; the dump of {self._folder} is incomplete"
             f" ({self.count} records), and further failures of this kind are not reported.",
         )
+
+    def __del__(self) -> None:
+        # Nobody closed it: the journal stays, as after a kill, but the folder is free. A child gives nothing back.
+        with contextlib.suppress(Exception):
+            if self._journal is not None and os.getpid() == self._process:
+                self._journal.flush()
+                ownership.release(self._folder)
 
     def _forked(self) -> None:
         """In a child: the journal, the lock and the files are the parent's."""

@@ -108,6 +108,26 @@ def test_a_journal_grows_beyond_its_first_chunk(tmp_path: Path, form: type[Mappe
     assert read(tmp_path / "j")[0] == bodies
 
 
+def resident_bytes_of_files() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssFile:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("the system does not tell")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the system does not tell")
+def test_a_long_journal_does_not_fill_the_memory_of_the_training(tmp_path: Path) -> None:
+    before = resident_bytes_of_files()
+    written = start(tmp_path / "j", MappedJournal)
+    body = b"x" * 10_000
+    places = [written.append(body) for _ in range(10_000)]
+    assert resident_bytes_of_files() - before < 40_000_000, "of 100 MB"
+    assert all(written.read(place, place + len(body)) == body for place in places[::100])
+    written.append(b"end")
+    written.close()
+    assert len(read(tmp_path / "j")[0]) == 10_001
+
+
 def test_a_mapped_record_is_in_the_file_at_once(tmp_path: Path) -> None:
     written = start(tmp_path / "j", MappedJournal)
     for number in range(300):

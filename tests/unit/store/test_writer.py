@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from msprobe import __version__
 from msprobe.store import durable, layout, ownership
 from msprobe.store.encode import encode
+from msprobe.store.reader import open_dump
 from msprobe.store.writer import DumpWriter
 
 HEADER: dict[str, object] = {
@@ -276,6 +278,68 @@ def test_a_value_that_cannot_be_written_raises_and_leaves_the_dump_whole(folder:
     writer.put("c", 3)
     writer.publish(final=True)
     assert load(folder / "dump.json")["data"] == {"a": 1, "c": 3}
+
+
+def test_a_thousand_steps_leave_nothing_behind_in_the_process(tmp_path: Path) -> None:
+    def run(steps: range) -> None:
+        for step in steps:
+            writer = DumpWriter(tmp_path / f"step{step}" / "rank", HEADER)
+            writer.define_stack(0, ["the same frames", "in every step"])
+            writer.put_call("Torch.add.0.forward", {"step": step}, 0, None)
+            writer.publish(final=False)
+            writer.publish(final=True)
+        durable.drain()
+        del writer
+        gc.collect()
+
+    run(range(10))
+    descriptors = len(os.listdir("/proc/self/fd"))
+    objects = len(gc.get_objects())
+    held = dict(ownership._held)
+    run(range(10, 1010))
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(gc.get_objects()) < objects + 200
+    assert ownership._held == held
+    assert len(list(tmp_path.glob("step*/rank/*"))) == 3 * 1010
+
+
+def test_a_record_with_its_origin_in_one_call_is_the_same_as_in_three(tmp_path: Path) -> None:
+    one, three = DumpWriter(tmp_path / "one" / "rank", HEADER), DumpWriter(tmp_path / "three" / "rank", HEADER)
+    origins: list[tuple[int | None, Any]] = [(0, None), (None, "a"), (1, ["a", 2]), (7, False), (0, "é\ud800")]
+    for writer in (one, three):
+        writer.define_stack(0, ["frame 0"])
+        writer.define_stack(1, ["frame 1"])
+    for number, (stack, parent) in enumerate(origins):
+        one.put_call(f"n{number}", {"number": number}, stack, parent)
+        three.put(f"n{number}", {"number": number})
+        if stack is not None:
+            three.put_stack(f"n{number}", stack)
+        if parent is not False:
+            three.put_parent(f"n{number}", parent)
+    parts = [open_dump(tmp_path / name).part() for name in ("one", "three")]
+    assert dict(parts[0].records()) == dict(parts[1].records()) == {f"n{n}": {"number": n} for n in range(5)}
+    assert parts[0].parents() == parts[1].parents()
+    assert [parts[0].stack(f"n{n}") for n in range(5)] == [parts[1].stack(f"n{n}") for n in range(5)]
+    one.publish(final=True)
+    three.publish(final=True)
+    for file in ("dump.json", "stack.json", "construct.json"):
+        assert (one.folder / file).read_bytes() == (three.folder / file).read_bytes()
+
+
+def test_a_writer_that_is_dropped_gives_its_folder_back_and_leaves_its_journal(folder: Path) -> None:
+    writer = DumpWriter(folder, HEADER)
+    writer.put("a", 1)
+    child = os.fork()
+    if child == 0:
+        del writer
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (folder / layout.LOCK_FILE).exists(), "the child gives nothing back"
+    del writer
+    assert not (folder / layout.LOCK_FILE).exists()
+    part = open_dump(folder).part()
+    assert part.names() == ["a"]
+    assert not part.complete
 
 
 def test_threads_do_not_disturb_each_other(folder: Path) -> None:
