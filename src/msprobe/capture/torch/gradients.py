@@ -265,6 +265,10 @@ class NodeHooks:
             return
         self._handles.append(node.register_hook(partial(work, *bound)))
 
+    def prune(self) -> None:
+        """Forget the hooks of nodes that are gone (a step that never ends would collect them)."""
+        self._handles = [handle for handle in self._handles if handle.hooks_dict_ref() is not None]
+
     def remove(self) -> None:
         """Take all hooks away; nodes that are gone took theirs along."""
         handles, self._handles = self._handles, []

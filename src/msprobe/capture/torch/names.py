@@ -251,6 +251,8 @@ class ApiNames:
         owner = type(function).__name__
         if owner in ("OpOverload", "OpOverloadPacket"):
             return self._operator_api(function)
+        if isinstance(function, type):
+            return None  # torch.device, torch.Size and the like
         if owner == "method-wrapper":
             # Reading or writing an attribute that no table entry names: shape, dtype, grad, data, ...
             return None

@@ -232,6 +232,7 @@ class TorchRecorder:
             session.guard(part.detach)
         session.guard(self.modules.remove)
         session.guard(self.modules.parameters.remove)
+        self.hooks.prune()
 
     def next_step(self) -> None:
         """The step is over."""
