@@ -72,6 +72,8 @@ class Session:
         self.saves_some = bool(self.tensor_list)
         self.records_in_step = 0
         self.recorded_anything = False
+        # False: what is recorded is written by others (the dump of an NPU's kernels); there are no files of ours.
+        self.keeps_records = True
         # Recording was on in this step: it has files, even if nothing came of it.
         self._begun = False
         # Work to finish before the files of a step are written; each returns nothing and may put records.
@@ -248,7 +250,7 @@ class Session:
             self.guard(work)
         with self.lock:
             try:
-                if self._writer is None and self._begun:
+                if self._writer is None and self._begun and self.keeps_records:
                     self._open()
                 writer, files = self._writer, self._files
                 if writer is None:

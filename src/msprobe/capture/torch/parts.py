@@ -28,6 +28,8 @@ def make_parts(recorder: TorchRecorder) -> list[Part]:
         parts.append(OptimizerRecorder(recorder))
     if level == "L2":
         from msprobe.capture.torch.dispatch import OperatorRecorder
+        from msprobe.capture.torch.kernel_dump import KernelDump, npu_module
 
-        parts.append(OperatorRecorder(recorder))
+        npu = npu_module()
+        parts.append(OperatorRecorder(recorder) if npu is None else KernelDump(recorder, npu))
     return parts
