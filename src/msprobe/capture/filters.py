@@ -39,6 +39,16 @@ class EntryFilter:
         """True if the API entry ``name``, whose turn it is now, is recorded."""
         return self._in_scope(name) and self._in_list(name)
 
+    def may_want(self, name: str) -> bool:
+        """False if it is certain already that the API entry ``name``, whose turn is still to come in this step, will
+        not be recorded and ends no interval.
+        """
+        if name in self.scope:
+            return True
+        if self.scope and self._closed:
+            return False
+        return not self.patterns or self.whole_modules or any(p.matches(name) for p in self.patterns)
+
     def enter_module(self, name: str) -> bool:
         """A module pass begins (forward or backward): True if its entry is recorded. Pair with
         :meth:`leave_module`.

@@ -127,9 +127,11 @@ class CallRecorder:
             call.base = base = f"{key}.{session.number(key)}"
             call.name = name = base + ".forward"
             flt = self.filter
+            watched = self.backward and _grad_enabled()
             if flt is not None:
                 wanted = flt.wants_call(name)
-                call.watched = self.backward and _grad_enabled()
+                watched = watched and flt.may_want(base + ".backward")
+                call.watched = watched
                 call.inputs = None
                 if not (wanted and self.forward):
                     if not call.watched:
@@ -143,7 +145,6 @@ class CallRecorder:
             call.parent = session.parent() if session.with_construct else False
             call.args = args
             call.kwargs = kwargs or {}
-            watched = self.backward and _grad_enabled()
             call.watched = watched
             edges: list[ArgumentEdge] = []
             versions: list[tuple[Any, int]] = []
