@@ -234,6 +234,11 @@ class Session:
             with self.lock:
                 (self._writer or self._open()).put_parent(child, parent)
 
+    def can_save(self) -> bool:
+        """True if whole tensors of this step have a place to go."""
+        with self.lock:
+            return not (self._writer or self._open()).failed
+
     def files(self) -> TensorFileWriter:
         """Where whole tensors of this step go."""
         with self.lock:
