@@ -116,6 +116,9 @@ def flags() -> dict[str, object]:
         "recursion limit": sys.getrecursionlimit(),
         "folder": os.getcwd(),
         "environment": sorted(
-            f"{key}={value}" for key, value in os.environ.items() if key != "PYTEST_CURRENT_TEST"
+            f"{key}={value}"
+            for key, value in os.environ.items()
+            # pytest's own, and the one that torch sets for good at the first compilation of the process.
+            if key not in ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")
         ),
     }
