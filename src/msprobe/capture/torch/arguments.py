@@ -7,21 +7,14 @@ instruction in the caller's code tells how many there were of each.
 
 from __future__ import annotations
 
-import dis
 import inspect
 import sys
 import types
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class Form(NamedTuple):
-    """How a call was written: the number of positional arguments, and the keywords."""
-
-    positional: int
-    keywords: tuple[str, ...]
+from msprobe.capture.call_sites import form_of_call
 
 
 @lru_cache(maxsize=4096)
@@ -35,34 +28,6 @@ def parameters_of(function: Any) -> tuple[str, ...] | None:
     if any(p.kind in loose for p in signature.parameters.values()):
         return None
     return tuple(signature.parameters)
-
-
-@lru_cache(maxsize=100_000)
-def form_of_call(code: types.CodeType, lasti: int) -> Form | None:
-    """How the call at ``lasti`` of ``code`` was written; None if the code does not tell (``f(*args)``, operators)."""
-    instructions = list(dis.get_instructions(code))
-    # While a Python function runs, its caller may stand on the inline cache behind the call.
-    place = bisect_right(instructions, lasti, key=lambda instruction: instruction.offset) - 1
-    if place < 0:
-        return None
-    call = instructions[place]
-    count = call.arg or 0
-    if call.opname in ("CALL", "CALL_FUNCTION", "CALL_METHOD"):
-        keywords: tuple[str, ...] = ()
-        # 3.11 and 3.12: the keywords stand in an instruction before the call, with PRECALL or EXTENDED_ARG between.
-        for earlier in reversed(instructions[max(0, place - 3) : place]):
-            if earlier.opname == "KW_NAMES":
-                found = earlier.argval
-                keywords = found if isinstance(found, tuple) else code.co_consts[earlier.arg or 0]
-                break
-            if earlier.opname not in ("PRECALL", "EXTENDED_ARG", "CACHE"):
-                break
-        return Form(count - len(keywords), keywords)
-    if call.opname in ("CALL_FUNCTION_KW", "CALL_KW") and place:
-        found = instructions[place - 1].argval
-        if isinstance(found, tuple):
-            return Form(count - len(found), found)
-    return None
 
 
 def as_given(

@@ -11,7 +11,6 @@ An operator and the method behind it reach the recorder as one and the same func
 
 from __future__ import annotations
 
-import dis
 import types
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -20,6 +19,9 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as functional
+
+from msprobe.capture.call_sites import called_as_builtin as called_as_builtin
+from msprobe.capture.call_sites import made_by_operator as made_by_operator
 
 LIST_FILE = "support_wrap_ops.yaml"
 
@@ -324,28 +326,3 @@ def _functions(space: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
             if isinstance(function, types.WrapperDescriptorType) and function.__objclass__ is object:
                 continue
             yield name, function
-
-
-_OPERATOR_INSTRUCTIONS = ("BINARY_", "INPLACE_", "COMPARE_OP", "UNARY_", "CONTAINS_OP")
-
-
-@lru_cache(maxsize=100_000)
-def made_by_operator(code: types.CodeType, lasti: int) -> bool:
-    """True if the instruction at ``lasti`` of ``code`` is an operator and not a call."""
-    if lasti < 0:
-        return False
-    return dis.opname[code.co_code[lasti]].startswith(_OPERATOR_INSTRUCTIONS)
-
-
-@lru_cache(maxsize=100_000)
-def called_as_builtin(code: types.CodeType, lasti: int, name: str) -> bool:
-    """True if the call at ``lasti`` calls the built-in function ``name`` (``abs(x)``), not the method of that
-    name.
-    """
-    found = False
-    for instruction in dis.get_instructions(code):
-        if instruction.offset >= lasti:
-            break
-        if instruction.argval == name:
-            found = instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    return found
