@@ -24,7 +24,7 @@ from torch import nn
 from torch.autograd.function import BackwardCFunction
 
 from msprobe import log
-from msprobe.capture.torch.calls import Call, enter_mode, remove_mode
+from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.compiled_modules import CompiledModules
 from msprobe.capture.torch.compiler import (
     CompilerImport,
@@ -33,6 +33,7 @@ from msprobe.capture.torch.compiler import (
     leave_our_code_alone,
     never_compile,
 )
+from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 
@@ -218,6 +219,10 @@ class CompiledRegions:
         call, self._thread.call = self._thread.call, None
         if call is not None:
             self.session.guard(self._end, call, frame)
+
+    def record_region(self, frame: types.FrameType) -> None:
+        """Recording has begun as this region was entered: the region is recorded as well."""
+        self._thread.call = self.session.guard(self._begin, frame)
 
     def _begin(self, frame: types.FrameType) -> Call | None:
         """A compiled function that is no pass of a module gets an entry of its own:

@@ -114,10 +114,20 @@ class CompiledModules:
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def __call__(optimized: Any, *args: Any, **kwargs: Any) -> Any:
             module = optimized._orig_mod
-            name = self._names.get(id(module)) or f"Module.compiled.{type(module).__name__}"
-            return self.run(name, module, lambda: original(optimized, *args, **kwargs), args, kwargs)
+            return self.run(self._name_of(module), module, lambda: original(optimized, *args, **kwargs), args, kwargs)
 
         return __call__
+
+    def around(self, module: nn.Module, call: Callable[[], Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run a call of ``module`` that has begun, as recorded if it is a compiled module."""
+        wrapper: Any = _optimized_module()
+        if wrapper is None or not isinstance(module, wrapper):
+            return call()
+        plain = module._orig_mod
+        return self.run(self._name_of(plain), plain, call, args, kwargs)
+
+    def _name_of(self, module: nn.Module) -> str:
+        return self._names.get(id(module)) or f"Module.compiled.{type(module).__name__}"
 
     def run(
         self,

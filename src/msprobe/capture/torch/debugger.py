@@ -141,7 +141,7 @@ class PrecisionDebugger:
             if self._loader.inside:
                 self._begin_batch()
             return
-        if not self._is_on():
+        if not self.is_on():
             return
         named = name_modules(given, self.settings.record_root) if given is not None else []
         self.recorder.models = given
@@ -288,7 +288,7 @@ class PrecisionDebugger:
     def _begin_batch(self) -> None:
         level = self.settings.level
         self._look_at_config()
-        if level == "debug" or not self._is_on():
+        if level == "debug" or not self.is_on():
             return
         if self._model is None and level in ("L0", "mix"):
             # The first start(model) will bring it.

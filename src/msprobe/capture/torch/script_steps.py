@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd import profiler
 from torch.optim import optimizer as optimizers
 
 from msprobe import log
@@ -39,16 +40,16 @@ class ScriptSteps:
     def __init__(self, debugger: PrecisionDebugger) -> None:
         self.debugger = debugger
         self._thread = threading.get_ident()
+        self._attached = False
         self._depth = 0
         self._models: list[weakref.ref[nn.Module]] = []
         self._known: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._ever: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._stepping = 0
+        self._stepping: list[Any] = []
         self._searched = False
         self._handles: list[Any] = []
-        self._last: Any = None
         self._calls = Patches()
         self._calls.add(nn.Module, "__call__", self._watched_call)
         self._patches: list[Patches] = []
@@ -60,14 +61,14 @@ class ScriptSteps:
     def attach(self) -> None:
         """Begin to follow the program."""
         self._calls.attach()
-        self._handles = [
-            optimizers.register_optimizer_step_pre_hook(self._before_step),
-        ]
-        scaler = Patches()
-        kind = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
-        scaler.add(kind, "step", self._scaled_step)
-        scaler.attach()
-        self._patches.append(scaler)
+        self._attached = True
+        self._handles = [optimizers.register_optimizer_step_pre_hook(self._before_step)]
+        patches = Patches()
+        patches.add(profiler.record_function, "__exit__", self._leaving)
+        scaler = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
+        patches.add(scaler, "step", self._scaled_step)
+        patches.attach()
+        self._patches.append(patches)
         if eval_frame() is not None:
             self._attach_to_compiler()
         else:
@@ -75,7 +76,10 @@ class ScriptSteps:
             sys.meta_path.insert(0, self._import)
 
     def detach(self) -> None:
-        """Leave nothing behind."""
+        """Leave nothing behind. Recording stops: what it has replaced lies over what was replaced here."""
+        self._attached = False
+        if self.debugger.recorder.session.recording:
+            self.debugger.stop()
         if self._import is not None and self._import in sys.meta_path:
             sys.meta_path.remove(self._import)
         for one in reversed(self._patches):
@@ -85,9 +89,6 @@ class ScriptSteps:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        if self._last is not None:
-            self._last.remove()
-            self._last = None
 
     def _attach_to_compiler(self) -> None:
         frames = eval_frame()
@@ -100,13 +101,15 @@ class ScriptSteps:
 
     def entered(self, frame: types.FrameType) -> None:
         """Compiled code runs: it must not see that calls of modules are watched."""
-        if self._depth == 0 and self._may_begin():
-            self._begin(None)
+        recorder = self.debugger.recorder
+        if self._depth == 0 and not recorder.session.recording and self._may_begin() and self._begin():
+            recorder.regions.record_region(frame)
         self._calls.detach()
 
     def left(self, frame: types.FrameType | None) -> None:
         """It is back."""
-        self._calls.attach()
+        if self._attached:
+            self._calls.attach()
 
     # ------------------------------------------------------------ the model
 
@@ -117,21 +120,26 @@ class ScriptSteps:
                 return original(module, *args, **kwargs)
             self._depth += 1
             try:
-                self._outermost(module)
+                if self._outermost(module):
+                    # The call has begun before the recorder could watch it.
+                    return self.debugger.recorder.regions.modules.around(
+                        module, lambda: original(module, *args, **kwargs), args, kwargs
+                    )
                 return original(module, *args, **kwargs)
             finally:
                 self._depth -= 1
 
         return __call__
 
-    def _outermost(self, module: nn.Module) -> None:
+    def _outermost(self, module: nn.Module) -> bool:
+        """A module is called from outside of all modules; True if recording begins here."""
         recorder = self.debugger.recorder
         if isinstance(module, torch.jit.ScriptModule) or recorder.session.ended:
-            return
+            return False
         known = module in self._known
         if not known and not recorder.session.recording and next(module.parameters(), None) is None:
             # A transformation of the data, or a loss; it begins no step.
-            return
+            return False
         if recorder.session.recording:
             if not known:
                 self._add(module)
@@ -142,7 +150,8 @@ class ScriptSteps:
         elif self._may_begin():
             if not known:
                 self._add(module)
-            self._begin(module)
+            return self._begin()
+        return False
 
     def _may_begin(self) -> bool:
         return torch.is_grad_enabled() or not self._any_optimizer()
@@ -159,16 +168,16 @@ class ScriptSteps:
             named = [(lead + name.removeprefix("Module."), inner) for name, inner in named]
         return named
 
-    def _begin(self, module: nn.Module | None) -> None:
-        """A new step, if it is wanted."""
+    def _begin(self) -> bool:
+        """A new step; False if it is not wanted."""
         debugger = self.debugger
         if debugger.settings.level == "debug":
-            return
+            return False
         alive = [(i, found) for i, found in enumerate(reference() for reference in self._models) if found is not None]
         models = [found for _, found in alive]
         debugger.recorder.models = models if len(models) != 1 else models[0]
         named = [pair for i, found in alive for pair in self._names_of(i, found)]
-        debugger.recorder.start(named)
+        return debugger.recorder.start(named)
 
     # ------------------------------------------------------------ the optimizers
 
@@ -179,23 +188,27 @@ class ScriptSteps:
         return bool(self._optimizers)
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() != self._thread:
-            return
-        if self._stepping == 0 and self._last is not None:
-            self._last.remove()
-            self._last = None
-        self._stepping += 1
-        if self._last is None:
-            # Behind the hooks of the recorder, which have the step's results still to write.
-            self._last = optimizers.register_optimizer_step_post_hook(self._after_step)
+        if threading.get_ident() == self._thread:
+            self._stepping.append(optimizer)
 
-    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() != self._thread:
-            return
-        self._stepping = max(0, self._stepping - 1)
-        self._note(optimizer)
-        if self._stepping == 0:
-            self._end_if_complete()
+    def _leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The block that an optimizer's step runs in ends behind all hooks, those of the recorder included."""
+
+        @functools.wraps(original)
+        def __exit__(block: Any, *error: Any) -> Any:
+            result = original(block, *error)
+            name = getattr(block, "name", "")
+            if self._stepping and threading.get_ident() == self._thread:
+                optimizer = self._stepping[-1]
+                if name == f"Optimizer.step#{type(optimizer).__name__}.step":
+                    self._stepping.pop()
+                    if not error or error[0] is None:
+                        self._note(optimizer)
+                        if not self._stepping:
+                            self._end_if_complete()
+            return result
+
+        return __exit__
 
     def _scaled_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

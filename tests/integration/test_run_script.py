@@ -1,0 +1,189 @@
+"""``msprobe run``: a script runs as Python would run it, and is recorded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from torch_dumps import Dump
+
+TRAIN = """
+import atexit, os, pickle, sys
+import torch
+from torch import nn
+import beside
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 2)
+    def forward(self, x):
+        return self.b(torch.relu(self.a(x)))
+
+def last_words():
+    print("at exit", Net.__module__, flush=True)
+
+if __name__ == "__main__":
+    atexit.register(last_words)
+    print(sys.argv, os.path.basename(__file__), os.path.basename(sys.path[0]), beside.NAME)
+    torch.manual_seed(0)
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+    for i in range(3):
+        net(torch.randn(3, 4)).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    print("weights", sum(p.sum().item() for p in net.parameters()))
+    pickle.dumps(net)
+    if "--fail" in sys.argv:
+        raise ValueError("oops")
+    if "--status" in sys.argv:
+        sys.exit(7)
+    if "--words" in sys.argv:
+        sys.exit("goodbye")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a script and a module beside it, below the working folder."""
+    inner = tmp_path / "scripts"
+    inner.mkdir()
+    (inner / "train.py").write_text(TRAIN)
+    (inner / "beside.py").write_text("NAME = 'beside'\n")
+    config = {"task": "statistics", "level": "mix", "dump_path": str(tmp_path / "dump")}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return tmp_path
+
+
+def run(folder: Path, *words: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *python, *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200)
+
+
+def without_log(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "[INFO]" not in line]
+
+
+RUN = ("-m", "msprobe", "run", "--config", "config.json")
+
+
+def test_the_script_notices_nothing_and_is_recorded(folder: Path) -> None:
+    bare = run(folder, "scripts/train.py", "--lr", "3")
+    recorded = run(folder, *RUN, "--", "scripts/train.py", "--lr", "3")
+    assert bare.returncode == recorded.returncode == 0, recorded.stderr
+    assert without_log(recorded.stdout) == bare.stdout.splitlines()
+    assert bare.stdout.startswith("['scripts/train.py', '--lr', '3'] train.py scripts beside")
+    assert recorded.stderr == bare.stderr
+    dump = Dump(folder / "dump")
+    assert dump.steps() == ["step0", "step1", "step2"]
+    for step in range(3):
+        names = dump.names(step)
+        assert {"Module.a.Linear.forward.0", "Module.b.Linear.backward.0", "Functional.linear.1.backward"} <= set(names)
+        assert [n for n in names if n.startswith("Optimizer.AdamW")]
+        assert dump.file(step)["msprobe"]["complete"] is True
+    stacks = json.dumps(dump.file(0, "stack.json"))
+    assert "train.py" in stacks
+    assert "runscript" not in stacks
+
+
+def test_options_override_the_configuration(folder: Path) -> None:
+    ended = run(folder, *RUN, "--level", "L0", "--dump-path", str(folder / "other"), "scripts/train.py", "--status")
+    assert ended.returncode == 7
+    dump = Dump(folder / "other")
+    assert dump.file()["level"] == "L0"
+    assert not (folder / "dump").exists()
+
+
+def test_an_exception_is_the_scripts_own(folder: Path) -> None:
+    bare = run(folder, "scripts/train.py", "--fail")
+    recorded = run(folder, *RUN, "scripts/train.py", "--fail")
+    assert bare.returncode == recorded.returncode == 1
+    assert recorded.stderr.splitlines()[-1] == "ValueError: oops"
+    assert "msprobe" not in recorded.stderr
+    assert without_log(recorded.stdout) == bare.stdout.splitlines()
+    assert Dump(folder / "dump").steps() == ["step0", "step1", "step2"]
+
+
+def test_words_as_exit_status(folder: Path) -> None:
+    recorded = run(folder, *RUN, "scripts/train.py", "--words")
+    assert recorded.returncode == 1
+    assert recorded.stderr == "goodbye\n"
+
+
+def test_a_module_by_name(folder: Path) -> None:
+    package = folder / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "work.py").write_text(
+        textwrap.dedent(
+            """
+            import os, sys
+            import torch
+            from . import __name__ as parent
+            print(sys.argv[1:], __name__, parent, os.path.samefile(sys.path[0] or ".", "."))
+            torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
+            """
+        )
+    )
+    ended = run(folder, *RUN, "--", "-m", "package.work", "x")
+    assert ended.returncode == 0, ended.stderr
+    assert "['x'] __main__ package True" in ended.stdout
+    assert "Functional.linear.0.backward" in Dump(folder / "dump").names()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("no_such.py",), 'the script "no_such.py" does not exist'),
+        (("--", "-m"), "no script to run"),
+        (("--", "-c", "1"), '"-c" is no script'),
+    ],
+)
+def test_nothing_to_run_is_one_clear_line(folder: Path, words: tuple[str, ...], told: str) -> None:
+    ended = run(folder, *RUN, *words)
+    assert ended.returncode == 1
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (folder / "dump").exists()
+
+
+def test_a_script_with_a_syntax_error(folder: Path) -> None:
+    (folder / "bad.py").write_text("def f(:\n")
+    ended = run(folder, *RUN, "bad.py")
+    assert ended.returncode == 1
+    assert "SyntaxError" in ended.stderr
+    assert "runscript" not in ended.stderr
+
+
+def test_under_a_launcher(folder: Path) -> None:
+    """As torchrun starts it: two processes, told their ranks by the environment."""
+    (folder / "ranks.py").write_text(
+        textwrap.dedent(
+            """
+            import torch, torch.distributed as dist
+            from torch import nn
+            dist.init_process_group("gloo")
+            torch.manual_seed(0)
+            model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(2, 2)))
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(2):
+                model(torch.full((1, 2), float(dist.get_rank()))).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            dist.destroy_process_group()
+            """
+        )
+    )
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29611", "-m")
+    ended = run(folder, *launcher, "msprobe", "run", "--config", "config.json", "ranks.py")
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    dump = Dump(folder / "dump")
+    assert dump.steps() == ["step0", "step1"]
+    for rank in (0, 1):
+        names = list(dump.data(1, rank=f"rank{rank}"))
+        assert "Module.module.0.Linear.forward.0" in names

@@ -1,0 +1,280 @@
+"""Where the steps of a program begin and end that knows nothing of msprobe, and what its model is."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch_dumps import Dump, Recorder, Toy, record, toy_loss
+
+from msprobe.capture.torch.script_steps import ScriptSteps
+
+__all__ = ["record"]
+
+optimizer_module = importlib.import_module("torch.optim.optimizer")
+
+
+class Followed:
+    """A recording that follows the program."""
+
+    def __init__(self, record: Recorder) -> None:
+        self.record = record
+        self.steps: ScriptSteps | None = None
+
+    def __call__(self, **settings: Any) -> None:
+        self.steps = ScriptSteps(self.record(**settings))
+        self.steps.attach()
+
+    def end(self) -> Dump:
+        if self.steps is not None:
+            self.steps.detach()
+        self.steps = None
+        return self.record.end()
+
+
+@pytest.fixture
+def follow(record: Recorder) -> Iterator[Followed]:
+    before = nn.Module.__call__
+    followed = Followed(record)
+    yield followed
+    followed.end()
+    assert nn.Module.__call__ is before
+    assert not optimizer_module._global_optimizer_pre_hooks
+    assert not optimizer_module._global_optimizer_post_hooks
+
+
+def modules(dump: Dump, step: int) -> list[str]:
+    return [n for n in dump.names(step, "Module.") if ".forward." in n]
+
+
+TOY = ["Module.l1.Linear.forward.0", "Module.n.LayerNorm.forward.0", "Module.l2.Linear.forward.0"]
+
+
+def test_a_step_ends_with_the_optimizer(follow: Followed) -> None:
+    follow(level="mix")
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for seed in range(3):
+        torch.tanh(torch.ones(2))  # before the model is called: not part of the step
+        toy_loss(model, seed).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    dump = follow.end()
+    assert dump.steps() == ["step0", "step1", "step2"]
+    for step in range(3):
+        assert modules(dump, step) == TOY
+        names = dump.names(step)
+        assert "Module.l1.Linear.backward.0" in names
+        assert [n for n in names if n.startswith("Optimizer.SGD")]
+        assert not [n for n in names if "tanh" in n]
+
+
+def test_accumulated_gradients_make_one_step(follow: Followed) -> None:
+    follow(level="L0")
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for seed in range(4):
+        toy_loss(model, seed).backward()
+        if seed % 2:
+            optimizer.step()
+    dump = follow.end()
+    assert dump.steps() == ["step0", "step1"]
+    assert "Module.l1.Linear.forward.1" in dump.names(1)
+
+
+def test_evaluation_begins_no_step(follow: Followed) -> None:
+    follow(level="L1")
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with torch.no_grad():
+        toy_loss(model)
+    toy_loss(model).backward()
+    optimizer.step()
+    with torch.inference_mode():
+        toy_loss(model)
+    dump = follow.end()
+    assert dump.steps() == ["step0"]
+    assert len(dump.names(0, "linear")) == 4
+
+
+def test_a_program_without_an_optimizer_is_one_step(follow: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other tests may have left optimizers to the garbage collector.
+    monkeypatch.setattr("msprobe.capture.torch.script_steps._all_optimizers", lambda: iter(()))
+    follow(level="L0")
+    model = Toy()
+    with torch.no_grad():
+        toy_loss(model)
+        toy_loss(model)
+    dump = follow.end()
+    assert dump.steps() == ["step0"]
+    assert "Module.l1.Linear.forward.1" in dump.names(0)
+
+
+def test_a_transformation_of_the_data_is_no_model(follow: Followed) -> None:
+    follow(level="L0")
+    model, flatten = Toy(), nn.Flatten()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    flatten(torch.ones(2, 2))
+    toy_loss(model).backward()
+    optimizer.step()
+    dump = follow.end()
+    assert modules(dump, 0) == TOY
+
+
+def test_models_that_join_later_are_watched_under_names_of_their_own(follow: Followed) -> None:
+    follow(level="L0")
+    model, other, loss_of = Toy(), nn.Sequential(nn.Linear(4, 2)), nn.MSELoss()
+    optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], 0.1)
+    for _ in range(2):
+        loss_of(other(model(torch.ones(2, 8))), torch.zeros(2, 2)).backward()
+        optimizer.step()
+    dump = follow.end()
+    assert modules(dump, 0) == modules(dump, 1)
+    assert modules(dump, 0) == [
+        *TOY,
+        "Module.Sequential_1.0.Linear.forward.0",
+        "Module.Sequential_1.root.Sequential.forward.0",
+        "Module.MSELoss_2.root.MSELoss.forward.0",
+    ]
+    assert "Module.Sequential_1.0.Linear.parameters_grad" in dump.names(0)
+    assert "Module.l1.Linear.backward.0" in dump.names(0)
+
+
+def test_a_step_of_several_optimizers_ends_when_all_have_stepped(follow: Followed) -> None:
+    follow(level="L0")
+    generator, critic = nn.Linear(2, 2), nn.Linear(2, 1)
+    of_generator = torch.optim.SGD(generator.parameters(), 0.1)
+    of_critic = torch.optim.SGD(critic.parameters(), 0.1)
+    for _ in range(3):
+        critic(generator(torch.ones(1, 2)).detach()).sum().backward()
+        of_critic.step()
+        critic(generator(torch.ones(1, 2))).sum().backward()
+        of_generator.step()
+    dump = follow.end()
+    assert dump.steps() == ["step0", "step1", "step2"]
+    for step in range(3):
+        assert len(dump.names(step, "Optimizer.SGD")) == 2
+        assert len(modules(dump, step)) == 4
+
+
+def test_an_optimizer_that_never_steps_is_not_waited_for(follow: Followed) -> None:
+    follow(level="L0")
+    model, idle = Toy(), nn.Linear(2, 2)
+    used = torch.optim.SGD(model.parameters(), 0.1)
+    unused = torch.optim.SGD(idle.parameters(), 0.1)
+    for seed in range(4):
+        toy_loss(model, seed).backward()
+        used.step()
+    dump = follow.end()
+    assert unused is not None
+    assert dump.steps() == ["step0", "step1", "step2"]
+    assert "Module.l1.Linear.forward.1" in dump.names(0)
+    assert "Module.l1.Linear.forward.1" not in dump.names(1)
+
+
+def test_an_optimizer_inside_another_is_part_of_its_step(follow: Followed) -> None:
+    class Wrapper(torch.optim.Optimizer):
+        def __init__(self, inner: torch.optim.Optimizer) -> None:
+            super().__init__(inner.param_groups[0]["params"], {})
+            self.inner = inner
+
+        def step(self, closure: Any = None) -> None:
+            self.inner.step()
+
+    follow(level="L0")
+    model = Toy()
+    optimizer = Wrapper(torch.optim.SGD(model.parameters(), 0.1))
+    for seed in range(2):
+        toy_loss(model, seed).backward()
+        optimizer.step()
+    assert follow.end().steps() == ["step0", "step1"]
+
+
+def test_a_closure_runs_inside_the_step(follow: Followed) -> None:
+    follow(level="L0")
+    model = Toy()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = toy_loss(model)
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        optimizer.step(closure)
+    dump = follow.end()
+    assert dump.steps() == ["step0", "step1"]
+    assert modules(dump, 1)
+
+
+def test_a_step_that_the_scaler_skips_counts(follow: Followed) -> None:
+    follow(level="L0")
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for i in range(3):
+        loss = toy_loss(model) * (float("inf") if i == 1 else 1.0)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    dump = follow.end()
+    assert dump.steps() == ["step0", "step1", "step2"]
+    for step in range(3):
+        assert modules(dump, step) == TOY
+
+
+def test_step_filters_hold(follow: Followed) -> None:
+    follow(level="L1", step=[1])
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for seed in range(4):
+        toy_loss(model, seed).backward()
+        optimizer.step()
+    assert follow.end().steps() == ["step1"]
+
+
+@pytest.mark.parametrize("kind", ["whole", "in place", "function"])
+def test_compiled_programs(follow: Followed, kind: str) -> None:
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+
+    def run() -> tuple[dict[str, int], list[torch.Tensor]]:
+        torch._dynamo.reset()
+        counters.clear()
+        torch.manual_seed(0)
+        model = Toy()
+        called: Any = model
+        if kind == "whole":
+            called = torch.compile(model, backend="eager")
+        elif kind == "in place":
+            model.compile(backend="eager")
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+        def loss_of(seed: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = called(torch.ones(2, 8) * seed).square().sum()
+            return result
+
+        if kind == "function":
+            loss_of = torch.compile(loss_of, backend="eager")
+        for seed in range(3):
+            loss_of(torch.tensor(float(seed))).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return dict(counters["stats"]), [p.detach() for p in model.parameters()]
+
+    bare = run()
+    follow(level="mix")
+    followed = run()
+    dump = follow.end()
+    assert bare[0] == followed[0]
+    assert all(torch.equal(a, b) for a, b in zip(bare[1], followed[1], strict=True))
+    assert dump.steps() == ["step0", "step1", "step2"]
+    name = "Compiled.loss_of.0.forward" if kind == "function" else "Module.root.Toy.forward.0"
+    for step in range(3):
+        assert name in dump.names(step)
