@@ -311,7 +311,8 @@ class PrecisionDebugger:
 
     # ---------------------------------------------------------------- switched by the configuration file
 
-    def _is_on(self) -> bool:
+    def is_on(self) -> bool:
+        """False while the configuration says ``"dump_enable": false``."""
         return (self._next_settings or self.settings).dump_enable is not False
 
     def _look_at_config(self) -> None:

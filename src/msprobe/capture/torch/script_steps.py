@@ -171,7 +171,7 @@ class ScriptSteps:
     def _begin(self) -> bool:
         """A new step; False if it is not wanted."""
         debugger = self.debugger
-        if debugger.settings.level == "debug":
+        if debugger.settings.level == "debug" or not debugger.is_on():
             return False
         alive = [(i, found) for i, found in enumerate(reference() for reference in self._models) if found is not None]
         models = [found for _, found in alive]
