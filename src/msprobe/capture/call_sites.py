@@ -52,11 +52,16 @@ _OPERATOR_INSTRUCTIONS = ("BINARY_", "INPLACE_", "COMPARE_OP", "UNARY_", "CONTAI
 
 
 @lru_cache(maxsize=100_000)
-def made_by_operator(code: types.CodeType, lasti: int) -> bool:
-    """True if the instruction at ``lasti`` of ``code`` is an operator and not a call."""
+def made_by_operator(code: types.CodeType, lasti: int, method: str = "") -> bool:
+    """True if what runs at ``lasti`` of ``code`` is an operator and not a call of the method named ``method``.
+
+    Also where the operator is inside of what is called there: ``sum(tensors)``, ``operator.add(a, b)``.
+    """
     if lasti < 0:
         return False
-    return dis.opname[code.co_code[lasti]].startswith(_OPERATOR_INSTRUCTIONS)
+    if dis.opname[code.co_code[lasti]].startswith(_OPERATOR_INSTRUCTIONS):
+        return True
+    return bool(method) and method not in code.co_names
 
 
 @lru_cache(maxsize=100_000)
