@@ -784,6 +784,16 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int re
     return info;
 }
 
+static int is_ordinary(const Memo *memo, PyObject *tensor)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(memo->ordinary); i++) {
+        if ((PyObject *)Py_TYPE(tensor) == PyTuple_GET_ITEM(memo->ordinary, i)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static PyObject *memo_describe(Memo *memo, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
     int remember = 1;
@@ -800,11 +810,7 @@ static PyObject *memo_describe(Memo *memo, PyObject *const *args, Py_ssize_t nar
             return NULL;
         }
     }
-    int ordinary = 0;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(memo->ordinary); i++) {
-        ordinary |= (PyObject *)Py_TYPE(args[0]) == PyTuple_GET_ITEM(memo->ordinary, i);
-    }
-    if (ordinary) {
+    if (is_ordinary(memo, args[0])) {
         Facts facts;
         facts.storage = facts.dtype = facts.shape = facts.stride = NULL;
         if (facts_read(memo, args[0], &facts) == 0) {
@@ -831,6 +837,76 @@ static PyObject *memo_describe(Memo *memo, PyObject *const *args, Py_ssize_t nar
         info = PyObject_Vectorcall(memo->otherwise, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     }
     return info;
+}
+
+/* The elements in C order into `buffer`; their type, sizes and CRC-32. None where the tensor is not an everyday one. */
+static PyObject *copy_elements(const Memo *memo, PyObject *tensor, const Facts *facts, Py_buffer *buffer)
+{
+    const Type *type = memo_type(memo, facts->dtype);
+    if (type == NULL || facts->negated || type->kind == COMPLEX64 || type->kind == COMPLEX128) {
+        return NULL;
+    }
+    if (take_truth(PyObject_GetAttr(tensor, name_is_cpu)) <= 0) {
+        return NULL;
+    }
+    const int itemsize = kinds[type->kind].itemsize;
+    Layout layout;
+    arrange(facts->sizes, facts->strides, facts->dimensions, &layout);
+    if (lies_inside(tensor, facts, &layout, itemsize) <= 0 || layout.count > buffer->len / itemsize ||
+        layout.count * itemsize != buffer->len) {
+        return NULL;
+    }
+    const char *address = (const char *)(uintptr_t)facts->address;
+    const int contiguous = is_contiguous(facts);
+    char *to = buffer->buf;
+    const size_t size = (size_t)buffer->len;
+    uint32_t crc = crc_begin();
+    PyThreadState *released = layout.count > GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
+    if (contiguous) {
+        enum { IN_CACHE = 1 << 15 };
+        for (size_t done = 0; done < size; done += IN_CACHE) {
+            const size_t part = size - done < IN_CACHE ? size - done : IN_CACHE;
+            memcpy(to + done, address + done, part);
+            crc = crc_more(crc, to + done, part);
+        }
+    } else {
+        gather_elements(address, facts->sizes, facts->strides, facts->dimensions, itemsize, to);
+        crc = crc_more(crc, to, size);
+    }
+    crc = crc_end(crc);
+    if (released != NULL) {
+        PyEval_RestoreThread(released);
+    }
+    const char *name = strncmp(type->name, "torch.", 6) == 0 ? type->name + 6 : type->name;
+    return Py_BuildValue("sOk", name, facts->shape, (unsigned long)crc);
+}
+
+static PyObject *memo_copy(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
+{
+    Py_buffer buffer;
+    Facts facts;
+    PyObject *result = NULL;
+    if (nargs != 2) {
+        PyErr_SetString(PyExc_TypeError, "copy() takes a tensor and a buffer");
+        return NULL;
+    }
+    if (!is_ordinary(memo, args[0])) {
+        Py_RETURN_NONE;
+    }
+    if (PyObject_GetBuffer(args[1], &buffer, PyBUF_WRITABLE) < 0) {
+        return NULL;
+    }
+    facts.storage = facts.dtype = facts.shape = facts.stride = NULL;
+    if (facts_read(memo, args[0], &facts) == 0) {
+        result = copy_elements(memo, args[0], &facts, &buffer);
+    }
+    facts_end(&facts);
+    PyBuffer_Release(&buffer);
+    if (result == NULL) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    return result;
 }
 
 static PyObject *memo_forget(Memo *memo, PyObject *storage)
@@ -966,6 +1042,9 @@ static Py_ssize_t memo_length(PyObject *memo) { return ((Memo *)memo)->used; }
 static PyMethodDef memo_methods[] = {
     {"describe", (PyCFunction)(void (*)(void))memo_describe, METH_FASTCALL | METH_KEYWORDS,
      "describe(tensor, remember=True) -> its description, an earlier one if it was given for the same elements"},
+    {"copy", (PyCFunction)(void (*)(void))memo_copy, METH_FASTCALL,
+     "copy(tensor, buffer) -> (type, shape, CRC-32) of the elements, now in the buffer; None: not an everyday tensor,\n"
+     "or the buffer has another size"},
     {"forget", (PyCFunction)memo_forget, METH_O, "forget(storage): the elements in it were written"},
     {"clear", (PyCFunction)memo_clear, METH_NOARGS, "clear(): forget everything"},
     {NULL, NULL, 0, NULL},

@@ -236,9 +236,9 @@ class CollectiveRecorder:
         tree["is_recompute"] = call.stack.recompute
         if calls.output:
             values = (*issued.args, *issued.kwargs.values())
-            tree["output"] = calls._outputs(call.name, values) if completed else [None] * len(values)
+            tree["output"] = calls.outputs_of(call.name, values) if completed else [None] * len(values)
         tree.update(issued.tree)
-        calls._finish(call, tree)
+        calls.finish(call, tree)
 
     def _forget(self, issued: _Issued) -> None:
         """What is known of the buffers is not true any more: a collective does not count as a write for

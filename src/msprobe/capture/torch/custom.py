@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from msprobe import log
-from msprobe.capture.torch.calls import enter_mode, remove_mode
+from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.errors import InvalidInputError
@@ -49,9 +49,7 @@ def restore(recorder: TorchRecorder, module: Any, api: Any) -> None:
     if found is not None:
         found.patches.detach()
     elif recorder.level in ("L1", "mix"):
-        log.warning(
-            f"restore_custom_api(): {getattr(module, '__name__', module)!s}.{api} was not registered."
-        )
+        log.warning(f"restore_custom_api(): {getattr(module, '__name__', module)!s}.{api} was not registered.")
 
 
 def register_again(old: TorchRecorder, new: TorchRecorder) -> None:

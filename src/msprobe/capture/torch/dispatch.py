@@ -120,7 +120,7 @@ class OperatorRecorder:
     def _inputs(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         calls = self.calls
         if calls.saving and self.session.saves(name):
-            return calls._kept_inputs(name, args, kwargs)
+            return calls.kept_inputs(name, args, kwargs)
         describe = calls.describer.describe
         return [describe(v) for v in args], {k: describe(v) for k, v in kwargs.items()}
 
@@ -148,7 +148,7 @@ class OperatorRecorder:
                 elif operator.late or operator.unset_result:
                     tree["output"] = [_without_values(value, operator) for value in _several(result)]
                 else:
-                    tree["output"] = calls._outputs(record.name, result)
+                    tree["output"] = calls.outputs_of(record.name, result)
             if error is not None:
                 tree["error"] = f"{type(error).__name__}: {error}"[:2000]
             about: dict[str, Any] = {"order": record.order, "operator": operator.text}

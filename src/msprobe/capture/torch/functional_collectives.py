@@ -129,7 +129,7 @@ class FunctionalCollectives:
                 reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
             self._awaited[address_of_storage(tensor)] = (reference, awaited)
         if call.watched:
-            self.calls._watch(call, result)
+            self.calls.gradients.watch(call, result)
 
     def _put(self, awaited: _Awaited) -> None:
         call, calls = awaited.call, self.calls
@@ -144,9 +144,9 @@ class FunctionalCollectives:
         if calls.output:
             # One place for each result, as when they are there.
             waiting = [None] * len(_tensors(awaited.result)) if isinstance(awaited.result, list) else None
-            tree["output"] = calls._outputs(call.name, awaited.result) if completed else [waiting]
+            tree["output"] = calls.outputs_of(call.name, awaited.result) if completed else [waiting]
         tree.update(awaited.tree)
-        calls._finish(call, tree)
+        calls.finish(call, tree)
 
     # ------------------------------------------------------------ waiting
 

@@ -245,6 +245,19 @@ class Gathering:
         return self.described[index]
 
 
+def collect_tensors(value: Any, path: str, found: list[tuple[str, Any]], depth: int = 0) -> None:
+    """Append the tensors in ``value``, each with its index path; containers are followed 20 levels deep."""
+    if isinstance(value, torch.Tensor):
+        found.append((path, value))
+    elif isinstance(value, (list, tuple)):
+        if depth < 20:
+            for i, item in enumerate(value):
+                collect_tensors(item, f"{path}.{i}", found, depth + 1)
+    elif isinstance(value, dict) and depth < 20:
+        for key, item in value.items():
+            collect_tensors(item, f"{path}.{key}", found, depth + 1)
+
+
 class NodeHooks:
     """Hooks of ours on nodes of the graph; all can be taken away at once."""
 

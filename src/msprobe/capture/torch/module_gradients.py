@@ -84,7 +84,7 @@ class ModuleGradients:
         if type(result) is torch.Tensor:
             outputs = [result]
         else:
-            outputs = [tensor for _, tensor in self.calls._tensors((result,), {})]
+            outputs = [tensor for _, tensor in self.calls.tensors_in((result,), {})]
         nodes: dict[Any, list[tuple[int, int]]] = {}
         for index, tensor in enumerate(outputs):
             if tensor.requires_grad and tensor.grad_fn is not None:
@@ -247,7 +247,7 @@ class ModuleGradients:
                     tree["input"] = watch.inputs
                 if calls.output:
                     self._add_outputs(watch, tree)
-                calls._put_backward(watch.entry, tree, watch.order, watch.parent, watch.note)
+                calls.gradients.put(watch.entry, tree, watch.order, watch.parent, watch.note)
             if calls.filter is not None:
                 calls.filter.leave_module(watch.entry)
         watch.again()

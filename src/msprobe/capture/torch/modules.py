@@ -118,7 +118,7 @@ class ModuleRecorder:
             if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
                 begun.edges = [edge_of(args[0], "input.0")] if args[0].requires_grad else []
             else:
-                begun.edges = [edge_of(t, path) for path, t in calls._tensors(args, kwargs) if t.requires_grad]
+                begun.edges = [edge_of(t, path) for path, t in calls.tensors_in(args, kwargs) if t.requires_grad]
             begun.oldest = sequence_number()
             if module._parameters and (wanted or calls.filter is not None):
                 self.parameters.watch(name, module)
@@ -153,7 +153,7 @@ class ModuleRecorder:
                 tree["input_args"] = begun.inputs
                 tree["input_kwargs"] = begun.kwinputs
             if calls.output:
-                tree["output"] = [None] if error is not None else calls._outputs(entry, result)
+                tree["output"] = [None] if error is not None else calls.outputs_of(entry, result)
             tree["parameters"] = self._parameters(entry, module) if module._parameters else {}
             tree["is_recompute"] = begun.stack.recompute
             if error is not None:
@@ -183,7 +183,7 @@ class ModuleRecorder:
     def _inputs(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         calls = self.calls
         if calls.saving and self.session.saves(entry):
-            return calls._kept_inputs(entry, args, kwargs)
+            return calls.kept_inputs(entry, args, kwargs)
         describe = calls.describer.describe
         if len(args) == 1 and not kwargs:
             return [describe(args[0])], {}

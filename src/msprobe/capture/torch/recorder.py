@@ -23,7 +23,8 @@ from msprobe.capture.records import Describer
 from msprobe.capture.session import CLIP_GRAD, Session
 from msprobe.capture.stacks import CallStacks
 from msprobe.capture.torch import values
-from msprobe.capture.torch.calls import CallMode, CallRecorder, enter_mode, remove_mode
+from msprobe.capture.torch.calls import CallRecorder
+from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.functions import add_function_patches
 from msprobe.capture.torch.gradients import NodeHooks
 from msprobe.capture.torch.modules import ModuleRecorder
@@ -90,7 +91,7 @@ class TorchRecorder:
         )
         self.hooks = NodeHooks()
         self.describer = Describer(self.statistics.describe, _is_tensor, self._types())
-        self.keeper = TensorKeeper(session)
+        self.keeper = TensorKeeper(session, self.statistics)
         self.calls = CallRecorder(session, self.describer, self.statistics, self.keeper, self.hooks)
         self.modules = ModuleRecorder(self.calls)
         self.level = settings.level
@@ -254,7 +255,7 @@ class TorchRecorder:
     # ------------------------------------------------------------ session's questions
 
     def _finish_records(self) -> None:
-        self.calls.close_open()
+        self.calls.gradients.close_open()
         self.modules.close_open()
         self.modules.parameters.close_open()
         if self.session.has_late():
@@ -267,7 +268,7 @@ class TorchRecorder:
         self.modules.begin_step()
         if self.session.ended:
             self.modules.parameters.forget()
-        self.calls.open_watches.clear()
+        self.calls.gradients.open_watches.clear()
 
 
 def _is_tensor(value: Any) -> bool:

@@ -276,6 +276,15 @@ class TensorStatistics:
             return Content(b'"md5": null,\n ', b"", b"", None)
         return Content(NULL_STATISTICS + b",\n ", b',\n "md5": null' if self._crc else b"", b"", None)
 
+    def copy(self, tensor: torch.Tensor, buffer: memoryview) -> tuple[str, tuple[int, ...], int] | None:
+        """Copy the elements in C order into ``buffer``, which must have their size: (name of the type without
+        ``torch.``, shape, CRC-32 of the bytes). None, and nothing copied, for all but everyday tensors.
+        """
+        found: tuple[str, tuple[int, ...], int] | None = None
+        if self._compiled is not None:
+            found = self._compiled.copy(tensor, buffer)
+        return found
+
     # ---- between steps ----
 
     def invalidate(self, tensor: torch.Tensor) -> None:

@@ -26,7 +26,8 @@ class Unwrapped:
     """What is known of a tensor without reading its elements.
 
     ``values``: a plain tensor with the elements to read; None when there are none to be had. ``stored``: the
-    plain tensor with the bytes to hash, where that is another (quantised integers). ``before`` and
+    plain tensor with the bytes to hash, where that is another (quantised integers). ``sparse``: the tensor
+    whose stored values these are, where there is more to it. ``before`` and
     ``behind``: further keys of the description. ``unsupported``: why there are no statistics, where that is
     not clear from the rest.
     """
@@ -37,6 +38,7 @@ class Unwrapped:
     requires_grad: bool
     values: torch.Tensor | None
     stored: torch.Tensor | None = None
+    sparse: torch.Tensor | None = None
     before: list[tuple[str, Any]] = dataclasses.field(default_factory=list)
     behind: list[tuple[str, Any]] = dataclasses.field(default_factory=list)
     unsupported: str | None = None
@@ -121,6 +123,7 @@ def _other_layout(tensor: torch.Tensor, found: Unwrapped) -> Unwrapped:
         found.before.append(("device", "meta"))
     else:
         found.values = tensor._values().detach() if tensor.is_sparse else tensor.values().detach()
+        found.sparse = tensor
     return found
 
 

@@ -1,0 +1,283 @@
+"""The backward of recorded calls: what arrives at a call's results and what leaves it to its arguments.
+
+Read off the autograd graph (:mod:`msprobe.capture.torch.gradients`). A call of one node has one hook, which sees both
+sides. A call of several has hooks on the nodes of its results and on its boundary; its record is written when the last
+of them has run, or at stop for what did not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from msprobe.capture.torch.gradients import (
+    ArgumentEdge,
+    Gathering,
+    collect_tensors,
+    find_boundary,
+    has_inner_nodes,
+    shares_of,
+)
+
+if TYPE_CHECKING:
+    from msprobe.capture.torch.calls import Call, CallRecorder
+
+_quiet = torch._C.DisableTorchFunction
+
+
+class CallGradients:
+    """Watches the gradients of recorded calls."""
+
+    def __init__(self, calls: CallRecorder) -> None:
+        self.session = calls.session
+        self.describer = calls.describer
+        self.statistics = calls.statistics
+        self.keeper = calls.keeper
+        self.hooks = calls.hooks
+        self.filter = calls.filter
+        self.input = calls.input
+        self.output = calls.output
+        self.saving = calls.saving
+        self.overflow = calls.overflow
+        self.open_watches: dict[_Watch, None] = {}
+
+    def watch(self, call: Call, result: Any) -> None:
+        """``call`` has returned ``result``: see to it that its gradients are noticed."""
+        node: Any = None
+        others: list[Any] = []
+        if isinstance(result, torch.Tensor):
+            if not result.requires_grad:
+                return
+            node = result.grad_fn
+        else:
+            found: list[tuple[str, Any]] = []
+            collect_tensors(result, "", found)
+            for _, tensor in found:
+                if tensor.requires_grad and tensor.grad_fn is not None:
+                    if node is None:
+                        node = tensor.grad_fn
+                    elif tensor.grad_fn is not node and tensor.grad_fn not in others:
+                        others.append(tensor.grad_fn)
+        if node is None:
+            return
+        generation = self.session.generation
+        edges = call.edges or []
+        if not others and not has_inner_nodes(node, call.oldest):
+            # One node does the whole call: what it gets and what it passes on is all there is to know.
+            self.hooks.after(node, self._single, call.base, call.parent, generation)
+            return
+        boundary = find_boundary([node, *others], edges, call.oldest)
+        watch = _Watch(call, edges, boundary, generation, len(others))
+        self.hooks.after(node, self._first, watch)
+        for other in others:
+            self.hooks.before(other, self._other, watch)
+        viewed = result._base if isinstance(result, torch.Tensor) else None
+        base = None if viewed is None else viewed.grad_fn
+        for place in boundary:
+            if place.node is base:
+                watch.base_slots = place.slots
+            self.hooks.after(place.node, self._boundary, watch, place.slots)
+
+    def _single(
+        self, base: str, parent: Any, generation: int, passed_on: Sequence[Any], received: Sequence[Any]
+    ) -> None:
+        session = self.session
+        if generation != session.generation:
+            return
+        with _quiet():
+            name = base + ".backward"
+            try:
+                if self.filter is not None and not self.filter.wants_call(name):
+                    return
+                tree: dict[str, Any] = {}
+                if self.saving and session.saves(name):
+                    self._gradients(name, tree, received, passed_on)
+                else:
+                    describe = self.statistics.describe
+                    if self.input:
+                        tree["input"] = [None if g is None else describe(g) for g in received]
+                    if self.output:
+                        tree["output"] = [None if g is None else describe(g) for g in passed_on]
+                self.put(name, tree, session.next_order(), parent)
+            except Exception as error:
+                session.fault(name, error)
+
+    def _opened(self, watch: _Watch) -> bool:
+        """True if this pass through the call is recorded; decided when the first of its gradients arrives."""
+        if watch.tree is None:
+            if watch.gathering is None:
+                return False
+            if self.filter is not None and not self.filter.wants_call(watch.base + ".backward"):
+                watch.gathering = None
+                return False
+            watch.tree = {}
+            watch.order = self.session.next_order()
+            self.open_watches[watch] = None
+        return True
+
+    def _first(self, watch: _Watch, passed_on: Sequence[Any], received: Sequence[Any]) -> None:
+        session = self.session
+        if watch.generation != session.generation:
+            return
+        with _quiet():
+            name = watch.base + ".backward"
+            try:
+                if watch.tree:
+                    # The graph is walked again before all of the last walk's gradients arrived.
+                    self._close(watch)
+                if not self._opened(watch):
+                    return
+                assert watch.tree is not None
+                self._gradients(name, watch.tree, received, passed_on)
+                if watch.early:
+                    # The boundary may have come first.
+                    self._close_if_done(watch)
+                elif not watch.awaited:
+                    self._close(watch)
+            except Exception as error:
+                session.fault(name, error)
+
+    def _other(self, watch: _Watch, received: Sequence[Any]) -> None:
+        if watch.generation != self.session.generation:
+            return
+        with _quiet():
+            try:
+                if self._opened(watch):
+                    watch.extra += [None if g is None else self.statistics.describe(g) for g in received]
+            except Exception as error:
+                self.session.fault(watch.base + ".backward", error)
+
+    def _boundary(
+        self, watch: _Watch, slots: list[tuple[int, int]], passed_on: Sequence[Any], received: Sequence[Any]
+    ) -> None:
+        if watch.generation != self.session.generation:
+            return
+        with _quiet():
+            try:
+                if watch.tree is None and not watch.early:
+                    # The result is a view that was written to: its own node runs no more. That of the tensor
+                    # it is a view of does, and sees the gradient of what the result was.
+                    if not self._opened(watch):
+                        return
+                    assert watch.tree is not None
+                    name = watch.base + ".backward"
+                    self._gradients(name, watch.tree, received if slots is watch.base_slots else [None], passed_on)
+                gathering = watch.gathering
+                if gathering is None:
+                    return
+                for position, index in slots:
+                    gathering.add(index, passed_on[position], self.statistics.describe)
+                gathering.arrived += 1
+                self._close_if_done(watch)
+            except Exception as error:
+                self.session.fault(watch.base + ".backward", error)
+
+    def _close_if_done(self, watch: _Watch) -> None:
+        gathering = watch.gathering
+        if watch.tree is not None and gathering is not None and gathering.arrived >= watch.awaited:
+            self._close(watch)
+
+    def _close(self, watch: _Watch) -> None:
+        self.open_watches.pop(watch, None)
+        tree, gathering = watch.tree, watch.gathering
+        if tree is None:
+            return
+        if self.input and (watch.extra or not tree):
+            tree["input"] = [*tree.get("input", [None]), *watch.extra]
+        if self.output:
+            tree.setdefault("output", [None])
+        if gathering is not None and self.output:
+            describe = self.statistics.describe
+            shares = {
+                path: gathering.result(index, describe)
+                for index, path in enumerate(watch.paths)
+                if gathering.count[index]
+            }
+            if shares:
+                tree["input_grads"] = shares
+        self.put(watch.base + ".backward", tree, watch.order, watch.parent)
+        watch.again()
+
+    def close_open(self) -> None:
+        """Write the gradients of calls whose boundary was not reached: the rest of the graph was not asked
+        for.
+        """
+        with _quiet():
+            for watch in list(self.open_watches):
+                self.session.guard(self._close, watch)
+
+    def _gradients(self, name: str, tree: dict[str, Any], received: Sequence[Any], passed_on: Sequence[Any]) -> None:
+        if self.saving and self.session.saves(name):
+            keep = self.keeper.keep
+            describer = self.describer
+            if self.input:
+                tree["input"] = [describer.describe_kept(g, f"{name}.input.{i}", keep) for i, g in enumerate(received)]
+            if self.output:
+                tree["output"] = [
+                    describer.describe_kept(g, f"{name}.output.{i}", keep) for i, g in enumerate(passed_on)
+                ]
+            return
+        describe = self.statistics.describe
+        if self.input:
+            tree["input"] = [None if g is None else describe(g) for g in received]
+        if self.output:
+            tree["output"] = [None if g is None else describe(g) for g in passed_on]
+
+    def put(self, name: str, tree: dict[str, Any], order: int, parent: Any, note: str = "") -> None:
+        """Write a backward record; ``parent`` is that of the forward record."""
+        tree["msprobe"] = {"order": order}
+        if note:
+            tree["msprobe"]["note"] = note
+        if self.overflow and not self.keeper.overflowed(name, tree):
+            return
+        self.session.put(name, tree, None, backward_of(parent))
+
+
+class _Watch:
+    """One call of several nodes, between its forward and its backward."""
+
+    __slots__ = (
+        "awaited",
+        "base",
+        "base_slots",
+        "early",
+        "extra",
+        "gathering",
+        "generation",
+        "order",
+        "parent",
+        "paths",
+        "shares",
+        "tree",
+    )
+
+    def __init__(
+        self, call: Call, edges: list[ArgumentEdge], boundary: list[Any], generation: int, others: int
+    ) -> None:
+        self.base = call.base
+        self.parent = call.parent
+        self.paths = [edge.path for edge in edges]
+        self.generation = generation
+        self.awaited = len(boundary)
+        self.shares = shares_of(boundary, len(edges))
+        self.early = others > 0
+        # The edges of the node of the tensor that the result is a view of.
+        self.base_slots: list[tuple[int, int]] | None = None
+        self.again()
+
+    def again(self) -> None:
+        """Ready for a pass (the graph may be walked backward more than once)."""
+        self.tree: dict[str, Any] | None = None
+        self.extra: list[Any] = []
+        self.order = 0
+        self.gathering: Gathering | None = Gathering(self.shares)
+
+
+def backward_of(parent: Any) -> Any:
+    """The backward entry of a module's forward entry; other parents as they are."""
+    if isinstance(parent, str) and ".forward." in parent:
+        head, _, number = parent.rpartition(".forward.")
+        return f"{head}.backward.{number}"
+    return parent

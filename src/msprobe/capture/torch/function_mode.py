@@ -1,0 +1,150 @@
+"""The mode that sees every call of torch in its thread, and its place on the stack of modes.
+
+A :class:`torch.overrides.TorchFunctionMode` sees each torch, Tensor and functional call, also of APIs that no list
+names and of functions that the user imported long before; no function object is replaced. What is transparent runs
+with the mode in place, so that its inside is seen.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from msprobe.capture.call_sites import called_as_builtin, made_by_operator
+from msprobe.capture.torch.arguments import as_given, calling_frame
+from msprobe.capture.torch.calls import CallRecorder
+from msprobe.capture.torch.names import Api, ApiNames
+from msprobe.capture.torch.transparent import run_inside
+
+_push: Callable[[Any], None] = torch._C._push_on_torch_function_stack
+_pop: Callable[[], Any] = torch._C._pop_torch_function_stack
+_stack_length: Callable[[], int] = torch._C._len_torch_function_stack
+_quiet = torch._C.DisableTorchFunction
+# While torch.jit traces, sizes are tensors and what we do would become part of the trace.
+_tracing: Callable[[], Any] = torch._C._get_tracing_state
+
+
+class CallMode(TorchFunctionMode):
+    """Sees every call of the thread it was entered in. Enter and leave with :func:`enter` and :func:`leave`."""
+
+    def __init__(self, recorder: CallRecorder, names: ApiNames) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.table = names.table
+        self.find = names.find
+        self.include_unlisted = names.include_unlisted
+        self.reflected = False
+        # The transparent function that is being entered, until a call inside it shows that it was.
+        self.hop: Any = None
+        self.session = recorder.session
+        self.thread = recorder.session.thread
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        try:
+            api = self.table[func]
+        except KeyError:
+            api = self.find(func)
+        except TypeError:  # an unhashable callable
+            api = None
+        if api is None or not self.session.recording or self.thread.muted or _tracing() is not None:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if api.transparent:
+            if api.unit is not None:
+                return api.unit(api, func, args, kwargs)
+            return self._inside(func, types, args, kwargs)
+        self.hop = None
+        key, listed, given, words = api.key, True, args, kwargs
+        try:
+            if api.operator is not None:
+                key, listed = self._operator_key(api)
+            if api.python:
+                given, words = as_given(func, args, kwargs, calling_frame(func, 1), key.startswith("Tensor."))
+        except Exception as error:
+            self.session.fault(key, error)
+        if not listed and not self.include_unlisted:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if _stack_length() or types:
+            # Modes of the user run below ours, or tensor types with a mind of their own: our questions are
+            # not calls.
+            with _quiet():
+                call = self.recorder.begin(key, given, words, 1)
+        else:
+            call = self.recorder.begin(key, given, words, 1)
+        if call is None:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        try:
+            result = func(*args, **kwargs) if kwargs else func(*args)
+        except BaseException as error:
+            with _quiet():
+                self.recorder.fail(call, error)
+            raise
+        if _stack_length() or types:
+            with _quiet():
+                self.recorder.end(call, result)
+        else:
+            self.recorder.end(call, result)
+        return result
+
+    def _inside(self, func: Any, types: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
+        if self.hop is func:
+            # It asked a second time before it did anything: run it as one unit rather than for ever.
+            self.hop = None
+            return func(*args, **(kwargs or {}))
+        self.hop = func
+        _push(self)
+        try:
+            return run_inside(func, types, args, kwargs)
+        finally:
+            self.hop = None
+            remove_mode(self)
+
+    def _operator_key(self, api: Api) -> tuple[str, bool]:
+        if self.reflected and api.reflected is not None:
+            self.reflected = False
+            return api.reflected
+        frame: Any = sys._getframe(2)
+        while frame.f_code.co_name == "__torch_function__":  # modes and subclasses of the user that come first
+            frame = frame.f_back
+        code, lasti = frame.f_code, frame.f_lasti
+        if api.operator is not None and made_by_operator(code, lasti, api.name):
+            return api.operator
+        if api.name == "abs" and called_as_builtin(code, lasti, "abs"):
+            return "Tensor.__abs__", False
+        return api.key, api.listed
+
+
+# ---------------------------------------------------------------- the stack of modes
+
+
+def enter_mode(mode: TorchFunctionMode) -> None:
+    """Put ``mode`` below the user's modes, which may be left before ours is.
+
+    Only the default device (``torch.set_default_device``) stays below: it insists on the bottom.
+    """
+    above = [_pop() for _ in range(_stack_length())]
+    above.reverse()
+    default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+    place = 1 if above and above[0] is default else 0
+    for other in [*above[:place], mode, *above[place:]]:
+        _push(other)
+
+
+def remove_mode(mode: TorchFunctionMode) -> bool:
+    """Take exactly ``mode`` off the stack, wherever it is; the topmost one if it is there twice."""
+    above: list[Any] = []
+    found = False
+    while _stack_length():
+        top = _pop()
+        if top is mode:
+            found = True
+            break
+        above.append(top)
+    for other in reversed(above):
+        _push(other)
+    return found
