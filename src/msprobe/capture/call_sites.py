@@ -52,7 +52,7 @@ _OPERATOR_INSTRUCTIONS = ("BINARY_", "INPLACE_", "COMPARE_OP", "UNARY_", "CONTAI
 
 
 @lru_cache(maxsize=100_000)
-def made_by_operator(code: types.CodeType, lasti: int, method: str = "") -> bool:
+def made_by_operator(code: types.CodeType, lasti: int, method: str) -> bool:
     """True if what runs at ``lasti`` of ``code`` is an operator and not a call of the method named ``method``.
 
     Also where the operator is inside of what is called there: ``sum(tensors)``, ``operator.add(a, b)``.
@@ -61,7 +61,17 @@ def made_by_operator(code: types.CodeType, lasti: int, method: str = "") -> bool
         return False
     if dis.opname[code.co_code[lasti]].startswith(_OPERATOR_INSTRUCTIONS):
         return True
-    return bool(method) and method not in code.co_names
+    if method not in code.co_names:
+        return True
+    # The function of that name, of the module of operators?
+    before, found = None, False
+    for instruction in dis.get_instructions(code):
+        if instruction.offset >= lasti:
+            break
+        if instruction.argval == method:
+            found = before == "operator"
+        before = instruction.argval
+    return found
 
 
 @lru_cache(maxsize=100_000)

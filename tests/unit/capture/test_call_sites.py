@@ -102,7 +102,7 @@ def test_a_call_in_a_class_body_a_default_and_a_decorator() -> None:
     class Body:
         found = form(1, k=2)
 
-        def method(self, default: Any = form(1, 2, j=3)) -> Any:
+        def method(self, default: Any = form(1, 2, j=3)) -> Any:  # noqa: B008
             return default
 
     assert Body.found == Form(1, ("k",))
@@ -172,16 +172,19 @@ BY_OPERATOR: dict[str, Callable[[], Any]] = {
     "in a list comprehension": lambda: [a + n for n in range(2)][1],
     "in a generator": lambda: next(a + n for n in range(2)),
     "in a call": lambda: (lambda x: x)(a + 1),
-    "often": lambda: all([a + n for n in range(300)]),
+    "often": lambda: all(a + n for n in range(300)),
     "sum": lambda: sum([a]),  # type: ignore[list-item]
     "reduce": lambda: functools.reduce(operator.sub, [a, 1]),  # type: ignore[arg-type]
     "operator.mul": lambda: operator.mul(a, 1),
+    "operator.add": lambda: operator.add(a, 1),
+    "reduce over operator.add": lambda: functools.reduce(operator.add, [a, 1]),  # type: ignore[arg-type]
 }
 BY_CALL: dict[str, Callable[[], Any]] = {
     "a method": lambda: a.add(1),
     "a method beside an operator": lambda: (a + 1, a.add(a - 1))[1],
+    "a method beside a function of operators": lambda: (operator.add(1, 1), a.add(1))[1],
     "a method of a result": lambda: [a][0].add(1),
-    "a method, often": lambda: any([a.add(n) for n in range(300)]),
+    "a method, often": lambda: any(a.add(n) for n in range(300)),
     "a method with a star": lambda: a.add(*[1]),
     "by keyword": lambda: a.add(other=1),
     "the class's function": lambda: Number.add(a, 1),

@@ -20,9 +20,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as functional
 
-from msprobe.capture.call_sites import called_as_builtin as called_as_builtin
-from msprobe.capture.call_sites import made_by_operator as made_by_operator
-
 LIST_FILE = "support_wrap_ops.yaml"
 
 
@@ -139,6 +136,7 @@ class ApiNames:
         self.table: dict[Any, Api | None] = {}
         # Namespace of operators -> who knows how they are recorded: (operator, key) -> its Api.
         self.namespaces: dict[str, Callable[[Any, str], Api | None]] = {}
+        self._wrapped: list[tuple[Any, str]] = []
         groups = listed_names()
         self._listed: dict[str, frozenset[str]] = {
             "Functional": groups.get("functional", frozenset()),
@@ -158,16 +156,16 @@ class ApiNames:
 
     def _fill(self, groups: dict[str, frozenset[str]]) -> None:
         for name in sorted(groups.get("functional", ())):
-            self._add(_resolve(functional, name), f"Functional.{name}", True)
+            self._add(_resolve(functional, name), f"Functional.{name}")
         for name in sorted(groups.get("tensor", ())):
             # `2 / a` arrives as __rdiv__, which is one function with __rtruediv__; only the list's own
             # spelling counts.
             if name == "__rdiv__":
                 continue
             function = getattr(torch.Tensor, name, None)
-            self._add(function, f"Tensor.{name}", True)
+            self._add(function, f"Tensor.{name}")
         for name in sorted(groups.get("torch", ()), key=lambda n: ("." not in n, n)):
-            self._add(_resolve(torch, name), f"Torch.{name.rsplit('.', 1)[-1]}", True)
+            self._add(_resolve(torch, name), f"Torch.{name.rsplit('.', 1)[-1]}")
         for name in sorted(groups.get("_VF", ())):
             function = getattr(getattr(torch, "_VF", None), name, None)
             if function is not None:
@@ -175,7 +173,12 @@ class ApiNames:
         npu = getattr(torch, "npu", None) and _module("torch_npu")
         if npu:
             for name in sorted(groups.get("torch_npu", ())):
-                self._add(getattr(npu, name, None), f"NPU.{name}", True)
+                self._add(getattr(npu, name, None), f"NPU.{name}")
+        # Where somebody has put a wrapper in a function's place, either of the two may arrive. What a listed one wraps
+        # may be on the list itself: `Tensor.__pow__` wraps `Tensor.pow`.
+        for function, key in self._wrapped:
+            if function not in self.table:
+                self._add(function, key)
         self._fill_operators()
         for name in _SILENT_METHODS:
             self._silence(getattr(torch.Tensor, name, None))
@@ -194,13 +197,16 @@ class ApiNames:
                 self.table[getter] = self._unlisted("Tensor", name)
         self._fill_rest()
 
-    def _add(self, function: Any, key: str, listed: bool) -> None:
-        # A function can be reached under several names; the first group that lists it names it. Where
-        # somebody has put a wrapper in its place, either of the two may arrive.
-        for one in (function, getattr(function, "__wrapped__", None)):
-            if one is not None and callable(one) and one not in self.table:
-                python = isinstance(one, types.FunctionType)
-                self.table[one] = Api(key, listed, name=key.split(".", 1)[1], python=python)
+    def _add(self, function: Any, key: str) -> None:
+        # A function can be reached under several names; the first group that lists it names it.
+        if function is None or not callable(function):
+            return
+        if function not in self.table:
+            python = isinstance(function, types.FunctionType)
+            self.table[function] = Api(key, True, name=key.split(".", 1)[1], python=python)
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            self._wrapped.append((wrapped, key))
 
     def _silence(self, function: Any) -> None:
         if function is None:
