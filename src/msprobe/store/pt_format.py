@@ -51,12 +51,14 @@ class _Template:
 _templates: dict[tuple[str, tuple[int, ...]], _Template] = {}
 
 
-def pieces(dtype_name: str, shape: tuple[int, ...], data: memoryview) -> tuple[bytes, memoryview, bytes]:
+def pieces(
+    dtype_name: str, shape: tuple[int, ...], data: memoryview, crc32: int | None = None
+) -> tuple[bytes, memoryview, bytes]:
     """The three parts whose concatenation is the file.
 
     ``dtype_name`` is torch's name without ``torch.``, ``data`` the elements in C order, little-endian,
-    contiguous. Raises ValueError if the type is not one that torch can load, or if ``data`` has another size
-    than ``shape`` says.
+    contiguous, ``crc32`` their checksum if it is known already. Raises ValueError if the type is not one that
+    torch can load, or if ``data`` has another size than ``shape`` says.
     """
     key = (dtype_name, shape)
     template = _templates.get(key)
@@ -68,7 +70,7 @@ def pieces(dtype_name: str, shape: tuple[int, ...], data: memoryview) -> tuple[b
         raise ValueError(
             f"a {dtype_name} tensor of shape {list(shape)} has {template.nbytes} bytes, found {data.nbytes}."
         )
-    digest = zlib.crc32(data).to_bytes(4, "little")
+    digest = (zlib.crc32(data) if crc32 is None else crc32).to_bytes(4, "little")
     return (
         template.head_before + digest + template.head_after,
         data,

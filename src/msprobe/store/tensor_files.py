@@ -20,6 +20,7 @@ from msprobe import log
 from msprobe.errors import PathError
 from msprobe.paths import FILE_MODE, MAX_NAME_LENGTH, make_folder
 from msprobe.store import pt_format
+from msprobe.store.tensor_buffers import Room, TensorBuffers
 
 _DIGEST_BYTES = 8
 _SAFE = re.compile(r"[\w\-+=@%,:;()\[\] ][\w\-+=@%,:;()\[\] .]{0,254}", re.ASCII)
@@ -68,6 +69,8 @@ class _Job:
     name: str
     payload: Payload
     nbytes: int
+    crc32: int | None = None
+    room: Room | None = None
     links: list[str] = field(default_factory=list)
     written: bool = False
     follower: _Job | None = None  # the next tensor of the same name, so that the last one saved is the last written
@@ -76,8 +79,8 @@ class _Job:
 class TensorFileWriter:
     """Writes tensors to ``.pt`` files in ``folder``, which is created with the first.
 
-    ``save`` gives the work to ``threads`` threads (shared by all writers) and returns; it waits only while
-    more than ``max_bytes_in_flight`` are on their way. Files appear under their names when they are whole. A
+    ``save`` gives the work to ``threads`` threads (shared by all writers) and returns; it, or ``room``, waits
+    only while more than ``max_bytes_in_flight`` are on their way. Files appear under their names when they are whole. A
     failure is logged once, and the writer is quiet from then on (``failed``): nothing is raised. In a forked
     child the writer is quiet too.
     """
@@ -101,16 +104,46 @@ class TensorFileWriter:
         """True if a write failed: some tensors are missing."""
         return self._problem is not None
 
-    def save(self, name: str, payload: Payload) -> None:
-        """Write ``payload`` to the file ``safe_file_name(name)`` soon; a file of that name is replaced."""
+    def room(self, nbytes: int) -> Room | None:
+        """Memory for the values of a tensor that is to be saved next; None if nothing is written any more.
+
+        It belongs to the caller until it is given to ``save`` or ``give_back``.
+        """
         if self._off or self._problem is not None:
+            return None
+        with self._changed:
+            while self._bytes and self._bytes + nbytes > self._limit:
+                self._changed.wait()
+            self._bytes += nbytes
+        try:
+            return _buffers.take(nbytes)
+        except BaseException:
+            self._release(nbytes)
+            raise
+
+    def give_back(self, room: Room) -> None:
+        """A room that is not used after all."""
+        nbytes = room.data.nbytes
+        _buffers.give_back(room)
+        self._release(nbytes)
+
+    def save(self, name: str, payload: Payload, crc32: int | None = None, room: Room | None = None) -> None:
+        """Write ``payload`` to the file ``safe_file_name(name)`` soon; a file of that name is replaced.
+
+        ``crc32``: the checksum of its data, if it is known already. ``room``: where the data lies, if in a room
+        of this writer; the writer gives it back.
+        """
+        if self._off or self._problem is not None:
+            if room is not None:
+                self.give_back(room)
             return
         name = safe_file_name(name)
-        job = _Job(self, name, payload, payload.data.nbytes)
+        job = _Job(self, name, payload, payload.data.nbytes, crc32, room)
         with self._changed:
-            while self._bytes and self._bytes + job.nbytes > self._limit:
-                self._changed.wait()
-            self._bytes += job.nbytes
+            if room is None:
+                while self._bytes and self._bytes + job.nbytes > self._limit:
+                    self._changed.wait()
+                self._bytes += job.nbytes
             self._count += 1
             earlier = self._waiting.get(name)
             self._waiting[name] = job
@@ -172,16 +205,23 @@ class TensorFileWriter:
                 self._link(name, job.name)
         except Exception as problem:
             self._fail(problem)
+        if job.room is not None:
+            _buffers.give_back(job.room)
         with self._changed:
             self._bytes -= job.nbytes
             self._count -= 1
             self._changed.notify_all()
         return job.follower
 
+    def _release(self, nbytes: int) -> None:
+        with self._changed:
+            self._bytes -= nbytes
+            self._changed.notify_all()
+
     def _write_payload(self, job: _Job) -> None:
         payload = job.payload
         try:
-            parts = pt_format.pieces(payload.dtype_name, payload.shape, payload.data)
+            parts = pt_format.pieces(payload.dtype_name, payload.shape, payload.data, job.crc32)
         except ValueError as problem:
             # This tensor cannot be written; the next one can.
             log.once(
@@ -286,6 +326,7 @@ class _Crew:
 
 
 _crew = _Crew()
+_buffers = TensorBuffers()
 
 
 def _write_all(descriptor: int, parts: tuple[bytes, memoryview, bytes]) -> None:
@@ -309,8 +350,9 @@ _live: weakref.WeakSet[TensorFileWriter] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    global _crew
+    global _crew, _buffers
     _crew = _Crew()
+    _buffers = TensorBuffers()
     for writer in list(_live):
         writer._forked()
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from msprobe import log
-from msprobe.capture import native
 from msprobe.capture.session import Session
+from msprobe.capture.torch import digest
+from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.statistics_framework import Quiet
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
 from msprobe.config.settings import TensorSlice
-from msprobe.store.tensor_files import safe_file_name
+from msprobe.store.pt_format import can_hold
+from msprobe.store.tensor_buffers import Room
+from msprobe.store.tensor_files import TensorFileWriter, safe_file_name
+
+# A sparse gradient may be a thousandth of what it is when dense.
+MOST_DENSE_BYTES = 1 << 30
 
 # What a random memory content, or a buffer that is about to be filled, holds is no overflow.
 IGNORED_OUTPUTS = ("Torch.empty.", "Torch.empty_like.", "Torch.empty_strided.", "Tensor.new_empty.")
@@ -49,46 +56,46 @@ class Kept:
         self.text: bytes = info.text
 
 
-def payload_of(tensor: torch.Tensor) -> TensorPayload | None:
-    """The values of a tensor as they are now, in host memory; None for tensors without values of their own.
+def copy_values(
+    tensor: torch.Tensor, allocate: Callable[[int], memoryview], slices: Sequence[TensorSlice] = ()
+) -> TensorPayload | None:
+    """The values of a tensor of any kind as they are now; None where it has no values of its own.
 
-    Layouts that are not strided are written dense. Nothing here is seen by modes or by the autograd graph.
+    Of a distributed tensor these are what this rank holds, of a collective that nobody waited for there are none
+    yet. Sparse tensors are written dense, quantised ones as what they stand for. ``allocate`` gives the memory for
+    so many bytes. No mode, subclass or graph sees any of this. Raises ValueError if a file cannot hold the values.
     """
-    with Quiet(), torch.no_grad():
-        values: torch.Tensor | None = tensor
-        if type(tensor) not in ORDINARY or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-            # What a distributed tensor holds here, what a collective has filled; nothing where there is nothing yet.
-            values = unwrap(tensor).values
+    with Quiet():
+        found = unwrap(tensor)
+        values = found.values
         if values is None:
             return None
-        if values.device.type == "meta":
-            return None
-        if values.is_sparse or values.layout != torch.strided:
-            values = values.to_dense()
-        if values.is_quantized:
-            values = values.dequantize()
-        if values.is_conj() or values.is_neg():
-            values = values.resolve_conj().resolve_neg()
-        values = values.detach()
+        if found.sparse is not None:
+            size = math.prod(found.sparse.shape) * values.element_size()
+            if size > MOST_DENSE_BYTES:
+                raise ValueError(f"a sparse tensor that takes {size} bytes when it is dense is not saved")
+            values = found.sparse.detach().to_dense()
+        elif values.is_complex() and found.stored is not None:
+            values = found.stored
+        name = str(values.dtype).removeprefix("torch.")
+        if not can_hold(name):
+            raise ValueError(f"a .pt file cannot hold elements of type {name}")
+        for part in slices:
+            if part.dim < values.dim() and (part.size is None or values.shape[part.dim] == part.size):
+                values = values.narrow(part.dim, part.begin, min(part.end, values.shape[part.dim]) - part.begin)
         if values.device.type != "cpu":
-            values = values.to("cpu")
-        elif not values.is_contiguous():
-            values = values.contiguous()
-        size = values.numel() * values.element_size()
-        if not size:
-            data = b""
-        elif native.memory is not None:
-            data = bytes(native.memory(values.data_ptr(), size))
-        else:
-            data = values.reshape(-1).view(torch.uint8).numpy().tobytes()
-        return TensorPayload(str(values.dtype).removeprefix("torch."), tuple(values.shape), memoryview(data))
+            values = values.cpu()
+        data = allocate(values.numel() * values.element_size())
+        data[:] = digest.of_tensor(values)
+        return TensorPayload(name, tuple(values.shape), data)
 
 
 class TensorKeeper:
     """Hands tensors to the files of the step, and decides in an overflow check which records are kept."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, statistics: TensorStatistics) -> None:
         self.session = session
+        self.statistics = statistics
         settings = session.settings
         self.task = settings.task
         self.overflow = settings.task in ("overflow_check", "nan_check")
@@ -107,30 +114,61 @@ class TensorKeeper:
             self.session.files().link(name, known[1])
             return info.with_file(name)
         try:
-            payload = payload_of(self._cut(tensor))
+            if self.overflow:
+                payload = copy_values(tensor, _memory, self.slices)
+                return info if payload is None else Kept(info.with_file(name), payload)
+            if not self._save(name, tensor):
+                return info
         except Exception as error:
             self.session.fault(path, error)
             return info
-        if payload is None:
-            return info
-        named = info.with_file(name)
-        if self.overflow:
-            return Kept(named, payload)
-        self.session.files().save(name, payload)
         # The description is held with the name, so that its identity stays its own.
         self._saved[id(info)] = (info, name)
-        return named
+        return info.with_file(name)
+
+    def _save(self, name: str, tensor: torch.Tensor) -> bool:
+        """Copy the values and hand them on; False if there are none."""
+        files = self.session.files()
+        if not self.slices and type(tensor) in ORDINARY and tensor.is_cpu and tensor.layout == torch.strided:
+            room = files.room(tensor.numel() * tensor.element_size())
+            if room is None:
+                return True
+            try:
+                copied = self.statistics.copy(tensor, room.data)
+            except BaseException:
+                files.give_back(room)
+                raise
+            if copied is not None:
+                dtype_name, shape, crc32 = copied
+                files.save(name, TensorPayload(dtype_name, shape, room.data), crc32, room)
+                return True
+            files.give_back(room)
+        return self._save_unusual(name, tensor, files)
+
+    def _save_unusual(self, name: str, tensor: torch.Tensor, files: TensorFileWriter) -> bool:
+        rooms: list[Room] = []
+
+        def allocate(nbytes: int) -> memoryview:
+            room = files.room(nbytes)
+            if room is None:
+                return _memory(nbytes)
+            rooms.append(room)
+            return room.data
+
+        try:
+            payload = copy_values(tensor, allocate, self.slices)
+        except BaseException:
+            for room in rooms:
+                files.give_back(room)
+            raise
+        if payload is None:
+            return False
+        files.save(name, payload, room=rooms[0] if rooms else None)
+        return True
 
     def begin_step(self) -> None:
         """A new step has files of its own."""
         self._saved.clear()
-
-    def _cut(self, tensor: torch.Tensor) -> torch.Tensor:
-        for part in self.slices:
-            if part.dim < tensor.dim() and (part.size is None or tensor.shape[part.dim] == part.size):
-                with torch._C.DisableTorchFunction(), torch.no_grad():
-                    tensor = tensor.narrow(part.dim, part.begin, min(part.end, tensor.shape[part.dim]) - part.begin)
-        return tensor
 
     def overflowed(self, name: str, tree: dict[str, Any]) -> bool:
         """True if the record has an infinity or NaN in it that tells something; then its tensors are saved."""
@@ -160,6 +198,10 @@ class TensorKeeper:
             if any(_nonfinite(leaf) for leaf in _leaves(value)):
                 return True
         return False
+
+
+def _memory(nbytes: int) -> memoryview:
+    return memoryview(bytearray(nbytes))
 
 
 def _nonfinite(leaf: Any) -> bool:
