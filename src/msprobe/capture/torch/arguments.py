@@ -12,22 +12,33 @@ import sys
 import types
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from msprobe.capture.call_sites import form_of_call
 
+_LOOSE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+_MISSING = object()
+
+
+class Parameters(NamedTuple):
+    """The parameters of a function: their names in order, and the defaults of those that have one."""
+
+    names: tuple[str, ...]
+    defaults: dict[str, Any]
+
 
 @lru_cache(maxsize=4096)
-def parameters_of(function: Any) -> tuple[str, ...] | None:
-    """The names of a function's parameters in order; None if it takes ``*args`` or ``**kwargs``, or cannot be asked."""
+def parameters_of(function: Any) -> Parameters | None:
+    """The parameters of a function; None if it takes ``*args`` or ``**kwargs``, or cannot be asked."""
     try:
-        signature = inspect.signature(function)
+        found = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return None
     loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    if any(p.kind in loose for p in signature.parameters.values()):
+    if any(p.kind in loose for p in found.values()):
         return None
-    return tuple(signature.parameters)
+    defaults = {name: p.default for name, p in found.items() if p.default is not inspect.Parameter.empty}
+    return Parameters(tuple(found), defaults)
 
 
 def as_given(
@@ -37,13 +48,22 @@ def as_given(
     frame: types.FrameType | None,
     is_method: bool,
 ) -> tuple[Sequence[Any], dict[str, Any] | None]:
-    """``args`` and ``kwargs`` in the form of the call that ``frame`` is making; unchanged where that cannot be told."""
-    names = parameters_of(function)
-    if names is None or frame is None:
+    """``args`` and ``kwargs`` as the caller of ``function`` gave them; as they are where that cannot be told.
+
+    ``frame``: the one in which ``function`` runs.
+    """
+    if frame is None:
         return args, kwargs
-    form = form_of_call(frame.f_code, frame.f_lasti)
+    parameters = parameters_of(function)
+    if parameters is None:
+        return _of_loose(frame) or (args, kwargs)
+    caller = frame.f_back
+    form = form_of_call(caller.f_code, caller.f_lasti) if caller is not None else None
     if form is None:
-        return args, kwargs
+        # `f(*args)`: what has its default was hardly given.
+        given = {k: v for k, v in (kwargs or {}).items() if v is not parameters.defaults.get(k, _MISSING)}
+        return args, given
+    names = parameters.names
     values = dict(zip(names, args, strict=False))
     if kwargs:
         values.update(kwargs)
@@ -56,14 +76,33 @@ def as_given(
     return [values[name] for name in first], {word: values[word] for word in form.keywords}
 
 
-def calling_frame(function: Any, depth: int) -> types.FrameType | None:
-    """The frame that called ``function``, looked for outward from ``depth`` frames above the caller of this."""
+def _of_loose(frame: types.FrameType) -> tuple[Sequence[Any], dict[str, Any]] | None:
+    """The arguments of a running function ``f(*args, **kwargs)`` that hands them on untouched."""
+    code = frame.f_code
+    if code.co_flags & _LOOSE != _LOOSE or code.co_argcount or code.co_kwonlyargcount:
+        return None
+    values = frame.f_locals
+    args, kwargs = (values.get(name) for name in code.co_varnames[:2])
+    return (args, kwargs) if type(args) is tuple and type(kwargs) is dict else None
+
+
+def running_frame(function: Any, depth: int) -> types.FrameType | None:
+    """The frame in which ``function`` runs, looked for outward from ``depth`` frames above the caller of this."""
     code = getattr(function, "__code__", None)
     frame: types.FrameType | None = sys._getframe(depth + 1)
     for _ in range(6):
         if frame is None:
             return None
         if frame.f_code is code:
-            return frame.f_back
+            return frame
         frame = frame.f_back
     return None
+
+
+def chosen_by(dispatcher: Any, function: Any, caller: types.FrameType | None) -> bool:
+    """True if ``caller`` is a run of ``dispatcher`` that has chosen ``function``."""
+    return (
+        caller is not None
+        and caller.f_code is dispatcher.__code__
+        and any(value is function for value in caller.f_locals.values())
+    )

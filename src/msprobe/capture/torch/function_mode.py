@@ -15,7 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from msprobe.capture.call_sites import called_as_builtin, made_by_operator
-from msprobe.capture.torch.arguments import as_given, calling_frame
+from msprobe.capture.torch.arguments import as_given, chosen_by, running_frame
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.names import Api, ApiNames
 from msprobe.capture.torch.transparent import run_inside
@@ -64,7 +64,13 @@ class CallMode(TorchFunctionMode):
             if api.operator is not None:
                 key, listed = self._operator_key(api)
             if api.python:
-                given, words = as_given(func, args, kwargs, calling_frame(func, 1), key.startswith("Tensor."))
+                function, frame = func, running_frame(func, 1)
+                if api.dispatcher is not None and frame is not None and chosen_by(api.dispatcher, func, frame.f_back):
+                    # `max_pool2d(..., return_indices=True)`: known by the function that was called.
+                    function, frame = api.dispatcher, frame.f_back
+                    known = self.table[function]
+                    key = known.key if known is not None else key
+                given, words = as_given(function, args, kwargs, frame, key.startswith("Tensor."))
         except Exception as error:
             self.session.fault(key, error)
         if not listed and not self.include_unlisted:

@@ -18,6 +18,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import torch
+import torch._jit_internal
 import torch.nn.functional as functional
 
 LIST_FILE = "support_wrap_ops.yaml"
@@ -37,6 +38,9 @@ class Api(NamedTuple):
     name: str = ""
     # A Python function: it hands its arguments on in another form than it was given.
     python: bool = False
+    # The function that calls this one if an argument says so, and is the one that users call:
+    # `max_pool2d(..., return_indices=True)` runs `max_pool2d_with_indices`.
+    dispatcher: Any = None
     # Runs and records the call, where that takes a way of its own: (api, function, args, kwargs) -> result.
     # Looked at only if ``transparent``.
     unit: Callable[..., Any] | None = None
@@ -180,6 +184,10 @@ class ApiNames:
             if function not in self.table:
                 self._add(function, key)
         self._fill_operators()
+        for dispatcher, choice in list(getattr(torch._jit_internal, "boolean_dispatched", {}).items()):
+            chosen = self.table.get(choice["if_true"])
+            if chosen is not None and self.table.get(dispatcher) is not None:
+                self.table[choice["if_true"]] = chosen._replace(dispatcher=dispatcher)
         for name in _SILENT_METHODS:
             self._silence(getattr(torch.Tensor, name, None))
         for name in _SILENT_FUNCTIONS:
