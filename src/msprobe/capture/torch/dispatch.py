@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from msprobe.capture.stacks import CallStack
@@ -384,7 +385,7 @@ class _WatchByMode(_Watch):
         if self._mode is None:
             self._mode = _OperatorMode(recorder)
             above = _pop_modes()
-            torch._C._push_on_torch_dispatch_stack(self._mode)
+            _python_dispatch._push_mode(self._mode)
             _push_modes(above)
 
     def detach(self, recorder: OperatorRecorder) -> None:
@@ -400,13 +401,13 @@ class _WatchByMode(_Watch):
 def _pop_modes() -> list[Any]:
     """Take all modes off the stack; the lowest one comes first."""
     count = torch._C._len_torch_dispatch_stack()
-    modes = [torch._C._pop_torch_dispatch_stack(None) for _ in range(count)]
+    modes = [_python_dispatch._pop_mode() for _ in range(count)]
     return modes[::-1]
 
 
 def _push_modes(modes: Sequence[Any]) -> None:
     for mode in modes:
-        torch._C._push_on_torch_dispatch_stack(mode)
+        _python_dispatch._push_mode(mode)
 
 
 class _OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
