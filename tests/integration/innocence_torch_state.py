@@ -118,7 +118,7 @@ def flags() -> dict[str, object]:
         "environment": sorted(
             f"{key}={value}"
             for key, value in os.environ.items()
-            # pytest's own, and the one that torch sets for good at the first compilation of the process.
-            if key not in ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")
+            # pytest's own, and those that torch sets for good at the first compilation of the process.
+            if key != "PYTEST_CURRENT_TEST" and "TORCHINDUCTOR_" not in key
         ),
     }
