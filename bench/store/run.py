@@ -73,12 +73,12 @@ def memory() -> dict[str, int]:
     return found
 
 
-def wait_until_synced(folder: Path, limit: float = 120.0) -> float:
-    """Wait until the background sync of a finished dump has removed the journal; the seconds that took."""
+def wait_until_synced() -> float:
+    """Wait until the background sync of a finished dump is done; the seconds that took."""
+    from msprobe.store import durable
+
     started = time.perf_counter()
-    working = (".msprobe.lock", "*.journal")
-    while time.perf_counter() - started < limit and any(any(folder.glob(name)) for name in working):
-        time.sleep(0.01)
+    durable.drain()
     return time.perf_counter() - started
 
 
@@ -111,7 +111,7 @@ def write(count: int, folder: Path) -> dict[str, Any]:
     cpu, wall = time.process_time(), time.perf_counter()
     writer.publish(final=True)
     publish_wall = time.perf_counter() - wall
-    sync_wall = wait_until_synced(folder)
+    sync_wall = wait_until_synced()
     publish_cpu = time.process_time() - cpu
     if writer.failed:
         raise SystemExit(f"writing {count} records failed, see the log")
@@ -214,9 +214,7 @@ def main() -> None:
     first, last = results[0], results[-1]
     each = [(r["put_cpu"] + r["publish_cpu"]) / r["records"] for r in (first, last)]
     few, many = f"{first['records']:,}", f"{last['records']:,}"
-    print(
-        f"\nwriting one record costs at {many} records {each[1] / each[0]:.2f} times what it costs at {few}"
-    )
+    print(f"\nwriting one record costs at {many} records {each[1] / each[0]:.2f} times what it costs at {few}")
     if asked.json:
         asked.json.write_text(json.dumps(results, indent=1))
 

@@ -36,28 +36,52 @@ _temporary_numbers = itertools.count(int.from_bytes(os.urandom(6), "big"))
 
 def make_folder(path: StrPath) -> Path:
     """Create the folder and its missing parents, each with mode 0750; existing folders stay as they are."""
-    folder = Path(path)
-    missing = []
-    current = folder
-    while not os.path.isdir(current):
-        missing.append(current)
-        if current.parent == current:
-            break
-        current = current.parent
-    for new in reversed(missing):
-        try:
-            new.mkdir()
-            with contextlib.suppress(OSError):
-                new.chmod(FOLDER_MODE)
-        except FileExistsError as problem:
-            # Another rank may have made it a moment ago, which is fine; anything else under this name is not.
-            if not new.is_dir():
-                raise PathError(
-                    f"cannot create folder {_shown(folder)}: {_shown(new)} is not a folder."
-                ) from problem
-        except OSError as problem:
-            raise PathError(f"cannot create folder {_shown(folder)}: {_reason(problem)}.") from problem
-    return folder
+    create_folder(path)
+    return Path(path)
+
+
+def create_folder(path: StrPath) -> bool:
+    """The same; True if it was this call that created the folder itself: of two processes that come at once, the
+    first.
+    """
+    folder = os.fspath(path)
+    missing = [folder.rstrip(os.sep) or folder]
+    try:
+        while True:
+            try:
+                created = _create(missing[-1])
+                break
+            except FileNotFoundError:
+                parent = os.path.dirname(missing[-1])
+                if parent in ("", missing[-1]):
+                    raise
+                missing.append(parent)
+        for new in reversed(missing[:-1]):
+            created = _create(new)
+    except (FileExistsError, NotADirectoryError) as problem:
+        found = missing[0]
+        while found and not os.path.lexists(found):
+            found = os.path.dirname(found)
+        raise PathError(
+            f"cannot create folder {_shown(folder)}: {_shown(found or folder)} is not a folder."
+        ) from problem
+    except OSError as problem:
+        raise PathError(f"cannot create folder {_shown(folder)}: {_reason(problem)}.") from problem
+    return created
+
+
+def _create(folder: str) -> bool:
+    """Create one folder; False if it is there already, which another rank may have done a moment ago."""
+    try:
+        os.mkdir(folder, FOLDER_MODE)
+    except OSError:
+        if not os.path.isdir(folder):
+            raise
+        return False
+    with contextlib.suppress(OSError):
+        if os.stat(folder).st_mode & 0o777 != FOLDER_MODE:
+            os.chmod(folder, FOLDER_MODE)
+    return True
 
 
 def create_file(path: StrPath, *, append: bool = False, buffering: int = _BUFFER_BYTES) -> BinaryIO:
@@ -92,13 +116,17 @@ def write_atomically(path: StrPath, data: bytes | Iterable[bytes], fsync: bool =
     try:
         descriptor = os.open(temporary, _NEW_FILE | os.O_EXCL, FILE_MODE)
         try:
-            with os.fdopen(descriptor, "wb", _BUFFER_BYTES) as file:
+            # Plain calls, not a buffered file: three times as fast for a file of some kilobytes.
+            try:
                 _set_file_mode(descriptor)
-                for piece in (data,) if isinstance(data, (bytes, bytearray, memoryview)) else data:
-                    written += file.write(piece)
+                if isinstance(data, (bytes, bytearray, memoryview)):
+                    written = _write_all(descriptor, data)
+                else:
+                    written = _write_pieces(descriptor, data)
                 if fsync:
-                    file.flush()
                     os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
             os.replace(temporary, target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -136,9 +164,7 @@ def check_readable_file(
     if not stat.S_ISREG(status.st_mode):
         raise PathError(f"{shown} is not a regular file.")
     if not follow_symlink and file.is_symlink():
-        raise PathError(
-            f"{shown} is a symbolic link; give the path of the file itself: {_shown(file.resolve())}."
-        )
+        raise PathError(f"{shown} is a symbolic link; give the path of the file itself: {_shown(file.resolve())}.")
     endings = (suffix,) if isinstance(suffix, str) else suffix
     if not file.name.endswith(endings):
         raise PathError(f"file {shown} must end in {' or '.join(endings)}.")
@@ -155,9 +181,7 @@ def check_output_folder(path: StrPath) -> Path:
     shown = _shown(given)
     folder = Path(os.path.abspath(given))
     if len(os.fsencode(folder)) > MAX_PATH_LENGTH:
-        raise PathError(
-            f"folder {shown}: the path has more than {MAX_PATH_LENGTH} bytes; choose a shorter one."
-        )
+        raise PathError(f"folder {shown}: the path has more than {MAX_PATH_LENGTH} bytes; choose a shorter one.")
     current = folder
     try:
         # lexists: a link that points nowhere is in the way of mkdir.
@@ -165,9 +189,7 @@ def check_output_folder(path: StrPath) -> Path:
             current = current.parent
         if not current.is_dir():
             kind = "a symbolic link to nothing" if current.is_symlink() and not current.exists() else "a file"
-            raise PathError(
-                f"folder {shown} cannot be used: {_shown(current)} is {kind}; choose another folder."
-            )
+            raise PathError(f"folder {shown} cannot be used: {_shown(current)} is {kind}; choose another folder.")
         if not os.access(current, os.W_OK | os.X_OK):
             raise PathError(f"folder {shown} cannot be written: no permission to write in {_shown(current)}.")
     except OSError as problem:
@@ -196,17 +218,38 @@ def _check_form(path: object, kind: str) -> Path:
     if length > MAX_PATH_LENGTH:
         raise PathError(f"the path {_shown(text)} has {length} bytes; the limit is {MAX_PATH_LENGTH}.")
     if longest > MAX_NAME_LENGTH:
-        raise PathError(
-            f"the path {_shown(text)} has a name of {longest} bytes; the limit is {MAX_NAME_LENGTH}."
-        )
+        raise PathError(f"the path {_shown(text)} has a name of {longest} bytes; the limit is {MAX_NAME_LENGTH}.")
     return Path(text)
+
+
+def _write_pieces(descriptor: int, pieces: Iterable[bytes]) -> int:
+    written = 0
+    held: list[bytes] = []
+    held_bytes = 0
+    for piece in pieces:
+        held.append(piece)
+        held_bytes += len(piece)
+        if held_bytes >= _BUFFER_BYTES:
+            written += _write_all(descriptor, b"".join(held))
+            held, held_bytes = [], 0
+    return written + _write_all(descriptor, b"".join(held)) if held else written
+
+
+def _write_all(descriptor: int, data: bytes | bytearray | memoryview) -> int:
+    written = os.write(descriptor, data)
+    with memoryview(data) as given, given.cast("B") as view:
+        while written < len(view):
+            written += os.write(descriptor, view[written:])
+    return written
 
 
 def _set_file_mode(descriptor: int) -> None:
     """Mode 0640 whatever the umask; some network file systems know no modes, and the content matters more."""
     if hasattr(os, "fchmod"):
         with contextlib.suppress(OSError):
-            os.fchmod(descriptor, FILE_MODE)
+            # A look costs nothing, a change is one more for the file system to keep.
+            if os.fstat(descriptor).st_mode & 0o777 != FILE_MODE:
+                os.fchmod(descriptor, FILE_MODE)
 
 
 def _sync_folder(folder: str) -> None:

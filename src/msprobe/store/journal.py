@@ -1,9 +1,9 @@
 """The journal: finished records, appended at once; a killed process loses at most the one being written.
 
-A journal is a file of frames behind a magic word::
+A journal is a file of frames behind a head::
 
-    magic (8 bytes) | frame | frame | ... | zero bytes
-    frame = length of body (4 bytes) | xxh3 of body (8 bytes) | body          (little-endian)
+    magic (8 bytes) | generation (8 bytes) | frame | frame | ... | zero bytes
+    frame = length of body (4 bytes) | xxh3 of body, seeded with the generation (8 bytes) | body    (little-endian)
     body  = kind (1 byte) | length of key (4 bytes) | key | content
 
 What the kinds mean is said in :mod:`msprobe.store.entries`; this file knows bytes only.
@@ -13,6 +13,10 @@ and not a signal that ends the training; an append is a copy of some hundred byt
 (Space from ``posix_fallocate`` is as safe, but touching its pages costs three times as much.) Where a file
 system cannot promise that a written block can be written again (network and user-space file systems, those
 that copy on write), the journal is written by plain calls, each for some 16 kB or a tenth of a second.
+
+One file serves many steps (:mod:`msprobe.store.recycling`): emptied, it is renamed into the folder of the next.
+Each use has a generation of its own, which stands in the name of the file, in its head and in every digest.
+Whatever order the pages and the new name reach the disk in, no record shows up in a step that it is not of.
 """
 
 from __future__ import annotations
@@ -24,19 +28,21 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import Protocol
 
 import xxhash
 
-from msprobe.errors import PathError
 from msprobe.paths import FILE_MODE
 
-MAGIC = b"MSPJRNL1"
-_HEAD = struct.Struct("<IQ")
-HEAD_BYTES = _HEAD.size
+MAGIC = b"MSPJRNL2"
+START = struct.Struct("<8sQ")
+START_BYTES = START.size
+HEAD = struct.Struct("<IQ")
+HEAD_BYTES = HEAD.size
+
+# No journal larger than this is used for a second step.
+LARGEST_RECYCLED = 1 << 24
 
 _FIRST_CHUNK = 1 << 17
 _LARGEST_CHUNK = 1 << 24
@@ -51,13 +57,14 @@ _HELD_SECONDS = 0.1
 # On these a block that was written once can be written again, whatever else fills the disk.
 _MAPPABLE = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "overlay"})
 
-_hash = xxhash.xxh3_64_intdigest
-_pack_head = _HEAD.pack
+digest: Callable[[bytes, int], int] = xxhash.xxh3_64_intdigest
+_pack_head = HEAD.pack
 
 
 class Journal(Protocol):
     """A file that only grows. All methods raise OSError when the disk fails."""
 
+    path: str
     size: int
 
     def append(self, body: bytes) -> int:
@@ -76,16 +83,19 @@ class Journal(Protocol):
         """Let go of the file and leave it as it is: in a forked child it belongs to the parent."""
 
 
-def create(path: Path) -> Journal:
-    """Start an empty journal under a name that is not in use; mapped if the file system allows it."""
+def create(path: str, generation: int, first: bytes) -> Journal:
+    """Start a journal under a name that is not in use, mapped if the file system allows it.
+
+    ``generation`` is a number below 2**64 that no other journal has, ``first`` the body of the first frame.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(path, flags, FILE_MODE)
     try:
         os.fchmod(descriptor, FILE_MODE)
         if _can_be_mapped(descriptor):
             with contextlib.suppress(_CannotBeMapped):
-                return MappedJournal(descriptor)
-        return PlainJournal(descriptor)
+                return MappedJournal(descriptor, path, generation, first)
+        return PlainJournal(descriptor, path, generation, first)
     except BaseException:
         os.close(descriptor)
         raise
@@ -98,19 +108,23 @@ class _CannotBeMapped(Exception):
 class MappedJournal:
     """See :class:`Journal`; an append of 1.5 kB costs 0.6 µs, growth included (bench/store)."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: str, generation: int, first: bytes) -> None:
         self._descriptor = -1
-        _write_zeros(descriptor, 0, _FIRST_CHUNK)
+        opening = _opening(generation, first)
+        allocated = _in_chunks(len(opening))
+        _write(descriptor, 0, opening)
+        _write_zeros(descriptor, len(opening), allocated)
         try:
-            self._map = mmap.mmap(descriptor, _FIRST_CHUNK)
+            self._map = mmap.mmap(descriptor, allocated)
         except OSError as problem:
             os.ftruncate(descriptor, 0)
             raise _CannotBeMapped from problem
+        self.path = path
+        self.size = len(opening)
+        self._generation = generation
         self._descriptor = descriptor
-        self._allocated = _FIRST_CHUNK
-        self._touch(0, _FIRST_CHUNK)
-        self._map[: len(MAGIC)] = MAGIC
-        self.size = len(MAGIC)
+        self._allocated = allocated
+        self._touch(0, allocated)
 
     def append(self, body: bytes) -> int:
         start = self.size
@@ -118,7 +132,7 @@ class MappedJournal:
         if end > self._allocated:
             self._grow(end)
         self.size = end
-        self._map[start:end] = _pack_head(len(body), _hash(body)) + body
+        self._map[start:end] = _pack_head(len(body), digest(body, self._generation)) + body
         return start + HEAD_BYTES
 
     def read(self, start: int, end: int) -> bytes:
@@ -146,11 +160,35 @@ class MappedJournal:
     def __del__(self) -> None:
         _let_go(self)
 
+    @property
+    def can_be_recycled(self) -> bool:
+        """True for a journal that is open and of no more than usual size."""
+        return self._descriptor >= 0 and self._allocated <= LARGEST_RECYCLED
+
+    def recycle(self, path: str, generation: int, first: bytes) -> None:
+        """Empty the journal and take it to ``path``, where it begins anew.
+
+        Nothing of what it holds may be needed any more. Raises OSError if it cannot be moved there; it is
+        as it was then.
+        """
+        # From here on what it holds is void: it is not of the generation that its name says.
+        os.rename(self.path, path)
+        self.path = path
+        opening = _opening(generation, first)
+        # The first frame, which tells whose journal this is, stays legible until the new one is written over it.
+        for start in range(len(opening), self.size, _FIRST_CHUNK):
+            end = min(start + _FIRST_CHUNK, self.size)
+            self._map[start:end] = _ZEROS[: end - start]
+        if len(opening) > self._allocated:
+            self._grow(len(opening))
+        self._map[: len(opening)] = opening
+        self._generation = generation
+        self.size = len(opening)
+
     def _grow(self, end: int) -> None:
         # An eighth more, in whole first chunks: few growths, and little that is never used.
-        step = max(end - self._allocated, min(self._allocated >> 3, _LARGEST_CHUNK))
-        more = _FIRST_CHUNK * -(-step // _FIRST_CHUNK)
-        _write_zeros(self._descriptor, self._allocated, more)
+        more = _in_chunks(max(end - self._allocated, min(self._allocated >> 3, _LARGEST_CHUNK)))
+        _write_zeros(self._descriptor, self._allocated, self._allocated + more)
         self._map.resize(self._allocated + more)
         self._touch(self._allocated, more)
         self._allocated += more
@@ -172,17 +210,20 @@ class MappedJournal:
 class PlainJournal:
     """See :class:`Journal`; up to 16 kB may wait in this process for the next append or ``flush``."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: str, generation: int, first: bytes) -> None:
         self._descriptor = -1
-        _write_all(descriptor, MAGIC, 0)
+        opening = _opening(generation, first)
+        _write(descriptor, 0, opening)
+        self.path = path
+        self.size = len(opening)
+        self._generation = generation
         self._descriptor = descriptor
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._flushed_at = 0.0
-        self.size = len(MAGIC)
 
     def append(self, body: bytes) -> int:
-        self._held.append(_pack_head(len(body), _hash(body)))
+        self._held.append(_pack_head(len(body), digest(body, self._generation)))
         self._held.append(body)
         length = HEAD_BYTES + len(body)
         self._held_bytes += length
@@ -217,75 +258,10 @@ class PlainJournal:
     def flush(self) -> None:
         if not self._held:
             return
-        _write_all(self._descriptor, b"".join(self._held), self.size - self._held_bytes)
+        _write(self._descriptor, self.size - self._held_bytes, b"".join(self._held))
         self._held.clear()
         self._held_bytes = 0
         self._flushed_at = time.monotonic()
-
-
-@dataclass(frozen=True)
-class Damage:
-    """What was not readable in a journal: how many frames were passed over, and whether its end is torn."""
-
-    frames: int = 0
-    torn: bool = False
-
-
-class JournalReader:
-    """The frames of a journal, however it ended; what was unreadable (``damage``) is known at the end."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises PathError if the file cannot be read or is no journal; a file shorter than the magic word is
-        empty.
-        """
-        self.path = path
-        self.damage = Damage()
-        try:
-            with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                self.data: mmap.mmap | bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-        except (OSError, ValueError) as problem:
-            reason = getattr(problem, "strerror", None) or str(problem)
-            raise PathError(f'journal "{path}" cannot be read: {reason.lower()}.') from problem
-        start = self.data[: len(MAGIC)]
-        if not MAGIC.startswith(start.rstrip(b"\0")):
-            raise PathError(f'"{path}" is no journal of msprobe: it begins with {start!r}, not with {MAGIC!r}.')
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Start and end of the body of each whole frame, in order.
-
-        A frame whose bytes changed is passed over if the one behind it is whole; else the reading ends there.
-        """
-        data, size = self.data, len(self.data)
-        position, passed_over = len(MAGIC), 0
-        while position + HEAD_BYTES <= size:
-            length, digest = _HEAD.unpack_from(data, position)
-            start = position + HEAD_BYTES
-            end = start + length
-            if length == 0 or end > size:
-                break
-            if _hash(data[start:end]) == digest:
-                yield start, end
-            elif self._is_whole(end):
-                passed_over += 1
-            else:
-                break
-            position = end
-        self.damage = Damage(passed_over, torn=position < size and _has_content(data, position))
-
-    def read(self, start: int, end: int) -> bytes:
-        return self.data[start:end]
-
-    def close(self) -> None:
-        if isinstance(self.data, mmap.mmap):
-            self.data.close()
-
-    def _is_whole(self, position: int) -> bool:
-        if position + HEAD_BYTES > len(self.data):
-            return False
-        length, digest = _HEAD.unpack_from(self.data, position)
-        end = position + HEAD_BYTES + length
-        return bool(length) and end <= len(self.data) and _hash(self.data[position + HEAD_BYTES : end]) == digest
 
 
 def _let_go(journal: MappedJournal | PlainJournal) -> None:
@@ -297,26 +273,29 @@ def _let_go(journal: MappedJournal | PlainJournal) -> None:
         journal.abandon()
 
 
-def _has_content(data: mmap.mmap | bytes, position: int) -> bool:
-    """True if anything but zero bytes stands from ``position`` on."""
-    step = 1 << 20
-    return any(data[at : at + step].strip(b"\0") for at in range(position, len(data), step))
-
-
 def _can_be_mapped(descriptor: int) -> bool:
     return _file_system(os.fstat(descriptor).st_dev) in _MAPPABLE
 
 
-def _write_zeros(descriptor: int, start: int, length: int) -> None:
-    for place in range(start, start + length, _FIRST_CHUNK):
-        _write_all(descriptor, _ZEROS, place)
+def _opening(generation: int, first: bytes) -> bytes:
+    """The head and the first frame, together: the one without the other is never seen."""
+    return START.pack(MAGIC, generation) + _pack_head(len(first), digest(first, generation)) + first
 
 
-def _write_all(descriptor: int, data: bytes, start: int) -> None:
-    """Write ``data`` at ``start``; the system may take less than all at a time."""
-    written = os.pwrite(descriptor, data, start)
-    while written < len(data):
-        written += os.pwrite(descriptor, data[written:], start + written)
+def _in_chunks(length: int) -> int:
+    return _FIRST_CHUNK * -(-length // _FIRST_CHUNK)
+
+
+def _write(descriptor: int, start: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, start)
+        view, start = view[written:], start + written
+
+
+def _write_zeros(descriptor: int, start: int, end: int) -> None:
+    while start < end:
+        start += os.pwrite(descriptor, memoryview(_ZEROS)[: end - start], start)
 
 
 @functools.lru_cache(maxsize=64)

@@ -18,14 +18,14 @@ STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
 TENSOR_FOLDER = "dump_tensor_data"
 ERROR_FILE = "dump_error_info.log"
-LOCK_FILE = ".msprobe.lock"
 
 Kind = Literal["dump", "debug"]
 Existing = Literal["clean", "overwrite", "refuse"]
 
-_JOURNAL = re.compile(r"(dump|debug)-\d+-\d+\.journal")
-_numbers = itertools.count()
+_JOURNAL = re.compile(r"(dump|debug)-\d+-[0-9a-f]+\.journal")
 _TEMPORARY = re.compile(r"\.msprobe-\d+-\d+\.tmp")
+# Processes on several machines may share a folder and a process number, so the numbers begin anywhere.
+_generations = itertools.count(int.from_bytes(os.urandom(6), "big") | 1)
 _JSON_FILES = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE)
 
 
@@ -44,18 +44,22 @@ def process_folder(step_folder: StrPath) -> Path:
     return Path(step_folder) / f"proc{os.getpid()}"
 
 
-def journal_file(folder: StrPath, kind: Kind) -> Path:
-    """A new name for a journal of this process in ``folder``: ``dump-{pid}-{n}.journal`` or ``debug-...``.
-
-    Each is another one: the journal of a step that was just finished may be there for a moment more.
+def new_journal(folder: StrPath, kind: Kind) -> tuple[str, int]:
+    """A name for a journal of this process in ``folder``, and the generation in it, which no other has:
+    ``dump-{pid}-{generation}.journal`` or ``debug-...``.
     """
-    return Path(folder) / f"{kind}-{os.getpid()}-{next(_numbers)}.journal"
+    generation = next(_generations)
+    return f"{os.fspath(folder)}/{kind}-{os.getpid()}-{generation:x}.journal", generation
+
+
+def is_journal(name: str) -> bool:
+    return _JOURNAL.fullmatch(name) is not None
 
 
 def journals(folder: StrPath) -> list[Path]:
     """The journals in ``folder``, each left by a run that has not finished this step (or never will)."""
     with os.scandir(folder) as entries:
-        found = [entry.name for entry in entries if _JOURNAL.fullmatch(entry.name) and _is_file(entry)]
+        found = [entry.name for entry in entries if is_journal(entry.name) and _is_file(entry)]
     return [Path(folder) / name for name in sorted(found)]
 
 
@@ -63,7 +67,7 @@ def old_files(folder: StrPath) -> list[Path]:
     """Files of a dump in ``folder``, known by their names, tensor files included; links are named, never
     followed.
 
-    A folder that does not exist has none. The lock is not among them.
+    A folder that does not exist has none.
     """
     found: list[Path] = []
     base = Path(folder)
@@ -77,14 +81,14 @@ def old_files(folder: StrPath) -> list[Path]:
     return sorted(found)
 
 
-def prepare(folder: Path, existing: Existing) -> None:
-    """Deal with what an earlier run left in ``folder``, which this process has claimed.
+def prepare(folder: Path, existing: Existing, ours: str) -> None:
+    """Deal with what an earlier run left in ``folder``, which this process has claimed with its journal ``ours``.
 
     ``clean`` removes the files that are ours by name and nothing else, ``overwrite`` does so but leaves
     tensor files (old ones stay among the new ones), ``refuse`` raises PathError if there are any. Raises
     PathError also where a file cannot be removed.
     """
-    found = old_files(folder)
+    found = [path for path in old_files(folder) if path.name != ours]
     if existing == "overwrite":
         found = [path for path in found if path.parent == folder]
     if not found:
@@ -108,12 +112,7 @@ def prepare(folder: Path, existing: Existing) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    return (
-        name in _JSON_FILES
-        or name == ERROR_FILE
-        or _JOURNAL.fullmatch(name) is not None
-        or _TEMPORARY.fullmatch(name) is not None
-    )
+    return name in _JSON_FILES or name == ERROR_FILE or is_journal(name) or _TEMPORARY.fullmatch(name) is not None
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

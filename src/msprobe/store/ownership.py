@@ -1,9 +1,12 @@
 """Which process writes in which folder: never two in one.
 
-The owner of a folder is written in a lock file there while it writes, and at the end of its finished
-``dump.json`` afterwards, so that a second process of the same job, which comes later, does not take the
-folder either. An owner is a process number, a host and the moment the process started: a number that was
-given to a new process does not count.
+A process announces itself in a folder by its journal, which tells the owner at its beginning, and the finished
+``dump.json`` tells it at its end, so that a second process of the same job, which comes later, does not take the
+folder either. An owner is a process number, a host and the moment the process started: a number that was given
+to a new process does not count.
+
+Who announces itself looks afterwards who else is there. Of two that come at once at least one sees the other, so
+never do both stay.
 """
 
 from __future__ import annotations
@@ -16,25 +19,26 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from msprobe import log
 from msprobe.errors import PathError
-from msprobe.paths import FILE_MODE, FOLDER_MODE, make_folder
-from msprobe.store import durable, layout
+from msprobe.paths import create_folder
+from msprobe.store import layout
 
-# A lock from another host cannot be asked whether its owner lives; one this old is taken for a remnant.
-_FOREIGN_LOCK_SECONDS = 24 * 3600.0
-# A lock is empty for the moment between its creation and its writing.
-_EMPTY_LOCK_SECONDS = 5.0
-_TAIL_BYTES = 4096
-_OWNER_IN_TAIL = re.compile(rb'"process": (\{[^{}]*\})')
+# A journal from another host cannot be asked whether its owner lives; one this old is taken for a remnant.
+_FOREIGN_SECONDS = 24 * 3600.0
+# The owner stands so near to the beginning of a journal, and to the end of a finished file.
+_LOOKED_AT_BYTES = 4096
+_OWNER = re.compile(rb'"process": (\{[^{}]*\})')
 
-# Folders this process has locked, with the number of writers in each.
+# Folders that this process has, with the number of writers in each.
 _held: dict[str, int] = {}
-_held_lock = threading.Lock()
+# Reentrant: a writer that the garbage collector finds gives its folder back wherever we are.
+_held_lock = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,17 @@ class Owner:
         return {"pid": self.pid, "host": self.host, "started": self.started}
 
 
+class Announcement(Protocol):
+    """The journal of this process in a folder."""
+
+    path: str
+
+    def abandon(self) -> None: ...
+
+
+_Announced = TypeVar("_Announced", bound=Announcement)
+
+
 def this_process() -> Owner:
     return _owner_of(os.getpid())
 
@@ -58,94 +73,97 @@ def _owner_of(pid: int) -> Owner:
     return Owner(pid, socket.gethostname(), _start_ticks(pid) or 0)
 
 
-def claim(wanted: Path, existing: layout.Existing) -> Path:
-    """Make ``wanted`` this process's own folder and return it; if another living process has it, ``proc{pid}`` beside.
+def claim(wanted: Path, existing: layout.Existing, announce: Callable[[Path], _Announced]) -> tuple[Path, _Announced]:
+    """Make ``wanted`` this process's own folder; if another living process has it, ``proc{pid}`` beside.
 
-    The folder is created where it is missing, locked, and freed of old files as ``existing`` says. A lock whose owner
-    is dead is taken over. Raises PathError.
+    ``announce`` starts a journal in a folder, its first frame written. Returns the folder, created where it was
+    missing and freed of old files as ``existing`` says, and the journal in it. Raises PathError, and what
+    ``announce`` raises.
     """
-    if os.path.abspath(wanted) in _held:
-        durable.drain()  # a step in this folder that was just finished gives it back
-    for folder in (wanted, layout.process_folder(wanted.parent)):
-        other = _take(folder, existing)
-        if other is None:
-            return folder
-        log.once(
-            ("folder of another process", wanted.name),
-            "warning",
-            f'folder "{wanted}" belongs to process {other.pid} on {other.host}, which still runs; process '
-            f'{os.getpid()} writes to "{layout.process_folder(wanted.parent).name}" beside it. '
-            "If these are ranks of one job, set RANK or call start() after init_process_group().",
-        )
-    raise PathError(f'folder "{folder}" belongs to another process; choose another dump_path.')
+    taken = _try(wanted, existing, announce)
+    if not isinstance(taken, Owner):
+        return wanted, taken
+    beside = layout.process_folder(wanted.parent)
+    log.once(
+        ("folder of another process", wanted.name),
+        "warning",
+        f'folder "{wanted}" belongs to process {taken.pid} on {taken.host}, which still runs; process '
+        f'{os.getpid()} writes to "{beside.name}" beside it. '
+        "If these are ranks of one job, set RANK or call start() after init_process_group().",
+    )
+    taken = _try(beside, existing, announce)
+    if not isinstance(taken, Owner):
+        return beside, taken
+    raise PathError(f'folder "{beside}" belongs to another process; choose another dump_path.')
 
 
 def release(folder: Path) -> None:
-    """Give ``folder`` back; the lock goes when the last writer of this process has given it back."""
-    key = os.path.abspath(folder)
+    """Give ``folder`` back, once for each claim. Other processes go by the files in it."""
+    key = _key(folder)
     with _held_lock:
         left = _held.get(key, 0) - 1
         if left > 0:
             _held[key] = left
-            return
-        _held.pop(key, None)
-    with contextlib.suppress(OSError):
-        os.unlink(folder / layout.LOCK_FILE)
+        else:
+            _held.pop(key, None)
 
 
 def forget_after_fork() -> None:
-    """In a child: the locks are the parent's."""
+    """In a child: the folders are the parent's."""
     global _held_lock
-    _held_lock = threading.Lock()
+    _held_lock = threading.RLock()
     _held.clear()
 
 
-def _take(folder: Path, existing: layout.Existing) -> Owner | None:
-    """Lock the folder and clear it, or tell who else has it."""
-    key = os.path.abspath(folder)
+def _try(folder: Path, existing: layout.Existing, announce: Callable[[Path], _Announced]) -> _Announced | Owner:
+    """Our journal in ``folder``, or who else has the folder."""
+    is_new = create_folder(folder)
+    announced = announce(folder)
+    try:
+        other = _take(folder, existing, os.path.basename(announced.path), is_new)
+    except BaseException:
+        _withdraw(announced)
+        raise
+    if other is None:
+        return announced
+    _withdraw(announced)
+    return other
+
+
+def _take(folder: Path, existing: layout.Existing, ours: str, is_new: bool) -> Owner | None:
+    """Clear the folder, in which our journal is already, or tell who else has it."""
+    key = _key(folder)
     with _held_lock:
         if key in _held:
             _held[key] += 1
             return None
-        # A folder that did not exist has no owner and no old files, unless someone is faster from here on.
-        if not (_is_new(folder) and _write_lock(folder)):
+        # Whoever comes into a folder that we made a moment ago finds our journal in it.
+        if not (is_new and os.listdir(folder) == [ours]):
+            # One looks after the other: else each of two might see the other, and nobody would stay.
             with _alone_in(folder):
-                other = _take_used(folder, existing)
-            if other is not None:
-                return other
+                other = _other_owner(folder, ours)
+                if other is not None:
+                    # Before the next one looks.
+                    _remove(folder / ours)
+                    return other
+                layout.prepare(folder, existing, ours)
         _held[key] = 1
     return None
 
 
-def _is_new(folder: Path) -> bool:
-    """Create the folder; False if it was there."""
-    make_folder(folder.parent)
-    try:
-        os.mkdir(folder)
-        os.chmod(folder, FOLDER_MODE)
-    except OSError:
-        make_folder(folder)  # it is there, or the error has its words there
-        return False
-    return True
+def _key(folder: Path) -> str:
+    return str(folder) if folder.is_absolute() else os.path.abspath(folder)
 
 
-def _take_used(folder: Path, existing: layout.Existing) -> Owner | None:
-    """The same for a folder that was there, while no other process does it."""
-    while True:
-        other = _other_owner(folder)
-        if other is not None:
-            return other
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(folder / layout.LOCK_FILE)  # of a dead process
-        if _write_lock(folder):
-            break
-    try:
-        layout.prepare(folder, existing)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(folder / layout.LOCK_FILE)
-        raise
-    return None
+def _withdraw(announced: Announcement) -> None:
+    _remove(announced.path)
+    with contextlib.suppress(OSError):
+        announced.abandon()
+
+
+def _remove(path: str | Path) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 @contextlib.contextmanager
@@ -167,32 +185,30 @@ def _alone_in(folder: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _other_owner(folder: Path) -> Owner | None:
+def _other_owner(folder: Path, ours: str) -> Owner | None:
     """The living process that writes in ``folder`` or wrote the dump in it, if it is not this one."""
     me = this_process()
-    lock = folder / layout.LOCK_FILE
-    with contextlib.suppress(OSError):
-        text = lock.read_bytes()
-        age = time.time() - lock.stat().st_mtime
-        owner = _parse(text)
-        if owner is None and age < _EMPTY_LOCK_SECONDS:
-            return Owner(0, "an unknown host", 0)
-        if owner is not None and owner != me and _lives(owner, age):
-            return owner
+    for name in os.listdir(folder):
+        if name == ours or not layout.is_journal(name):
+            continue
+        with contextlib.suppress(OSError):
+            # One without an owner was being made when its process died, or is of a process that has yet to look
+            # who is here.
+            owner, age = _look(folder / name, from_end=False)
+            if owner is not None and owner != me and _lives(owner, age):
+                return owner
     for name in (layout.DUMP_FILE, layout.DEBUG_FILE):
         with contextlib.suppress(OSError):
-            age = time.time() - (folder / name).stat().st_mtime
-            match = _OWNER_IN_TAIL.search(_tail(folder / name))
-            owner = _parse(match.group(1)) if match else None
+            owner, _ = _look(folder / name, from_end=True)
             # A finished dump of another host says nothing about now.
-            if owner is not None and owner.host == me.host and owner != me and _lives(owner, age):
+            if owner is not None and owner.host == me.host and owner != me and _lives(owner, 0.0):
                 return owner
     return None
 
 
 def _lives(owner: Owner, age: float) -> bool:
     if owner.host != socket.gethostname():
-        return age < _FOREIGN_LOCK_SECONDS
+        return age < _FOREIGN_SECONDS
     try:
         os.kill(owner.pid, 0)
     except ProcessLookupError:
@@ -216,32 +232,21 @@ def _start_ticks(pid: int) -> int | None:
         return None
 
 
-def _parse(text: bytes) -> Owner | None:
+def _owner_in(text: bytes) -> Owner | None:
+    match = _OWNER.search(text)
+    if match is None:
+        return None
     try:
-        found = json.loads(text)
+        found = json.loads(match[1])
         return Owner(int(found["pid"]), str(found["host"]), int(found["started"]))
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
-def _tail(path: Path) -> bytes:
+def _look(path: Path, from_end: bool) -> tuple[Owner | None, float]:
+    """The owner that a file tells, and its age in seconds since the last change."""
     with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL_BYTES))
-        return file.read()
-
-
-def _write_lock(folder: Path) -> bool:
-    """Write our name into a new lock file; False if there is one already."""
-    path = folder / layout.LOCK_FILE
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-        try:
-            os.write(descriptor, json.dumps(this_process().as_dict()).encode() + b"\n")
-        finally:
-            os.close(descriptor)
-    except FileExistsError:
-        return False
-    except OSError as problem:
-        raise PathError(f'cannot write lock file "{path}": {(problem.strerror or str(problem)).lower()}.') from problem
-    return True
+        status = os.fstat(file.fileno())
+        if from_end:
+            file.seek(max(0, status.st_size - _LOOKED_AT_BYTES))
+        return _owner_in(file.read(_LOOKED_AT_BYTES)), time.time() - status.st_mtime

@@ -10,7 +10,7 @@ from typing import Any
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store import entries, json_index, layout
 from msprobe.store.columns import Columns, columns
-from msprobe.store.journal import JournalReader
+from msprobe.store.journal_reader import JournalGone, JournalReader
 
 
 class DumpPart:
@@ -30,6 +30,15 @@ class DumpPart:
         self.step = step
         self.rank = rank
         self.path = folder / (layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE)
+        self._begin()
+        try:
+            self._read()
+        except JournalGone:
+            # The step was finished a moment ago.
+            self._begin()
+            self._read()
+
+    def _begin(self) -> None:
         self.header: dict[str, Any] = {}
         self.ours: dict[str, Any] = {}
         self.complete = True
@@ -42,7 +51,6 @@ class DumpPart:
         self._journal_stacks: dict[str, str] = {}
         self._journal_frames: dict[str, list[str]] = {}
         self._journal_parents: dict[str, Any] = {}
-        self._read()
 
     def __repr__(self) -> str:
         return f"DumpPart({str(self.folder)!r}, {len(self)} records{'' if self.complete else ', incomplete'})"

@@ -16,7 +16,7 @@ from pathlib import Path
 from msprobe import __version__, log
 from msprobe.errors import PathError
 from msprobe.paths import create_file, write_atomically
-from msprobe.store import durable, entries, journal, layout, ownership
+from msprobe.store import durable, entries, journal, layout, ownership, recycling
 from msprobe.store.encode import encode as _plain_encode
 from msprobe.store.encode import quote, strict
 
@@ -39,11 +39,13 @@ _PARENT = entries.PARENT
 _CALL = entries.CALL
 _TAIL_BYTES = entries.CALL_TAIL.size
 _pack_tail = entries.CALL_TAIL.pack
+_READ_WRITE = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 
 _live: weakref.WeakSet[DumpWriter]
-# Frames repeat from step to step; their text is made once.
+# Frames repeat from step to step, and names of modules from record to record; their text is made once.
 _frames_text: dict[tuple[str, ...], bytes] = {}
-_MOST_FRAMES = 20_000
+_quoted: dict[str, bytes] = {}
+_MOST_KEPT = 20_000
 
 
 class DumpWriter:
@@ -74,7 +76,10 @@ class DumpWriter:
         existing: layout.Existing = "clean",
     ) -> None:
         self._folder = Path(folder)
-        self._header = dict(header)
+        theirs = dict(header)
+        ours = theirs.pop("msprobe", None)
+        self._header = theirs
+        self._our_header = ours if isinstance(ours, dict) else {}
         self._encode = encode
         self._kind: layout.Kind = kind
         self._json_name = layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE
@@ -86,16 +91,15 @@ class DumpWriter:
 
         self._lock = threading.RLock()
         self._journal: journal.Journal | None = None
-        self._journal_path = self._folder
         self._process = 0
         self._closed = False
         self._count_at_end = 0
         self._problem: str | None = None
-        self._records: dict[str, int] = {}
-        # A place in the journal, or the text itself where it is part of a record's frame (parents repeat).
-        self._parents: dict[str, int | bytes] = {}
-        self._stack_of: dict[str, int] = {}
-        self._frames: dict[int, int] = {}
+        # By the name as it stands in the file, in quotation marks.
+        self._records: dict[bytes, int] = {}
+        self._parents: dict[bytes, bytes] = {}
+        self._stack_of: dict[bytes, int] = {}
+        self._frames: dict[int, bytes] = {}
         # Journal size at the last publish; the stacks and parents known then.
         self._published_size = 0
         self._published_stacks = (-1, -1)
@@ -131,18 +135,20 @@ class DumpWriter:
             if self._closed or self._problem is not None:
                 return False
             try:
-                wanted = self._folder
-                self._folder = ownership.claim(wanted, self._existing)
-                if self._header.get("dump_data_dir") == str(wanted / layout.TENSOR_FOLDER):
-                    self._header["dump_data_dir"] = str(self._folder / layout.TENSOR_FOLDER)
+                self._folder, self._journal = ownership.claim(self._folder, self._existing, self._announce)
                 self._process = os.getpid()
-                self._journal_path = layout.journal_file(self._folder, self._kind)
-                self._journal = journal.create(self._journal_path)
-                self._journal.append(entries.body(entries.HEADER, b"", self._text(self._header, 0)))
             except (OSError, PathError) as problem:
                 self._fail(problem)
                 return False
             return True
+
+    def _announce(self, folder: Path) -> journal.Journal:
+        """Start the journal in ``folder``, which is ours or is to become so."""
+        if folder != self._folder and self._header.get("dump_data_dir") == str(self._folder / layout.TENSOR_FOLDER):
+            self._header["dump_data_dir"] = str(folder / layout.TENSOR_FOLDER)
+        # Ours in front: other processes look there for the owner.
+        header = self._text({"msprobe": self._ours(), **self._header}, 0)
+        return recycling.start(str(folder), self._kind, entries.body(entries.HEADER, b"", header))
 
     def put(self, name: str, tree: object) -> None:
         """Add one finished record; a later one of the same name replaces it and keeps its place in the order.
@@ -160,7 +166,7 @@ class DumpWriter:
         with self._lock:
             place = self._append(body)
             if place:
-                self._records[name] = place
+                self._records[key] = place
 
     def put_call(self, name: str, tree: object, stack_id: int | None, parent: str | list[object] | bool | None) -> None:
         """``put``, ``put_stack`` and ``put_parent`` in one; ``parent`` False: no place in construct.json."""
@@ -172,19 +178,19 @@ class DumpWriter:
         if parent is False or not self._with_construct:
             origin, length = b"", entries.NO_PARENT
         else:
-            origin = quote(parent) if isinstance(parent, str) else self._encode(parent, _PARENT_DEPTH)
+            origin = self._parent_text(parent)
             length = len(origin)
         body = b"".join((_pack_key(_CALL, len(key)), key, b": ", text, origin, _pack_tail(stack, length)))
         with self._lock:
             place = self._append(body)
             if not place:
                 return
-            self._records[name] = place - (len(origin) + _TAIL_BYTES)
+            self._records[key] = place - (len(origin) + _TAIL_BYTES)
             if stack >= 0:
-                self._stack_of[name] = stack
+                self._stack_of[key] = stack
             if length != entries.NO_PARENT:
-                self._rewritten_parent |= name in self._parents
-                self._parents[name] = origin
+                self._rewritten_parent |= key in self._parents
+                self._parents[key] = origin
 
     def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
         """Say what the stack ``stack_id`` is: its frames, innermost first. The first definition counts."""
@@ -193,14 +199,13 @@ class DumpWriter:
         known = tuple(frames)
         text = _frames_text.get(known)
         if text is None:
-            if len(_frames_text) >= _MOST_FRAMES:
+            if len(_frames_text) >= _MOST_KEPT:
                 _frames_text.clear()
             text = _frames_text[known] = _plain_encode(known, _FRAMES_DEPTH)
         key = b"%d" % stack_id
         with self._lock:
-            place = self._append(_pack_key(entries.FRAMES, len(key)) + key + text)
-            if place:
-                self._frames[stack_id] = place
+            if self._append(_pack_key(entries.FRAMES, len(key)) + key + text):
+                self._frames[stack_id] = text
 
     def put_stack(self, name: str, stack_id: int) -> None:
         """Say from which call stack the record ``name`` came; one without frames is left out of the file."""
@@ -209,19 +214,18 @@ class DumpWriter:
         key = quote(name)
         with self._lock:
             if self._append(_pack_key(_STACK, len(key)) + key + b"%d" % stack_id):
-                self._stack_of[name] = stack_id
+                self._stack_of[key] = stack_id
 
     def put_parent(self, child: str, parent: str | list[object] | None) -> None:
         """Say what ``child`` ran in: a module's record, ``[parent, micro_step]``, or None for a root."""
         if not self._with_construct:
             return
         key = quote(child)
-        text = quote(parent) if isinstance(parent, str) else self._encode(parent, _PARENT_DEPTH)
+        text = self._parent_text(parent)
         with self._lock:
-            place = self._append(_pack_key(_PARENT, len(key)) + key + b": " + text)
-            if place:
-                self._rewritten_parent |= child in self._parents
-                self._parents[child] = place
+            if self._append(_pack_key(_PARENT, len(key)) + key + b": " + text):
+                self._rewritten_parent |= key in self._parents
+                self._parents[key] = text
 
     def error(self, text: str) -> None:
         """Add ``text`` to ``dump_error_info.log``, which grows to one megabyte and then ends with a line that
@@ -277,6 +281,24 @@ class DumpWriter:
             return 0
         return start << _LENGTH_BITS | len(body)
 
+    def _parent_text(self, parent: object) -> bytes:
+        if not isinstance(parent, str):
+            return self._encode(parent, _PARENT_DEPTH)
+        text = _quoted.get(parent)
+        if text is None:
+            if len(_quoted) >= _MOST_KEPT:
+                _quoted.clear()
+            text = _quoted[parent] = quote(parent)
+        return text
+
+    def _ours(self) -> dict[str, object]:
+        return {
+            "version": __version__,
+            "format": entries.FORMAT,
+            "process": ownership.this_process().as_dict(),
+            **self._our_header,
+        }
+
     def _text(self, tree: object, depth: int) -> bytes:
         text = self._encode(tree, depth)
         return strict(text) if self._strict else text
@@ -291,10 +313,10 @@ class DumpWriter:
             source.flush()
             return
         if self._with_stacks and self._published_stacks != (len(self._stack_of), len(self._frames)):
-            self._write(layout.STACK_FILE, self._stack_pieces(source))
+            self._write(layout.STACK_FILE, _stack_pieces(self._stack_of, self._frames))
             self._published_stacks = (len(self._stack_of), len(self._frames))
         if self._with_construct and (self._published_parents != len(self._parents) or self._rewritten_parent):
-            self._write(layout.CONSTRUCT_FILE, _parent_pieces(source, self._parents))
+            self._write(layout.CONSTRUCT_FILE, _parent_pieces(self._parents))
             self._published_parents = len(self._parents)
             self._rewritten_parent = False
         self._write_json(source, final)
@@ -304,55 +326,30 @@ class DumpWriter:
         self._write(self._json_name, self._json_pieces(source, final))
 
     def _write(self, name: str, pieces: Iterator[bytes]) -> None:
-        path = os.path.join(self._folder, name)
+        path = f"{self._folder}{os.sep}{name}"
         write_atomically(path, pieces, fsync=False)
         self._files.add(path)
 
     def _mark_finished(self) -> bool:
         """Finish the file that is there by one write at its end; False if it is not the one we wrote."""
-        with contextlib.suppress(OSError), open(self._folder / self._json_name, "r+b", 0) as file:
-            start = file.seek(0, os.SEEK_END) - len(entries.OPEN_END)
-            if start > 0 and os.pread(file.fileno(), len(entries.OPEN_END) + 1, start) == entries.OPEN_END:
-                return os.pwrite(file.fileno(), entries.FINISHED_END, start) == len(entries.FINISHED_END)
+        with contextlib.suppress(OSError):
+            descriptor = os.open(f"{self._folder}{os.sep}{self._json_name}", _READ_WRITE)
+            try:
+                start = os.fstat(descriptor).st_size - len(entries.OPEN_END)
+                if start > 0 and os.pread(descriptor, len(entries.OPEN_END), start) == entries.OPEN_END:
+                    return os.pwrite(descriptor, entries.FINISHED_END, start) == len(entries.FINISHED_END)
+            finally:
+                os.close(descriptor)
         return False
 
     def _json_pieces(self, source: journal.Journal, final: bool) -> Iterator[bytes]:
-        ours = {
-            "version": __version__,
-            "format": entries.FORMAT,
-            "process": ownership.this_process().as_dict(),
-        }
-        before = b"{\n "
-        for key, value in self._header.items():
-            if key == "msprobe" and isinstance(value, dict):
-                ours.update(value)
-            else:
-                yield before + quote(key) + b": " + self._text(value, 1)
-                before = b",\n "
-        yield before + b'"data": '
+        header = self._text(self._header, 0)
+        yield header[: -len(b"\n}")] + b",\n " if self._header else b"{\n "
+        yield b'"data": '
         yield from _object_pieces(source, self._records, 1)
-        ours.update(records=len(self._records))
-        last = self._text(ours, 1)
-        yield b',\n "msprobe": ' + last[: last.rindex(b"\n")] + b",\n  "
+        ours = self._text({**self._ours(), "records": len(self._records)}, 1)
+        yield b',\n "msprobe": ' + ours[: -len(b"\n }")] + b",\n  "
         yield entries.FINISHED_END if final else entries.OPEN_END
-
-    def _stack_pieces(self, source: journal.Journal) -> Iterator[bytes]:
-        """``{"0": [[name, ...], [frame, ...]], ...}``: names that share their frames share one number."""
-        groups: dict[bytes, list[str]] = {}
-        text_of: dict[int, bytes] = {}
-        for name, stack_id in self._stack_of.items():
-            place = self._frames.get(stack_id)
-            if place is None:
-                continue
-            text = text_of.get(stack_id)
-            if text is None:
-                text = text_of[stack_id] = _content(source, place)
-            groups.setdefault(text, []).append(name)
-        before = b"{"
-        for number, (text, names) in enumerate(groups.items()):
-            yield before + b'\n "%d": [\n  ' % number + _plain_encode(names, 2) + b",\n  " + text + b"\n ]"
-            before = b","
-        yield b"\n}" if groups else b"{}"
 
     def _close(self) -> None:
         """End the step: what was published goes to the disk, then the journal goes; a failed dump keeps its
@@ -360,23 +357,15 @@ class DumpWriter:
         """
         self._closed, self._count_at_end = True, len(self._records)
         source, self._journal = self._journal, None
-        folder = self._folder
         if source is None:
             return
         if self._problem is None:
-            source.abandon()
-            path = self._journal_path
-
-            def finish() -> None:
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
-                ownership.release(folder)
-
-            durable.after_sync(self._files, finish)
+            done = source
+            durable.after_sync(self._files, lambda: recycling.retire(done))
         else:
             with contextlib.suppress(OSError):
                 source.close()
-            ownership.release(folder)
+        ownership.release(self._folder)
         self._records = {}
         self._parents = {}
         self._stack_of = {}
@@ -416,7 +405,7 @@ class DumpWriter:
                 source.abandon()
 
 
-def _object_pieces(source: journal.Journal, places: dict[str, int], depth: int) -> Iterator[bytes]:
+def _object_pieces(source: journal.Journal, places: dict[bytes, int], depth: int) -> Iterator[bytes]:
     """The JSON object of the frames at ``places``, as it stands at ``depth``, in pieces of some hundred
     items.
     """
@@ -440,19 +429,15 @@ def _object_pieces(source: journal.Journal, places: dict[str, int], depth: int) 
     yield line + b"}"
 
 
-def _parent_pieces(source: journal.Journal, parents: dict[str, int | bytes]) -> Iterator[bytes]:
+def _parent_pieces(parents: dict[bytes, bytes]) -> Iterator[bytes]:
     """The text of construct.json, in pieces of some hundred items."""
     if not parents:
         yield b"{}"
         return
     before = b"{\n "
     batch: list[bytes] = []
-    for name, parent in parents.items():
-        if isinstance(parent, int):
-            start = parent >> _LENGTH_BITS
-            batch.append(source.read(start + _KEY_BYTES, start + (parent & _LENGTH)))
-        else:
-            batch.append(quote(name) + b": " + parent)
+    for key, parent in parents.items():
+        batch.append(key + b": " + parent)
         if len(batch) == _BATCH:
             yield before + b",\n ".join(batch)
             before = b",\n "
@@ -462,16 +447,25 @@ def _parent_pieces(source: journal.Journal, parents: dict[str, int | bytes]) -> 
     yield b"\n}"
 
 
-def _content(source: journal.Journal, place: int) -> bytes:
-    """The content of a frame without its key."""
-    start = place >> _LENGTH_BITS
-    text = source.read(start, start + (place & _LENGTH))
-    return text[_KEY_BYTES + entries.KEY.unpack_from(text)[1] :]
+def _stack_pieces(stack_of: dict[bytes, int], frames: dict[int, bytes]) -> Iterator[bytes]:
+    """``{"0": [[name, ...], [frame, ...]], ...}``: names that share their frames share one number."""
+    groups: dict[bytes, list[bytes]] = {}
+    for key, stack_id in stack_of.items():
+        text = frames.get(stack_id)
+        if text is not None:
+            groups.setdefault(text, []).append(key)
+    before = b"{"
+    for number, (text, keys) in enumerate(groups.items()):
+        names = b",\n   ".join(keys)
+        yield before + b'\n "%d": [\n  [\n   ' % number + names + b"\n  ],\n  " + text + b"\n ]"
+        before = b","
+    yield b"\n}" if groups else b"{}"
 
 
 def _forked() -> None:
     ownership.forget_after_fork()
     durable.forget_after_fork()
+    recycling.forget_after_fork()
     for writer in list(_live):
         writer._forked()
 

@@ -5,13 +5,15 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from msprobe import log
 from msprobe.errors import PathError
-from msprobe.store import durable, layout, ownership
+from msprobe.store import durable, layout, ownership, recycling
 from msprobe.store.writer import DumpWriter
 
 HEADER: dict[str, object] = {
@@ -77,7 +79,7 @@ def test_two_living_processes_never_share_a_folder(folder: Path, capsys: pytest.
 def test_a_finished_dump_of_a_living_process_is_not_taken_either(folder: Path) -> None:
     """Ranks that all call start() before there is a process group come one after the other."""
     with other_process(folder, finish=True):
-        assert not (folder / layout.LOCK_FILE).exists()
+        assert not layout.journals(folder)
         assert write_one(folder) == folder.parent / f"proc{os.getpid()}"
         assert list(json.loads((folder / "dump.json").read_text())["data"]) == ["other"]
 
@@ -85,7 +87,7 @@ def test_a_finished_dump_of_a_living_process_is_not_taken_either(folder: Path) -
 def test_the_folder_of_a_dead_process_is_taken_over(folder: Path) -> None:
     with other_process(folder):
         pass
-    assert (folder / layout.LOCK_FILE).exists()
+    assert layout.journals(folder)
     assert write_one(folder) == folder
     assert sorted(path.name for path in folder.iterdir()) == ["construct.json", "dump.json", "stack.json"]
 
@@ -108,34 +110,86 @@ def test_a_zombie_is_dead(folder: Path) -> None:
         os.waitpid(child, 0)
 
 
-def lock_of(folder: Path, **owner: object) -> Path:
-    folder.mkdir(parents=True)
-    path = folder / layout.LOCK_FILE
-    path.write_text(json.dumps({**ownership.this_process().as_dict(), **owner}))
+def journal_of(folder: Path, monkeypatch: pytest.MonkeyPatch, **owner: Any) -> Path:
+    """The journal that a process had begun here, which is not this one."""
+    with monkeypatch.context() as patch:
+        other = replace(ownership.this_process(), **owner)
+        patch.setattr(ownership, "this_process", lambda: other)
+        DumpWriter(folder, HEADER).put("other", 1)
+    ownership.release(folder)
+    (path,) = layout.journals(folder)
     return path
 
 
-def test_a_process_number_that_was_given_to_a_new_process_does_not_count(folder: Path) -> None:
-    lock_of(folder, pid=os.getppid(), started=1)
+def test_a_process_number_that_was_given_to_a_new_process_does_not_count(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal_of(folder, monkeypatch, pid=os.getppid(), started=1)
     assert write_one(folder) == folder
 
 
-def test_a_lock_from_another_host_counts_for_a_day(folder: Path) -> None:
-    path = lock_of(folder, host="another", pid=1)
+def test_a_journal_from_another_host_counts_for_a_day(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = journal_of(folder, monkeypatch, host="another", pid=1)
     assert write_one(folder) != folder
     long_ago = time.time() - 25 * 3600
     os.utime(path, (long_ago, long_ago))
     assert write_one(folder) == folder
 
 
-def test_a_lock_that_says_nothing_counts_for_the_moment_it_takes_to_write_one(folder: Path) -> None:
-    path = lock_of(folder)
-    path.write_text("")
-    assert write_one(folder) != folder
-    path.write_text("[[[[ not what we write")
-    long_ago = time.time() - 60
-    os.utime(path, (long_ago, long_ago))
+@pytest.mark.parametrize("content", [b"", bytes(5000), b"MSPJRNL2", b"[[[[ not what we write"])
+def test_a_journal_that_tells_no_owner_has_none(folder: Path, content: bytes) -> None:
+    """It was being made when its process died."""
+    folder.mkdir(parents=True)
+    (folder / f"dump-{os.getppid()}-1.journal").write_bytes(content)
     assert write_one(folder) == folder
+    assert not layout.journals(folder)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_who_announced_itself_looks_who_else_came(
+    folder: Path, is_there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other comes at the worst of moments: when we have made the folder, or looked into it."""
+    if is_there:
+        folder.mkdir(parents=True)
+    others = []
+    began = recycling.start
+
+    def while_another_comes(*arguments: Any) -> Any:
+        if not others:
+            child = other_process(folder)
+            others.append(child)
+            child.__enter__()
+        return began(*arguments)
+
+    monkeypatch.setattr(recycling, "start", while_another_comes)
+    try:
+        assert write_one(folder) == folder.parent / f"proc{os.getpid()}"
+        assert [path.name.split("-")[1] for path in layout.journals(folder)] != [str(os.getpid())]
+    finally:
+        others[0].__exit__(None, None, None)
+    assert "which still runs" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_ours_keeps_no_journal_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone_in = ownership._alone_in
+
+    @contextmanager
+    def and_the_next_looks(asked: Path) -> Iterator[None]:
+        with alone_in(asked):
+            yield
+            if asked == folder:
+                (left,) = layout.journals(asked)
+                assert left.name.startswith(f"dump-{pid}-"), "of two that wait each would make way for the other"
+
+    monkeypatch.setattr(ownership, "_alone_in", and_the_next_looks)
+    with other_process(folder) as pid:
+        mine = DumpWriter(folder, HEADER)
+        mine.put("a", 1)
+        (theirs,) = layout.journals(folder)
+        assert theirs.name.startswith(f"dump-{pid}-")
+        (ours,) = layout.journals(mine.folder)
+        assert ours.name.startswith(f"dump-{os.getpid()}-")
 
 
 def test_two_writers_of_one_process_share_a_folder_and_the_last_gives_it_back(folder: Path) -> None:
@@ -144,7 +198,7 @@ def test_two_writers_of_one_process_share_a_folder_and_the_last_gives_it_back(fo
     debug.put("b", 2)
     dump.publish(final=True)
     durable.drain()
-    assert (folder / layout.LOCK_FILE).exists()
+    assert [path.name.split("-")[0] for path in layout.journals(folder)] == ["debug"]
     debug.publish(final=True)
     durable.drain()
     assert sorted(path.suffix for path in folder.iterdir()) == [".json"] * 4
@@ -273,7 +327,7 @@ def test_a_file_in_place_of_the_folder_is_one_clear_error(folder: Path) -> None:
     folder.parent.mkdir()
     folder.write_text("")
     with pytest.raises(PathError, match="is not a folder"):
-        ownership.claim(folder, "clean")
+        ownership.claim(folder, "clean", lambda _: pytest.fail("there is no folder to begin a journal in"))
 
 
 def test_names_of_folders() -> None:

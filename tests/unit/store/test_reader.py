@@ -161,10 +161,11 @@ def test_an_interrupted_dump_is_put_together_from_file_and_journal(tmp_path: Pat
 
 def test_a_journal_that_is_about_to_be_removed_does_not_matter(tmp_path: Path) -> None:
     writer = write_ours(tmp_path / "rank")
-    copy = layout.journals(tmp_path / "rank")[0].read_bytes()
+    (journal,) = layout.journals(tmp_path / "rank")
+    copy = journal.read_bytes()
     writer.publish(final=True)
     durable.drain()
-    layout.journal_file(tmp_path / "rank", "dump").write_bytes(copy)
+    journal.write_bytes(copy)
     part = open_dump(tmp_path / "rank").part()
     check(part)
     assert part.complete
@@ -284,15 +285,14 @@ def test_a_byte_that_is_no_text(tmp_path: Path) -> None:
 @tmp_path_is_fine
 def test_no_broken_dump_does_more_than_raise_our_errors(tmp_path: Path, data: st.DataObject) -> None:
     folder = tmp_path / "rank0"
-    journal = folder / "dump-1-0.journal"
     if not folder.exists():
         write_ours(folder).publish(final=False)
-        layout.journals(folder)[0].rename(journal)
-        for path in (journal, folder / "dump.json", folder / "stack.json", folder / "construct.json"):
+        for path in list(folder.iterdir()):
             path.rename(path.with_name(path.name + ".whole"))
-    for path in (journal, folder / "dump.json", folder / "stack.json", folder / "construct.json"):
-        content = bytearray(path.with_name(path.name + ".whole").read_bytes())
-        if path == journal:
+    for whole in folder.glob("*.whole"):
+        path = whole.with_suffix("")
+        content = bytearray(whole.read_bytes())
+        if path.suffix == ".journal":
             del content[4096:]
         for _ in range(data.draw(st.integers(0, 3))):
             content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
