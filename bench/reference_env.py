@@ -91,9 +91,7 @@ def make(version: str) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     install = [str(python_of(version)), "-m", "pip", "install", "--quiet"]
     subprocess.run([*install, TORCH], check=True, env=clean_environment())
-    subprocess.run(
-        [*install, f"mindstudio-probe=={version}", *reference.also], check=True, env=clean_environment()
-    )
+    subprocess.run([*install, f"mindstudio-probe=={version}", *reference.also], check=True, env=clean_environment())
     if not works(reference):
         raise SystemExit(
             f"{folder}: mindstudio-probe {version} was installed but does not import; see the output above"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -86,8 +87,9 @@ class Worker:
     """A worker process and its conversation."""
 
     def __init__(self, python: Path, size: str) -> None:
-        FOLDER.mkdir(exist_ok=True)
-        self.folder = Path(tempfile.mkdtemp(prefix="capture-", dir=FOLDER))
+        folder = Path(os.environ.get("BENCH_DUMPS", FOLDER))
+        folder.mkdir(exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="capture-", dir=folder))
         environment = {**clean_environment(), "MSPROBE_LOG_LEVEL": "4", "PYTHONWARNINGS": "ignore"}
         if python == Path(sys.executable):
             environment["PYTHONPATH"] = str(REPOSITORY / "src")

@@ -43,9 +43,7 @@ def choices(text: str, allowed: tuple[str, ...], name: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", default="ours,8.1.1,26.2.0,debug_mode")
     parser.add_argument("--sizes", default="tiny,small,medium")
     parser.add_argument("--levels", default="L0,L1,mix")

@@ -49,9 +49,7 @@ def differences(reference: Any, candidate: Any, path: str = "") -> Iterator[Diff
         yield Difference(path, reference, candidate)
 
 
-def tensor_differences(
-    reference: dict[str, Any], candidate: dict[str, Any], path: str
-) -> Iterator[Difference]:
+def tensor_differences(reference: dict[str, Any], candidate: dict[str, Any], path: str) -> Iterator[Difference]:
     """Compare two tensor descriptions: identity fields exactly, statistics to rounding."""
     for key, value in reference.items():
         if key in STATISTICS:

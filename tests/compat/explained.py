@@ -32,9 +32,7 @@ class OtherValue:
 
 def _full_recompute(setting: Setting, entry: dict[str, Any]) -> bool:
     return (
-        setting.tool == "8.1.1"
-        and setting.program == "checkpoint_non_reentrant"
-        and entry.get("is_recompute") is True
+        setting.tool == "8.1.1" and setting.program == "checkpoint_non_reentrant" and entry.get("is_recompute") is True
     )
 
 

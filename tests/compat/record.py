@@ -7,8 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from msprobe.pytorch import PrecisionDebugger
 from programs import run
+
+from msprobe.pytorch import PrecisionDebugger
 
 if __name__ == "__main__":
     program, config = sys.argv[1:]

@@ -73,9 +73,7 @@ def test_their_tensor_files_are_read_without_torch(version: str, program: str, r
 
 @pytest.mark.parametrize("program", ["toy", "transformer", "autocast"])
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
-def test_the_same_rows_come_out_of_both_dumps(
-    version: str, program: str, level: str, recorded: Recorded
-) -> None:
+def test_the_same_rows_come_out_of_both_dumps(version: str, program: str, level: str, recorded: Recorded) -> None:
     setting = Setting(version, program, level)
     reference, ours = recorded(setting)[0], recorded(replace(setting, tool=OURS))[0]
     left, right = rows(reference, setting), rows(ours, setting)
