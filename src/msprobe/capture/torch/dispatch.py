@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -71,6 +72,7 @@ class OperatorRecorder:
         self.calls: CallRecorder = recorder.calls
         self.session = recorder.session
         self._watch: _Watch = _watch_by_key() or _WatchByMode()
+        self._was_on = threading.local()
 
     def attach(self) -> None:
         """Begin to watch this thread."""
@@ -79,6 +81,16 @@ class OperatorRecorder:
     def detach(self) -> None:
         """Leave nothing behind."""
         self._watch.detach(self)
+
+    def pause(self) -> None:
+        """A compiled region is entered: as :meth:`detach`, until :meth:`resume` in the same thread."""
+        self._was_on.yes = self._watch.is_on()
+        self._watch.detach(self)
+
+    def resume(self) -> None:
+        """It was left."""
+        if getattr(self._was_on, "yes", False):
+            self._watch.resume(self)
 
     # ------------------------------------------------------------ one operator
 
@@ -245,6 +257,14 @@ class _Watch:
         """End."""
         raise NotImplementedError
 
+    def is_on(self) -> bool:
+        """True if this thread is watched."""
+        raise NotImplementedError
+
+    def resume(self, recorder: OperatorRecorder) -> None:
+        """Begin again, in this thread."""
+        self.attach(recorder)
+
     def away(self) -> contextlib.AbstractContextManager[Any]:
         """What runs inside is not seen in this thread."""
         raise NotImplementedError
@@ -290,8 +310,14 @@ class _WatchByKey(_Watch):
 
     def attach(self, recorder: OperatorRecorder) -> None:
         self._register()
+        self.resume(recorder)
+
+    def resume(self, recorder: OperatorRecorder) -> None:
         self.current = recorder
         _set_included(self.key, True)
+
+    def is_on(self) -> bool:
+        return _get_included(self.key)
 
     def detach(self, recorder: OperatorRecorder) -> None:
         if self.current is recorder:
@@ -380,6 +406,9 @@ class _WatchByMode(_Watch):
 
     def __init__(self) -> None:
         self._mode: _OperatorMode | None = None
+
+    def is_on(self) -> bool:
+        return self._mode is not None
 
     def attach(self, recorder: OperatorRecorder) -> None:
         if self._mode is None:
