@@ -95,9 +95,11 @@ class Describer:
         # Exact type -> how to describe it. Containers and types met for the first time take the long way
         # below.
         self.by_type: dict[type, Describe] = {**PLAIN, **own_types}
+        # Told of errors that cost a value; the rest of the record is kept.
+        self.failed: Callable[[Exception], None] = lambda error: None
 
     def describe(self, value: Any) -> Tree:
-        """The tree of one value. Never fails on odd values: what cannot be described is null."""
+        """The tree of one value. What has no encoding is null; what fails when it is looked at says so."""
         describe = self.by_type.get(type(value))
         if describe is not None:
             return describe(value)
@@ -108,6 +110,13 @@ class Describer:
         return self._walk(value, path, keep, 0)
 
     def _walk(self, value: Any, path: str, keep: Keep | None, depth: int) -> Tree:
+        try:
+            return self._look_into(value, path, keep, depth)
+        except Exception as error:
+            self.failed(error)
+            return {"unsupported": f"{type(error).__name__}: {error}"[:200]}
+
+    def _look_into(self, value: Any, path: str, keep: Keep | None, depth: int) -> Tree:
         if self.is_tensor(value):
             description = self.tensor(value)
             return description if keep is None else keep(value, description, path)

@@ -8,6 +8,7 @@ step; ``step`` takes those away.
 
 from __future__ import annotations
 
+import functools
 import os
 import types
 import weakref
@@ -91,6 +92,7 @@ class TorchRecorder:
         )
         self.hooks = NodeHooks()
         self.describer = Describer(self.statistics.describe, _is_tensor, self._types())
+        self.describer.failed = functools.partial(session.fault, "a value")
         self.keeper = TensorKeeper(session, self.statistics)
         self.calls = CallRecorder(session, self.describer, self.statistics, self.keeper, self.hooks)
         self.modules = ModuleRecorder(self.calls)
@@ -168,8 +170,6 @@ class TorchRecorder:
         session = self.session
 
         def region(original: Any) -> Any:
-            import functools
-
             @functools.wraps(original)
             def replacement(*args: Any, **kwargs: Any) -> Any:
                 thread = session.thread
