@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "_native_encode.h"
+#include "_native_files.h"
 #include "_native_hash.h"
 #include "_native_layout.h"
 #include "_native_memo.h"
@@ -333,6 +334,11 @@ static PyMethodDef methods[] = {
     {"encode", FAST(native_encode), "encode(tree, depth) -> bytes of indented JSON"},
     {"frame_key", native_frame_key, METH_O, "frame_key(skip) -> bytes that stand for the code objects and offsets of the frames"},
     {"crc32", FAST(native_crc32), "crc32(address, size) -> as zlib.crc32 of these bytes"},
+#ifdef HAVE_WRITE_FILES
+    {"write_files", native_write_files, METH_VARARGS,
+     "write_files(directory, mode, prefix, files) -> (how many were written, 0 or the number of the error of the next)\n"
+     "files: (name, head, data, tail), or (name, existing name) for a hard link; prefix: of names nobody else uses"},
+#endif
     {"memory", FAST(native_memory), "memory(address, size) -> read-only view, valid while the owner lives"},
     {"gather", FAST(native_gather), "gather(address, shape, stride, itemsize) -> the elements' bytes in C order"},
     {"pattern", FAST(native_pattern), "pattern(shape, stride) -> (size, stride, ...) of the elements, order left out"},

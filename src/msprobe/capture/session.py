@@ -246,7 +246,7 @@ class Session:
                 if self._folder is None:
                     self._open()
                 assert self._folder is not None
-                self._files = TensorFileWriter(self._folder / layout.TENSOR_FOLDER)
+                self._files = TensorFileWriter(self._folder / layout.TENSOR_FOLDER, write_files=native.write_files)
             return self._files
 
     def publish(self, final: bool) -> None:

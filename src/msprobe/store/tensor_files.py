@@ -1,4 +1,8 @@
-"""Tensor files, written by threads of their own while the training goes on."""
+"""Tensor files, written by threads of their own while the training goes on.
+
+Files are handed over some at a time: to wake a thread, and to take turns with it, costs more than to write a
+small file.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,21 @@ import contextlib
 import itertools
 import os
 import queue
-import re
 import shutil
 import threading
 import weakref
-from dataclasses import dataclass, field
-from hashlib import blake2b
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msprobe import log
 from msprobe.errors import PathError
-from msprobe.paths import FILE_MODE, MAX_NAME_LENGTH, make_folder
+from msprobe.paths import FILE_MODE, make_folder
 from msprobe.store import pt_format
 from msprobe.store.tensor_buffers import Room, TensorBuffers
+from msprobe.store.tensor_names import safe_file_name
 
-_DIGEST_BYTES = 8
-_SAFE = re.compile(r"[\w\-+=@%,:;()\[\] ][\w\-+=@%,:;()\[\] .]{0,254}", re.ASCII)
+__all__ = ["Payload", "TensorFileWriter", "safe_file_name"]
 
 
 class Payload(Protocol):
@@ -42,57 +44,72 @@ class Payload(Protocol):
         """The elements in C order, contiguous, little-endian."""
 
 
-def safe_file_name(name: str) -> str:
-    """``name`` as a file name that every system takes: no ``/``, no leading dot, at most 255 bytes.
+# A thread is woken for so many files or bytes; what waits for more of them is lost if the process is killed.
+_FILES_AT_ONCE = 32
+_BYTES_AT_ONCE = 1 << 20
 
-    A name that is safe comes back as it is. A long one is cut and keeps its ending (``.pt``); a digest of the
-    whole name keeps it apart from its neighbours. Characters that file names cannot hold become ``_``.
-    """
-    if _SAFE.fullmatch(name):
-        return name
-    clean = "".join("_" if one in "/\\" or not one.isprintable() else one for one in name)
-    if not clean or clean[0] == ".":
-        clean = "_" + clean[1:]
-    data = clean.encode()
-    if len(data) <= MAX_NAME_LENGTH:
-        return clean
-    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
-    stem, dot, ending = clean.rpartition(".")
-    suffix = f"{dot}{ending}" if stem and len(ending) <= 8 else ""
-    room = MAX_NAME_LENGTH - len(f"~{digest}{suffix}".encode())
-    return data[:room].decode(errors="ignore") + f"~{digest}{suffix}"
+Parts = tuple[bytes, memoryview, bytes]
+# (open folder, mode, beginning of names that nobody else uses, [(name, *parts) or (name, existing name)]) -> how many
+# were written, and the number of the error of the next, or 0
+WriteFiles = Callable[[int, int, str, list[tuple[Any, ...]]], tuple[int, int]]
 
 
-@dataclass
 class _Job:
-    writer: TensorFileWriter
+    """A tensor on its way to its file."""
+
+    __slots__ = ("crc32", "follower", "links", "name", "nbytes", "payload", "room", "written")
+
+    def __init__(self, name: str, payload: Payload, nbytes: int, crc32: int | None, room: Room | None) -> None:
+        self.name = name
+        self.payload = payload
+        self.nbytes = nbytes
+        self.crc32 = crc32
+        self.room = room
+        self.links: list[str] = []
+        self.written = False
+        # The next tensor of the same name: the last one saved is the last one written.
+        self.follower: _Job | None = None
+
+
+class _Link(NamedTuple):
+    """A further name of a file that is there."""
+
     name: str
-    payload: Payload
-    nbytes: int
-    crc32: int | None = None
-    room: Room | None = None
-    links: list[str] = field(default_factory=list)
-    written: bool = False
-    follower: _Job | None = None  # the next tensor of the same name, so that the last one saved is the last written
+    existing: str
+
+
+_Work = _Job | _Link
 
 
 class TensorFileWriter:
     """Writes tensors to ``.pt`` files in ``folder``, which is created with the first.
 
     ``save`` gives the work to ``threads`` threads (shared by all writers) and returns; it, or ``room``, waits
-    only while more than ``max_bytes_in_flight`` are on their way. Files appear under their names when they are whole. A
-    failure is logged once, and the writer is quiet from then on (``failed``): nothing is raised. In a forked
-    child the writer is quiet too.
+    only while more than ``max_bytes_in_flight`` are on their way. Files appear under their names when they are
+    whole. A failure is logged once, and the writer is quiet from then on (``failed``): nothing is raised. In a
+    forked child the writer is quiet too. ``write_files`` writes several files without Python in between; None:
+    one by one.
     """
 
-    def __init__(self, folder: Path, *, max_bytes_in_flight: int = 256 << 20, threads: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_bytes_in_flight: int = 256 << 20,
+        threads: int = 1,
+        write_files: WriteFiles | None = None,
+    ) -> None:
         self.folder = Path(folder)
         self._limit = max_bytes_in_flight
         self._thread_count = max(1, threads)
+        self._write_files = write_files
         self._changed = threading.Condition(threading.Lock())
         self._bytes = 0
         self._waiting: dict[str, _Job] = {}
         self._count = 0
+        # Not handed over yet.
+        self._gathered: list[_Work] = []
+        self._gathered_bytes = 0
         self._problem: str | None = None
         self._off = False
         self._directory = -1
@@ -112,9 +129,7 @@ class TensorFileWriter:
         if self._off or self._problem is not None:
             return None
         with self._changed:
-            while self._bytes and self._bytes + nbytes > self._limit:
-                self._changed.wait()
-            self._bytes += nbytes
+            self._reserve(nbytes)
         try:
             return _buffers.take(nbytes)
         except BaseException:
@@ -138,19 +153,17 @@ class TensorFileWriter:
                 self.give_back(room)
             return
         name = safe_file_name(name)
-        job = _Job(self, name, payload, payload.data.nbytes, crc32, room)
+        job = _Job(name, payload, payload.data.nbytes, crc32, room)
         with self._changed:
             if room is None:
-                while self._bytes and self._bytes + job.nbytes > self._limit:
-                    self._changed.wait()
-                self._bytes += job.nbytes
-            self._count += 1
+                self._reserve(job.nbytes)
             earlier = self._waiting.get(name)
             self._waiting[name] = job
             if earlier is not None:
                 earlier.follower = job
-                return
-        _crew.hand(job, self._thread_count)
+                self._count += 1
+            else:
+                self._gather(job, job.nbytes)
 
     def link(self, name: str, existing_name: str) -> None:
         """Give the tensor saved as ``existing_name`` a second name: a hard link, or a copy where there are
@@ -165,15 +178,13 @@ class TensorFileWriter:
             job = self._waiting.get(existing_name)
             if job is not None:
                 job.links.append(name)
-                return
-        try:
-            self._link(name, existing_name)
-        except (OSError, PathError) as problem:
-            self._fail(problem)
+            else:
+                self._gather(_Link(name, existing_name), 0)
 
     def flush(self) -> None:
         """Wait until everything saved so far is written."""
         with self._changed:
+            self._hand_over()
             while self._count and not self._off:
                 self._changed.wait()
 
@@ -184,44 +195,116 @@ class TensorFileWriter:
             os.close(self._directory)
             self._directory = -1
 
-    def _write(self, job: _Job) -> None:
-        """Write a tensor, and what came under the same name meanwhile."""
-        next_job: _Job | None = job
-        while next_job is not None:
-            next_job = self._write_one(next_job)
+    # ---- with the lock held ----
 
-    def _write_one(self, job: _Job) -> _Job | None:
-        try:
-            if self._problem is None:
-                self._write_payload(job)
-        except Exception as problem:  # a thread that dies would let the training wait for it
-            self._fail(problem)
+    def _reserve(self, nbytes: int) -> None:
+        while self._bytes and self._bytes + nbytes > self._limit:
+            self._hand_over()
+            self._changed.wait()
+        self._bytes += nbytes
+
+    def _gather(self, work: _Work, nbytes: int) -> None:
+        self._count += 1
+        self._gathered.append(work)
+        self._gathered_bytes += nbytes
+        if len(self._gathered) >= _FILES_AT_ONCE or self._gathered_bytes >= _BYTES_AT_ONCE:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if gathered:
+            _crew.hand(self, gathered, self._thread_count)
+
+    # ---- in a thread that writes ----
+
+    def _work(self, todo: list[_Work]) -> None:
+        """Do this, and what comes up meanwhile: further names, further tensors of the same name."""
+        while todo:
+            try:
+                if self._problem is None:
+                    self._write(todo)
+            except Exception as problem:  # a thread that dies would let the training wait for it
+                self._fail(problem)
+            todo = self._finish(todo)
+
+    def _write(self, todo: list[_Work]) -> None:
+        entries: list[tuple[_Work, Parts | None]] = []
+        for work in todo:
+            if isinstance(work, _Link):
+                entries.append((work, None))
+                continue
+            parts = self._parts(work)
+            if parts is not None:
+                entries.append((work, parts))
+                with self._changed:
+                    names, work.links = work.links, []
+                entries += [(_Link(name, work.name), None) for name in names]
+        while entries:
+            done = self._write_at_once(entries)
+            for work, _ in entries[:done]:
+                if isinstance(work, _Job):
+                    work.written = True
+            entries = entries[done:]
+
+    def _write_at_once(self, entries: list[tuple[_Work, Parts | None]]) -> int:
+        """Write some; how many. Raises OSError where a file cannot be written."""
+        if self._write_files is not None:
+            given: list[tuple[Any, ...]] = [
+                (work.name.encode(), work.existing.encode())
+                if isinstance(work, _Link)
+                else (work.name.encode(), *(parts or ()))
+                for work, parts in entries
+            ]
+            prefix = f".msprobe-{os.getpid()}-{next(self._temporary)}-"
+            done, problem = self._write_files(self._open_folder(), FILE_MODE, prefix, given)
+            if not problem:
+                return done
+            for work, _ in entries[:done]:
+                if isinstance(work, _Job):
+                    work.written = True
+            work, _ = entries[done]
+            if isinstance(work, _Job):
+                raise OSError(problem, os.strerror(problem), work.name)
+            self._link(work.name, work.existing)
+            return done + 1
+        work, parts = entries[0]
+        if isinstance(work, _Link):
+            self._link(work.name, work.existing)
+        elif parts is not None:
+            self._write_file(work.name, parts)
+        return 1
+
+    def _finish(self, todo: list[_Work]) -> list[_Work]:
+        """Let go of what is done; what came up meanwhile."""
+        more: list[_Work] = []
         with self._changed:
-            if self._waiting.get(job.name) is job:
-                # From here on a link finds the file itself.
-                del self._waiting[job.name]
-        try:
-            for name in job.links if job.written else ():
-                self._link(name, job.name)
-        except Exception as problem:
-            self._fail(problem)
-        if job.room is not None:
-            _buffers.give_back(job.room)
-        with self._changed:
-            self._bytes -= job.nbytes
-            self._count -= 1
+            for work in todo:
+                self._count -= 1
+                if isinstance(work, _Link):
+                    continue
+                if self._waiting.get(work.name) is work:
+                    # From here on a link finds the file itself.
+                    del self._waiting[work.name]
+                if work.written:
+                    more += [_Link(name, work.name) for name in work.links]
+                    self._count += len(work.links)
+                if work.follower is not None:
+                    more.append(work.follower)
+                if work.room is not None:
+                    _buffers.give_back(work.room)
+                self._bytes -= work.nbytes
             self._changed.notify_all()
-        return job.follower
+        return more
 
     def _release(self, nbytes: int) -> None:
         with self._changed:
             self._bytes -= nbytes
             self._changed.notify_all()
 
-    def _write_payload(self, job: _Job) -> None:
+    def _parts(self, job: _Job) -> Parts | None:
         payload = job.payload
         try:
-            parts = pt_format.pieces(payload.dtype_name, payload.shape, payload.data, job.crc32)
+            return pt_format.pieces(payload.dtype_name, payload.shape, payload.data, job.crc32)
         except ValueError as problem:
             # This tensor cannot be written; the next one can.
             log.once(
@@ -229,11 +312,9 @@ class TensorFileWriter:
                 "warning",
                 f'"{job.name}" is not written: {problem}',
             )
-            return
-        self._write_file(job.name, parts)
-        job.written = True
+            return None
 
-    def _write_file(self, name: str, parts: tuple[bytes, memoryview, bytes]) -> None:
+    def _write_file(self, name: str, parts: Parts) -> None:
         directory = self._open_folder()
         temporary = f".msprobe-{os.getpid()}-{next(self._temporary)}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -260,6 +341,8 @@ class TensorFileWriter:
                 os.unlink(name, dir_fd=directory)
                 os.link(existing_name, name, src_dir_fd=directory, dst_dir_fd=directory)
                 return
+        except FileNotFoundError:
+            return  # it was one that cannot be written; that was said
         except OSError:
             pass  # no hard links here, or too many of this file
         temporary = self.folder / f".msprobe-{os.getpid()}-{next(self._temporary)}.tmp"
@@ -294,6 +377,7 @@ class TensorFileWriter:
     def _forked(self) -> None:
         """In a child: the threads and what they have to do are the parent's."""
         self._off = True
+        self._gathered = []
         self._changed = threading.Condition(threading.Lock())
         if self._directory >= 0:
             os.close(self._directory)
@@ -304,12 +388,12 @@ class _Crew:
     """The threads that write: shared by all writers, and kept from step to step."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[TensorFileWriter, list[_Work]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._count = 0
 
-    def hand(self, job: _Job, threads: int) -> None:
-        self._jobs.put(job)
+    def hand(self, writer: TensorFileWriter, todo: list[_Work], threads: int) -> None:
+        self._jobs.put((writer, todo))
         if self._count < threads:
             with self._lock:
                 while self._count < threads:
@@ -320,16 +404,16 @@ class _Crew:
     def _work(self) -> None:
         jobs = self._jobs
         while True:
-            job = jobs.get()
-            job.writer._write(job)
-            del job  # its tensor goes now, not when the next job comes
+            writer, todo = jobs.get()
+            writer._work(todo)
+            del writer, todo  # the tensors go now, not when the next ones come
 
 
 _crew = _Crew()
 _buffers = TensorBuffers()
 
 
-def _write_all(descriptor: int, parts: tuple[bytes, memoryview, bytes]) -> None:
+def _write_all(descriptor: int, parts: Parts) -> None:
     total = len(parts[0]) + parts[1].nbytes + len(parts[2])
     # One call takes 2 GiB at most, and none where a signal comes in between.
     written = os.writev(descriptor, parts)
