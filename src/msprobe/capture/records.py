@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,11 @@ Describe = Callable[[Any], Tree]
 # (value, description, index path) -> the description that is written, naming the file that keeps the values
 Keep = Callable[[Any, Any, str], Any]
 
-# Deeper containers are cut off (a container that holds itself has no end).
+# Deeper containers are cut off.
 DEPTH_LIMIT = 100
+# One argument with more values than this in its containers is cut off: objects that refer to each other can be walked
+# in more ways than there is time for.
+VALUE_LIMIT = 50_000
 
 TRUE = b'{\n "type": "bool",\n "value": true\n}'
 FALSE = b'{\n "type": "bool",\n "value": false\n}'
@@ -82,6 +85,48 @@ PLAIN: dict[type, Describe] = {
 }
 
 
+def parts_of(value: Any) -> tuple[Sequence[Any] | None, Sequence[Any]] | None:
+    """What a container holds: the names of its items, or None if they have places; the items. None: no container."""
+    if isinstance(value, (list, tuple)):
+        fields = getattr(type(value), "_fields", None)
+        if fields is not None and isinstance(fields, tuple) and len(fields) == len(value):
+            return fields, value
+        return None, value
+    if isinstance(value, Mapping):
+        return list(value.keys()), list(value.values())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return names, [getattr(value, name, None) for name in names]
+    return None
+
+
+class _Way:
+    """Where a walk through nested containers is: what lies above, and how many more values it may see."""
+
+    __slots__ = ("above", "left")
+
+    def __init__(self) -> None:
+        self.above: list[int] = []
+        self.left = VALUE_LIMIT
+
+    def enter(self, container: Any) -> str:
+        """Go into ``container``; if it cannot be entered, why."""
+        if len(self.above) >= DEPTH_LIMIT:
+            return f"nested deeper than {DEPTH_LIMIT}"
+        if id(container) in self.above:
+            return "contains itself"
+        size = 1 + len(container) if isinstance(container, Sized) else 1
+        if size > self.left:
+            return f"more than {VALUE_LIMIT} values"
+        self.left -= size
+        self.above.append(id(container))
+        return ""
+
+    def leave(self) -> None:
+        """Back to the container around."""
+        self.above.pop()
+
+
 class Describer:
     """Turns arguments and results into the tree that a record keeps.
 
@@ -103,20 +148,20 @@ class Describer:
         describe = self.by_type.get(type(value))
         if describe is not None:
             return describe(value)
-        return self._walk(value, "", None, 0)
+        return self._walk(value, "", None, _Way())
 
     def describe_kept(self, value: Any, path: str, keep: Keep) -> Tree:
         """As :meth:`describe`; each tensor is also handed to ``keep`` with its index path below ``path``."""
-        return self._walk(value, path, keep, 0)
+        return self._walk(value, path, keep, _Way())
 
-    def _walk(self, value: Any, path: str, keep: Keep | None, depth: int) -> Tree:
+    def _walk(self, value: Any, path: str, keep: Keep | None, way: _Way) -> Tree:
         try:
-            return self._look_into(value, path, keep, depth)
+            return self._look_into(value, path, keep, way)
         except Exception as error:
             self.failed(error)
             return {"unsupported": f"{type(error).__name__}: {error}"[:200]}
 
-    def _look_into(self, value: Any, path: str, keep: Keep | None, depth: int) -> Tree:
+    def _look_into(self, value: Any, path: str, keep: Keep | None, way: _Way) -> Tree:
         if self.is_tensor(value):
             description = self.tensor(value)
             return description if keep is None else keep(value, description, path)
@@ -124,24 +169,24 @@ class Describer:
         describe = self.by_type.get(kind)
         if describe is not None:
             return describe(value)
-        if depth >= DEPTH_LIMIT:
-            return {"unsupported": f"nested deeper than {DEPTH_LIMIT}"}
-        if isinstance(value, (list, tuple)):
-            fields = getattr(kind, "_fields", None)
-            if fields is not None and isinstance(fields, tuple) and len(fields) == len(value):
-                return {
-                    str(name): self._walk(item, f"{path}.{name}", keep, depth + 1)
-                    for name, item in zip(fields, value, strict=True)
-                }
-            return [self._walk(item, f"{path}.{i}", keep, depth + 1) for i, item in enumerate(value)]
-        if isinstance(value, Mapping):
-            return {str(key): self._walk(item, f"{path}.{key}", keep, depth + 1) for key, item in value.items()}
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = parts_of(value)
+        if parts is None:
+            return self._describe_rare(value, kind)
+        obstacle = way.enter(value)
+        if obstacle:
+            return {"unsupported": obstacle}
+        try:
+            names, items = parts
+            if names is None:
+                return [
+                    self._walk(item, path if keep is None else f"{path}.{i}", keep, way) for i, item in enumerate(items)
+                ]
             return {
-                f.name: self._walk(getattr(value, f.name, None), f"{path}.{f.name}", keep, depth + 1)
-                for f in dataclasses.fields(value)
+                str(name): self._walk(item, path if keep is None else f"{path}.{name}", keep, way)
+                for name, item in zip(names, items, strict=True)
             }
-        return self._describe_rare(value, kind)
+        finally:
+            way.leave()
 
     def _describe_rare(self, value: Any, kind: type) -> Tree:
         if isinstance(value, enum.Enum):

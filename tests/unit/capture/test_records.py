@@ -218,6 +218,37 @@ def test_what_holds_itself_is_cut_off(describer: Describer) -> None:
         assert "unsupported" in json.dumps(written(describer.describe(value)))
 
 
+@dataclasses.dataclass(eq=False)
+class Node:
+    number: int
+    neighbours: list[Any] = dataclasses.field(default_factory=list)
+
+
+def test_objects_that_refer_to_each_other_are_cut_off_in_time(describer: Describer) -> None:
+    nodes = [Node(n) for n in range(40)]
+    for node in nodes:
+        node.neighbours = [other for other in nodes if other is not node]
+    text = encode(describer.describe(nodes[0]), 0)
+    assert b"contains itself" in text
+    assert b"more than 50000 values" in text
+    twice: list[Any] = []
+    twice += [twice, twice]
+    assert written(describer.describe(twice)) == [{"unsupported": "contains itself"}] * 2
+
+
+def test_a_container_may_be_there_twice(describer: Describer) -> None:
+    inner = [1]
+    assert written(describer.describe([inner, inner])) == [[typed("int", 1)]] * 2
+
+
+def test_a_very_long_list_is_cut_off(describer: Describer) -> None:
+    assert written(describer.describe([[1.5] * 60_000, [1]])) == [
+        {"unsupported": "more than 50000 values"},
+        [typed("int", 1)],
+    ]
+    assert len(written(describer.describe(list(range(40_000))))) == 40_000
+
+
 @pytest.mark.parametrize("depth", [1, 49, 50, DEPTH_LIMIT - 1, DEPTH_LIMIT, DEPTH_LIMIT + 1, 5000])
 def test_deep_containers_keep_what_is_within_the_limit(describer: Describer, depth: int) -> None:
     value: Any = one

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from msprobe.capture.records import PLAIN, parts_of
 from msprobe.capture.torch.statistics_framework import Quiet
 
 Node = Any
@@ -245,17 +246,28 @@ class Gathering:
         return self.described[index]
 
 
-def collect_tensors(value: Any, path: str, found: list[tuple[str, Any]], depth: int = 0) -> None:
-    """Append the tensors in ``value``, each with its index path; containers are followed 20 levels deep."""
+def collect_tensors(
+    value: Any, path: str, found: list[tuple[str, Any]], depth: int = 0, seen: set[int] | None = None
+) -> None:
+    """Append the tensors in ``value``, each with the index path it has in a record. Each container is followed once, 20
+    levels deep; those that fail when they are looked at are left out.
+    """
     if isinstance(value, torch.Tensor):
         found.append((path, value))
-    elif isinstance(value, (list, tuple)):
-        if depth < 20:
-            for i, item in enumerate(value):
-                collect_tensors(item, f"{path}.{i}", found, depth + 1)
-    elif isinstance(value, dict) and depth < 20:
-        for key, item in value.items():
-            collect_tensors(item, f"{path}.{key}", found, depth + 1)
+    elif depth < 20 and type(value) not in PLAIN:
+        try:
+            parts = parts_of(value)
+            if parts is None:
+                return
+            seen = set() if seen is None else seen
+            if id(value) in seen:
+                return
+            seen.add(id(value))
+            names, items = parts
+            for name, item in zip(range(len(items)) if names is None else names, items, strict=True):
+                collect_tensors(item, f"{path}.{name}", found, depth + 1, seen)
+        except Exception:
+            return
 
 
 class NodeHooks:
