@@ -101,11 +101,10 @@ def write(count: int, folder: Path) -> dict[str, Any]:
         started = time.process_time()
         tree = record(number)
         making += time.process_time() - started
-        writer.put(name, tree)
-        writer.put_parent(name, f"Module.block.{number % 64}.Linear.forward.0")
-        if number % 4 == 0:
-            writer.define_stack(number % STACKS, frames[number % STACKS])
-            writer.put_stack(name, number % STACKS)
+        stack = number % STACKS if number % 4 == 0 else None
+        if stack is not None:
+            writer.define_stack(stack, frames[stack])
+        writer.put_call(name, tree, stack, f"Module.block.{number % 64}.Linear.forward.0")
     put_cpu, put_wall = time.process_time() - cpu - making, time.perf_counter() - wall - making
     after_put = memory()
     cpu, wall = time.process_time(), time.perf_counter()
