@@ -18,8 +18,14 @@ class Tool(Protocol):
     def end(self) -> None: ...
 
     def count(self) -> tuple[int, int]:
-        """Records and tensor files of the steps on disk now."""
+        """Records and tensor files of the newest step."""
         ...
+
+
+def last_step(folder: Path) -> Path:
+    """The folder of the newest step in ``folder/dump``; ``folder/dump`` itself if there is none."""
+    steps = [path for path in (folder / "dump").glob("step*") if path.name[4:].isdecimal()]
+    return max(steps, key=lambda path: int(path.name[4:]), default=folder / "dump")
 
 
 class PrecisionDebuggerTool:
@@ -55,9 +61,10 @@ class PrecisionDebuggerTool:
 
     def count(self) -> tuple[int, int]:
         records = 0
-        for dump in self.folder.glob("dump/step*/*/dump.json"):
+        step = last_step(self.folder)
+        for dump in step.glob("*/dump.json"):
             records += len(json.loads(dump.read_text())["data"])
-        return records, sum(1 for _ in self.folder.glob("dump/step*/*/dump_tensor_data/*"))
+        return records, sum(1 for _ in step.glob("*/dump_tensor_data/*"))
 
 
 class DebugModeTool:
