@@ -217,8 +217,9 @@ class Session:
             if stack is not None and self.with_stacks:
                 number = self._stack_numbers.get(stack)
                 if number is None:
-                    number = self._stack_numbers[stack] = len(self._stack_numbers)
+                    number = len(self._stack_numbers)
                     writer.define_stack(number, stack.lines())
+                    self._stack_numbers[stack] = number
             if not self.with_construct:
                 parent = False
             if self._late or self.has_late():
@@ -254,26 +255,23 @@ class Session:
         for work in self.before_publish:
             self.guard(work)
         with self.lock:
-            try:
-                if self._writer is None and self._begun and self.keeps_records:
-                    self._open()
-                writer, files = self._writer, self._files
-                if writer is None:
-                    return
-                self.recorded_anything |= self.records_in_step > 0
-                late, self._late = self._late, []
+            if self._writer is None and self._begun and self.keeps_records:
+                self._attempt("the dump", self._open)
+            writer, files = self._writer, self._files
+            self.recorded_anything |= self.records_in_step > 0
+            late, self._late = self._late, []
+            if writer is not None:
                 for record in late:
-                    writer.put_call(*record)
+                    self._attempt(record[0], writer.put_call, *record)
                 if files is not None:
-                    files.flush()
-                writer.publish(final)
-                if final:
-                    self._begun = False
-                    self._writer = self._files = self._folder = None
-                    if files is not None:
-                        files.close()
-            except Exception as error:
-                self.fault("writing the dump", error)
+                    self._attempt("tensor files", files.flush)
+                self._attempt("the dump", writer.publish, final)
+            if final:
+                # Whatever has failed, the next step begins with files of its own.
+                self._begun = False
+                self._writer = self._files = self._folder = None
+                if files is not None:
+                    self._attempt("tensor files", files.close)
 
     def _open(self) -> DumpWriter:
         settings = self.settings
@@ -305,10 +303,13 @@ class Session:
 
     def guard(self, work: Callable[..., Any], *args: Any) -> Any:
         """Do our own work; what fails is noted and costs the training nothing."""
+        return self._attempt(getattr(work, "__name__", "work"), work, *args)
+
+    def _attempt(self, what: str, work: Callable[..., Any], *args: Any) -> Any:
         try:
             return work(*args)
         except Exception as error:
-            self.fault(getattr(work, "__name__", "work"), error)
+            self.fault(what, error)
             return None
 
     def fault(self, what: str, error: BaseException) -> None:

@@ -1,0 +1,456 @@
+"""A recording session without any framework: which steps and ranks, numbers, order, files, and what fails."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from msprobe import log
+from msprobe.capture import native
+from msprobe.capture.session import Session
+from msprobe.capture.stacks import CallStack, CallStacks
+from msprobe.config.settings import Settings
+from msprobe.store.writer import DumpWriter
+
+
+@pytest.fixture(autouse=True)
+def _fresh_log() -> Iterator[None]:
+    log.forget_once()
+    yield
+    log.set_rank(None)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return make(tmp_path)
+
+
+def make(folder: Path, rank: int | None = None, **settings: Any) -> Session:
+    stacks = CallStacks(native.frame_key, lambda file: False, lambda code: False, lambda code: False)
+    chosen = replace(Settings(), dump_path=str(folder / "dump"), **settings)
+    return Session(chosen, "pytorch", lambda: rank, stacks)
+
+
+def read(folder: Path, step: int = 0, rank: str = "rank", name: str = "dump.json") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / f"dump/step{step}/{rank}/{name}").read_text())
+    return found
+
+
+def steps(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "dump").glob("step*"))
+
+
+def record_one(session: Session, name: str = "Torch.add.0.forward", **more: Any) -> None:
+    session.put(name, {"input_args": [], "output": [more or 1]})
+
+
+def run_step(session: Session, *names: str) -> bool:
+    """One step of a training."""
+    started = session.start()
+    if started:
+        for name in names or ("Torch.add.0.forward",):
+            record_one(session, name)
+    session.stop()
+    session.next_step()
+    return started
+
+
+# ---------------------------------------------------------------- steps and ranks
+
+
+def test_each_step_has_files_of_its_own(tmp_path: Path, session: Session) -> None:
+    run_step(session, "Torch.add.0.forward")
+    run_step(session, "Torch.mul.0.forward")
+    session.close()
+    assert list(read(tmp_path, 0)["data"]) == ["Torch.add.0.forward"]
+    assert list(read(tmp_path, 1)["data"]) == ["Torch.mul.0.forward"]
+
+
+def test_only_steps_that_are_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = make(tmp_path, steps=(1, 3))
+    assert [run_step(session) for _ in range(6)] == [False, True, False, True, False, False]
+    session.close()
+    assert steps(tmp_path) == ["step1", "step3"]
+    # Behind the last wanted step the recording is over, and says so once.
+    assert capsys.readouterr().out.count("msprobe ends successfully") == 1
+    assert session.ended
+
+
+@pytest.mark.parametrize(
+    ("rank", "ranks", "wanted", "folder"),
+    [
+        (None, (), True, "rank"),
+        (None, (0,), True, "rank"),
+        (None, (1,), False, ""),
+        (0, (), True, "rank0"),
+        (3, (1, 3), True, "rank3"),
+        (2, (1, 3), False, ""),
+    ],
+)
+def test_only_ranks_that_are_wanted(
+    tmp_path: Path, rank: int | None, ranks: tuple[int, ...], wanted: bool, folder: str
+) -> None:
+    session = make(tmp_path, rank, ranks=ranks)
+    assert run_step(session) is wanted
+    session.close()
+    assert [path.name for path in (tmp_path / "dump").glob("step0/*")] == ([folder] if wanted else [])
+
+
+def test_a_rank_that_is_told_at_start_goes_first(tmp_path: Path) -> None:
+    session = make(tmp_path, 0)
+    session.start(rank=7)
+    record_one(session)
+    session.stop()
+    session.next_step()
+    assert run_step(session)
+    assert list(read(tmp_path, 0, "rank7")["data"])
+    assert list(read(tmp_path, 1, "rank7")["data"])
+
+
+def test_stopped_and_started_again_the_step_goes_on(tmp_path: Path, session: Session) -> None:
+    session.start()
+    assert session.number("Torch.add") == 0
+    record_one(session, "Torch.add.0.forward")
+    session.stop()
+    # Readable as soon as it is stopped.
+    assert list(read(tmp_path)["data"]) == ["Torch.add.0.forward"]
+    session.start()
+    assert session.number("Torch.add") == 1
+    record_one(session, "Torch.add.1.forward")
+    session.stop()
+    session.next_step()
+    assert list(read(tmp_path)["data"]) == ["Torch.add.0.forward", "Torch.add.1.forward"]
+    assert session.number("Torch.add") == 0
+
+
+def test_a_later_record_replaces_an_earlier_one_of_its_name(tmp_path: Path, session: Session) -> None:
+    session.start()
+    record_one(session, "a", value=1)
+    record_one(session, "b")
+    record_one(session, "a", value=2)
+    session.stop()
+    data = read(tmp_path)["data"]
+    assert list(data) == ["a", "b"]
+    assert data["a"]["output"] == [{"value": 2}]
+
+
+def test_a_recorded_step_has_files_even_if_nothing_came_of_it(
+    tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.start()
+    session.stop()
+    session.next_step()
+    session.start()
+    session.stop()
+    session.close()
+    assert read(tmp_path, 0)["data"] == {}
+    assert read(tmp_path, 1)["data"] == {}
+    assert capsys.readouterr().out.count("Nothing was recorded in step 0") == 1
+
+
+def test_a_step_that_was_never_started_has_none(tmp_path: Path, session: Session) -> None:
+    session.stop()
+    session.next_step()
+    session.close()
+    assert steps(tmp_path) == []
+
+
+def test_a_clean_overflow_check_is_no_reason_for_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = make(tmp_path, task="overflow_check")
+    session.start()
+    session.close()
+    assert read(tmp_path)["data"] == {}
+    assert "Nothing was recorded" not in capsys.readouterr().out
+
+
+def test_generations_tell_hooks_of_earlier_steps(session: Session) -> None:
+    before = session.generation
+    session.next_step()
+    assert session.generation != before
+
+
+# ---------------------------------------------------------------- numbers, order, parents
+
+
+def test_numbers_count_each_key_and_order_counts_all(session: Session) -> None:
+    assert [session.number("a"), session.number("b"), session.number("a")] == [0, 0, 1]
+    assert [session.next_order() for _ in range(3)] == [1, 2, 3]
+    session.next_step()
+    assert session.next_order() == 1
+
+
+def test_numbers_of_several_threads_are_each_given_once(session: Session) -> None:
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: found.extend(session.number("a") for _ in range(2000))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(16_000))
+
+
+class Pass:
+    def __init__(self, entry: str) -> None:
+        self.entry = entry
+        self.module = None
+
+
+def test_the_parent_is_the_innermost_module_of_the_thread(tmp_path: Path) -> None:
+    session = make(tmp_path, level="mix")
+    assert session.parent() is None
+    session.thread.modules += [Pass("Module.a.A.forward.0"), Pass("Module.a.b.B.forward.0")]
+    assert session.parent() == "Module.a.b.B.forward.0"
+    seen: list[str | None] = []
+    thread = threading.Thread(target=lambda: seen.append(session.parent()))
+    thread.start()
+    thread.join()
+    assert seen == [None]
+
+
+def test_regions_are_roots_at_mix(tmp_path: Path) -> None:
+    session = make(tmp_path, level="mix")
+    session.start()
+    session.thread.region = "optimizer"
+    record = {"output": []}
+    session.put("Tensor.add_.0.forward", record, None, session.parent())
+    session.stop()
+    assert read(tmp_path, name="construct.json") == {"optimizer": None, "Tensor.add_.0.forward": "optimizer"}
+
+
+@pytest.mark.parametrize(
+    ("level", "task", "expected"), [("L1", "statistics", False), ("L0", "statistics", True), ("mix", "structure", True)]
+)
+def test_the_tree_is_written_where_there_is_one(tmp_path: Path, level: str, task: str, expected: bool) -> None:
+    session = make(tmp_path, level=level, task=task)
+    session.start()
+    session.put("a", {}, None, "parent")
+    session.stop()
+    assert read(tmp_path, name="construct.json") == ({"a": "parent"} if expected else {})
+
+
+def test_without_extra_files_when_they_are_not_asked_for(tmp_path: Path) -> None:
+    session = make(tmp_path, level="mix", extra_info=False)
+    session.start()
+    session.put("a", {}, session.stacks.here(0), "parent")
+    session.stop()
+    assert [path.name for path in (tmp_path / "dump/step0/rank").glob("*.json")] == ["dump.json"]
+
+
+# ---------------------------------------------------------------- stacks
+
+
+def test_entries_of_one_stack_are_one_group(tmp_path: Path, session: Session) -> None:
+    session.start()
+    stacks: list[CallStack] = [session.stacks.here(0) for _ in range(2)]
+    other = session.stacks.here(0)
+    for number, stack in enumerate([*stacks, other, stacks[0]]):
+        session.put(f"Torch.add.{number}.forward", {}, stack)
+    session.put("Torch.add.0.backward", {})
+    session.stop()
+    groups = read(tmp_path, name="stack.json")
+    assert list(groups) == [str(n) for n in range(len(groups))]
+    entries = {entry: number for number, (names, _) in groups.items() for entry in names}
+    assert sorted(entries) == [f"Torch.add.{n}.forward" for n in range(4)]
+    assert entries["Torch.add.0.forward"] == entries["Torch.add.1.forward"] == entries["Torch.add.3.forward"]
+    assert entries["Torch.add.2.forward"] != entries["Torch.add.0.forward"]
+    assert groups["0"][1] == list(stacks[0].lines())
+
+
+def test_every_step_has_its_stacks(tmp_path: Path, session: Session) -> None:
+    for _ in range(2):
+        session.start()
+        for _ in range(2):
+            session.put("a", {}, session.stacks.here(0))
+        session.stop()
+        session.next_step()
+    assert read(tmp_path, 0, name="stack.json")["0"][0] == read(tmp_path, 1, name="stack.json")["0"][0] == ["a"]
+
+
+# ---------------------------------------------------------------- values that come late
+
+
+class Late:
+    text = b'"not yet"'
+
+
+def test_records_wait_for_values_that_are_still_on_the_device(tmp_path: Path, session: Session) -> None:
+    waiting: list[Late] = []
+    session.has_late = lambda: bool(waiting)
+
+    def flush() -> None:
+        for value in waiting:
+            value.text = b'"there"'
+        waiting.clear()
+
+    session.before_publish.append(flush)
+    session.start()
+    record_one(session, "early")
+    value = Late()
+    waiting.append(value)
+    session.put("late", {"output": [value]})
+    # In their order, although this one has all it needs.
+    waiting.clear()
+    record_one(session, "behind")
+    waiting.append(value)
+    session.stop()
+    data = read(tmp_path)["data"]
+    assert list(data) == ["early", "late", "behind"]
+    assert data["late"]["output"] == ["there"]
+
+
+def test_work_before_the_files_may_still_put_records(tmp_path: Path, session: Session) -> None:
+    session.before_publish.append(lambda: record_one(session, "last"))
+    run_step(session, "first")
+    assert list(read(tmp_path)["data"]) == ["first", "last"]
+
+
+# ---------------------------------------------------------------- what fails
+
+
+def errors(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line for line in capsys.readouterr().out.splitlines() if "[ERROR]" in line]
+
+
+def test_a_fault_is_one_line_for_each_kind_and_told_in_full_beside_the_dump(
+    tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.start()
+    record_one(session)
+    for number in range(5):
+        session.fault(f"Torch.add.{number}.forward", ValueError(f"bad {number}"))
+    session.fault("Torch.add.9.forward", TypeError("worse"))
+    session.close()
+    (first, second) = errors(capsys)
+    assert "Could not record Torch.add.0.forward: ValueError: bad 0" in first
+    assert "TypeError: worse" in second
+    text = (tmp_path / "dump/step0/rank/dump_error_info.log").read_text()
+    assert text.count("ValueError: bad") == 5
+    assert "Torch.add.9.forward failed" in text
+    assert read(tmp_path)["data"]
+
+
+def test_guarded_work_that_fails_answers_none(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    def careless(n: int) -> int:
+        return 1 // n
+
+    assert session.guard(careless, 1) == 1
+    assert session.guard(careless, 0) is None
+    (line,) = errors(capsys)
+    assert "careless" in line
+
+
+def test_an_interrupt_of_the_user_is_no_fault(session: Session) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        session.guard(interrupted)
+
+
+@pytest.mark.parametrize("method", ["open", "put_call", "publish", "define_stack", "put_parent", "error"])
+def test_a_writer_that_fails_spoils_no_other_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    session = make(tmp_path, level="mix")
+    original: Callable[..., Any] = getattr(DumpWriter, method)
+
+    def failing(self: DumpWriter, *args: Any) -> Any:
+        if session.step == 0:
+            raise OSError("no more")
+        return original(self, *args)
+
+    monkeypatch.setattr(DumpWriter, method, failing)
+
+    def work() -> None:
+        session.guard(session.put, "a", {"output": []}, session.stacks.here(0), "parent")
+        session.guard(session.put_parent, "child", "parent")
+        session.fault("something", ValueError("odd"))
+
+    for _ in range(2):
+        session.start()
+        work()
+        session.stop()
+        session.next_step()
+    session.close()
+    assert list(read(tmp_path, 1)["data"]) == ["a"]
+    if method != "error":
+        assert any("no more" in line for line in errors(capsys))
+
+
+def test_a_late_record_that_cannot_be_written_costs_itself_only(
+    tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.has_late = lambda: True
+    session.start()
+    record_one(session, "first")
+    session.put("Torch.bad.0.forward", {"output": [object()]})
+    record_one(session, "last")
+    session.has_late = lambda: False
+    session.stop()
+    session.next_step()
+    assert list(read(tmp_path)["data"]) == ["first", "last"]
+    (line,) = errors(capsys)
+    assert "Torch.bad.0.forward" in line
+
+
+def test_work_at_the_end_of_a_step_that_fails_stops_nothing(tmp_path: Path, session: Session) -> None:
+    def fails() -> None:
+        raise RuntimeError("not today")
+
+    done: list[int] = []
+    session.before_publish += [fails, lambda: done.append(1)]
+    session.at_step_end += [fails, lambda: done.append(2)]
+    run_step(session)
+    assert done == [1, 1, 2]
+    assert list(read(tmp_path)["data"])
+
+
+# ---------------------------------------------------------------- the end
+
+
+def test_the_end_comes_behind_the_record_that_brings_it(
+    tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.start()
+    session.end_after_record = True
+    record_one(session)
+    assert session.ended
+    assert not session.recording
+    session.stop()
+    session.next_step()
+    assert not session.start()
+    session.close()
+    assert list(read(tmp_path)["data"]) == ["Torch.add.0.forward"]
+    assert steps(tmp_path) == ["step0"]
+    assert capsys.readouterr().out.count("ends successfully") == 1
+
+
+def test_after_a_fork_the_child_records_nothing(tmp_path: Path, session: Session) -> None:
+    session.start()
+    record_one(session, "a")
+    writer, generation = session._writer, session.generation
+    session.leave_to_parent()
+    assert not session.start()
+    assert session.generation != generation
+    session.stop()
+    session.close()
+    assert not (tmp_path / "dump/step0/rank/dump.json").exists()
+    assert writer is not None
+
+
+def test_whole_tensors_are_kept_of_the_entries_that_are_named(tmp_path: Path) -> None:
+    assert make(tmp_path, task="tensor").saves("anything")
+    assert not make(tmp_path).saves("anything")
+    some = make(tmp_path, tensor_list=("relu",))
+    assert some.saves("Functional.relu.0.forward")
+    assert not some.saves("Functional.gelu.0.forward")
+    run_step(some)
+    assert read(tmp_path)["dump_data_dir"] == str(tmp_path / "dump/step0/rank/dump_tensor_data")
