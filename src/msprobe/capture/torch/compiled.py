@@ -32,6 +32,7 @@ from msprobe.capture.torch.compiler import (
     eval_frame,
     leave_our_code_alone,
     never_compile,
+    switches,
 )
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
@@ -127,10 +128,7 @@ class CompiledRegions:
         leave_our_code_alone()
         frames = eval_frame()
         patches = Patches()
-        names = ["set_eval_frame"]
-        # The compiler may have a second name for the same function.
-        if getattr(frames, "_maybe_set_eval_frame", None) is frames.set_eval_frame:
-            names.append("_maybe_set_eval_frame")
+        names = switches(frames)
         if self.eager:
             log.once(
                 "compiled",

@@ -20,6 +20,16 @@ def eval_frame() -> Any:
     return sys.modules.get(EVAL_FRAME)
 
 
+def switches(frames: Any) -> list[str]:
+    """The names in the compiler's module under which it switches itself on and off: there may be two for
+    one function, or one that calls the other, or only the other.
+    """
+    direct, guarded = (getattr(frames, name, None) for name in ("set_eval_frame", "_maybe_set_eval_frame"))
+    if direct is None:
+        return ["_maybe_set_eval_frame"]
+    return ["set_eval_frame", "_maybe_set_eval_frame"] if guarded is direct else ["set_eval_frame"]
+
+
 class Regions(Protocol):
     """Whoever wants to know of compiled regions. ``frame`` is that of the compiled callable."""
 
@@ -60,8 +70,10 @@ class RegionWatch:
                 thread = self._thread
                 thread.token = frame
                 thread.compiler_on = True
-                # Older compilers switch off once only, at the end.
-                thread.only_on = not hasattr(eval_frame(), "_maybe_set_eval_frame")
+                # Older compilers switch off once only, at the end; they have no need of both names.
+                thread.only_on = not all(
+                    hasattr(eval_frame(), name) for name in ("set_eval_frame", "_maybe_set_eval_frame")
+                )
                 return frame
             frame = frame.f_back
         return None

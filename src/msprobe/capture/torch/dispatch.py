@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -234,7 +235,8 @@ def _without_values(value: Any, operator: Operator) -> Any:
     """A result whose values mean nothing, or nothing yet."""
     if not isinstance(value, torch.Tensor):
         return None
-    tree: dict[str, Any] = {"type": "torch.Tensor", "dtype": str(value.dtype), "shape": list(value.shape)}
+    shape = [n if type(n) is int else str(n) for n in value.shape]
+    tree: dict[str, Any] = {"type": "torch.Tensor", "dtype": str(value.dtype), "shape": shape}
     tree.update(Max=None, Min=None, Mean=None, Norm=None, requires_grad=value.requires_grad)
     if operator.late:
         tree["completed"] = False
@@ -303,6 +305,7 @@ class _WatchByKey(_Watch):
         # As long as these live, the kernels are registered.
         self._libraries: dict[str, Any] = {}
         self._registered: set[str] = set()
+        self._known: tuple[int, ...] = ()
         # Operators that are made later pass by unseen until the next start.
         self._library("_").fallback_fallthrough(_KEY_NAME)
         self._register()
@@ -334,6 +337,12 @@ class _WatchByKey(_Watch):
         return library
 
     def _register(self) -> None:
+        """Give operators that have none yet a kernel. New ones come with imports and definitions."""
+        definitions = getattr(torch.library, "_defs", ())
+        known = (len(sys.modules), len(definitions), len(torch.ops.loaded_libraries))
+        if known == self._known:
+            return
+        self._known = known
         for name in torch._C._dispatch_get_all_op_names():
             if name in self._registered:
                 continue

@@ -17,7 +17,7 @@ from torch.autograd import profiler
 from torch.optim import optimizer as optimizers
 
 from msprobe import log
-from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, eval_frame
+from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, eval_frame, switches
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import name_modules
@@ -93,9 +93,8 @@ class ScriptSteps:
     def _attach_to_compiler(self) -> None:
         frames = eval_frame()
         patches = Patches()
-        patches.add(frames, "set_eval_frame", self._watch.replacement)
-        if getattr(frames, "_maybe_set_eval_frame", None) is frames.set_eval_frame:
-            patches.add(frames, "_maybe_set_eval_frame", self._watch.replacement)
+        for name in switches(frames):
+            patches.add(frames, name, self._watch.replacement)
         patches.attach()
         self._patches.append(patches)
 
