@@ -59,11 +59,11 @@ class Kept:
 def copy_values(
     tensor: torch.Tensor, allocate: Callable[[int], memoryview], slices: Sequence[TensorSlice] = ()
 ) -> TensorPayload | None:
-    """The values of a tensor of any kind as they are now; None where it has no values of its own.
+    """The values of a tensor of any kind as they are now; None where it has no values, or none a file can hold.
 
     Of a distributed tensor these are what this rank holds, of a collective that nobody waited for there are none
     yet. Sparse tensors are written dense, quantised ones as what they stand for. ``allocate`` gives the memory for
-    so many bytes. No mode, subclass or graph sees any of this. Raises ValueError if a file cannot hold the values.
+    so many bytes. No mode, subclass or graph sees any of this.
     """
     with Quiet():
         found = unwrap(tensor)
@@ -73,13 +73,15 @@ def copy_values(
         if found.sparse is not None:
             size = math.prod(found.sparse.shape) * values.element_size()
             if size > MOST_DENSE_BYTES:
-                raise ValueError(f"a sparse tensor that takes {size} bytes when it is dense is not saved")
+                _not_saved(f"sparse tensors that take more than {MOST_DENSE_BYTES >> 20} MiB when they are dense")
+                return None
             values = found.sparse.detach().to_dense()
         elif values.is_complex() and found.stored is not None:
             values = found.stored
         name = str(values.dtype).removeprefix("torch.")
         if not can_hold(name):
-            raise ValueError(f"a .pt file cannot hold elements of type {name}")
+            _not_saved(f"tensors of type {name}, which no .pt file can hold")
+            return None
         for part in slices:
             if part.dim < values.dim() and (part.size is None or values.shape[part.dim] == part.size):
                 values = values.narrow(part.dim, part.begin, min(part.end, values.shape[part.dim]) - part.begin)
@@ -88,6 +90,10 @@ def copy_values(
         data = allocate(values.numel() * values.element_size())
         data[:] = digest.of_tensor(values)
         return TensorPayload(name, tuple(values.shape), data)
+
+
+def _not_saved(what: str) -> None:
+    log.once(("not saved", what), "warning", f"The values of {what} are not saved; the rest of their records is.")
 
 
 class TensorKeeper:
