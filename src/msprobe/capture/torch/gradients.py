@@ -111,48 +111,56 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
     An argument that is a view and was written to in the call has lost the edge it had: what leads there now
     leads to the tensor it is a view of, whose gradient stands for its own.
     """
-    by_node: dict[tuple[Node, int], list[int]] = {}
+    # node -> slot -> argument. The same tensor passed twice: its edges coincide, the first argument stands for all.
+    by_node: dict[Node, dict[int, int]] = {}
     leaves: list[tuple[Any, int]] = []
-    for index, edge in enumerate(edges):
-        if edge.node is None:
-            leaves.append((edge.tensor, index))
+    for index, (edge_node, edge_slot, _, tensor) in enumerate(edges):
+        if edge_node is None:
+            leaves.append((tensor, index))
         else:
-            by_node.setdefault((edge.node, edge.slot), []).append(index)
+            by_node.setdefault(edge_node, {}).setdefault(edge_slot, index)
     found: list[Boundary] = []
     written: list[Node] = []
-    seen: set[Node] = set()
     # A result that is an argument handed through brings a node that is older than the call.
     todo = [node for node in nodes if node._sequence_nr() >= oldest]
+    seen: set[Node] = set(todo)
+    arguments_at = by_node.get
     while todo:
         node = todo.pop()
-        if node in seen or len(seen) > WALK_LIMIT:
-            continue
-        seen.add(node)
-        slots: list[tuple[int, int]] = []
-        for position, (target, slot) in enumerate(node.next_functions):
+        slots: list[tuple[int, int]] | None = None
+        position = -1
+        for target, slot in node.next_functions:
+            position += 1
             if target is None:
                 continue
-            arguments = by_node.get((target, slot))
-            if arguments is not None:
-                # The same tensor passed twice: its edges coincide, the first argument stands for all.
-                slots.append((position, arguments[0]))
+            arguments = arguments_at(target)
+            if arguments is not None and slot in arguments:
+                if slots is None:
+                    slots = []
+                    found.append(Boundary(node, slots))
+                slots.append((position, arguments[slot]))
             elif type(target) is AccumulateGrad:
-                variable = target.variable  # type: ignore[attr-defined]
-                for leaf, index in leaves:
-                    if leaf is variable:
-                        slots.append((position, index))
-                        break
+                if leaves:
+                    variable = target.variable  # type: ignore[attr-defined]
+                    for leaf, index in leaves:
+                        if leaf is variable:
+                            if slots is None:
+                                slots = []
+                                found.append(Boundary(node, slots))
+                            slots.append((position, index))
+                            break
             elif target._sequence_nr() >= oldest:
-                todo.append(target)
+                if target not in seen and len(seen) < WALK_LIMIT:
+                    seen.add(target)
+                    todo.append(target)
             elif position == 0 and type(node) is CopySlices:
                 written.append(node)
-        if slots:
-            found.append(Boundary(node, slots))
     if written:
         reached = {index for place in found for _, index in place.slots}
-        for (node, _), indices in by_node.items():
-            if indices[0] not in reached:
-                found += [Boundary(w, [(0, indices[0])]) for w in written if _is_view_of(node, w.next_functions[0][0])]
+        for node, arguments in by_node.items():
+            for index in arguments.values():
+                if index not in reached:
+                    found += [Boundary(w, [(0, index)]) for w in written if _is_view_of(node, w.next_functions[0][0])]
     return found
 
 
