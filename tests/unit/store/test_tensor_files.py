@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msprobe import log
+from msprobe.capture import native
 from msprobe.store import tensor_files
 from msprobe.store.tensor_files import TensorFileWriter, safe_file_name
 
@@ -36,6 +41,16 @@ def load(path: Path) -> list[float]:
 @pytest.fixture(autouse=True)
 def _speaks_again() -> None:
     log.forget_once()
+
+
+@pytest.fixture(autouse=True, params=["one by one", "at once"])
+def _written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each promise holds with the compiled module's way to write files and without it."""
+    if request.param == "at once":
+        if native.write_files is None:
+            pytest.skip("the compiled module was not built")
+        defaults = TensorFileWriter.__init__.__kwdefaults__
+        monkeypatch.setitem(defaults, "write_files", native.write_files)
 
 
 def test_what_was_saved_is_there_after_flush(tmp_path: Path) -> None:
@@ -95,7 +110,17 @@ def test_where_there_are_no_links_the_file_is_copied(tmp_path: Path, monkeypatch
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("msprobe.store.tensor_files.os.link", refuse)
-    writer = TensorFileWriter(tmp_path)
+    write_files = TensorFileWriter.__init__.__kwdefaults__["write_files"]
+
+    def write_no_links(*given: Any) -> tuple[int, int]:
+        links = [len(entry) == 2 for entry in given[-1]]
+        if True not in links:
+            done: tuple[int, int] = write_files(*given)
+            return done
+        count = links.index(True)
+        return (*write_files(*given[:-1], given[-1][:count])[:1], errno.EPERM)
+
+    writer = TensorFileWriter(tmp_path, write_files=write_files and write_no_links)
     writer.save("a.pt", payload(1))
     writer.link("b.pt", "a.pt")
     writer.flush()
@@ -119,7 +144,7 @@ def test_save_waits_when_too_much_is_on_its_way(tmp_path: Path, monkeypatch: pyt
         write_file(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TensorFileWriter, "_write_file", slow)
-    writer = TensorFileWriter(tmp_path, max_bytes_in_flight=10_000)
+    writer = TensorFileWriter(tmp_path, max_bytes_in_flight=10_000, write_files=None)
     saved = 0
 
     def train() -> None:
@@ -137,6 +162,77 @@ def test_save_waits_when_too_much_is_on_its_way(tmp_path: Path, monkeypatch: pyt
     writer.close()
     assert len(list(tmp_path.iterdir())) == 20
     assert most <= 10_000
+
+
+def test_a_room_waits_when_too_much_is_on_its_way(tmp_path: Path) -> None:
+    writer = TensorFileWriter(tmp_path, max_bytes_in_flight=10_000)
+    first, second = writer.room(4000), writer.room(4000)
+    assert first is not None
+    assert second is not None
+    third = []
+    thread = threading.Thread(target=lambda: third.append(writer.room(4000)))
+    thread.start()
+    time.sleep(0.1)
+    assert not third
+    writer.give_back(first)
+    thread.join(10)
+    for number, room in enumerate((second, third[0])):
+        room.data[:] = payload(number, 1000).data.cast("B")
+        writer.save(f"{number}.pt", Payload("float32", (1000,), room.data), room=room)
+    writer.close()
+    assert [load(tmp_path / f"{number}.pt")[0] for number in range(2)] == [0, 1]
+    assert writer._bytes == 0
+
+
+def test_a_checksum_that_is_known_is_the_one_in_the_file(tmp_path: Path) -> None:
+    writer = TensorFileWriter(tmp_path)
+    data = payload(3)
+    writer.save("right.pt", data, zlib.crc32(data.data))
+    writer.save("wrong.pt", data, 1)
+    writer.close()
+    assert load(tmp_path / "right.pt") == [3] * 4
+    with zipfile.ZipFile(tmp_path / "right.pt") as archive:
+        assert archive.testzip() is None
+    with zipfile.ZipFile(tmp_path / "wrong.pt") as archive:
+        assert archive.testzip() == "archive/data/0"
+
+
+def test_names_given_while_files_are_written_are_not_lost(tmp_path: Path) -> None:
+    writer = TensorFileWriter(tmp_path, threads=2)
+    expected = {}
+    for number in range(400):
+        writer.save(f"{number}.pt", payload(number, 100 * (number % 40)))
+        for other in range(number % 4):
+            writer.link(f"{number}.{other}.pt", f"{max(0, number - 3 * other)}.pt")
+            expected[f"{number}.{other}.pt"] = max(0, number - 3 * other)
+        if number % 50 == 0:
+            time.sleep(0.005)
+    writer.close()
+    assert len(list(tmp_path.iterdir())) == 400 + len(expected)
+    for name, number in expected.items():
+        assert (tmp_path / name).stat().st_ino == (tmp_path / f"{number}.pt").stat().st_ino
+    assert not writer.failed
+
+
+def test_a_few_files_wait_until_somebody_asks_for_them(tmp_path: Path) -> None:
+    writer = TensorFileWriter(tmp_path)
+    for number in range(5):
+        writer.save(f"{number}.pt", payload(number))
+    writer.flush()
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_a_writer_that_failed_gives_no_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    writer = TensorFileWriter(tmp_path / "file" / "below")
+    room = writer.room(16)
+    assert room is not None
+    writer.save("a.pt", Payload("float32", (4,), room.data), room=room)
+    writer.flush()
+    assert writer.failed
+    assert writer.room(16) is None
+    assert writer._bytes == 0
+    assert capsys.readouterr().out.count("ERROR") == 1
 
 
 def test_a_tensor_larger_than_the_limit_is_written_when_it_is_alone(tmp_path: Path) -> None:
