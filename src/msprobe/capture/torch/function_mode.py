@@ -57,7 +57,12 @@ class CallMode(TorchFunctionMode):
         if api.transparent:
             if api.unit is not None:
                 return api.unit(api, func, args, kwargs)
-            return self._inside(func, types, args, kwargs)
+            if self.hop is not func:
+                return self._inside(func, types, args, kwargs)
+            # It asked a second time before it did anything: one unit, rather than entered for ever.
+            self.hop = None
+            if not api.key or not self.include_unlisted:
+                return func(*args, **kwargs) if kwargs else func(*args)
         self.hop = None
         key, listed, given, words = api.key, True, args, kwargs
         try:
@@ -98,10 +103,6 @@ class CallMode(TorchFunctionMode):
         return result
 
     def _inside(self, func: Any, types: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
-        if self.hop is func:
-            # It asked a second time before it did anything: run it as one unit rather than for ever.
-            self.hop = None
-            return func(*args, **(kwargs or {}))
         self.hop = func
         _push(self)
         try:

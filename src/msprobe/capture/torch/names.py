@@ -29,7 +29,7 @@ class Api(NamedTuple):
 
     key: str
     listed: bool
-    # Not recorded, but what it calls inside is.
+    # Not recorded, but what it calls inside is. With a key: recorded under it where it cannot be entered.
     transparent: bool = False
     # Operator forms: the name to use when the call was made by an operator instead (`a + b`), as (key,
     # listed).
@@ -54,7 +54,7 @@ _SILENT_METHODS = frozenset(
     dim ndimension size stride storage_offset numel nelement data_ptr element_size is_contiguous is_pinned
     is_shared is_floating_point is_complex is_signed is_same_size is_set_to is_inference is_conj is_neg
     is_coalesced get_device has_names register_hook register_post_accumulate_grad_hook retain_grad
-    requires_grad_ untyped_storage storage storage_type __len__ __hash__ __dir__ __format__ __setstate__
+    requires_grad_ untyped_storage storage storage_type __len__ __hash__ __dir__ __setstate__
     __reduce_ex__ __array_priority__ __dlpack__ __dlpack_device__ __cuda_array_interface__ dense_dim
     sparse_dim _nnz _is_view _dimI _dimV names _is_zerotensor _has_symbolic_sizes_strides __array__ pin_memory
     share_memory_ is_distributed dtype device layout is_sparse _make_subclass _make_wrapper_subclass
@@ -253,7 +253,10 @@ class ApiNames:
                 if function in self.table:
                     continue
                 python = isinstance(function, types.FunctionType)
-                self.table[function] = TRANSPARENT if python else self._unlisted(prefix, name)
+                if python:
+                    self.table[function] = TRANSPARENT._replace(key=f"{prefix}.{name}", name=name, python=True)
+                else:
+                    self.table[function] = self._unlisted(prefix, name)
 
     def _unlisted(self, prefix: str, name: str) -> Api | None:
         return Api(f"{prefix}.{name}", False, name=name) if self.include_unlisted else None
