@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_dumps import Dump, Recorder, Toy, record, toy_loss
 
-from msprobe.capture.torch import dispatch
+from msprobe.capture.torch import dispatch_watch
 from msprobe.pytorch import PrecisionDebugger
 
 __all__ = ["record"]
@@ -24,7 +24,7 @@ __all__ = ["record"]
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to watch; where torch can do the first, the second is forced."""
     if request.param == "mode":
-        monkeypatch.setattr(dispatch, "_watch_by_key", lambda: None)
+        monkeypatch.setattr(dispatch_watch, "_watch_by_key", lambda: None)
     return str(request.param)
 
 
@@ -333,7 +333,7 @@ def test_functional_transforms(record: Recorder) -> None:
 
 
 def key_is_on() -> bool:
-    key = torch._C._parse_dispatch_key(dispatch._KEY_NAME)
+    key = torch._C._parse_dispatch_key(dispatch_watch.KEY_NAME)
     return bool(torch._C._dispatch_tls_is_dispatch_key_included(key))
 
 

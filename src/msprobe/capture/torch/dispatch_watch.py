@@ -1,0 +1,262 @@
+"""Two ways to see every operator that a thread calls: kernels for an unused dispatch key, and a dispatch
+mode.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch.utils import _python_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from msprobe.capture.torch.dispatch_operators import SKIPPED_SPACES, Operator, describe_operator, has_numbers
+
+# Nothing but tests of torch itself registers anything for this key; it stands above autograd.
+KEY_NAME = "TESTING_ONLY_GenericMode"
+
+# torch makes tensors of other Python types from what these give, which must not have a Python object yet.
+_ORIGINS = ("aten::alias", "aten::detach", "aten::lift", "aten::lift_fresh", "aten::empty.memory_format")
+# A sparse gradient is copied, not taken over, once one of its parts has a Python object.
+_PARTS = ("aten::_indices", "aten::_values")
+_UNSEEN = frozenset(_ORIGINS + _PARTS)
+
+_quiet = torch._C.DisableTorchFunction
+# While torch.jit traces, sizes are tensors and what we do would become part of the trace.
+_tracing: Callable[[], Any] = torch._C._get_tracing_state
+
+
+class Observer(Protocol):
+    """Who wants to know of operators."""
+
+    @property
+    def wants(self) -> bool:
+        """False while nothing is recorded in this thread."""
+
+    @property
+    def over(self) -> bool:
+        """True once nothing is recorded at all."""
+
+    def run(self, operator: Operator, go: Callable[[], Any], args: Sequence[Any], kwargs: Any) -> Any:
+        """Run the operator by ``go`` and record it."""
+
+
+def find_watch() -> Watch:
+    """The better of the two that this torch can do."""
+    return _watch_by_key() or _WatchByMode()
+
+
+class Watch:
+    """How operators are brought to a recorder."""
+
+    def attach(self, recorder: Observer) -> None:
+        """Begin, in this thread."""
+        raise NotImplementedError
+
+    def detach(self, recorder: Observer) -> None:
+        """End."""
+        raise NotImplementedError
+
+    def is_on(self) -> bool:
+        """True if this thread is watched."""
+        raise NotImplementedError
+
+    def resume(self, recorder: Observer) -> None:
+        """Begin again, in this thread."""
+        self.attach(recorder)
+
+    def away(self) -> contextlib.AbstractContextManager[Any]:
+        """What runs inside is not seen in this thread."""
+        raise NotImplementedError
+
+
+_get_included: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_included
+_set_included: Callable[[Any, bool], None] = torch._C._dispatch_tls_set_dispatch_key_included
+
+
+class _Away:
+    """Switches the key off in this thread, and on again if it was on."""
+
+    __slots__ = ("key", "was_on")
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __enter__(self) -> None:
+        self.was_on = _get_included(self.key)
+        _set_included(self.key, False)
+
+    def __exit__(self, *error: object) -> None:
+        if self.was_on:
+            _set_included(self.key, True)
+
+
+class _WatchByKey(Watch):
+    """Kernels for an unused dispatch key, registered once in a process and without effect while the key is
+    off. A kernel passes each call on to where it would have gone.
+    """
+
+    def __init__(self) -> None:
+        self.key = torch._C._parse_dispatch_key(KEY_NAME)
+        self.below = torch._C._dispatch_keyset_full_after(self.key)  # type: ignore[arg-type]
+        self.current: Observer | None = None
+        # As long as these live, the kernels are registered.
+        self._libraries: dict[str, Any] = {}
+        self._registered: set[str] = set()
+        self._known: tuple[int, ...] = ()
+        # Operators that are made later pass by unseen until the next start.
+        self._library("_").fallback_fallthrough(KEY_NAME)
+        self._register()
+        atexit.register(self._libraries.clear)
+
+    def attach(self, recorder: Observer) -> None:
+        self._register()
+        self.resume(recorder)
+
+    def resume(self, recorder: Observer) -> None:
+        self.current = recorder
+        _set_included(self.key, True)
+
+    def is_on(self) -> bool:
+        return _get_included(self.key)
+
+    def detach(self, recorder: Observer) -> None:
+        if self.current is recorder:
+            self.current = None
+        _set_included(self.key, False)
+
+    def away(self) -> contextlib.AbstractContextManager[Any]:
+        return _Away(self.key)
+
+    def _library(self, space: str) -> Any:
+        library = self._libraries.get(space)
+        if library is None:
+            library = self._libraries[space] = torch._C._dispatch_library("IMPL", space, "", __file__, 0)
+        return library
+
+    def _register(self) -> None:
+        """Give operators that have none yet a kernel. New ones come with imports and definitions."""
+        definitions = getattr(torch.library, "_defs", ())
+        known = (len(sys.modules), len(definitions), len(torch.ops.loaded_libraries))
+        if known == self._known:
+            return
+        self._known = known
+        for name in torch._C._dispatch_get_all_op_names():
+            if name in self._registered:
+                continue
+            self._registered.add(name)
+            space, _, rest = name.partition("::")
+            if space in SKIPPED_SPACES or name in _UNSEEN:
+                continue
+            if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
+                continue
+            self._library(space).impl(rest, KEY_NAME, _Kernel(self, space, rest), True)
+
+
+class _Kernel:
+    """What one operator runs while its calls are watched."""
+
+    __slots__ = ("_name", "_op", "_operator", "_space", "_watch")
+
+    def __init__(self, watch: _WatchByKey, space: str, name: str) -> None:
+        self._watch = watch
+        self._space = space
+        self._name = name
+        self._op: Any = None
+
+    def __call__(self, keys: Any, *args: Any, **kwargs: Any) -> Any:
+        watch = self._watch
+        if self._op is None:
+            base, _, overload = self._name.partition(".")
+            self._op = getattr(getattr(getattr(torch.ops, self._space), base), overload or "default")
+            self._operator = describe_operator(self._op)
+        recorder = watch.current
+        if recorder is None or recorder.over:
+            # A guard of the user's (inference mode is one) has brought the key back after it was switched
+            # off.
+            _set_included(watch.key, False)
+            return self._pass_on(keys, args, kwargs)
+        if not recorder.wants or _tracing() is not None:
+            return self._pass_on(keys, args, kwargs)
+        return recorder.run(self._operator, lambda: self._pass_on(keys, args, kwargs), args, kwargs)
+
+    def _pass_on(self, keys: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if has_numbers(self._operator, args):
+            # A number that C++ made a tensor of, to take part in type promotion as a number. Only a call
+            # from the top makes it one again.
+            with _quiet(), self._watch.away():
+                return self._op(*args, **kwargs)
+        return self._op._handle.redispatch_boxed(keys & self._watch.below, *args, **kwargs)
+
+
+_by_key: _WatchByKey | None = None
+
+
+def _watch_by_key() -> _WatchByKey | None:
+    """The one watch of this process; None where torch cannot do it."""
+    global _by_key
+    if _by_key is None:
+        try:
+            _by_key = _WatchByKey()
+        except Exception:
+            return None
+    return _by_key
+
+
+class _WatchByMode(Watch):
+    """A dispatch mode, put below the user's modes and taken away from wherever it is then."""
+
+    def __init__(self) -> None:
+        self._mode: _OperatorMode | None = None
+
+    def is_on(self) -> bool:
+        return self._mode is not None
+
+    def attach(self, recorder: Observer) -> None:
+        if self._mode is None:
+            self._mode = _OperatorMode(recorder)
+            above = _pop_modes()
+            _python_dispatch._push_mode(self._mode)
+            _push_modes(above)
+
+    def detach(self, recorder: Observer) -> None:
+        mode, self._mode = self._mode, None
+        if mode is not None:
+            _push_modes([other for other in _pop_modes() if other is not mode])
+
+    def away(self) -> contextlib.AbstractContextManager[Any]:
+        # While a mode handles a call, it is off.
+        return contextlib.nullcontext()
+
+
+def _pop_modes() -> list[Any]:
+    """Take all modes off the stack; the lowest one comes first."""
+    count = torch._C._len_torch_dispatch_stack()
+    modes = [_python_dispatch._pop_mode() for _ in range(count)]
+    return modes[::-1]
+
+
+def _push_modes(modes: Sequence[Any]) -> None:
+    for mode in modes:
+        _python_dispatch._push_mode(mode)
+
+
+class _OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, recorder: Observer) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.recorder = recorder
+        self.known: dict[Any, Operator] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        recorder = self.recorder
+        operator = self.known.get(func)
+        if operator is None:
+            operator = self.known[func] = describe_operator(func)
+        if operator.skipped or recorder.over or not recorder.wants:
+            return func(*args, **kwargs)
+        return recorder.run(operator, lambda: func(*args, **kwargs), args, kwargs)
