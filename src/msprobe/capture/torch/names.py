@@ -76,6 +76,8 @@ _SILENT_FUNCTIONS = frozenset(
 # Properties whose result is computed: transposes and parts of complex numbers.
 _COMPUTED_PROPERTIES = ("T", "mT", "H", "mH", "real", "imag")
 
+# Old names of other functions (mm, hspmm, sspaddmm): calls under these names reach us as calls of those.
+_OLD_ALIASES = frozenset(("dsmm", "spmm", "hsmm", "saddmm"))
 # method -> (operator, in-place operator); the reflected forms follow from the listed names
 _OPERATORS = {
     "add": "__add__",
@@ -168,7 +170,7 @@ class ApiNames:
                 continue
             function = getattr(torch.Tensor, name, None)
             self._add(function, f"Tensor.{name}")
-        for name in sorted(groups.get("torch", ()), key=lambda n: ("." not in n, n)):
+        for name in sorted(groups.get("torch", ()), key=lambda n: ("." not in n, n in _OLD_ALIASES, n)):
             self._add(_resolve(torch, name), f"Torch.{name.rsplit('.', 1)[-1]}")
         for name in sorted(groups.get("_VF", ())):
             function = getattr(getattr(torch, "_VF", None), name, None)
