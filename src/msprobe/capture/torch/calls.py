@@ -248,14 +248,15 @@ class CallRecorder:
 
     def outputs_of(self, name: str, result: Any) -> list[Any]:
         """The results of the entry ``name``; a tuple is several results, a list is one."""
+        several = isinstance(result, tuple) and type(result) is not torch.Size
         if self.saving and self.session.saves(name):
             keep = self.keeper.keep
-            if type(result) is tuple or (isinstance(result, tuple) and not hasattr(result, "_asdict")):
+            if several:
                 return [self.describer.describe_kept(v, f"{name}.output.{i}", keep) for i, v in enumerate(result)]
             return [self.describer.describe_kept(result, f"{name}.output.0", keep)]
         if type(result) in self.tensor_types:
             return [self.statistics.describe(result)]
-        if isinstance(result, tuple) and type(result) is not torch.Size:
+        if several:
             return [self.describer.describe(v) for v in result]
         return [self.describer.describe(result)]
 
