@@ -40,7 +40,11 @@ _CHECKPOINT_FILE = os.path.join("torch", "utils", "checkpoint.py")
 
 
 class Part(Protocol):
-    """Something that is attached while recording."""
+    """Something that is attached while recording.
+
+    While compiled code runs it is detached and attached again. A part that would lose something by that has
+    ``pause`` and ``resume`` as well, which are called instead.
+    """
 
     def attach(self) -> None:
         """Begin to watch."""
