@@ -44,6 +44,11 @@ class CallStack:
         self.source = source
         self.recompute = recompute
 
+    @property
+    def depth(self) -> int:
+        """How many frames there are, those that are not written included."""
+        return len(self._codes)
+
     def lines(self) -> tuple[str, ...]:
         """The frames as stack.json writes them, innermost first."""
         if self._lines is None:

@@ -149,6 +149,7 @@ def test_recursion_of_another_depth_is_another_stack(frame_key: FrameKey) -> Non
     found = [down(n % 3) for n in range(9)]
     assert len(set(found)) == 9 // 3
     assert [len(stack.lines()) - len(found[0].lines()) for stack in found[:3]] == [0, 1, 2]
+    assert [stack.depth - found[0].depth for stack in found[:3]] == [0, 1, 2]
 
 
 def test_code_made_anew_is_never_taken_for_code_that_is_gone(frame_key: FrameKey) -> None:

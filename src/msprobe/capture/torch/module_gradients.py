@@ -38,6 +38,7 @@ class ModulePass:
     __slots__ = (
         "edges",
         "entry",
+        "handled",
         "inputs",
         "kwinputs",
         "module",
@@ -63,6 +64,8 @@ class ModulePass:
         self.parent = parent
         self.recorded = False
         self.watched = False
+        # The identity of the exception that was being handled when the pass began.
+        self.handled = 0
         self.inputs: Any = []
         self.kwinputs: Any = {}
         self.edges: list[ArgumentEdge] = []

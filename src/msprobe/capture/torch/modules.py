@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import nn
@@ -21,6 +21,9 @@ from msprobe.capture.torch.parameter_gradients import ParameterGradients
 _quiet = torch._C.DisableTorchFunction
 # While torch.jit traces, sizes are tensors and what we do would become part of the trace.
 _tracing: Callable[[], Any] = torch._C._get_tracing_state
+
+
+NOT_RETURNED = {"error": "the pass did not return"}
 
 
 class ModuleRecorder:
@@ -107,10 +110,15 @@ class ModuleRecorder:
         entry = f"{name}.forward.{number}"
         wanted = calls.filter is None or calls.filter.enter_module(entry)
         recorded = wanted and calls.forward
-        parent = session.parent()
-        begun = ModulePass(name, entry, number, session.next_order(), session.stacks.here(4), parent, module)
-        session.thread.modules.append(begun)
+        stack = session.stacks.here(4)
+        running = session.thread.modules
+        while running and isinstance(running[-1], ModulePass) and running[-1].stack.depth >= stack.depth:
+            # It was left by an interrupt or the like, which torch tells no hook of.
+            self._leave(cast("ModulePass", running.pop()), None, NOT_RETURNED)
+        begun = ModulePass(name, entry, number, session.next_order(), stack, session.parent(), module)
+        running.append(begun)
         begun.recorded = recorded
+        begun.handled = id(sys.exc_info()[1])
         if recorded and calls.input:
             begun.inputs, begun.kwinputs = self._inputs(entry, args, kwargs)
         begun.watched = calls.backward and torch.is_grad_enabled()
@@ -135,33 +143,26 @@ class ModuleRecorder:
                     done = running.pop()
                     if done.module is module:
                         if isinstance(done, ModulePass):
-                            self._leave(done, module, result)
+                            self._leave(done, result, _problem(done, result))
                         break
-                    # An inner module whose end was never told.
-                    if self.calls.filter is not None:
-                        self.calls.filter.leave_module(done.entry)
+                    if isinstance(done, ModulePass):
+                        self._leave(done, None, NOT_RETURNED)
             except Exception as error:
                 session.fault(name, error)
 
-    def _leave(self, begun: ModulePass, module: nn.Module, result: Any) -> None:
+    def _leave(self, begun: ModulePass, result: Any, problem: dict[str, str]) -> None:
         session, calls = self.session, self.calls
-        entry = begun.entry
-        error = sys.exc_info()[1] if result is None else None
+        entry, module = begun.entry, begun.module
         if begun.recorded:
             tree: dict[str, Any] = {}
             if calls.input:
                 tree["input_args"] = begun.inputs
                 tree["input_kwargs"] = begun.kwinputs
             if calls.output:
-                tree["output"] = [None] if error is not None else calls.outputs_of(entry, result)
+                tree["output"] = [None] if problem else calls.outputs_of(entry, result)
             tree["parameters"] = self._parameters(entry, module) if module._parameters else {}
             tree["is_recompute"] = begun.stack.recompute
-            if error is not None:
-                kind = type(error).__name__
-                if kind == "_StopRecomputationError":
-                    tree["stopped"] = "recomputation ended inside this module"
-                else:
-                    tree["error"] = f"{kind}: {error}"[:2000]
+            tree.update(problem)
             if not module.training:
                 tree["training"] = False
             if session.settings.buffers:
@@ -177,7 +178,7 @@ class ModuleRecorder:
                 self.parameters.placeholder(begun.name, module)
         if calls.filter is not None:
             calls.filter.leave_module(entry)
-        if begun.watched and error is None:
+        if begun.watched and not problem:
             self.gradients.watch(begun, result)
 
     def _inputs(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -208,6 +209,17 @@ class ModuleRecorder:
         """A new step: no gradient has arrived yet."""
         self.gradients.open.clear()
         self.parameters.begin_step()
+
+
+def _problem(begun: ModulePass, result: Any) -> dict[str, str]:
+    """What to say of a pass that raised; nothing of one that returned."""
+    error = sys.exc_info()[1] if result is None else None
+    if error is None or id(error) == begun.handled:
+        return {}
+    kind = type(error).__name__
+    if kind == "_StopRecomputationError":
+        return {"stopped": "recomputation ended inside this module"}
+    return {"error": f"{kind}: {error}"[:2000]}
 
 
 class Passes(Protocol):

@@ -43,7 +43,11 @@ class ParameterGradients:
         if self.hooks.suspended:
             return
         # FSDP changes the parameters of a module between its passes; most modules keep theirs.
-        seen = [id(parameter) for parameter in module._parameters.values()]
+        seen = [
+            id(parameter)
+            for parameter in module._parameters.values()
+            if parameter is not None and parameter.requires_grad
+        ]
         if self._seen.get(name) == seen:
             return
         self._seen[name] = seen
