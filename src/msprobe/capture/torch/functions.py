@@ -1,19 +1,20 @@
 """Custom ``torch.autograd.Function`` classes, recorded as one unit: ``Function.{Class}.{n}``.
 
-The function mode sees the calls inside a Function's forward, but not the Function itself. So
-``Function.apply`` gets a thin wrapper while recording. What runs inside is recorded as well, under its own
-names.
+The function mode sees the calls inside a Function's forward, but not the Function itself. So ``Function.apply`` is
+watched while recording, also where it was bound long before (``square = Square.apply``). What runs inside is recorded
+as well, under its own names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.autograd import Function
 
 from msprobe.capture.torch.calls import CallRecorder
-from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
 
 _quiet = torch._C.DisableTorchFunction
 
@@ -30,34 +31,40 @@ _FRAMEWORK_CLASSES = frozenset(
 )
 
 
-def add_function_patches(patches: Patches, calls: CallRecorder) -> None:
-    """Have ``Function.apply`` recorded while the patches are attached."""
-    session = calls.session
+class CustomFunctions:
+    """Has ``Function.apply`` recorded while attached."""
 
-    def make(original: Any) -> Any:
-        inner = original.__func__
+    def __init__(self, calls: CallRecorder) -> None:
+        self.calls = calls
+        self.session = calls.session
+        self._watched = FunctionCalls()
+        self._watched.add(getattr(Function.apply, "__func__", None), self._apply)
 
-        @classmethod  # type: ignore[misc]
-        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            if not session.recording or session.thread.muted or _is_framework(cls):
-                return inner(cls, *args, **kwargs)
+    def attach(self) -> None:
+        """Begin to watch."""
+        self._watched.attach()
+
+    def detach(self) -> None:
+        """Leave nothing behind."""
+        self._watched.detach()
+
+    def _apply(self, inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        session, calls = self.session, self.calls
+        if not session.recording or session.thread.muted or not args or _is_framework(args[0]):
+            return inner(*args, **kwargs)
+        with _quiet():
+            call = calls.begin(f"Function.{args[0].__name__}", args[1:], kwargs, 1 + FRAMES_OF_ENTRANCE)
+        if call is None:
+            return inner(*args, **kwargs)
+        try:
+            result = inner(*args, **kwargs)
+        except BaseException as error:
             with _quiet():
-                call = calls.begin(f"Function.{cls.__name__}", args, kwargs, 1)
-            if call is None:
-                return inner(cls, *args, **kwargs)
-            try:
-                result = inner(cls, *args, **kwargs)
-            except BaseException as error:
-                with _quiet():
-                    calls.fail(call, error)
-                raise
-            with _quiet():
-                calls.end(call, result)
-            return result
-
-        return apply
-
-    patches.add(Function, "apply", make)
+                calls.fail(call, error)
+            raise
+        with _quiet():
+            calls.end(call, result)
+        return result
 
 
 def _is_framework(cls: Any) -> bool:

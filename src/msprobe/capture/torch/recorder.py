@@ -26,7 +26,7 @@ from msprobe.capture.stacks import CallStacks
 from msprobe.capture.torch import values
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
-from msprobe.capture.torch.functions import add_function_patches
+from msprobe.capture.torch.functions import CustomFunctions
 from msprobe.capture.torch.gradients import NodeHooks
 from msprobe.capture.torch.modules import ModuleRecorder
 from msprobe.capture.torch.names import ApiNames
@@ -133,7 +133,7 @@ class TorchRecorder:
         patches = Patches()
         mode = self._mode
         assert mode is not None
-        add_function_patches(patches, self.calls)
+        self.parts.append(CustomFunctions(self.calls))
 
         def reflected(original: Any) -> Any:
             def replacement(tensor: Any, other: Any) -> Any:
