@@ -7,7 +7,7 @@ of them has run, or at stop for what did not run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -168,7 +168,7 @@ class CallGradients:
                 if gathering is None:
                     return
                 for position, index in slots:
-                    gathering.add(index, passed_on[position], self.statistics.describe)
+                    gathering.add(index, passed_on[position], self._describe_share(watch, index))
                 gathering.arrived += 1
                 self._close_if_done(watch)
             except Exception as error:
@@ -189,9 +189,8 @@ class CallGradients:
         if self.output:
             tree.setdefault("output", [None])
         if gathering is not None and self.output:
-            describe = self.statistics.describe
             shares = {
-                path: gathering.result(index, describe)
+                path: gathering.result(index, self._describe_share(watch, index))
                 for index, path in enumerate(watch.paths)
                 if gathering.count[index]
             }
@@ -199,6 +198,13 @@ class CallGradients:
                 tree["input_grads"] = shares
         self.put(watch.base + ".backward", tree, watch.order, watch.parent)
         watch.again()
+
+    def _describe_share(self, watch: _Watch, index: int) -> Callable[[Any], Any]:
+        name = watch.base + ".backward"
+        if self.saving and self.session.saves(name):
+            path = f"{name}.input_grads.{watch.paths[index]}"
+            return lambda gradient: self.describer.describe_kept(gradient, path, self.keeper.keep)
+        return self.statistics.describe
 
     def close_open(self) -> None:
         """Write the gradients of calls whose boundary was not reached: the rest of the graph was not asked

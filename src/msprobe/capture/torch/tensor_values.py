@@ -35,6 +35,16 @@ IGNORED_FIRST_INPUTS = (
     "Tensor.masked_fill_.",
 )
 
+_CHECKED_PARTS = (
+    "input_args",
+    "input_kwargs",
+    "input",
+    "output",
+    "parameters",
+    "input_grads",
+    "kwargs_grads",
+)
+
 
 @dataclass(frozen=True)
 class TensorPayload:
@@ -195,7 +205,7 @@ class TensorKeeper:
     def _is_hit(self, name: str, tree: dict[str, Any]) -> bool:
         ignore_output = name.startswith(IGNORED_OUTPUTS)
         ignore_first = name.startswith(IGNORED_FIRST_INPUTS)
-        for part in ("input_args", "input_kwargs", "input", "output", "parameters"):
+        for part in _CHECKED_PARTS:
             if part not in tree or (part == "output" and ignore_output):
                 continue
             value = tree[part]

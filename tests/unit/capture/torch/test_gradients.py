@@ -357,6 +357,15 @@ def test_gradients_are_saved_whole(tmp_path: Path, level: str) -> None:
         assert any(torch.equal(found, turned) for found in saved for turned in (gradient, gradient.t()))
 
 
+def test_gradients_of_each_argument_of_a_call_of_several_nodes_are_saved(tmp_path: Path) -> None:
+    tensors = leaves(L, (5, 4), (5,))
+    dump = record(tmp_path, lambda: weighted(F.linear(*tensors)).backward(), task="tensor")
+    for n, tensor in enumerate(tensors):
+        assert tensor.grad is not None
+        saved = dump.load(f"Functional.linear.0.backward.input_grads.input.{n}.pt")
+        assert torch.equal(saved, tensor.grad)
+
+
 # ---------------------------------------------------------------- the graph stays as it is
 
 
