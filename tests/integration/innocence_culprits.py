@@ -50,16 +50,12 @@ class FullBackwardHooks(WithHooks):
 
 class ClonesOutputs(WithHooks):
     def attach(self, module: nn.Module) -> Any:
-        return module.register_forward_hook(
-            lambda m, i, o: o.clone() if isinstance(o, torch.Tensor) else None
-        )
+        return module.register_forward_hook(lambda m, i, o: o.clone() if isinstance(o, torch.Tensor) else None)
 
 
 class MakesOutputsContiguous(WithHooks):
     def attach(self, module: nn.Module) -> Any:
-        return module.register_forward_hook(
-            lambda m, i, o: o.contiguous() if isinstance(o, torch.Tensor) else None
-        )
+        return module.register_forward_hook(lambda m, i, o: o.contiguous() if isinstance(o, torch.Tensor) else None)
 
 
 class DrawsRandomNumbers(WithHooks):

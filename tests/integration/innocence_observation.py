@@ -175,9 +175,7 @@ class Observer:
                 twin = make()
                 self.note(f"{path} {name}", dict(twin.state_dict()))
                 self.seen[f"{path} {name} attached"] = [attached(m) for m in twin.modules()]
-            except (
-                Exception
-            ) as error:  # some modules cannot be copied; then that has to stay so, for the same reason
+            except Exception as error:  # some modules cannot be copied; then that has to stay so, for the same reason
                 self.seen[f"{path} {name} raised"] = f"{type(error).__name__}: {str(error)[:200]}"
 
     def _module(self, path: str, module: nn.Module) -> None:
@@ -256,9 +254,7 @@ _plain_dispatch = torch.Tensor.__torch_dispatch__
 
 def attached(thing: object) -> list[str]:
     """What hangs on a module, parameter or optimizer: names in its `__dict__`, and each hook by name."""
-    found = sorted(
-        f"{type(thing).__name__}.{RANDOM_PART.sub('*', name)}" for name in getattr(thing, "__dict__", {})
-    )
+    found = sorted(f"{type(thing).__name__}.{RANDOM_PART.sub('*', name)}" for name in getattr(thing, "__dict__", {}))
     for table in HOOK_TABLES:
         for hook in (getattr(thing, table, None) or {}).values():
             found.append(f"{table}: {getattr(hook, '__qualname__', type(hook).__name__)}")
@@ -294,9 +290,7 @@ def _contrast(off: object, on: object) -> str:
     if isinstance(off, list) and isinstance(on, list):
         extra = [item for item in on if item not in off]
         lost = [item for item in off if item not in on]
-        first = next(
-            (i for i, (a, b) in enumerate(zip(off, on, strict=False)) if a != b), min(len(off), len(on))
-        )
+        first = next((i for i, (a, b) in enumerate(zip(off, on, strict=False)) if a != b), min(len(off), len(on)))
         return (
             f"{len(off)} items -> {len(on)}; first change at {first}: {_short(off[first : first + 1])} -> "
             f"{_short(on[first : first + 1])}; new {_short(extra)}; gone {_short(lost)}"

@@ -68,8 +68,7 @@ def run_jobs(jobs: list[Job], folder: Path) -> dict[Job, list[Outcome]]:
 def _collect(job: Job, folder: Path, said: str) -> list[Outcome]:
     files = [folder / f"{job}.rank{rank}.pkl" for rank in range(WORLD_SIZE)]
     return [
-        pickle.loads(file.read_bytes()) if file.exists() else Outcome(error=f"hung or died\n{said}")
-        for file in files
+        pickle.loads(file.read_bytes()) if file.exists() else Outcome(error=f"hung or died\n{said}") for file in files
     ]
 
 
@@ -93,9 +92,7 @@ def _launch(jobs: list[Job], folder: Path) -> str:
             now = len(list(folder.glob("*.rank*.pkl")))
             if now != finished:
                 finished, since = now, time.monotonic()
-            if time.monotonic() - since > SECONDS_WITHOUT_PROGRESS or any(
-                process.poll() for process in ranks
-            ):
+            if time.monotonic() - since > SECONDS_WITHOUT_PROGRESS or any(process.poll() for process in ranks):
                 break
             time.sleep(0.05)
     finally:

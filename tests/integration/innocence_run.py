@@ -183,9 +183,7 @@ def run(name: str, watcher: Watcher, seed: int = 1234) -> Observation:
             torch.set_warn_always(False)
             watcher.close()
     observer.seen.update(region.notes)
-    observer.seen["warnings"] = sorted(
-        {f"{w.category.__name__}: {str(w.message).splitlines()[0]}" for w in told}
-    )
+    observer.seen["warnings"] = sorted({f"{w.category.__name__}: {str(w.message).splitlines()[0]}" for w in told})
     return observer.seen
 
 

@@ -64,9 +64,7 @@ def functions(strict: bool) -> Functions:
 
 def replaced(before: Functions, now: Functions) -> list[str]:
     """Names whose object is another one now, or gone."""
-    return [
-        f"{owner}.{name}" for (owner, name), value in before.items() if now.get((owner, name)) is not value
-    ]
+    return [f"{owner}.{name}" for (owner, name), value in before.items() if now.get((owner, name)) is not value]
 
 
 def flags() -> dict[str, object]:
@@ -109,9 +107,7 @@ def flags() -> dict[str, object]:
             sys.excepthook is sys.__excepthook__,
             threading.excepthook is threading.__excepthook__,
         ),
-        "signals": [
-            str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-        ],
+        "signals": [str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)],
         "collector": (gc.isenabled(), gc.get_threshold(), len(gc.callbacks)),
         "recursion limit": sys.getrecursionlimit(),
         "folder": os.getcwd(),

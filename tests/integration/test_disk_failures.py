@@ -190,9 +190,7 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFix
     assert "is not a folder" in error
 
 
-def test_a_folder_that_is_removed_while_it_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_removed_while_it_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "step0" / "rank"
     writer = DumpWriter(folder, HEADER)
     files = TensorFileWriter(folder / "dump_tensor_data")
@@ -218,9 +216,7 @@ def test_the_next_step_is_tried_again(tmp_path: Path, capsys: pytest.CaptureFixt
     assert open_dump(tmp_path / "step1").part().complete
 
 
-def test_the_same_failure_in_every_step_is_told_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_failure_in_every_step_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for step in range(5):
         (tmp_path / f"step{step}").write_text("")
         assert train(tmp_path / f"step{step}" / "rank", 10).failed

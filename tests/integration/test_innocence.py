@@ -20,11 +20,7 @@ import zoo
 from innocence_observation import Observation, differences
 from innocence_run import Nobody, Recorder, Setting, run, run_bare, without_known_once
 
-SINGLE = [
-    pytest.param(name, marks=[pytest.mark.slow] * a.slow)
-    for name, a in zoo.load_all().items()
-    if a.ranks == 1
-]
+SINGLE = [pytest.param(name, marks=[pytest.mark.slow] * a.slow) for name, a in zoo.load_all().items() if a.ranks == 1]
 LEVELS = [Setting("L0"), Setting("L1"), Setting("mix"), Setting("L2")]
 
 # Other tasks and options, each on the architectures most likely to notice.

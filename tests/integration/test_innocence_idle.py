@@ -120,9 +120,7 @@ def test_nothing_is_kept_alive_after_a_step(name: str, setting: Setting, tmp_pat
     bare_outliving, bare_alive, bare_garbage = survivors(name, Nobody())
     outliving, alive, garbage = survivors(name, Recorder(tmp_path, setting))
     assert outliving == bare_outliving
-    assert [n - alive[0] for n in alive] == [n - bare_alive[0] for n in bare_alive], (
-        "tensors pile up from step to step"
-    )
+    assert [n - alive[0] for n in alive] == [n - bare_alive[0] for n in bare_alive], "tensors pile up from step to step"
     assert garbage == bare_garbage, "tensors wait in reference cycles for the collector"
 
 

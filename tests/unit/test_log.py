@@ -171,15 +171,11 @@ def test_a_full_disk_behind_stdout_leaves_the_exit_status_alone() -> None:
 
 def test_lines_keep_their_place_among_the_prints_of_the_program() -> None:
     program = "from msprobe import log\nprint('a'); log.info('b'); print('c'); log.info('d')"
-    out = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
     assert [line.split()[-1] for line in out.splitlines()] == ["a", "b", "c", "d"]
 
 
 def test_log_loads_no_framework() -> None:
     program = "import sys, msprobe.log; print(sorted({'torch', 'numpy', 'pydantic'} & set(sys.modules)))"
-    out = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
     assert out.strip() == "[]"

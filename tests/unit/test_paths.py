@@ -116,9 +116,7 @@ def _breaks_off(problem: BaseException) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("problem", [ValueError("mine"), KeyboardInterrupt()])
-def test_an_error_of_the_iterable_passes_and_the_old_file_stays(
-    tmp_path: Path, problem: BaseException
-) -> None:
+def test_an_error_of_the_iterable_passes_and_the_old_file_stays(tmp_path: Path, problem: BaseException) -> None:
     (tmp_path / "f").write_bytes(b"old")
     with pytest.raises(type(problem)):
         paths.write_atomically(tmp_path / "f", _breaks_off(problem))
@@ -144,9 +142,7 @@ def test_a_failing_disk_leaves_the_old_file_and_nothing_beside(
     assert os.listdir(tmp_path) == ["f"]
 
 
-def test_the_name_appears_only_when_the_content_is_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_name_appears_only_when_the_content_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     sync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (seen.append("fsync"), sync(fd))[1])
@@ -272,9 +268,7 @@ def test_a_file_without_read_permission_is_refused(tmp_path: Path) -> None:
         ("/".join(["x" * 200] * 21), "4220 bytes; the limit is 4096"),
     ],
 )
-def test_what_is_no_path_is_refused_in_one_line(
-    check: Callable[[object], object], path: object, sentence: str
-) -> None:
+def test_what_is_no_path_is_refused_in_one_line(check: Callable[[object], object], path: object, sentence: str) -> None:
     with pytest.raises(PathError, match=sentence) as caught:
         check(path)
     assert str(caught.value).isprintable()
@@ -284,9 +278,7 @@ def test_what_is_no_path_is_refused_in_one_line(
 # Output folders
 
 
-def test_output_folder_is_returned_absolute_and_not_created(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_folder_is_returned_absolute_and_not_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert paths.check_output_folder("./out/../dump") == tmp_path / "dump"
     assert os.listdir(tmp_path) == []

@@ -39,9 +39,7 @@ class EncoderDecoder(nn.Module):
 def encoder_decoder() -> TrainingCase:
     def loss_of(model: nn.Module, source: torch.Tensor, target: torch.Tensor) -> LossAndResults:
         logits = model(source, target[:, :-1])
-        loss = F.cross_entropy(
-            logits.reshape(-1, 17), target[:, 1:].reshape(-1), ignore_index=0, label_smoothing=0.1
-        )
+        loss = F.cross_entropy(logits.reshape(-1, 17), target[:, 1:].reshape(-1), ignore_index=0, label_smoothing=0.1)
         return loss, {"logits": logits}
 
     return supervised(EncoderDecoder(), sequences, loss_of)
@@ -54,9 +52,7 @@ class CausalBlock(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
         self.project = nn.Linear(width, width)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width)
-        )
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
         self.dropout = nn.Dropout(0.1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -92,9 +88,7 @@ def gpt_tied() -> TrainingCase:
     model = GPT()
     decayed = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() <= 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
-    )
+    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}])
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=5)
 
     def run_step(i: int, region: Region) -> Results:
@@ -126,9 +120,7 @@ class GroupedQueryBlock(nn.Module):
         self.v = nn.Linear(width, groups * self.size, bias=False)
         self.o = nn.Linear(width, width, bias=False)
         self.gate, self.up, self.down = nn.Linear(width, 24), nn.Linear(width, 24), nn.Linear(24, width)
-        angles = torch.outer(
-            torch.arange(16).float(), 10000 ** (-torch.arange(0, self.size, 2).float() / self.size)
-        )
+        angles = torch.outer(torch.arange(16).float(), 10000 ** (-torch.arange(0, self.size, 2).float() / self.size))
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 

@@ -134,11 +134,7 @@ def pipeline() -> TrainingCase:
     """Two stages, two micro-batches: activations go forward by send and recv, gradients back by isend and
     irecv."""
     rank = dist.get_rank()
-    stage = (
-        nn.Sequential(nn.Linear(8, 8), nn.Tanh())
-        if rank == 0
-        else nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
-    )
+    stage = nn.Sequential(nn.Linear(8, 8), nn.Tanh()) if rank == 0 else nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
     optimizer = torch.optim.SGD(stage.parameters(), lr=0.1)
 
     def first_stage(i: int) -> Results:

@@ -32,9 +32,7 @@ def vae() -> TrainingCase:
     def loss_of(model: nn.Module, x: torch.Tensor) -> LossAndResults:
         parts = model(x)
         posterior = torch.distributions.Normal(parts["mean"], torch.exp(0.5 * parts["log_variance"]))
-        divergence = (
-            torch.distributions.kl_divergence(posterior, torch.distributions.Normal(0.0, 1.0)).sum(-1).mean()
-        )
+        divergence = torch.distributions.kl_divergence(posterior, torch.distributions.Normal(0.0, 1.0)).sum(-1).mean()
         return F.mse_loss(parts["out"], x) + 0.1 * divergence, {"parts": parts, "sample": posterior.rsample()}
 
     return supervised(VariationalAutoencoder(), vectors, loss_of)
@@ -44,9 +42,7 @@ def vae() -> TrainingCase:
 def gan() -> TrainingCase:
     """Two networks, two optimizers, two regions a step (each network recorded in its own)."""
     generator = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 8))
-    critic = nn.Sequential(
-        nn.Linear(8, 16), nn.LeakyReLU(0.2, inplace=True), nn.Dropout(0.3), nn.Linear(16, 1)
-    )
+    critic = nn.Sequential(nn.Linear(8, 16), nn.LeakyReLU(0.2, inplace=True), nn.Dropout(0.3), nn.Linear(16, 1))
     optimizer_g = torch.optim.Adam(generator.parameters(), lr=2e-3, betas=(0.5, 0.999))
     optimizer_c = torch.optim.Adam(critic.parameters(), lr=2e-3, betas=(0.5, 0.999), amsgrad=True)
 
@@ -112,9 +108,7 @@ def gnn_scatter() -> TrainingCase:
         edges = torch.randint(10, (2, 24), generator=generator)
         return torch.randn(10, 8, generator=generator), edges, torch.randint(3, (10,), generator=generator)
 
-    def loss_of(
-        model: nn.Module, nodes: torch.Tensor, edges: torch.Tensor, labels: torch.Tensor
-    ) -> torch.Tensor:
+    def loss_of(model: nn.Module, nodes: torch.Tensor, edges: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         known = labels > 0
         return F.nll_loss(F.log_softmax(model(nodes, edges)[known], -1), labels[known])
 

@@ -170,9 +170,7 @@ def recompute_selective() -> TrainingCase:
 
     def loss_of(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
         x.requires_grad_()
-        out = checkpoint(
-            net, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(policy)
-        )
+        out = checkpoint(net, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(policy))
         return out.square().mean()
 
     return supervised(model, vectors, loss_of)

@@ -38,9 +38,7 @@ def hf_llama() -> TrainingCase:
 def hf_t5() -> TrainingCase:
     from transformers import T5Config, T5ForConditionalGeneration
 
-    config = T5Config(
-        vocab_size=17, d_model=16, d_kv=4, d_ff=24, num_layers=1, num_heads=4, decoder_start_token_id=0
-    )
+    config = T5Config(vocab_size=17, d_model=16, d_kv=4, d_ff=24, num_layers=1, num_heads=4, decoder_start_token_id=0)
     return supervised(T5ForConditionalGeneration(config).train(), sequences, language_loss)
 
 

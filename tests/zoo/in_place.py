@@ -178,9 +178,7 @@ def unused_and_constant_branches() -> TrainingCase:
             super().__init__()
             self.used, self.unused = nn.Linear(8, 4), nn.Linear(8, 4)
 
-        def forward(
-            self, *, value: torch.Tensor, options: dict[str, object]
-        ) -> tuple[torch.Tensor, object, None]:
+        def forward(self, *, value: torch.Tensor, options: dict[str, object]) -> tuple[torch.Tensor, object, None]:
             return self.used(value), {"unused": [self.unused(value)], "count": options["count"]}, None
 
     class Silent(nn.Module):

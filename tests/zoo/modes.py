@@ -182,9 +182,7 @@ def flop_counter() -> TrainingCase:
         with FlopCounterMode(display=False) as counter:
             loss = model(x.unsqueeze(1)).square().mean()
             loss.backward(retain_graph=True)
-        counts = {
-            str(key): {str(op): n for op, n in v.items()} for key, v in counter.get_flop_counts().items()
-        }
+        counts = {str(key): {str(op): n for op, n in v.items()} for key, v in counter.get_flop_counts().items()}
         return loss, {"total": counter.get_total_flops(), "counts": counts}
 
     return supervised(model, vectors, loss_of)

@@ -61,9 +61,7 @@ def float64_cholesky() -> TrainingCase:
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             distance = torch.cdist(self.features(x), self.features(x) + 1e-6)
-            return torch.exp(-0.5 * distance.square()) + F.softplus(self.noise) * torch.eye(
-                len(x), dtype=x.dtype
-            )
+            return torch.exp(-0.5 * distance.square()) + F.softplus(self.noise) * torch.eye(len(x), dtype=x.dtype)
 
     def loss_of(kernel: nn.Module, x: torch.Tensor) -> LossAndResults:
         factor = torch.linalg.cholesky(kernel(x))
@@ -107,9 +105,7 @@ def bfloat16_mlp() -> TrainingCase:
 def autocast_grad_scaler() -> TrainingCase:
     """CPU autocast to bfloat16 with nested exceptions, and a GradScaler that once meets an overflow and
     skips."""
-    model = nn.Sequential(
-        nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Linear(16, 4)
-    )
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Linear(16, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1)
 
@@ -161,9 +157,7 @@ def complex_fft() -> TrainingCase:
 
     def loss_of(net: nn.Module, x: torch.Tensor) -> LossAndResults:
         out = net(x)
-        shift = torch.view_as_complex(torch.stack([out, x], -1)) * torch.polar(
-            torch.ones(16), torch.arange(16.0)
-        )
+        shift = torch.view_as_complex(torch.stack([out, x], -1)) * torch.polar(torch.ones(16), torch.arange(16.0))
         conjugate = shift.conj()
         return (shift * conjugate).real.mean() + torch.fft.fft2(out).abs().mean(), {
             "shift": shift,
@@ -196,9 +190,7 @@ def sparse_embedding() -> TrainingCase:
     def run_step(i: int, region: Region) -> Results:
         generator = torch.Generator().manual_seed(i)
         tokens = torch.randint(30, (3, 4), generator=generator)
-        links = torch.sparse_coo_tensor(
-            torch.randint(12, (2, 20), generator=generator), torch.ones(20), (12, 12)
-        )
+        links = torch.sparse_coo_tensor(torch.randint(12, (2, 20), generator=generator), torch.ones(20), (12, 12))
         model.zero_grad()
         region.begin(model)
         out = model(tokens, torch.tensor([0, 4, 8]), links)

@@ -9,9 +9,7 @@ from torch.nn import functional as F
 from .case import LossAndResults, Region, Results, TrainingCase, architecture, supervised
 
 
-def sequences(
-    i: int, count: int = 3, length: int = 6, vocabulary: int = 17
-) -> tuple[torch.Tensor, torch.Tensor]:
+def sequences(i: int, count: int = 3, length: int = 6, vocabulary: int = 17) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(2000 + i)
     tokens = torch.randint(vocabulary, (count, length + 1), generator=generator)
     return tokens[:, :-1], tokens[:, 1:]
@@ -143,7 +141,5 @@ class SelectiveScan(nn.Module):
 
 @architecture()
 def mamba_scan() -> TrainingCase:
-    model = nn.Sequential(
-        nn.Embedding(17, 8), SelectiveScan(8), SelectiveScan(8), nn.RMSNorm(8), nn.Linear(8, 17)
-    )
+    model = nn.Sequential(nn.Embedding(17, 8), SelectiveScan(8), SelectiveScan(8), nn.RMSNorm(8), nn.Linear(8, 17))
     return supervised(model, sequences, predict_next, optimizer_inside=False)

@@ -181,9 +181,7 @@ def exponential_moving_average() -> TrainingCase:
         region.end()
         return {"loss": loss, "target": target, "average": averaged(x)}
 
-    return TrainingCase(
-        run_step, {"model": model, "shadow": shadow, "averaged": averaged, "optimizer": optimizer}
-    )
+    return TrainingCase(run_step, {"model": model, "shadow": shadow, "averaged": averaged, "optimizer": optimizer})
 
 
 @architecture()
@@ -206,9 +204,7 @@ def random_everywhere() -> TrainingCase:
                 x = x * torch.bernoulli(torch.full_like(x, 0.7), generator=own)
                 x = F.gumbel_softmax(x, tau=0.7) + torch.rand(1) + torch.randn_like(x) * 0.01
             order = torch.randperm(len(x))
-            return (
-                x[order] + torch.multinomial(x.softmax(-1), 2).float().mean() + torch.empty_like(x).normal_()
-            )
+            return x[order] + torch.multinomial(x.softmax(-1), 2).float().mean() + torch.empty_like(x).normal_()
 
     model = Noisy()
 

@@ -54,9 +54,7 @@ def jacobians_and_hessians() -> TrainingCase:
         output, pullback = func.vjp(model, x)
         (cotangent,) = pullback(torch.ones_like(output))
         weights = {name: p.detach() for name, p in model.named_parameters()}
-        gradient, loss = func.grad_and_value(lambda w: func.functional_call(model, w, (x,)).square().mean())(
-            weights
-        )
+        gradient, loss = func.grad_and_value(lambda w: func.functional_call(model, w, (x,)).square().mean())(weights)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.sub_(0.1 * gradient[name])
@@ -103,9 +101,7 @@ def model_ensemble() -> TrainingCase:
     def run_step(i: int, region: Region) -> Results:
         (x,) = vectors(i)
 
-        def run(
-            one: dict[str, torch.Tensor], held: dict[str, torch.Tensor], data: torch.Tensor
-        ) -> torch.Tensor:
+        def run(one: dict[str, torch.Tensor], held: dict[str, torch.Tensor], data: torch.Tensor) -> torch.Tensor:
             return F.dropout(func.functional_call(skeleton, (one, held), (data,)), 0.3)
 
         for weight in weights.values():

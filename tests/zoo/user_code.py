@@ -18,9 +18,7 @@ from .generative import vectors
 def module_hooks() -> TrainingCase:
     """Forward, pre-forward, keyword, always-call and full backward hooks that replace values; the order is
     compared."""
-    model = nn.Sequential(
-        nn.Linear(8, 8), nn.ReLU(), nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, 4)
-    )
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, 4))
     called: list[str] = []
 
     def forward(name: str, factor: float) -> Any:
@@ -95,9 +93,7 @@ def tensor_and_node_hooks() -> TrainingCase:
         called.clear()
         hidden = net[1](net[0](x))
         hidden.register_hook(lambda g: called.append("hidden") or g + 0.01)
-        hidden.grad_fn.register_hook(
-            lambda gi, go: called.append(f"node {[g is None for g in gi]}") or (gi[0] * 1.5,)
-        )
+        hidden.grad_fn.register_hook(lambda gi, go: called.append(f"node {[g is None for g in gi]}") or (gi[0] * 1.5,))
         hidden.grad_fn.register_prehook(lambda go: called.append("node before") or (go[0] * 0.9,))
         out = net[2](hidden)
         accumulator = torch.autograd.graph.get_gradient_edge(net[0].bias).node
@@ -151,9 +147,7 @@ def exceptions_caught_in_forward() -> TrainingCase:
                 while trace is not None:
                     depth += trace.tb_frame.f_code.co_filename == __file__
                     trace = trace.tb_next
-                self.caught.append(
-                    f"{type(error).__name__}: {error} {depth} {error.__cause__} {error.__context__}"
-                )
+                self.caught.append(f"{type(error).__name__}: {error} {depth} {error.__cause__} {error.__context__}")
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.caught = []

@@ -38,9 +38,7 @@ def cnn_batchnorm() -> TrainingCase:
         nn.Flatten(),
         nn.Linear(12, 5),
     )
-    return supervised(
-        model, images, classify, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
-    )
+    return supervised(model, images, classify, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True))
 
 
 class ResidualBlock(nn.Module):
@@ -67,9 +65,7 @@ class ResidualBlock(nn.Module):
 class ResNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True)
-        )
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
         self.layers = nn.Sequential(ResidualBlock(8, 8, 1), ResidualBlock(8, 16, 2), ResidualBlock(16, 16, 1))
         self.head = nn.Linear(16, 5)
 
@@ -110,9 +106,7 @@ class UNet(nn.Module):
 
     @staticmethod
     def block(width_in: int, width: int) -> nn.Sequential:
-        return nn.Sequential(
-            nn.Conv2d(width_in, width, 3, padding=1), nn.GroupNorm(4, width), nn.SiLU(inplace=True)
-        )
+        return nn.Sequential(nn.Conv2d(width_in, width, 3, padding=1), nn.GroupNorm(4, width), nn.SiLU(inplace=True))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         first = self.down1(x)

@@ -34,9 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     name = words[position]
     if name in commands.PLANNED:
-        return _say(
-            f"command {name!r} is not available in this version (msprobe {__version__}).", USAGE_STATUS
-        )
+        return _say(f"command {name!r} is not available in this version (msprobe {__version__}).", USAGE_STATUS)
     if name not in commands.AVAILABLE:
         return _say(f"there is no command {name!r}; {_nearest(name)}", USAGE_STATUS)
     command = commands.load(name)

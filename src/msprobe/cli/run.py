@@ -16,9 +16,7 @@ _VALUED = ("--config", "--task", "--level", "--dump-path", "--dump_path")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe run``."""
-    parser.usage = (
-        "msprobe run [--config FILE] [--task T] [--level L] [--dump-path DIR] [--] SCRIPT [ARGUMENT ...]"
-    )
+    parser.usage = "msprobe run [--config FILE] [--task T] [--level L] [--dump-path DIR] [--] SCRIPT [ARGUMENT ...]"
     parser.epilog = (
         "SCRIPT and its arguments are run as `python SCRIPT ARGUMENT ...` would run them; "
         "`-m MODULE` is possible after `--`. A step ends with each step of the optimizer; "
@@ -56,21 +54,15 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 def execute(args: argparse.Namespace) -> int:
     """Run the script with recording on; the exit status is the script's own."""
     if not args.foreign:
-        raise InvalidInputError(
-            "no script to run; write: msprobe run --config config.json -- train.py ARGUMENT ..."
-        )
+        raise InvalidInputError("no script to run; write: msprobe run --config config.json -- train.py ARGUMENT ...")
     if args.framework == "mindspore":
-        raise NotAvailableError(
-            "`msprobe run` records PyTorch scripts only in this version; leave out `-f mindspore`."
-        )
+        raise NotAvailableError("`msprobe run` records PyTorch scripts only in this version; leave out `-f mindspore`.")
     try:
         from msprobe.capture.torch.runscript import run_script
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise
-        raise NotAvailableError(
-            "`msprobe run` needs PyTorch; install it: pip install 'msprobe[torch]'."
-        ) from problem
+        raise NotAvailableError("`msprobe run` needs PyTorch; install it: pip install 'msprobe[torch]'.") from problem
     overrides = {
         name: value
         for name, value in (("task", args.task), ("level", args.level), ("dump_path", args.dump_path))

@@ -27,9 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "the tensors in them, how many of those hold a NaN or an infinity and where the first one is. "
         "Exit status 1 if a part of the dump cannot be read."
     )
-    parser.add_argument(
-        "dump", metavar="DUMP", help="folder of a dump, of a step or of a rank, or a dump.json"
-    )
+    parser.add_argument("dump", metavar="DUMP", help="folder of a dump, of a step or of a rank, or a dump.json")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -132,9 +132,7 @@ class _Parser:
             self.fail("the end of the file")
         self.offsets[()] = start
         positions = self.positions()
-        duplicates = (
-            DuplicateKey(path, positions[one], positions[two]) for path, one, two in self.duplicates
-        )
+        duplicates = (DuplicateKey(path, positions[one], positions[two]) for path, one, two in self.duplicates)
         fields = {path: positions[offset] for path, offset in self.offsets.items()}
         return Document(value, fields, tuple(duplicates))
 

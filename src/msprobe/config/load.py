@@ -85,9 +85,7 @@ def _read(config_path: StrPath | None) -> tuple[str, Document]:
     return name, document
 
 
-def _settings(
-    raw: dict[str, Any], source: Source, mistakes: list[Mistake], config_path: Path | None
-) -> Settings:
+def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], config_path: Path | None) -> Settings:
     common = read_section(CommonFields, raw, (), source)
     mistakes.extend(common.mistakes)
     active = section_name(raw.get("task"))
@@ -120,9 +118,7 @@ def _model(section: str) -> type[Fields] | None:
     return models[section]
 
 
-def _dump_path_mistakes(
-    common: Section[CommonFields], raw: Mapping[str, Any], source: Source
-) -> list[Mistake]:
+def _dump_path_mistakes(common: Section[CommonFields], raw: Mapping[str, Any], source: Source) -> list[Mistake]:
     if "dump_path" in common.broken:
         return []
     if raw.get("dump_path") is None:
@@ -166,9 +162,7 @@ def _refuse_what_is_not_available(active: str, section: Fields, load: LoadFields
     missing = []
     if active in OTHER_TASK_SECTIONS:
         able = ", ".join(f'"{task}"' for task in TASKS)
-        missing.append(
-            f'{source.where(("task",))}: task "{active}" is not available in this version; choose {able}'
-        )
+        missing.append(f'{source.where(("task",))}: task "{active}" is not available in this version; choose {able}')
     if load.path:
         missing.append(
             f"{source.where(('load',))}: replacing module inputs is not available in this version; remove it"
@@ -176,9 +170,7 @@ def _refuse_what_is_not_available(active: str, section: Fields, load: LoadFields
     if isinstance(section, TensorFields):
         if section.online_run_ut:
             place = source.where((active, "online_run_ut"))
-            missing.append(
-                f"{place}: streaming to a remote checker is not available in this version; set it to false"
-            )
+            missing.append(f"{place}: streaming to a remote checker is not available in this version; set it to false")
         if section.bench_path:
             place = source.where((active, "bench_path"))
             missing.append(f"{place}: comparing while recording is not available in this version; remove it")
@@ -193,9 +185,7 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
     own: dict[str, Any] = {}
     if isinstance(section, ValueFields):
         own["summary_mode"] = section.summary_mode
-        own["slice"] = tuple(
-            TensorSlice(part.dim, part.begin, part.end, part.size) for part in section.slices
-        )
+        own["slice"] = tuple(TensorSlice(part.dim, part.begin, part.end, part.size) for part in section.slices)
         own["request_id"] = section.request_id
     level = effective_level(common)
     tensor_list = getattr(section, "tensor_list", ())

@@ -10,9 +10,7 @@ from pydantic import AfterValidator, Field
 from msprobe.config.fields import Fields, Ranges, choices
 
 FuzzDevice = Literal["npu", "cpu"]
-PerturbationMode = Literal[
-    "improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu"
-]
+PerturbationMode = Literal["improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu"]
 HandlerType = Literal["check", "fix"]
 FuzzStage = Literal["forward", "backward"]
 GradientLevel = Literal["L0", "L1", "L2"]

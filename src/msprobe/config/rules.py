@@ -22,9 +22,7 @@ def effective_level(common: CommonFields) -> Level:
     return common.level
 
 
-def cross_mistakes(
-    common: Section[CommonFields], section: Section[FilterFields], source: Source
-) -> list[Mistake]:
+def cross_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: Source) -> list[Mistake]:
     """All mistakes that several fields make together. A field that is broken by itself takes part in none."""
     return [*_scope_mistakes(common, section, source), *_async_mistakes(common, section, source)]
 
@@ -50,9 +48,7 @@ def adjustment_warnings(common: CommonFields, section: FilterFields, source: Sou
     return lines
 
 
-def _scope_mistakes(
-    common: Section[CommonFields], section: Section[FilterFields], source: Source
-) -> list[Mistake]:
+def _scope_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: Source) -> list[Mistake]:
     scope = section.fields.scope
     path = (common.fields.task, "scope")
     if "scope" in section.broken or not scope:
@@ -76,9 +72,7 @@ def _scope_mistakes(
 _ARTICLE = {"api": "an API", "module": "a module"}
 
 
-def _async_mistakes(
-    common: Section[CommonFields], section: Section[FilterFields], source: Source
-) -> list[Mistake]:
+def _async_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: Source) -> list[Mistake]:
     fields, values = common.fields, section.fields
     if not fields.async_dump or "task" in common.broken or not isinstance(values, ValueFields):
         return []

@@ -139,9 +139,7 @@ class Settings:
         if len(self.api_list) != 1:
             mistakes.append(f"list has {len(self.api_list)} names, it must be exactly one API name")
         if mistakes:
-            raise InvalidInputError(
-                f"level L2 on an NPU records the kernels of one API: {'; '.join(mistakes)}."
-            )
+            raise InvalidInputError(f"level L2 on an NPU records the kernels of one API: {'; '.join(mistakes)}.")
 
 
 def _contains(ascending: tuple[int, ...], number: int) -> bool:

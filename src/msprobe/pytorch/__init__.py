@@ -40,9 +40,7 @@ class _NotYet:
     def _refuse(self) -> NoReturn:
         from msprobe.errors import NotAvailableError
 
-        raise NotAvailableError(
-            f"msprobe.pytorch.{self._name}: {self._work} is not available in this version."
-        )
+        raise NotAvailableError(f"msprobe.pytorch.{self._name}: {self._work} is not available in this version.")
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise NotAvailableError."""

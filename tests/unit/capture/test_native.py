@@ -279,9 +279,7 @@ def test_memory_is_seen_without_a_copy_and_not_writable(memory) -> None:
 def test_gathered_bytes_are_in_c_order(view, itemsize: int) -> None:
     shape, stride = view
     places = offsets(shape, stride)
-    block = np.frombuffer(
-        np.random.default_rng(0).bytes((max(places, default=0) + 1) * itemsize), f"V{itemsize}"
-    )
+    block = np.frombuffer(np.random.default_rng(0).bytes((max(places, default=0) + 1) * itemsize), f"V{itemsize}")
     assert native.gather is not None
     found = native.gather(block.ctypes.data, shape, stride, itemsize)
     assert found == block[places].tobytes() if places else found == b""
@@ -438,14 +436,10 @@ def test_half_means_round_to_nearest_even(kernels: str, mantissa: int) -> None:
     step = 2.0 ** -(mantissa - 1)
     array = np.array([1.0, 1.0 + step], np.float32)
     bits = array.astype(np.float16).view(np.uint16) if mantissa == 11 else bfloat16(array)
-    assert measure(bits, "float16" if mantissa == 11 else "bfloat16")[0]["Mean"] == 1.0, (
-        "half-way, down to even"
-    )
+    assert measure(bits, "float16" if mantissa == 11 else "bfloat16")[0]["Mean"] == 1.0, "half-way, down to even"
     array = np.array([1.0 + step, 1.0 + 2 * step], np.float32)
     bits = array.astype(np.float16).view(np.uint16) if mantissa == 11 else bfloat16(array)
-    assert measure(bits, "float16" if mantissa == 11 else "bfloat16")[0]["Mean"] == 1.0 + 2 * step, (
-        "up to even"
-    )
+    assert measure(bits, "float16" if mantissa == 11 else "bfloat16")[0]["Mean"] == 1.0 + 2 * step, "up to even"
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])

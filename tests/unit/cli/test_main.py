@@ -128,9 +128,7 @@ def test_help_takes_less_than_150_ms_of_cpu_interpreter_included() -> None:
         before = os.times()
         assert python("-m", "msprobe", "-h").returncode == 0
         after = os.times()
-        times.append(
-            after.children_user + after.children_system - before.children_user - before.children_system
-        )
+        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert min(times) < 0.150
 
 

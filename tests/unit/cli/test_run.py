@@ -76,9 +76,7 @@ def test_mindspore_scripts_are_declined(calls: list[Any], capsys: pytest.Capture
     assert calls == []
 
 
-def test_missing_torch_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_torch_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     class Refuse:
         def find_spec(self, name: str, path: object = None, target: object = None) -> None:
             if name.startswith("msprobe.capture"):

@@ -78,9 +78,7 @@ def test_each_part_has_a_line_with_its_counts(tmp_path: Path, capsys: pytest.Cap
     assert not [line for line in out if "first NaN" in line or "interrupted" in line]
 
 
-def test_the_first_nan_or_infinity_is_named_and_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_nan_or_infinity_is_named_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = {
         # Written early, filled after backward: not where it began.
         "Module.fc.Linear.parameters_grad": {"weight": [tensor(NAN, NAN, NAN, NAN)]},
@@ -96,9 +94,7 @@ def test_the_first_nan_or_infinity_is_named_and_counted(
     assert out.splitlines()[2].split()[7] == "3"
 
 
-def test_a_nan_in_parameter_gradients_alone_is_named_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_nan_in_parameter_gradients_alone_is_named_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "rank", {"Module.fc.Linear.parameters_grad": {"weight": [tensor(NAN, NAN, NAN, NAN)]}})
     assert main(["summary", str(tmp_path / "rank" / "dump.json")]) == 0
     assert "first NaN or Inf: Module.fc.Linear.parameters_grad weight\n" in capsys.readouterr().out
@@ -155,18 +151,14 @@ def test_sizes_read_well(size: int, text: str) -> None:
     assert summary._size_text(size) == text
 
 
-def test_names_from_strangers_cannot_drive_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_from_strangers_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = {"\x1b[31mTensor.sum.0.forward": forward(tensor(NAN))}
     write(tmp_path / "rank", data, level="\x1b]0;title\x07")
     assert main(["summary", str(tmp_path / "rank")]) == 0
     assert capsys.readouterr().out.replace("\n", "").isprintable()
 
 
-def test_what_is_no_dump_is_an_error_that_names_the_place(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_dump_is_an_error_that_names_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for place in (tmp_path, tmp_path / "absent"):
         assert main(["summary", str(place)]) == 1
         assert str(place) in capsys.readouterr().err

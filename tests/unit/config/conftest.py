@@ -22,9 +22,7 @@ def write_config(tmp_path: Path) -> WriteConfig:
         path = tmp_path / name
         if isinstance(content, dict):
             content = {"dump_path": str(tmp_path / "dump"), **content}
-        path.write_text(
-            content if isinstance(content, str) else json.dumps(content, indent=1), encoding="utf-8"
-        )
+        path.write_text(content if isinstance(content, str) else json.dumps(content, indent=1), encoding="utf-8")
         return path
 
     return write

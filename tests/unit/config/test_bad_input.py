@@ -313,9 +313,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write_config):
         load_settings(path, step=["x"], api_scope="none", lvl="L1")
     first, *lines = str(caught.value).splitlines()
     assert first == f"[msprobe] the configuration ({path}) has 12 mistakes:"
-    fields = [
-        re.match(r'  (?:argument|.*config\.json:(\d+): field) "(.*?)": ', line).groups() for line in lines
-    ]
+    fields = [re.match(r'  (?:argument|.*config\.json:(\d+): field) "(.*?)": ', line).groups() for line in lines]
     assert sorted(fields[:3], key=str) == [(None, "api_scope"), (None, "lvl"), (None, "step[0]")]
     assert fields[3:] == [
         ("3", "level"),
@@ -387,9 +385,7 @@ class TestNotAvailable:
     )
     def test_tasks_of_other_tools_are_named(self, task, load):
         for content in ({"task": task}, {"task": task, task: {}}):
-            with pytest.raises(
-                NotAvailableError, match=rf'config\.json:\d+: field "task": task "{task}"'
-            ) as caught:
+            with pytest.raises(NotAvailableError, match=rf'config\.json:\d+: field "task": task "{task}"') as caught:
                 load(content)
             assert isinstance(caught.value, MsprobeError)
         with pytest.raises(NotAvailableError, match=f'argument "task": task "{task}" is not available'):
@@ -446,15 +442,9 @@ class TestKernelDumpOnNpu:
 
 
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=5)
-    | st.sampled_from(["all", "L0", API]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["all", "L0", API]),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["dim", "list", "x"]), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["dim", "list", "x"]), inner, max_size=3)
     ),
     max_leaves=5,
 )

@@ -186,9 +186,7 @@ def test_bytes_that_are_no_text_are_told_with_their_place():
 
 def _paths(value, path=()):
     yield path
-    members = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    )
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, inner in members:
         yield from _paths(inner, (*path, step))
 

@@ -22,9 +22,7 @@ MODULE_END = "Module.b.Linear.backward.0"
 def warnings(capsys):
     """The warnings in the log so far, each once taken."""
     return lambda: [
-        line.partition("[WARNING] ")[2]
-        for line in capsys.readouterr().out.splitlines()
-        if "[WARNING] " in line
+        line.partition("[WARNING] ")[2] for line in capsys.readouterr().out.splitlines() if "[WARNING] " in line
     ]
 
 
@@ -32,16 +30,12 @@ class TestPrecedence:
     def test_without_file_and_arguments_the_packaged_default_holds(self, tmp_path, monkeypatch, warnings):
         monkeypatch.chdir(tmp_path)
         settings = load_settings()
-        assert settings == Settings(
-            task="statistics", level="L1", dump_path="./dump_path", ranks=(), steps=()
-        )
+        assert settings == Settings(task="statistics", level="L1", dump_path="./dump_path", ranks=(), steps=())
         assert settings.config_path is None
         assert warnings() == []
 
     def test_the_file_wins_over_the_default(self, write_config):
-        path = write_config(
-            {"task": "tensor", "level": "L0", "dump_path": "/tmp/d", "rank": [1], "step": ["2-4"]}
-        )
+        path = write_config({"task": "tensor", "level": "L0", "dump_path": "/tmp/d", "rank": [1], "step": ["2-4"]})
         settings = load_settings(path)
         assert (settings.task, settings.level, settings.dump_path) == ("tensor", "L0", "/tmp/d")
         assert (settings.ranks, settings.steps) == ((1,), (2, 3, 4))
@@ -72,23 +66,17 @@ class TestPrecedence:
         assert settings.api_list == ("a",)
 
     def test_arguments_that_are_none_leave_the_file_as_it_is(self, load):
-        settings = load(
-            {"task": "tensor", "level": "L0", "step": [1]}, task=None, level=None, step=None, rank=None
-        )
+        settings = load({"task": "tensor", "level": "L0", "step": [1]}, task=None, level=None, step=None, rank=None)
         assert (settings.task, settings.level, settings.steps) == ("tensor", "L0", (1,))
 
-    def test_a_value_of_the_file_that_an_argument_replaces_may_be_wrong_or_absent(
-        self, write_config, tmp_path
-    ):
+    def test_a_value_of_the_file_that_an_argument_replaces_may_be_wrong_or_absent(self, write_config, tmp_path):
         path = write_config('{"level": "L9", "statistics": {"list": 3}}')
         settings = load_settings(path, level="L0", dump_path=tmp_path / "d", list=["a"])
         assert (settings.level, settings.api_list) == ("L0", ("a",))
 
     def test_any_field_of_the_top_level_and_of_the_section_can_be_an_argument(self, load):
         content = {"statistics": {"list": ["a"], "summary_mode": "md5"}}
-        settings = load(
-            content, summary_mode="xxh3", api_list=("b", "c"), api_scope="listed", optimizer=False
-        )
+        settings = load(content, summary_mode="xxh3", api_list=("b", "c"), api_scope="listed", optimizer=False)
         assert settings.summary_mode == "xxh3"
         assert settings.api_list == ("b", "c")
         assert settings.api_scope == "listed"
@@ -97,19 +85,15 @@ class TestPrecedence:
 
     def test_of_a_key_that_stands_twice_the_last_counts_with_a_warning(self, load, warnings):
         settings = load(
-            '{"dump_path": "d",\n "level": "L0",\n'
-            ' "statistics": {"list": [],\n "list": ["a"]},\n "level": "mix"}'
+            '{"dump_path": "d",\n "level": "L0",\n "statistics": {"list": [],\n "list": ["a"]},\n "level": "mix"}'
         )
         assert settings.level == "mix"
         assert settings.api_list == ("a",)
         told = warnings()
         assert any(
-            'config.json:5: field "level" stands twice, first in line 2; the last one counts' in line
-            for line in told
+            'config.json:5: field "level" stands twice, first in line 2; the last one counts' in line for line in told
         )
-        assert any(
-            'config.json:4: field "statistics.list" stands twice, first in line 3' in line for line in told
-        )
+        assert any('config.json:4: field "statistics.list" stands twice, first in line 3' in line for line in told)
 
 
 class TestValidForms:
@@ -212,14 +196,10 @@ class TestValidForms:
             True,
             True,
         ]
-        assert [pattern.matches("Torch.relu.0.forward") for pattern in settings.tensor_list_patterns()] == [
-            False
-        ]
+        assert [pattern.matches("Torch.relu.0.forward") for pattern in settings.tensor_list_patterns()] == [False]
 
     def test_tensor(self, load):
-        settings = load(
-            {"task": "tensor", "tensor": {"file_format": "bin", "summary_mode": "md5", "list": ["a"]}}
-        )
+        settings = load({"task": "tensor", "tensor": {"file_format": "bin", "summary_mode": "md5", "list": ["a"]}})
         assert (settings.file_format, settings.summary_mode, settings.api_list) == ("bin", "md5", ("a",))
         assert load({"task": "tensor", "tensor": {"file_format": ""}}).file_format is None
 
@@ -268,10 +248,7 @@ class TestValidForms:
         assert not (tmp_path / name).exists()
 
     def test_comments_byte_order_mark_and_last_commas(self, write_config):
-        text = (
-            '\ufeff// for rank 0\n{"dump_path": "d", /* only */ "rank": [0,],\n'
-            ' "statistics": {"list": ["a//b",],},}'
-        )
+        text = '\ufeff// for rank 0\n{"dump_path": "d", /* only */ "rank": [0,],\n "statistics": {"list": ["a//b",],},}'
         settings = load_settings(write_config(text))
         assert settings.ranks == (0,)
         assert settings.api_list == ("a//b",)
@@ -352,9 +329,7 @@ class TestWarnings:
             ),
         ],
     )
-    def test_what_nobody_reads_is_told_with_the_nearest_name_and_stops_nothing(
-        self, content, told, load, warnings
-    ):
+    def test_what_nobody_reads_is_told_with_the_nearest_name_and_stops_nothing(self, content, told, load, warnings):
         assert load(content).task == "statistics"
         (line,) = warnings()
         assert told in line
@@ -405,18 +380,14 @@ class TestSettings:
 
     def test_importing_them_loads_neither_pydantic_nor_a_framework(self):
         code = "import sys, msprobe.config; print({'pydantic', 'torch', 'mindspore'} & set(sys.modules))"
-        assert (
-            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
-        )
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
     def test_loading_them_loads_no_framework(self):
         code = (
             "import sys, msprobe.config.load as load; load.load_settings(); "
             "print({'torch', 'mindspore'} & set(sys.modules))"
         )
-        assert (
-            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
-        )
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
 def test_the_packaged_default_is_plain_json():

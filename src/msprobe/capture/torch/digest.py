@@ -21,9 +21,7 @@ Bytes = bytes | memoryview
 address_of: Any = getattr(torch.Tensor, "const_data_ptr", torch.Tensor.data_ptr)
 
 
-def elements(
-    address: int, shape: tuple[int, ...], stride: tuple[int, ...], itemsize: int, contiguous: bool
-) -> Bytes:
+def elements(address: int, shape: tuple[int, ...], stride: tuple[int, ...], itemsize: int, contiguous: bool) -> Bytes:
     """The bytes of a strided view in C order; borrowed from the tensor when it is contiguous."""
     if contiguous:
         return native.memory(address, math.prod(shape) * itemsize)

@@ -45,9 +45,7 @@ class LiveSwitch:
         try:
             settings = self._load()
         except MsprobeError as problem:
-            log.warning(
-                f"The changed configuration is not used, recording goes on as before: {problem.message}"
-            )
+            log.warning(f"The changed configuration is not used, recording goes on as before: {problem.message}")
             return None
         if settings.dump_enable is not False and not self.enabled:
             log.info(f"dump_enable is on: recording begins with the next start() ({self.path}).")

@@ -53,9 +53,7 @@ class VariableSaver:
             for kind, describe in recorder.describer.by_type.items()
             if not issubclass(kind, torch.Tensor)
         }
-        self.describer = Describer(
-            lambda t: statistics.describe(t, False), recorder.describer.is_tensor, own_types
-        )
+        self.describer = Describer(lambda t: statistics.describe(t, False), recorder.describer.is_tensor, own_types)
         # Leaves have no node in the graph but the one that accumulates their gradient; it lives as long as
         # it is held.
         self._held: list[Any] = []
@@ -119,9 +117,7 @@ class VariableSaver:
         gradients.expected += 1
         self.hooks.before(node, partial(self._arrive, gradients, place, slot))
 
-    def _arrive(
-        self, gradients: _Gradients, place: tuple[Any, ...], slot: int, received: Sequence[Any]
-    ) -> None:
+    def _arrive(self, gradients: _Gradients, place: tuple[Any, ...], slot: int, received: Sequence[Any]) -> None:
         session = self.session
         if gradients.generation != session.generation:
             return

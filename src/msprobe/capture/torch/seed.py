@@ -72,9 +72,7 @@ _NUMPY_FUNCTIONS = _names(
 _MISSING = object()
 
 
-def seed_all(
-    seed: int = 1234, mode: bool = False, rm_dropout: bool = True, is_enhanced: bool = False
-) -> None:
+def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True, is_enhanced: bool = False) -> None:
     """Seed every generator, so that two runs can be compared.
 
     Seeds ``random``, numpy's global generator and torch on all devices, and sets ``PYTHONHASHSEED`` (for
@@ -129,9 +127,7 @@ def _check(seed: Any, **flags: Any) -> None:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
         mistakes.append(f"seed must be an int from 0 to {MAX_SEED}, found {seed!r}")
     mistakes += [
-        f"{name} must be True or False, found {value!r}"
-        for name, value in flags.items()
-        if not isinstance(value, bool)
+        f"{name} must be True or False, found {value!r}" for name, value in flags.items() if not isinstance(value, bool)
     ]
     if mistakes:
         raise InvalidInputError(f"seed_all(): {'; '.join(mistakes)}.")
@@ -172,9 +168,7 @@ _enhanced = _Replacements()
 def _remove_dropouts() -> None:
     for holder, names in ((functional, _FUNCTIONAL_DROPOUTS), (torch, _TORCH_DROPOUTS)):
         for name, (position, keyword) in names.items():
-            _dropouts.put(
-                holder, name, functools.partial(_without_dropout, position=position, keyword=keyword)
-            )
+            _dropouts.put(holder, name, functools.partial(_without_dropout, position=position, keyword=keyword))
 
 
 def _without_dropout(original: Callable[..., Any], position: int, keyword: str) -> Callable[..., Any]:

@@ -27,13 +27,9 @@ def module_dump(module: nn.Module, name: str) -> None:
     argument.
     """
     if not isinstance(module, nn.Module):
-        raise InvalidInputError(
-            f"module_dump(): module must be a torch.nn.Module, found {type(module).__name__}."
-        )
+        raise InvalidInputError(f"module_dump(): module must be a torch.nn.Module, found {type(module).__name__}.")
     if isinstance(module, torch.jit.ScriptModule):
-        raise InvalidInputError(
-            f"module_dump(): a {type(module).__name__} is a ScriptModule and cannot be watched."
-        )
+        raise InvalidInputError(f"module_dump(): a {type(module).__name__} is a ScriptModule and cannot be watched.")
     if not isinstance(name, str) or not name:
         raise InvalidInputError(f"module_dump(): name must be a text that is not empty, found {name!r}.")
     global _active

@@ -15,9 +15,7 @@ def check_model(model: Any) -> None:
     allowed = "a torch.nn.Module, or a list or tuple of them"
     if isinstance(model, (list, tuple)):
         if not model:
-            raise InvalidInputError(
-                f"start(): model is an empty {type(model).__name__} (empty list); pass {allowed}."
-            )
+            raise InvalidInputError(f"start(): model is an empty {type(model).__name__} (empty list); pass {allowed}.")
         for i, part in enumerate(model):
             _check_module(part, f"model[{i}]", allowed)
         return

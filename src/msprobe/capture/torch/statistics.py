@@ -213,9 +213,7 @@ class TensorStatistics:
             except (NotImplementedError, RuntimeError) as error:
                 found.unsupported = f"torch has no statistics for {found.dtype} ({_reason(error)})"
                 numbers = UNREADABLE
-        behind = (
-            found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
-        )
+        behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
         beginning = self._prefix(found.type_name, found.dtype, found.shape)
         frame = Frame(beginning, found.requires_grad, keys(found.before), keys(behind))
         if stored is None or self._structure:
@@ -328,9 +326,7 @@ def _finished(frame: Frame, content: Content) -> TensorInfo:
     return TensorInfo(text, cut, content.nonfinite)
 
 
-def _digest_of(
-    address: int, shape: torch.Size, stride: tuple[int, ...], itemsize: int, contiguous: bool
-) -> bytes:
+def _digest_of(address: int, shape: torch.Size, stride: tuple[int, ...], itemsize: int, contiguous: bool) -> bytes:
     return digest.xxh3(digest.elements(address, shape, stride, itemsize, contiguous))
 
 

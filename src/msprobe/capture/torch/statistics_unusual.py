@@ -103,9 +103,7 @@ def _fits(values: torch.Tensor) -> bool:
         return True
     if may_be_passing(values):
         return bool(address_of(values) != 0)
-    last = (
-        sum((n - 1) * s for n, s in zip(values.shape, values.stride(), strict=True)) + values.storage_offset()
-    )
+    last = sum((n - 1) * s for n, s in zip(values.shape, values.stride(), strict=True)) + values.storage_offset()
     return address_of(values) != 0 and (last + 1) * values.element_size() <= values.untyped_storage().nbytes()
 
 
@@ -147,9 +145,7 @@ def _quantised(tensor: torch.Tensor, found: Unwrapped) -> Unwrapped:
 def _transformed(tensor: torch.Tensor) -> Unwrapped:
     """vmap, grad, jvp, functionalize: the value inside, with its physical shape."""
     names = {"is_batchedtensor": "BatchedTensor", "is_gradtrackingtensor": "GradTrackingTensor"}
-    type_name = next(
-        (name for test, name in names.items() if getattr(_functorch, test)(tensor)), "torch.Tensor"
-    )
+    type_name = next((name for test, name in names.items() if getattr(_functorch, test)(tensor)), "torch.Tensor")
     inner = tensor
     for _ in range(64):
         if not _functorch.is_functorch_wrapped_tensor(inner):
@@ -166,9 +162,7 @@ def _nested(tensor: torch.Tensor, values: torch.Tensor, type_name: str = "torch.
     found = unwrap(values)
     found.type_name = type_name
     found.requires_grad = bool(tensor.requires_grad)
-    found.behind.insert(
-        0, ("layout", "torch.jagged" if type_name != "torch.Tensor" else "torch.strided (nested)")
-    )
+    found.behind.insert(0, ("layout", "torch.jagged" if type_name != "torch.Tensor" else "torch.strided (nested)"))
     return found
 
 
@@ -227,9 +221,7 @@ def _placement(placement: Any) -> dict[str, dict[str, Any]]:
             value = getattr(placement, name, None)
             if value is not None:
                 fields[name] = value
-    plain = {
-        name: value if isinstance(value, (bool, int, str)) else str(value) for name, value in fields.items()
-    }
+    plain = {name: value if isinstance(value, (bool, int, str)) else str(value) for name, value in fields.items()}
     return {type(placement).__name__.removeprefix("_"): plain}
 
 

@@ -69,9 +69,7 @@ def test_the_same_elements_are_read_once(reads, engine, statistics) -> None:
     for view, info in zip(views, infos, strict=True):
         found = json.loads(info.text)
         assert found["shape"] == list(view.shape)
-        assert [found[k] for k in ("Max", "Min", "Mean", "Norm")] == [
-            first[k] for k in ("Max", "Min", "Mean", "Norm")
-        ]
+        assert [found[k] for k in ("Max", "Min", "Mean", "Norm")] == [first[k] for k in ("Max", "Min", "Mean", "Norm")]
 
 
 def test_heads_of_a_fused_projection_are_read_once_each(reads, engine, statistics) -> None:

@@ -69,9 +69,7 @@ def test_quantised_tensors_have_dequantised_statistics_scale_and_zero_point(defe
     assert four(found)[:2] == [2.0, -1.0]
     assert (found["dtype"], found["scale"], found["zero_point"]) == ("torch.qint8", 0.5, 3)
     assert found["digest"] == described(q.int_repr())["digest"]
-    q = torch.quantize_per_channel(
-        torch.ones(2, 3), torch.tensor([0.5, 0.25]), torch.tensor([0, 1]), 0, torch.quint8
-    )
+    q = torch.quantize_per_channel(torch.ones(2, 3), torch.tensor([0.5, 0.25]), torch.tensor([0, 1]), 0, torch.quint8)
     found = described(q, defer=defer)
     assert (found["scale"], found["zero_point"], found["axis"]) == ([0.5, 0.25], [0, 1], 0)
 
