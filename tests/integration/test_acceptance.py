@@ -907,3 +907,20 @@ def test_a_small_model_costs_little(tmp_path: Path, model: ModelT, x: torch.Tens
     middle = {name: sorted(found)[len(found) // 2] for name, found in ratios.items()}
     assert middle["nothing"] <= 2, middle
     assert native.statistics is None or middle["statistics"] <= 15, middle
+
+
+@pytest.mark.parametrize("level", ["L1", "L2"])
+def test_memory_that_is_only_written_to_is_no_overflow(tmp_path: Path, level: str) -> None:
+    held = torch.full((4,), float("nan"))
+    debugger = PrecisionDebugger(task="overflow_check", dump_path=str(tmp_path), level=level, overflow_nums=-1)
+    try:
+        debugger.start()
+        torch.add(torch.ones(4), 1, out=held)
+        torch.full((4,), float("inf"), dtype=torch.float32)
+        torch.full((4,), float("nan")).uniform_()
+        debugger.stop()
+        debugger.step()
+    finally:
+        PrecisionDebugger.reset()
+    hits = [name for path in tmp_path.rglob("dump.json") for name in json.loads(path.read_text())["data"]]
+    assert not any("add" in name or "uniform" in name for name in hits)

@@ -144,10 +144,10 @@ class Session:
             log.info("*" * 40)
 
     def close(self) -> None:
-        """The program ends: write what there is."""
-        self.recording = False
+        """The program ends: write what there is. A step that was being recorded is marked as incomplete."""
+        interrupted, self.recording = self.recording, False
         begun = self._begun or self.step > 0
-        self._end_step()
+        self._end_step(interrupted)
         if self.filter is not None and (self.recorded_anything or begun):
             missing = self.filter.unmatched()
             if missing:
@@ -155,9 +155,9 @@ class Session:
         if self._faults:
             log.warning(f"{self._faults} values or calls could not be recorded; see dump_error_info.log in the dump.")
 
-    def _end_step(self) -> None:
+    def _end_step(self, interrupted: bool = False) -> None:
         begun = self._begun
-        self.publish(final=True)
+        self.publish(final=True, interrupted=interrupted)
         overflow = self.settings.task in ("overflow_check", "nan_check")
         if begun and not self.recorded_anything and not overflow:
             log.once("nothing", "warning", self._nothing_recorded())
@@ -250,8 +250,8 @@ class Session:
                 self._files = TensorFileWriter(self._folder / layout.TENSOR_FOLDER, write_files=native.write_files)
             return self._files
 
-    def publish(self, final: bool) -> None:
-        """Bring the files up to date with the records. ``final``: the step is over."""
+    def publish(self, final: bool, interrupted: bool = False) -> None:
+        """Bring the files up to date with the records. ``final``: the step is over (``interrupted``: too soon)."""
         for work in self.before_publish:
             self.guard(work)
         with self.lock:
@@ -265,7 +265,7 @@ class Session:
                     self._attempt(record[0], writer.put_call, *record)
                 if files is not None:
                     self._attempt("tensor files", files.flush)
-                self._attempt("the dump", writer.publish, final)
+                self._attempt("the dump", writer.publish, final, interrupted)
             if final:
                 # Whatever has failed, the next step begins with files of its own.
                 self._begun = False

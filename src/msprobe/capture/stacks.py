@@ -21,42 +21,46 @@ _MOST_STACKS = 50_000
 FrameKey = bytes
 
 
+class Frame:
+    """One place in the program, shared by all stacks that it is part of."""
+
+    __slots__ = ("_text", "code", "line")
+
+    def __init__(self, code: types.CodeType, lasti: int) -> None:
+        self.code = code
+        self.line = _line_of(code, lasti)
+        self._text = ""
+
+    def text(self) -> str:
+        """The frame as stack.json writes it."""
+        if not self._text:
+            code, line = self.code, self.line
+            source = _source_line(code, line)
+            self._text = f"File {code.co_filename}, line {line}, in {code.co_name}, \n {source}"
+        return self._text
+
+
 class CallStack:
     """One distinct call stack.
 
     ``source`` is ``file:line`` of the innermost frame that belongs to neither the framework nor msprobe;
-    ``recompute`` tells that the framework is repeating a forward pass. The code objects of all frames are
-    kept, so that the key under which a stack is known stays theirs.
+    ``recompute`` tells that the framework is repeating a forward pass; ``depth`` is the number of frames, those that
+    are not written included.
     """
 
-    __slots__ = ("_codes", "_frames", "_lines", "recompute", "source")
+    __slots__ = ("_all", "_frames", "depth", "recompute", "source")
 
-    def __init__(
-        self,
-        frames: list[tuple[types.CodeType, int]],
-        codes: list[types.CodeType],
-        source: str,
-        recompute: bool,
-    ) -> None:
-        self._codes = codes
+    def __init__(self, every: tuple[Frame, ...], frames: tuple[Frame, ...], source: str, recompute: bool) -> None:
+        # The code objects of all frames are kept, so that the key under which a stack is known stays theirs.
+        self._all = every
         self._frames = frames
-        self._lines: tuple[str, ...] | None = None
+        self.depth = len(every)
         self.source = source
         self.recompute = recompute
 
-    @property
-    def depth(self) -> int:
-        """How many frames there are, those that are not written included."""
-        return len(self._codes)
-
     def lines(self) -> tuple[str, ...]:
         """The frames as stack.json writes them, innermost first."""
-        if self._lines is None:
-            self._lines = tuple(
-                f"File {code.co_filename}, line {line}, in {code.co_name}, \n {_source_line(code, line)}"
-                for code, line in self._frames
-            )
-        return self._lines
+        return tuple(frame.text() for frame in self._frames)
 
 
 class CallStacks:
@@ -78,6 +82,8 @@ class CallStacks:
         self._is_recompute = is_recompute
         self._hidden = hidden
         self._known: dict[FrameKey, CallStack] = {}
+        # By the identity of the code: equal code objects may be of different files.
+        self._frames: dict[tuple[int, int], Frame] = {}
 
     def here(self, skip: int) -> CallStack:
         """The stack of the caller, without its ``skip`` innermost frames."""
@@ -86,25 +92,28 @@ class CallStacks:
         return known if known is not None else self._learn(key, skip + 2)
 
     def _learn(self, key: FrameKey, skip: int) -> CallStack:
-        frames: list[tuple[types.CodeType, int]] = []
-        codes: list[types.CodeType] = []
+        if len(self._known) >= _MOST_STACKS:
+            self._known.clear()
+            self._frames.clear()
+        every: list[Frame] = []
+        written: list[Frame] = []
         source = ""
         recompute = False
-        frame: types.FrameType | None = sys._getframe(skip)
-        while frame is not None:
-            code, lasti = frame.f_code, frame.f_lasti
-            frame = frame.f_back
-            codes.append(code)
+        at: types.FrameType | None = sys._getframe(skip)
+        while at is not None:
+            code, lasti = at.f_code, at.f_lasti
+            at = at.f_back
+            frame = self._frames.get((id(code), lasti))
+            if frame is None:
+                frame = self._frames[id(code), lasti] = Frame(code, lasti)
+            every.append(frame)
             recompute = recompute or self._is_recompute(code)
             if code.co_filename.startswith(_OWN_FOLDER) or self._hidden(code):
                 continue
-            line = _line_of(code, lasti)
-            frames.append((code, line))
+            written.append(frame)
             if not source and not self._is_framework(code.co_filename):
-                source = f"{code.co_filename}:{line}"
-        stack = CallStack(frames, codes, source, recompute)
-        if len(self._known) >= _MOST_STACKS:
-            self._known.clear()
+                source = f"{code.co_filename}:{frame.line}"
+        stack = CallStack(tuple(every), tuple(written), source, recompute)
         self._known[key] = stack
         return stack
 

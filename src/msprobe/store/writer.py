@@ -247,9 +247,9 @@ class DumpWriter:
             except (OSError, PathError) as problem:
                 self._fail(problem)
 
-    def publish(self, final: bool) -> None:
+    def publish(self, final: bool, interrupted: bool = False) -> None:
         """Let the JSON files appear, each whole. ``final`` ends the step: the journal goes and the folder is
-        free.
+        free. ``interrupted``: it ends before the program had finished it, and the file says ``complete: false``.
 
         Before the end the files are written again only when the journal has grown by a quarter: whoever reads
         in between finds the rest in the journal, and a step with a thousand stops stays as cheap as one with
@@ -261,7 +261,7 @@ class DumpWriter:
             opened = self.open()
             if opened and self._journal is not None and self._problem is None:
                 try:
-                    self._write_files(self._journal, final)
+                    self._write_files(self._journal, final, interrupted)
                 except (OSError, PathError) as problem:
                     self._fail(problem)
             if final:
@@ -303,11 +303,12 @@ class DumpWriter:
         text = self._encode(tree, depth)
         return strict(text) if self._strict else text
 
-    def _write_files(self, source: journal.Journal, final: bool) -> None:
+    def _write_files(self, source: journal.Journal, final: bool, interrupted: bool) -> None:
         written = self._published_size
+        finished = final and not interrupted
         if written == source.size:
-            if final and not self._mark_finished():
-                self._write_json(source, final)
+            if finished and not self._mark_finished():
+                self._write_json(source, finished)
             return
         if written and not final and source.size < written * _GROWTH:
             source.flush()
@@ -319,7 +320,7 @@ class DumpWriter:
             self._write(layout.CONSTRUCT_FILE, _parent_pieces(self._parents))
             self._published_parents = len(self._parents)
             self._rewritten_parent = False
-        self._write_json(source, final)
+        self._write_json(source, finished)
         self._published_size = source.size
 
     def _write_json(self, source: journal.Journal, final: bool) -> None:

@@ -33,6 +33,24 @@ IGNORED_FIRST_INPUTS = (
     "Distributed.all_gather_into_tensor.",
     "Distributed.reduce_scatter_tensor.",
     "Tensor.masked_fill_.",
+    # These only write to what they are given.
+    *(
+        f"{prefix}.{name}."
+        for prefix in ("Tensor", "Torch", "Aten")
+        for name in (
+            "bernoulli_",
+            "cauchy_",
+            "copy_",
+            "exponential_",
+            "fill_",
+            "geometric_",
+            "log_normal_",
+            "normal_",
+            "random_",
+            "uniform_",
+            "zero_",
+        )
+    ),
 )
 
 _CHECKED_PARTS = (
@@ -211,6 +229,9 @@ class TensorKeeper:
             value = tree[part]
             if part == "input_args" and ignore_first:
                 value = value[1:]
+            elif part == "input_kwargs" and "out" in value:
+                # What a result is about to be written over.
+                value = {word: item for word, item in value.items() if word != "out"}
             if any(_nonfinite(leaf) for leaf in _leaves(value)):
                 return True
         return False

@@ -207,7 +207,7 @@ def test_backward_after_step_is_lost(record: Recorder, model: Toy) -> None:
 
 
 def test_without_stop_the_end_of_the_program_writes_everything(tmp_path: Path) -> None:
-    """Also when an exception ends it."""
+    """Also when an exception ends it; the file says that the step was not finished."""
     script = tmp_path / "train.py"
     script.write_text(
         textwrap.dedent(
@@ -225,7 +225,7 @@ def test_without_stop_the_end_of_the_program_writes_everything(tmp_path: Path) -
     assert ended.returncode == 1
     assert ended.stderr.rstrip().endswith("ValueError: the user's own")
     dump = Dump(tmp_path / "dump")
-    assert dump.file()["msprobe"]["complete"] is True
+    assert dump.file()["msprobe"]["complete"] is False
     assert {"Torch.relu.0.forward", "Torch.relu.0.backward"} <= set(dump.names())
     assert "Torch.relu.0.forward.output.0.pt" in dump.tensors()
 
