@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from msprobe import log
+
 # Before torch is imported by any test: sums must not depend on how many cores the machine has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -14,3 +16,5 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def _default_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """A level set in the shell must not change what the tests see."""
     monkeypatch.delenv("MSPROBE_LOG_LEVEL", raising=False)
+    # What is said once is said once in each test.
+    log.forget_once()

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch_dumps import Dump, Recorder, Toy, record, toy_loss
 
+from msprobe.capture.torch import script_steps
 from msprobe.capture.torch.script_steps import ScriptSteps
 
 __all__ = ["record"]
@@ -37,7 +38,12 @@ class Followed:
 
 
 @pytest.fixture
-def follow(record: Recorder) -> Iterator[Followed]:
+def follow(record: Recorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
+    # A program has its own optimizers only; those that other tests have left alive are not waited for.
+    others = list(script_steps._all_optimizers())  # held, so that no new one takes the place of one of them
+    known = {id(one) for one in others}
+    every = script_steps._all_optimizers
+    monkeypatch.setattr(script_steps, "_all_optimizers", lambda: (one for one in every() if id(one) not in known))
     before = nn.Module.__call__
     followed = Followed(record)
     yield followed
