@@ -1,0 +1,204 @@
+"""Many steps, recorded and not: nothing piles up."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from recorded import ModelT, loss_of
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from msprobe.pytorch import PrecisionDebugger
+
+
+class Model(nn.Module):
+    """Layers that leave something behind if anything does: views, in-place writes, recomputation, shared weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = ModelT()
+        self.relu = nn.ReLU(inplace=True)
+        self.again = nn.Linear(4, 4)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.again(self.relu(self.again(self.body(x)[None])))
+        y = y[:, :2] + y[:, 1:]
+        result: torch.Tensor = self.dropout(checkpoint(torch.tanh, y, use_reentrant=False))
+        return result
+
+
+@pytest.fixture(autouse=True)
+def _end() -> Iterator[None]:
+    yield
+    PrecisionDebugger.reset()
+
+
+class Training:
+    """A small training whose steps are recorded, and whose dumps are thrown away as they appear."""
+
+    def __init__(self, place: Path, **settings: Any) -> None:
+        torch.manual_seed(0)
+        self.model = Model()
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.place = place
+        self.debugger = PrecisionDebugger(dump_path=str(place), **{"task": "statistics", "level": "mix", **settings})
+        self.number = 0
+
+    def iteration(self) -> None:
+        self.optimizer.zero_grad()
+        loss_of(self.model(torch.randn(3, 8))).backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+
+    def step(self) -> None:
+        self.debugger.start(self.model)
+        self.iteration()
+        self.debugger.stop()
+        self.debugger.step()
+        self.number += 1
+        if self.number % 20 == 0:
+            shutil.rmtree(self.place, ignore_errors=True)
+
+
+def alive() -> int:
+    gc.collect()
+    return len(gc.get_objects())
+
+
+def growth(step: Callable[[], None], warm_up: int, steps: int) -> tuple[int, int]:
+    """What every ``steps`` steps add to what is alive and allocated: the least of three times, as some things are made
+    once, and late.
+    """
+    found = []
+    tracemalloc.start()
+    try:
+        for _ in range(warm_up):
+            step()
+        for _ in range(3):
+            objects, allocated = alive(), tracemalloc.get_traced_memory()[0]
+            for _ in range(steps):
+                step()
+            found.append((alive() - objects, tracemalloc.get_traced_memory()[0] - allocated))
+    finally:
+        tracemalloc.stop()
+    return min(objects for objects, _ in found), min(allocated for _, allocated in found)
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "mix": {},
+    "L0": {"level": "L0"},
+    "L1": {"level": "L1"},
+    "L2": {"level": "L2"},
+    "md5": {"summary_mode": "md5"},
+    "tensor": {"task": "tensor", "level": "L0"},
+    "structure": {"task": "structure"},
+    "overflow": {"task": "overflow_check", "overflow_nums": -1},
+    "a list": {"list": ["body.l1"]},
+    "a scope": {"scope": ["Functional.linear.0.forward", "Functional.linear.1.forward"], "level": "L1"},
+    "other steps": {"step": [1_000_000]},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_steps_leave_nothing_behind(tmp_path: Path, name: str) -> None:
+    training = Training(tmp_path / "dump", **SETTINGS[name])
+    objects, allocated = growth(training.step, warm_up=25, steps=25)
+    assert objects < 25, "objects pile up from step to step"
+    assert allocated < 10_000, "memory grows from step to step"
+
+
+def test_some_hundred_steps_on_and_off(tmp_path: Path) -> None:
+    training = Training(tmp_path / "dump")
+
+    def on_and_off() -> None:
+        training.step()
+        training.iteration()
+        training.debugger.step()
+
+    objects, allocated = growth(on_and_off, warm_up=30, steps=100)
+    assert objects < 25
+    assert allocated < 10_000
+
+
+def test_models_that_come_and_go(tmp_path: Path) -> None:
+    training = Training(tmp_path / "dump")
+
+    def step() -> None:
+        training.model = Model()
+        training.optimizer = torch.optim.AdamW(training.model.parameters())
+        training.step()
+
+    objects, allocated = growth(step, warm_up=20, steps=25)
+    assert objects < 25
+    assert allocated < 10_000
+
+
+def test_functions_that_come_and_go(tmp_path: Path) -> None:
+    """What is remembered of a function must not keep every lambda of the user alive."""
+    training = Training(tmp_path / "dump", level="L1")
+
+    def step() -> None:
+        names: dict[str, Any] = {"torch": torch}
+        exec(f"def f(x):\n    return x.add(1) + {training.number}", names)
+        training.debugger.start()
+        names["f"](torch.ones(2))
+        training.debugger.stop()
+        training.debugger.step()
+        training.number += 1
+
+    objects, allocated = growth(step, warm_up=50, steps=100)
+    # Call stacks of code that is gone are kept, some ten thousand of them.
+    assert objects < 100 * 40
+    assert allocated < 100 * 5_000
+
+
+def test_starts_and_stops_of_one_endless_step(tmp_path: Path) -> None:
+    """Without step(), records of one step pile up on disk; in memory stays little more than their names."""
+    training = Training(tmp_path / "dump", level="L1")
+    entries = 0
+
+    def iteration() -> None:
+        nonlocal entries
+        training.debugger.start(training.model)
+        training.iteration()
+        training.debugger.stop()
+        entries = training.debugger.recorder.session.order
+
+    objects, allocated = growth(iteration, warm_up=20, steps=20)
+    of_twenty = entries * 20 / 80
+    assert allocated / of_twenty < 1000
+    assert objects / of_twenty < 2
+
+
+def resident() -> int:
+    """Memory of this process in bytes."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_ten_thousand_steps_on_and_off(tmp_path: Path) -> None:
+    training = Training(tmp_path / "dump")
+    for _ in range(500):
+        training.step()
+    gc.collect()
+    before = resident()
+    for number in range(10_000):
+        if number % 2:
+            training.iteration()
+            training.debugger.step()
+        else:
+            training.step()
+    gc.collect()
+    assert resident() - before < 8 * 2**20
