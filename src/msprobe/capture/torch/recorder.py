@@ -215,6 +215,8 @@ class TorchRecorder:
         for part in self.parts:
             session.guard(part.attach)
         if self._mode is not None:
+            # Stopped in another thread, it is still in this one.
+            self._leave_mode(self._mode)
             enter_mode(self._mode)
         session.guard(self.regions.begun)
         return True
@@ -224,6 +226,11 @@ class TorchRecorder:
         self.detach()
         self.session.stop()
 
+    @staticmethod
+    def _leave_mode(mode: CallMode) -> None:
+        while remove_mode(mode):
+            pass
+
     def detach(self) -> None:
         """Leave nothing attached but the hooks on graph nodes whose backward may still come in this step."""
         if not self._attached:
@@ -231,8 +238,7 @@ class TorchRecorder:
         self._attached = False
         session = self.session
         if self._mode is not None:
-            while remove_mode(self._mode):
-                pass
+            self._leave_mode(self._mode)
         for part in reversed(self.parts):
             session.guard(part.detach)
         session.guard(self.modules.remove)
