@@ -1,0 +1,3 @@
+"""Where two trainings part, and what a dump alone tells: first differences, their cause and their effect."""
+
+from __future__ import annotations
