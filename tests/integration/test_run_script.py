@@ -160,6 +160,98 @@ def test_a_script_with_a_syntax_error(folder: Path) -> None:
     assert "runscript" not in ended.stderr
 
 
+MODEL = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+"""
+LOOP = """
+for _ in range(3):
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+"""
+
+
+def told(ended: subprocess.CompletedProcess[str], level: str) -> list[str]:
+    mark = f"[{level}] "
+    return [line.split(mark, 1)[1] for line in ended.stdout.splitlines() if mark in line]
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "reason"),
+    [
+        ("import torch\ntorch.ones(2).sum()", (), "the script called no torch.nn.Module"),
+        (MODEL + LOOP, ("--level", "debug"), "level debug records what the script gives to PrecisionDebugger.save()"),
+        ("from torch import nn, ones\nnn.ReLU()(ones(2))", (), "only modules without parameters were called"),
+        (MODEL + "with torch.no_grad(): model(torch.ones(2))", (), "the modules were called without gradients only"),
+    ],
+)
+def test_a_run_that_leaves_no_dump_says_why(folder: Path, script: str, words: tuple[str, ...], reason: str) -> None:
+    (folder / "some.py").write_text(script)
+    ended = run(folder, *RUN, *words, "some.py")
+    assert ended.returncode == 0, ended.stderr
+    (line,) = told(ended, "WARNING")
+    assert line.startswith(f"No dump was written: {reason}")
+    assert not told(ended, "INFO")
+    assert not (folder / "dump").exists()
+
+
+def test_the_end_tells_where_the_dump_is(folder: Path) -> None:
+    (folder / "some.py").write_text(MODEL + LOOP)
+    assert told(run(folder, *RUN, "some.py"), "INFO") == [
+        f'The dump is in "{folder / "dump"}": 3 steps (0 to 2), {3 * len(Dump(folder / "dump").names())} records.'
+    ]
+    (folder / "some.py").write_text(MODEL + LOOP.replace("range(3)", "range(1)"))
+    assert told(run(folder, *RUN, "some.py"), "INFO")[0].endswith("of earlier runs the folder still has steps 1, 2.")
+
+
+def test_steps_that_never_come_are_told_once(folder: Path) -> None:
+    config = {"level": "L1", "dump_path": str(folder / "dump"), "step": [1, "7-9"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "some.py").write_text(MODEL + LOOP)
+    ended = run(folder, *RUN, "some.py")
+    assert told(ended, "WARNING") == [
+        '"step" asks for steps 1, 7 to 9, of which steps 7 to 9 did not come: the last step of the program was 2.'
+    ]
+    assert Dump(folder / "dump").steps() == ["step1"]
+
+
+OWN = """
+import sys
+from msprobe.pytorch import PrecisionDebugger
+debugger = PrecisionDebugger(dump_path=sys.argv[1], level="L1", step=[0, 1])
+for _ in range(3):
+    debugger.start(model)
+    model(torch.ones(1, 2)).sum().backward()
+    debugger.stop()
+    optimizer.step()
+    debugger.step()
+"""
+
+
+def test_a_debugger_of_the_scripts_own_counts_alone(folder: Path) -> None:
+    (folder / "some.py").write_text(MODEL + OWN)
+    bare = run(folder, "some.py", "bare")
+    ended = run(folder, *RUN, "some.py", "own")
+    assert ended.returncode == 0, ended.stderr
+    (line,) = told(ended, "WARNING")
+    assert line.startswith("The script has a PrecisionDebugger of its own: its calls and its settings count")
+    assert [text.replace("own", "bare") for text in told(ended, "INFO")] == told(bare, "INFO")
+    assert not (folder / "dump").exists()
+    assert Dump(folder / "own").steps() == ["step0", "step1"]
+    for step in (0, 1):
+        assert Dump(folder / "own").names(step) == Dump(folder / "bare").names(step)
+
+
+def test_what_was_recorded_before_the_scripts_own_debugger_stays(folder: Path) -> None:
+    (folder / "some.py").write_text(MODEL + LOOP + OWN)
+    ended = run(folder, *RUN, "some.py", "own")
+    assert ended.returncode == 0, ended.stderr
+    assert Dump(folder / "dump").steps() == ["step0", "step1", "step2"]
+    assert Dump(folder / "own").steps() == ["step0", "step1"]
+
+
 def test_under_a_launcher(folder: Path) -> None:
     """As torchrun starts it: two processes, told their ranks by the environment."""
     (folder / "ranks.py").write_text(

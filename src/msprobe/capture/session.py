@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
+from msprobe.capture.outcome import Outcome
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
 from msprobe.store import layout
@@ -82,6 +83,10 @@ class Session:
         # True while descriptions wait for numbers that are still on a device.
         self.has_late: Callable[[], bool] = lambda: False
 
+        # How many ranks the program has.
+        self.world: Callable[[], int] = lambda: 1
+        self.outcome = Outcome()
+
         self._rank = rank
         self._writer: DumpWriter | None = None
         self._files: TensorFileWriter | None = None
@@ -100,18 +105,30 @@ class Session:
             return self.recording
         if rank is not None:
             self._forced_rank = rank
-        last = self.settings.last_step
-        if last is not None and self.step > last:
-            self.end()
+        if not self.is_wanted():
             return False
-        if not self.settings.wants_step(self.step):
-            return False
-        number = self.rank()
-        if not self.settings.wants_rank(number if number is not None else 0):
-            return False
-        log.set_rank(number)
+        log.set_rank(self.rank())
         self.recording = self._begun = True
         return True
+
+    def is_wanted(self) -> bool:
+        """True if something is to be recorded now, in this step and rank; notes that it was asked for."""
+        settings, step = self.settings, self.step
+        if self.ended:
+            return False
+        number = self.rank()
+        self.outcome.reached(step, number, self._world_size())
+        if settings.last_step is not None and step > settings.last_step:
+            self.end()
+            return False
+        if not settings.wants_step(step) or not settings.wants_rank(number if number is not None else 0):
+            return False
+        self.outcome.begun(step)
+        return True
+
+    def _world_size(self) -> int:
+        # Whoever names ranks by hand has as many as he likes.
+        return self.world() if self._forced_rank is None else max(self.settings.ranks, default=0) + 1
 
     def stop(self) -> None:
         """Stop recording and publish the files of this step as far as it got."""
@@ -143,8 +160,11 @@ class Session:
             log.info("*   msprobe ends successfully.")
             log.info("*" * 40)
 
-    def close(self) -> None:
-        """The program ends: write what there is. A step that was being recorded is marked as incomplete."""
+    def close(self, is_end: bool = True) -> None:
+        """The program ends: write what there is. A step that was being recorded is marked as incomplete.
+
+        ``is_end`` False: only these settings end, others take their place; what came of it all is told later.
+        """
         interrupted, self.recording = self.recording, False
         begun = self._begun or self.step > 0
         self._end_step(interrupted)
@@ -154,6 +174,9 @@ class Session:
                 log.warning(f"These filters matched nothing: {', '.join(missing)}.")
         if self._faults:
             log.warning(f"{self._faults} values or calls could not be recorded; see dump_error_info.log in the dump.")
+        if is_end and self.keeps_records and os.getpid() == self._pid:
+            for is_warning, line in self.outcome.lines(self.settings):
+                (log.warning if is_warning else log.info)(line)
 
     def _end_step(self, interrupted: bool = False) -> None:
         begun = self._begun
@@ -227,6 +250,7 @@ class Session:
             else:
                 writer.put_call(name, tree, number, parent)
             if self.end_after_record:
+                self.outcome.is_enough = True
                 self.end()
 
     def put_parent(self, child: str, parent: str | None) -> None:
@@ -266,6 +290,7 @@ class Session:
                 if files is not None:
                     self._attempt("tensor files", files.flush)
                 self._attempt("the dump", writer.publish, final, interrupted)
+                self.outcome.written(self.settings.dump_path, self.step, writer.count, writer.failed)
             if final:
                 # Whatever has failed, the next step begins with files of its own.
                 self._begun = False

@@ -23,6 +23,7 @@ Kind = Literal["dump", "debug"]
 Existing = Literal["clean", "overwrite", "refuse"]
 
 _JOURNAL = re.compile(r"(dump|debug)-\d+-[0-9a-f]+\.journal")
+_STEP = re.compile(r"step(\d+)")
 _TEMPORARY = re.compile(r"\.msprobe-\d+-\d+\.tmp")
 # Processes on several machines may share a folder and a process number, so the numbers begin anywhere.
 _generations = itertools.count(int.from_bytes(os.urandom(6), "big") | 1)
@@ -37,6 +38,19 @@ def step_folder(dump_path: StrPath, step: int) -> Path:
 def rank_folder(step_folder: StrPath, rank: int | None) -> Path:
     """The folder of one rank in a step folder: ``rank{R}``, or ``rank`` where there are no ranks."""
     return Path(step_folder) / ("rank" if rank is None else f"rank{rank}")
+
+
+def steps_of_rank(dump_path: StrPath, rank: int | None) -> list[int]:
+    """The steps, ascending, that have a dump of this rank, of whatever run. Raises OSError."""
+    found = []
+    with os.scandir(dump_path) as entries:
+        for entry in entries:
+            match = _STEP.fullmatch(entry.name)
+            if match and any(
+                os.path.lexists(rank_folder(entry.path, rank) / name) for name in (DUMP_FILE, DEBUG_FILE)
+            ):
+                found.append(int(match[1]))
+    return sorted(found)
 
 
 def process_folder(step_folder: StrPath) -> Path:

@@ -20,6 +20,8 @@ from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 
+SWITCHED_OFF = 'the configuration says "dump_enable": false'
+
 
 class PrecisionDebugger:
     """Records a training.
@@ -43,8 +45,13 @@ class PrecisionDebugger:
 
     _instance: PrecisionDebugger | None = None
     _ready = False
+    # The debugger of this process is that of `msprobe run`: makes room for one that the script constructs.
+    _give_way: Callable[[], None] | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> PrecisionDebugger:
+        give_way, PrecisionDebugger._give_way = PrecisionDebugger._give_way, None
+        if give_way is not None:
+            give_way()
         if PrecisionDebugger._instance is None:
             PrecisionDebugger._instance = super().__new__(cls)
         return PrecisionDebugger._instance
@@ -98,6 +105,7 @@ class PrecisionDebugger:
         self._next_settings: Settings | None = None
         if settings.enable_dataloader:
             self._loader = LoaderSteps(self._begin_batch, self._end_batch)
+            self.recorder.session.outcome.reason = "enable_dataloader is on, and no DataLoader gave a batch"
             self._loader.attach()
         if settings.dump_enable is not None and settings.config_path is not None:
             self._switch = LiveSwitch(settings.config_path, load, settings.dump_enable)
@@ -141,11 +149,14 @@ class PrecisionDebugger:
             if self._loader.inside:
                 self._begin_batch()
             return
+        outcome = self.recorder.session.outcome
         if not self.is_on():
+            outcome.reason = SWITCHED_OFF
             return
         named = name_modules(given, self.settings.record_root) if given is not None else []
         self.recorder.models = given
         if tokens is not None:
+            outcome.reason = f"no call of the model came within token_range {token_range}"
             if self._tokens is None:
                 self._tokens = TokenRange(self.recorder, given, named, tokens, rank_id)
             return
@@ -289,9 +300,11 @@ class PrecisionDebugger:
         level = self.settings.level
         self._look_at_config()
         if level == "debug" or not self.is_on():
+            self.recorder.session.outcome.reason = "" if level == "debug" else SWITCHED_OFF
             return
         if self._model is None and level in ("L0", "mix"):
             # The first start(model) will bring it.
+            self.recorder.session.outcome.reason = f"level {level} needs the model, and start(model) was never called"
             return
         named = name_modules(self._model, self.settings.record_root) if self._model is not None else []
         self.recorder.models = self._model
@@ -330,8 +343,9 @@ class PrecisionDebugger:
             return
         self._next_settings = None
         if replace(settings, dump_enable=None) != replace(self.settings, dump_enable=None):
-            self.recorder.close()
+            self.recorder.close(is_end=False)
             renewed = TorchRecorder(settings)
+            renewed.session.outcome = self.recorder.session.outcome
             renewed.session.step = session.step
             register_again(self.recorder, renewed)
             self.recorder = renewed

@@ -66,6 +66,15 @@ def current_rank() -> int | None:
     return None
 
 
+def _world_size() -> int:
+    """How many ranks there are, as far as this process can know; see :func:`current_rank`."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size())
+    text = os.environ.get("WORLD_SIZE", "")
+    return int(text) if text.isdecimal() and current_rank() is not None else 1
+
+
 def _is_framework(file: str) -> bool:
     return file.startswith((_TORCH_FOLDER, "<frozen"))
 
@@ -91,6 +100,7 @@ class TorchRecorder:
         self.settings = settings
         stacks = CallStacks(native.frame_key, _is_framework, _is_recompute, _is_way_in)
         self.session = session = Session(settings, "pytorch", current_rank, stacks)
+        session.world = _world_size
         self.statistics = TensorStatistics(
             "structure" if settings.task == "structure" else settings.summary_mode, settings.precision
         )
@@ -249,10 +259,10 @@ class TorchRecorder:
         """The step is over."""
         self.session.next_step()
 
-    def close(self) -> None:
-        """The program ends."""
+    def close(self, is_end: bool = True) -> None:
+        """The program ends, or (``is_end`` False) another recorder takes over."""
         self.detach()
-        self.session.close()
+        self.session.close(is_end)
         self.hooks.remove()
         self.modules.parameters.forget()
         self.statistics.reset()

@@ -10,6 +10,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe import log
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import InvalidInputError, PathError
@@ -22,7 +23,8 @@ def run_script(config_path: str | None, script_argv: Sequence[str], **overrides:
     ``script_argv``: a script and its arguments, or ``-m``, a module and its arguments. ``config_path`` and
     ``overrides``: as for PrecisionDebugger. What is recorded when: see
     :class:`msprobe.capture.torch.script_steps.ScriptSteps`. Processes that the script starts are not
-    recorded.
+    recorded. A script that constructs a PrecisionDebugger itself runs as without ``msprobe run``: its own
+    calls and settings count.
 
     An exception that ends the script is shown with the script's own traceback and gives the status 1.
     Raises InvalidInputError or PathError if there is nothing to run, and the errors of a wrong
@@ -31,12 +33,26 @@ def run_script(config_path: str | None, script_argv: Sequence[str], **overrides:
     target, argv = _target(script_argv)
     debugger = PrecisionDebugger(config_path=config_path, **overrides)
     steps = ScriptSteps(debugger)
+
+    def give_way() -> None:
+        log.warning(
+            "The script has a PrecisionDebugger of its own: its calls and its settings count, `msprobe run` and what"
+            " it was given do nothing."
+        )
+        steps.detach()
+        if debugger.recorder.session.outcome.is_empty:
+            debugger.recorder.session.outcome.forget()
+        PrecisionDebugger.reset()
+
     steps.attach()
+    PrecisionDebugger._give_way = give_way
     try:
         return _status_of(target, argv)
     finally:
-        steps.detach()
-        PrecisionDebugger.reset()
+        if PrecisionDebugger._give_way is not None:
+            PrecisionDebugger._give_way = None
+            steps.detach()
+            PrecisionDebugger.reset()
 
 
 class _Target(types.SimpleNamespace):

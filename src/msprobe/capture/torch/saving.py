@@ -64,10 +64,7 @@ class VariableSaver:
     def save(self, variable: Any, name: str, save_backward: bool) -> None:
         """See :func:`save_variable`."""
         session = self.session
-        if session.ended or not session.settings.wants_step(session.step):
-            return
-        rank = session.rank()
-        if not session.settings.wants_rank(rank if rank is not None else 0):
+        if not session.is_wanted():
             return
         with torch._C.DisableTorchFunction():
             try:

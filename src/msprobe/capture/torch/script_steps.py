@@ -18,7 +18,7 @@ from torch.optim import optimizer as optimizers
 
 from msprobe import log
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, eval_frame, switches
-from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.debugger import SWITCHED_OFF, PrecisionDebugger
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import name_modules
 
@@ -49,6 +49,8 @@ class ScriptSteps:
         self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepping: list[Any] = []
         self._searched = False
+        # The nearest that came to a step, if none began.
+        self._met = ""
         self._handles: list[Any] = []
         self._calls = Patches()
         self._calls.add(nn.Module, "__call__", self._watched_call)
@@ -78,6 +80,7 @@ class ScriptSteps:
     def detach(self) -> None:
         """Leave nothing behind. Recording stops: what it has replaced lies over what was replaced here."""
         self._attached = False
+        self._say_why()
         if self.debugger.recorder.session.recording:
             self.debugger.stop()
         if self._import is not None and self._import in sys.meta_path:
@@ -89,6 +92,18 @@ class ScriptSteps:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    def _say_why(self) -> None:
+        outcome, level = self.debugger.recorder.session.outcome, self.debugger.settings.level
+        if level == "debug":
+            outcome.reason = (
+                "level debug records what the script gives to PrecisionDebugger.save(), which it did not call; choose"
+                " another level, for example --level L1"
+            )
+        else:
+            outcome.reason = self._met or (
+                "the script called no torch.nn.Module, and the first call of one is where recording begins"
+            )
 
     def _attach_to_compiler(self) -> None:
         frames = eval_frame()
@@ -116,6 +131,8 @@ class ScriptSteps:
         @functools.wraps(original)
         def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if self._depth or threading.get_ident() != self._thread:
+                if not self._depth and not self._met:
+                    self._met = "modules were called in other threads than the script's main thread only"
                 return original(module, *args, **kwargs)
             self._depth += 1
             try:
@@ -138,6 +155,7 @@ class ScriptSteps:
         known = module in self._known
         if not known and not recorder.session.recording and next(module.parameters(), None) is None:
             # A transformation of the data, or a loss; it begins no step.
+            self._met = "only modules without parameters were called, which begin no step"
             return False
         if recorder.session.recording:
             if not known:
@@ -150,6 +168,8 @@ class ScriptSteps:
             if not known:
                 self._add(module)
             return self._begin()
+        else:
+            self._met = "the modules were called without gradients only (no_grad), which begins no step"
         return False
 
     def _may_begin(self) -> bool:
@@ -171,6 +191,7 @@ class ScriptSteps:
         """A new step; False if it is not wanted."""
         debugger = self.debugger
         if debugger.settings.level == "debug" or not debugger.is_on():
+            self._met = SWITCHED_OFF
             return False
         alive = [(i, found) for i, found in enumerate(reference() for reference in self._models) if found is not None]
         models = [found for _, found in alive]

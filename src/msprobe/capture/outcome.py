@@ -1,0 +1,155 @@
+"""What came of a recording, for the line that its end is told with: which steps are there, which never came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msprobe.config.settings import Settings
+from msprobe.store import layout
+
+_MOST_NAMED = 8
+
+
+@dataclass
+class _Folder:
+    """One dump_path: records by step, and the steps whose writing failed."""
+
+    records: dict[int, int]
+    failed: set[int]
+
+
+class Outcome:
+    """Fed by the sessions of one debugger; :meth:`lines` tells what is new since it was last asked."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, _Folder] = {}
+        # Steps and ranks as the program reached them, wanted or not.
+        self._last_step: int | None = None
+        self._begun: set[int] = set()
+        self._rank: int | None = None
+        self._world = 1
+        self._is_new = True
+        # Why nothing was recorded, where somebody else knows it better.
+        self.reason = ""
+        # As much was found as was asked for: later steps are not missed.
+        self.is_enough = False
+
+    @property
+    def is_empty(self) -> bool:
+        """True as long as no step has a file."""
+        return not self._folders
+
+    def reached(self, step: int, rank: int | None, world: int) -> None:
+        """Recording was asked for in this step, by the process of this rank among ``world``."""
+        if step != self._last_step:
+            self._is_new = True
+        self._last_step, self._rank, self._world = step, rank, max(world, 1)
+
+    def begun(self, step: int) -> None:
+        """The step is wanted, and recording is on."""
+        self._begun.add(step)
+
+    def written(self, dump_path: str, step: int, records: int, failed: bool) -> None:
+        """The files of a step are up to date; ``failed``: as far as the disk let them."""
+        folder = self._folders.setdefault(dump_path, _Folder({}, set()))
+        if folder.records.get(step) != records:
+            self._is_new = True
+        folder.records[step] = records
+        if failed:
+            folder.failed.add(step)
+
+    def forget(self) -> None:
+        """Nothing that came so far is worth a line."""
+        self._is_new = False
+
+    # ---------------------------------------------------------------- told at the end
+
+    def lines(self, settings: Settings) -> list[tuple[bool, str]]:
+        """What to say: whether it is a warning, and the sentence. Nothing if nothing has come since the last time."""
+        if not self._is_new:
+            return []
+        self._is_new = False
+        found = [(True, line) for line in (self._missing_steps(settings), self._missing_ranks(settings)) if line]
+        if self._folders:
+            found += [(False, self._dump_line(path, folder)) for path, folder in self._folders.items()]
+        elif not found and not self._is_unwanted_rank(settings):
+            found.append((True, f"No dump was written: {self.reason or self._reason(settings)}."))
+        return found
+
+    def _dump_line(self, path: str, folder: _Folder) -> str:
+        steps = folder.records.keys() - folder.failed
+        count = sum(folder.records[step] for step in steps)
+        line = f'The dump is in "{path}": {_counted(len(steps), "step")}'
+        if steps:
+            line += f" ({numbers_text(steps)}), {_counted(count, 'record')}"
+        if folder.failed:
+            line += f"; not or not wholly written: {numbers_text(folder.failed)}"
+        others = self._other_steps(path, folder)
+        if others:
+            line += f"; of earlier runs the folder still has {_words('step', others)}"
+        return line + "."
+
+    def _other_steps(self, path: str, folder: _Folder) -> list[int]:
+        try:
+            steps = layout.steps_of_rank(path, self._rank)
+        except OSError:
+            return []
+        return [step for step in steps if step not in folder.records]
+
+    def _missing_steps(self, settings: Settings) -> str:
+        missing = [step for step in settings.steps if step not in self._begun]
+        if not missing or self.is_enough or self._last_step is None or self._is_unwanted_rank(settings):
+            return ""
+        named = _words("step", missing)
+        if missing == [*settings.steps]:
+            what = f'"step" asks for {named} only, which did not come'
+        else:
+            what = f'"step" asks for {_words("step", settings.steps)}, of which {named} did not come'
+        return f"{what}: the last step of the program was {self._last_step}."
+
+    def _missing_ranks(self, settings: Settings) -> str:
+        missing = [rank for rank in settings.ranks if rank >= self._world]
+        if not missing or self.is_enough or self._last_step is None or self._rank:
+            return ""
+        world = "is a single process, which is rank 0" if self._world == 1 else f"has the ranks 0 to {self._world - 1}"
+        only = " only" if missing == [*settings.ranks] else ""
+        return f'"rank" asks for {_words("rank", missing)}{only}, which there is not: the program {world}.'
+
+    def _is_unwanted_rank(self, settings: Settings) -> bool:
+        return self._last_step is not None and not settings.wants_rank(self._rank or 0)
+
+    def _reason(self, settings: Settings) -> str:
+        if settings.level == "debug":
+            return "level debug records what save() is given, and save() was not called"
+        if self._last_step is None:
+            return "start() was never called"
+        return "no step was recorded"
+
+
+def numbers_text(numbers: Iterable[int]) -> str:
+    """Numbers in few words, ascending: ``0, 4 to 6, 10``."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    if len(runs) > _MOST_NAMED:
+        left = len(runs) - _MOST_NAMED + 1
+        runs, last = runs[: _MOST_NAMED - 1], runs[-1]
+        return f"{_runs_text(runs)}, {left - 1} more and {_runs_text([last])}"
+    return _runs_text(runs)
+
+
+def _runs_text(runs: list[list[int]]) -> str:
+    return ", ".join(str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a} to {b}" for a, b in runs)
+
+
+def _words(kind: str, numbers: Iterable[int]) -> str:
+    found = list(numbers)
+    return f"{kind} {found[0]}" if len(found) == 1 else f"{kind}s {numbers_text(found)}"
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

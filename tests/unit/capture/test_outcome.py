@@ -1,0 +1,91 @@
+"""The line that tells what came of a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from msprobe.capture.outcome import Outcome, numbers_text
+from msprobe.config.settings import Settings
+
+
+def run(outcome: Outcome, settings: Settings, steps: int, rank: int | None = None, world: int = 1) -> None:
+    """What a session tells while a program of so many steps runs."""
+    for step in range(steps):
+        outcome.reached(step, rank, world)
+        if settings.wants_step(step) and settings.wants_rank(rank or 0):
+            outcome.begun(step)
+            outcome.written(settings.dump_path, step, 10, failed=False)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([], ""),
+        ([4], "4"),
+        ([2, 1], "1, 2"),
+        ([0, 4, 5, 6, 10], "0, 4 to 6, 10"),
+        (range(0, 40, 2), "0, 2, 4, 6, 8, 10, 12, 12 more and 38"),
+    ],
+)
+def test_numbers_are_told_in_few_words(numbers: list[int], text: str) -> None:
+    assert numbers_text(numbers) == text
+
+
+def test_nothing_is_said_twice(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    run(outcome, settings, 2)
+    assert outcome.lines(settings) == [(False, f'The dump is in "{tmp_path}": 2 steps (0, 1), 20 records.')]
+    assert outcome.lines(settings) == []
+    run(outcome, settings, 3)
+    assert outcome.lines(settings)[0][1].endswith("3 steps (0 to 2), 30 records.")
+
+
+def test_a_step_that_could_not_be_written_does_not_count(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    run(outcome, settings, 2)
+    outcome.reached(2, None, 1)
+    outcome.written(str(tmp_path), 2, 4, failed=True)
+    assert outcome.lines(settings)[0][1].endswith("2 steps (0, 1), 20 records; not or not wholly written: 2.")
+
+
+def test_steps_that_never_came(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), steps=(100,))
+    run(outcome, settings, 5)
+    assert outcome.lines(settings) == [
+        (True, '"step" asks for step 100 only, which did not come: the last step of the program was 4.')
+    ]
+
+
+def test_after_as_many_hits_as_were_asked_for_no_step_is_missed(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), steps=(0, 100))
+    run(outcome, settings, 1)
+    outcome.is_enough = True
+    assert [is_warning for is_warning, _ in outcome.lines(settings)] == [False]
+
+
+def test_ranks_that_there_are_not(tmp_path: Path) -> None:
+    settings = Settings(dump_path=str(tmp_path), ranks=(0, 8))
+    line = '"rank" asks for rank 8, which there is not: the program has the ranks 0 to 3.'
+    for rank in range(4):
+        outcome = Outcome()
+        run(outcome, settings, 1, rank, world=4)
+        told = outcome.lines(settings)
+        assert ((True, line) in told) == (rank == 0)
+        assert len(told) == (2 if rank == 0 else 0)
+
+
+def test_a_single_process_is_rank_0(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), ranks=(3,))
+    run(outcome, settings, 1)
+    assert outcome.lines(settings) == [
+        (True, '"rank" asks for rank 3 only, which there is not: the program is a single process, which is rank 0.')
+    ]
+
+
+def test_a_recording_that_never_began() -> None:
+    outcome = Outcome()
+    assert outcome.lines(Settings()) == [(True, "No dump was written: start() was never called.")]
+    debug = Outcome().lines(Settings(level="debug"))
+    assert debug[0][1].endswith("level debug records what save() is given, and save() was not called.")
