@@ -1,0 +1,189 @@
+"""How often is the true origin of a planted bug named, named first, and nothing said where nothing is wrong?
+
+    python bench/localise/run.py                                  # every pattern, three draws, all three modes
+    python bench/localise/run.py --only F05,B02 --mode digest --draws 5
+    python bench/localise/run.py --clean                          # the clean pairs alone
+    python bench/localise/run.py --peer                           # what the published advisor names, on statistics
+
+Each pattern is drawn (seed, sizes, layer, magnitude), both sides are recorded, and the two dumps are given to
+`msprobe compare`. An answer is exact when the first finding is one that the pattern's truth lists; see
+tests/bugs/planting.py. Findings are judged by `tests/bugs/truth.py`, which reads the programs and the dumps and not the
+tool. The table goes to the terminal, everything else to results.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MSPROBE_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+
+MODES = ("statistics", "digest", "tensor")
+
+
+def judge(job: dict[str, Any]) -> dict[str, Any]:
+    """Record one pair, ask, and compare the answer with the truth. Runs in a process of its own."""
+    import torch
+    from bugs import truth
+    from bugs.clean import CLEAN
+    from bugs.patterns import PATTERNS
+    from bugs.planting import draw
+    from bugs.record import record
+
+    torch.set_num_threads(1)
+    clean = job["pattern"] in CLEAN
+    pattern = (CLEAN if clean else PATTERNS)[job["pattern"]]
+    result: dict[str, Any] = {**job, "group": pattern.group, "clean": clean}
+    with tempfile.TemporaryDirectory(prefix="localise-") as temporary:
+        folder = Path(job["keep"]) / f"{pattern.id}-{job['draw']}-{job['mode']}" if job["keep"] else Path(temporary)
+        try:
+            began = time.perf_counter()
+            pair = record(pattern, draw(pattern, job["draw"], job["salt"]), job["mode"], folder / "pair")
+            result["record_seconds"] = time.perf_counter() - began
+            began = time.perf_counter()
+            verdict = ask(pair, job)
+            result["answer_seconds"] = time.perf_counter() - began
+            result["status"] = verdict["status"]
+            result["findings"] = [_short(finding) for finding in verdict["findings"][:5]]
+            if clean:
+                result["false_alarm"] = verdict["status"] not in pattern.expected
+                return result
+            answers = truth.resolve(pair)
+            places = [n for n, found in enumerate(verdict["findings"]) if truth.is_right(found, answers)]
+            result["detected"] = verdict["status"] in ("diverged", "harmless", "incomparable")
+            result["place"] = places[0] if places else None
+            result["severity_right"] = (verdict["status"] == "harmless") == pattern.harmless
+            result["truth"] = [_told(one) for one in answers]
+        except Exception:
+            result["error"] = traceback.format_exc()[-2000:]
+    return result
+
+
+def ask(pair: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """What the tool says of the two dumps."""
+    if job["peer"]:
+        from peer import advisor_verdict
+
+        return advisor_verdict(pair)
+    from answer import answer
+
+    return answer(pair.dump("candidate"), pair.dump("reference"))
+
+
+def _short(finding: dict[str, Any]) -> dict[str, Any]:
+    keys = ("rank", "step", "direction", "kind", "where", "entry", "module", "order", "message")
+    return {key: finding.get(key) for key in keys if finding.get(key) not in (None, "")}
+
+
+def _told(one: Any) -> dict[str, Any]:
+    return {"kinds": sorted(one.kinds), "entries": sorted(one.entries)[:6], "parameter": one.parameter}
+
+
+# ---------------------------------------------------------------- the table
+
+
+def table(results: Iterable[dict[str, Any]]) -> str:
+    """One line for each mode and class."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for result in results:
+        groups[(result["mode"], result["group"])].append(result)
+        groups[(result["mode"], "all clean" if result["clean"] else "all planted")].append(result)
+    heads = ("detected", "first", "in three", "severity", "alarms", "errors")
+    lines = [f"{'mode':10}  {'class':12} {'pairs':>5} " + " ".join(f"{head:>8}" for head in heads)]
+    for (mode, group), found in sorted(groups.items(), key=lambda item: (MODES.index(item[0][0]), item[0][1])):
+        errors = sum("error" in one for one in found)
+        if found[0]["clean"]:
+            alarms = sum(bool(one.get("false_alarm")) for one in found)
+            cells = ["", "", "", "", str(alarms)]
+        else:
+            first = sum(one.get("place") == 0 for one in found)
+            three = sum(one.get("place") in (0, 1, 2) for one in found)
+            detected = sum(bool(one.get("detected")) for one in found)
+            severity = sum(bool(one.get("severity_right")) for one in found)
+            cells = [_percent(count, len(found)) for count in (detected, first, three, severity)] + [""]
+        cells.append(str(errors or ""))
+        lines.append(f"{mode:10}  {group:12} {len(found):5} " + " ".join(f"{cell:>8}" for cell in cells))
+    return "\n".join(lines)
+
+
+def misses(results: Iterable[dict[str, Any]]) -> str:
+    """One line for each pair that was not answered exactly."""
+    lines = []
+    for one in results:
+        name = f"{one['mode']:10} {one['pattern']}:{one['draw']}"
+        if "error" in one:
+            lines.append(f"{name}  ERROR {one['error'].strip().splitlines()[-1]}")
+        elif one["clean"]:
+            if one["false_alarm"]:
+                lines.append(f"{name}  FALSE ALARM {one['status']}: {_first(one)}")
+        elif one["place"] != 0 or not one["severity_right"]:
+            place = "not named" if one["place"] is None else f"place {one['place'] + 1}"
+            severity = "" if one["severity_right"] else f", called {one['status']}"
+            lines.append(f"{name}  {place}{severity}: {_first(one)}; right: {one['truth']}")
+    return "\n".join(lines)
+
+
+def _first(one: dict[str, Any]) -> str:
+    return json.dumps(one["findings"][0]) if one["findings"] else "nothing said"
+
+
+def _percent(count: int, of: int) -> str:
+    return f"{100 * count / of:.0f} %"
+
+
+def main() -> int:
+    from bugs.clean import CLEAN
+    from bugs.patterns import PATTERNS
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--draws", type=int, default=3, help="how often each pattern is drawn")
+    parser.add_argument("--only", default="", help="patterns, e.g. F05,B02; a letter is a whole class")
+    parser.add_argument("--mode", default=",".join(MODES), help="of statistics, digest, tensor")
+    parser.add_argument("--salt", default="", help="other draws: any word")
+    parser.add_argument("--clean", action="store_true", help="the clean pairs alone")
+    parser.add_argument("--planted", action="store_true", help="the planted pairs alone")
+    parser.add_argument("--peer", action="store_true", help="ask the published advisor (8.1.1) instead; statistics")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--keep", default="", help="keep the recorded pairs in this folder")
+    parser.add_argument("--misses", action="store_true", help="list the pairs that were not answered exactly")
+    parser.add_argument("--json", default="results.json", help="where everything is written")
+    options = parser.parse_args()
+    every = [*(() if options.clean else PATTERNS), *(() if options.planted else CLEAN)]
+    only = [one for one in options.only.split(",") if one]
+    chosen = [one for one in every if not only or one in only or one[0] in only]
+    unknown = [one for one in only if one not in every and not any(name[0] == one for name in every)]
+    if unknown or not chosen:
+        parser.error(f"no such pattern: {', '.join(unknown) or options.only}; known: {', '.join(every)}")
+    modes = ["statistics"] if options.peer else options.mode.split(",")
+    jobs = [
+        {"pattern": one, "draw": number, "mode": mode, "salt": options.salt, "keep": options.keep, "peer": options.peer}
+        for one in chosen for number in range(options.draws) for mode in modes
+    ]  # fmt: skip
+    if options.jobs == 1:
+        results = [judge(job) for job in jobs]
+    else:
+        with ProcessPoolExecutor(options.jobs) as pool:
+            results = list(pool.map(judge, jobs))
+    Path(options.json).write_text(json.dumps({"options": vars(options), "results": results}, indent=1))
+    if options.misses:
+        print(misses(results))
+    print(table(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

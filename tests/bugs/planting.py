@@ -1,0 +1,163 @@
+"""What a planted bug is: edits of a program's text, and the answers that name it rightly.
+
+A bed is a program as a user would write it. A pattern edits its text, as a user would have, so that candidate and
+reference differ by what is planted and by nothing else. Words in edits that begin with ``@`` are drawn:
+``@layer``, ``@rank`` and the choices of the pattern.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+BEDS = Path(__file__).parent / "beds"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """``old`` must be in the program exactly once (``times``); ``new`` takes its place."""
+
+    old: str
+    new: str
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One instance of a pattern: sizes, seed, layer, and the values drawn for its choices."""
+
+    number: int
+    settings: Mapping[str, Any]
+    words: Mapping[str, str]
+
+    @property
+    def layer(self) -> int:
+        """The layer that the bug sits in."""
+        return int(self.words["@layer"])
+
+    def fill(self, text: str) -> str:
+        """Put what was drawn in the place of the words that begin with ``@``."""
+        for word in sorted(self.words, key=len, reverse=True):
+            text = text.replace(word, self.words[word])
+        return text
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One right answer: a finding of one of ``kinds`` that names one of the calls (or the parameter) described.
+
+    ``line``: a part of the program's text that stands on one line; calls made by that line (or by the lines down to
+    ``until``) count. ``api``: an expression that the entry's name must contain. ``module``: the calls run inside this
+    module, or are its own entry. ``side``: whose entries; a call that only the reference makes has no other.
+    ``occurrence``: of calls of the same API, only those of these places in the order of execution, from 0
+    (``any``: all).
+    ``parameter``: the finding names this parameter.
+    """
+
+    kinds: frozenset[str]
+    line: str | None = None
+    until: str | None = None
+    api: str | None = None
+    module: str | None = None
+    side: str = "candidate"
+    step: int = 0
+    ranks: tuple[int, ...] | None = None
+    direction: str = "forward"
+    recompute: bool | None = None
+    occurrence: str = "0"
+    parameter: str | None = None
+
+
+def answer(kinds: str, line: str | None = None, **more: Any) -> Answer:
+    """An answer; ``kinds`` are separated by blanks."""
+    return Answer(frozenset(kinds.split()), line, **more)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One way to be wrong.
+
+    ``plant`` changes the candidate; ``bed`` changes both sides before (the pattern needs another bed). ``truth``:
+    what may be named first. ``same``: what the planting must leave as it is, checked when it is verified:
+    ``loss`` (the losses of the first step), ``gradients`` (after its backward passes), ``weights`` (after the step).
+    ``differs``: what must change. ``harmless``: the training is not affected; ``blind``: statistics cannot tell.
+    """
+
+    id: str
+    title: str
+    group: str
+    plant: tuple[Edit, ...]
+    truth: tuple[Answer, ...]
+    bed: tuple[Edit, ...] = ()
+    program: str = "single"
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    suits: Callable[[Mapping[str, Any], Mapping[str, str]], bool] | None = None
+    same: frozenset[str] = frozenset()
+    differs: frozenset[str] = frozenset()
+    harmless: bool = False
+    blind: bool = False
+    steps: int = 2
+    world: int = 1
+
+
+_HEADS = ((4, 2), (4, 4), (2, 1), (8, 2), (6, 3), (6, 2), (4, 1))
+
+
+def draw(pattern: Pattern, number: int, salt: str = "") -> Draw:
+    """Draw sizes, seed, layer and choices; the same number gives the same draw."""
+    generator = random.Random(f"{pattern.id} {number} {salt}")
+    while True:
+        heads, kv_heads = generator.choice(_HEADS)
+        settings: dict[str, Any] = {
+            "seed": generator.randrange(10_000),
+            "layers": generator.randint(2, 4),
+            "heads": heads,
+            "kv_heads": kv_heads,
+            "width": heads * generator.choice((8, 12, 16)),
+            "batch": generator.randint(2, 4),
+            "length": generator.choice((12, 16, 20, 24)),
+            "vocabulary": generator.choice((64, 80, 96)),
+        }
+        if pattern.program != "single":
+            settings = {key: settings[key] for key in ("seed", "batch", "length")}
+            settings["width"] = generator.choice((16, 24, 32))
+            settings["vocabulary"] = generator.choice((32, 48))
+        settings.update(pattern.settings)
+        words = {"@layer": str(generator.randrange(settings.get("layers", 1)))}
+        words["@rank"] = str(generator.randrange(max(1, pattern.world)))
+        for name, choices in pattern.choices.items():
+            words[f"@{name}"] = generator.choice(choices)
+        if pattern.suits is None or pattern.suits(settings, words):
+            return Draw(number, settings, words)
+
+
+def programs(pattern: Pattern, drawn: Draw) -> tuple[str, str]:
+    """The texts of the candidate's and of the reference's program."""
+    reference = edited((BEDS / f"{pattern.program}.py").read_text(), pattern.bed, drawn, pattern.id)
+    return edited(reference, pattern.plant, drawn, pattern.id), reference
+
+
+def edited(text: str, edits: tuple[Edit, ...], drawn: Draw, what: str = "") -> str:
+    """The text after the edits; ValueError if one of them has no place."""
+    for edit in edits:
+        old, new = drawn.fill(edit.old), drawn.fill(edit.new)
+        if text.count(old) != edit.times:
+            raise ValueError(f"{what}: {old!r} is in the program {text.count(old)} times, not {edit.times}")
+        text = text.replace(old, new)
+    left = re.search(r"@[a-z]+(?<!@dataclass)\b(?!\()", "\n".join(drawn.fill(edit.new) for edit in edits))
+    if left and left.group() not in ("@staticmethod", "@property"):
+        raise ValueError(f"{what}: {left.group()} was not drawn")
+    return text
+
+
+def line_number(text: str, snippet: str) -> int:
+    """The number, from 1, of the only line of a program that holds ``snippet``."""
+    found = [number for number, line in enumerate(text.splitlines(), 1) if snippet in line]
+    if len(found) != 1:
+        raise ValueError(f"{snippet!r} stands on {len(found)} lines of the program, not on one")
+    return found[0]

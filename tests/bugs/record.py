@@ -1,0 +1,127 @@
+"""Record the two sides of a planted pair.
+
+    python -m bugs.record FOLDER MODE PATTERN[:DRAW]...      (in tests/)
+
+Modes: ``statistics``, ``digest`` (statistics and order-sensitive digests) and ``tensor`` (digests and values).
+Level mix, every step of the pattern. One process can record many pairs: each side begins with a fresh program,
+fresh seeds and a fresh debugger.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from bugs import ranks_run
+from bugs.planting import Draw, Pattern, draw, programs
+
+MODES = ("statistics", "digest", "tensor")
+SIDES = ("candidate", "reference")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A recorded pair: the folder of each side's dump, its program, and what it came to."""
+
+    pattern: Pattern
+    draw: Draw
+    mode: str
+    folder: Path
+
+    def dump(self, side: str) -> Path:
+        """The dump of a side."""
+        return self.folder / side / "dump"
+
+    def program(self, side: str) -> str:
+        """The text of a side's program."""
+        return (self.folder / side / "program.py").read_text()
+
+    def outcome(self, side: str) -> dict[str, Any]:
+        """Losses, gradients and weights of a side, as digests by step."""
+        found: dict[str, Any] = json.loads((self.folder / side / "outcome.json").read_text())
+        return found
+
+
+def debugger_settings(mode: str) -> dict[str, Any]:
+    """The settings that the debugger gets in a mode."""
+    task = "tensor" if mode == "tensor" else "statistics"
+    summary = "statistics" if mode == "statistics" else "xxh3"
+    return {"task": task, "level": "mix", task: {"summary_mode": summary}}
+
+
+def record(pattern: Pattern, drawn: Draw, mode: str, folder: Path) -> Pair:
+    """Record both sides into ``folder``, which is emptied before."""
+    shutil.rmtree(folder, ignore_errors=True)
+    pair = Pair(pattern, drawn, mode, folder)
+    for side, text in zip(SIDES, programs(pattern, drawn), strict=True):
+        place = folder / side
+        place.mkdir(parents=True)
+        (place / "program.py").write_text(text)
+        if pattern.world > 1:
+            ranks_run.record(place, dict(drawn.settings), mode, pattern.steps)
+        else:
+            record_side(place, dict(drawn.settings), mode, pattern.steps)
+    return pair
+
+
+def record_side(place: Path, settings: dict[str, Any], mode: str, steps: int) -> None:
+    """Run the program in ``place`` and record each of its steps."""
+    from bugs.outcome import Outcome
+    from msprobe.pytorch import PrecisionDebugger
+
+    with loaded(place / "program.py") as program:
+        training = program.Training(program.Settings(**settings))
+        config = place / "config.json"
+        config.write_text(json.dumps({**debugger_settings(mode), "dump_path": str(place / "dump")}))
+        debugger = PrecisionDebugger(str(config))
+        outcome = Outcome(training)
+        try:
+            for number in range(steps):
+                debugger.start(training.model)
+                training.step(number)
+                debugger.stop()
+                debugger.step()
+                outcome.note()
+        finally:
+            PrecisionDebugger.reset()
+    (place / "outcome.json").write_text(json.dumps(outcome.content()))
+
+
+@contextmanager
+def loaded(path: Path) -> Iterator[ModuleType]:
+    """The program as a module, under a name of its own as long as it is used."""
+    spec = importlib.util.spec_from_file_location("program", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["program"] = module
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        del sys.modules["program"]
+
+
+def main() -> None:
+    from bugs.patterns import PATTERNS
+
+    folder, mode, *wanted = sys.argv[1:]
+    for name in wanted:
+        pattern_id, _, number = name.partition(":")
+        pattern = PATTERNS[pattern_id]
+        record(pattern, draw(pattern, int(number or 0)), mode, Path(folder) / f"{pattern_id}-{number or 0}-{mode}")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.dont_write_bytecode = True
+    main()
