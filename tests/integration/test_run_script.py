@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,57 @@ def test_a_module_by_name(folder: Path) -> None:
     assert "Functional.linear.0.backward" in Dump(folder / "dump").names()
 
 
+ABOUT = """
+import sys, inspect, traceback
+here = globals()
+print(__file__, sys.argv, repr(sys.path[0]), __name__, __package__)
+print(type(__loader__).__name__, type(__builtins__).__name__)
+print(sorted(name for name in here if name.startswith("__")), __spec__ and __spec__.name, here["__cached__"])
+print(sys._getframe().f_code.co_filename, sys.modules["__main__"].__dict__ is here, sys.path.count(sys.path[0]))
+print(inspect.getsource(sys.modules["__main__"]) [:10], __annotations__)
+if "fail" in sys.argv:
+    def inner(): raise KeyError(__file__)
+    inner()
+"""
+
+
+@pytest.mark.parametrize("python", [(), ("-P",)] if sys.version_info >= (3, 11) else [()])
+def test_a_script_sees_itself_as_under_python(folder: Path, python: tuple[str, ...]) -> None:
+    package = folder / "scripts" / "pack"
+    package.mkdir()
+    for path in (folder / "scripts" / "about.py", package / "__main__.py", package / "part.py"):
+        path.write_text(ABOUT)
+    (package / "__init__.py").write_text("import sys; print(sys.argv)")
+    (folder / "link.py").symlink_to("scripts/about.py")
+    with zipfile.ZipFile(folder / "packed", "w") as archive:
+        archive.writestr("__main__.py", ABOUT)
+    ways = [
+        "scripts/about.py",
+        "./scripts/../scripts/about.py",
+        str(folder / "link.py"),
+        "link.py",
+        "scripts/pack",
+        "packed",
+    ]
+    if not python:
+        ways += ["-m scripts.pack", "-m scripts.pack.part", "-m scripts.none"]
+    config = {**os.environ, "MSPROBE_LOG_LEVEL": "4"}
+    for way in ways:
+        words = (*way.split(), "x", "fail")
+        bare, recorded = (
+            subprocess.run(
+                [sys.executable, *python, *lead, *words], cwd=folder, capture_output=True, text=True, env=config
+            )
+            for lead in ((), (*RUN, "--"))
+        )
+        assert recorded.stdout == bare.stdout
+        # Of the frames of runpy, which come first, ours has none.
+        assert bare.stderr.startswith(recorded.stderr.split("\n", 1)[0])
+        assert bare.stderr.endswith(recorded.stderr.split("\n", 1)[1])
+        assert "runscript" not in recorded.stderr
+        assert recorded.returncode == bare.returncode == 1
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -148,6 +201,8 @@ def test_nothing_to_run_is_one_clear_line(folder: Path, words: tuple[str, ...], 
     ended = run(folder, *RUN, *words)
     assert ended.returncode == 1
     assert told in ended.stderr
+    assert ended.stderr.startswith("msprobe: ")
+    assert ended.stderr.count("msprobe:") == 1
     assert "Traceback" not in ended.stderr
     assert not (folder / "dump").exists()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import os
 import runpy
 import sys
 import types
+import zipfile
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 from typing import Any
 
 from msprobe import log
@@ -65,13 +68,13 @@ class _Target(types.SimpleNamespace):
 def _target(script_argv: Sequence[str]) -> tuple[_Target, list[str]]:
     words = list(script_argv)
     if not words or words == ["-m"]:
-        raise InvalidInputError("msprobe run: no script to run; give a script, or -m and a module.")
+        raise InvalidInputError("no script to run; give a script, or -m and a module.")
     if words[0] == "-m":
         return _Target(module=words[1], path=None), words[1:]
     if words[0].startswith("-"):
-        raise InvalidInputError(f'msprobe run: "{words[0]}" is no script; options of Python are not taken here.')
+        raise InvalidInputError(f'"{words[0]}" is no script; options of Python are not taken here.')
     if not os.path.exists(words[0]):
-        raise PathError(f'msprobe run: the script "{words[0]}" does not exist.')
+        raise PathError(f'the script "{words[0]}" does not exist.')
     return _Target(module=None, path=words[0]), words
 
 
@@ -80,11 +83,15 @@ def _status_of(target: _Target, argv: list[str]) -> int:
     try:
         if target.module is not None:
             _set_first_path(os.getcwd())
-            runpy.run_module(target.module, run_name="__main__", alter_sys=True)
-        elif target.path is not None and os.path.isfile(target.path) and not _is_archive(target.path):
-            _run_file(target.path)
+            argv[0] = "-m"  # as long as the module is being looked for
+            _run_main_of(target.module, alter_argv=True)
         else:
-            runpy.run_path(str(target.path), run_name="__main__")
+            path = _absolute(str(target.path))
+            if os.path.isfile(path) and not zipfile.is_zipfile(path):
+                _run_file(path)
+            else:
+                _set_first_path(path, always=True)
+                _run_main_of("__main__", alter_argv=False)
     except SystemExit as ending:
         return _status(ending.code)
     except KeyboardInterrupt:
@@ -96,25 +103,40 @@ def _status_of(target: _Target, argv: list[str]) -> int:
     return 0
 
 
+def _absolute(path: str) -> str:
+    # Not abspath: Python keeps what is in between, such as "..", and so do the paths that the script sees.
+    return os.path.join(os.getcwd(), path)
+
+
 def _run_file(path: str) -> None:
-    """Run a file in a ``__main__`` module of its own, which stays: what runs at exit may still need it."""
     _set_first_path(os.path.dirname(os.path.realpath(path)))
-    with io.open_code(os.path.abspath(path)) as file:
-        code = compile(file.read(), path, "exec")
+    with io.open_code(path) as file:
+        source = file.read()
+    main = _new_main()
+    main.__dict__.update(__file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
+    exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+
+
+def _run_main_of(module: str, alter_argv: bool) -> None:
+    """What ``python -m module`` does (3.10 to 3.13); its ``run_module`` would take the main module away again."""
+    _new_main()
+    runpy._run_module_as_main(module, alter_argv)  # type: ignore[attr-defined]
+
+
+def _new_main() -> types.ModuleType:
+    """A ``__main__`` module of the script's own, which stays: what runs at exit may still need it."""
     main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=path, __builtins__=__builtins__, __spec__=None, __cached__=None)
+    main.__dict__.update(__builtins__=builtins, __spec__=None, __annotations__={})
     sys.modules["__main__"] = main
-    exec(code, main.__dict__)
+    return main
 
 
-def _set_first_path(folder: str) -> None:
-    if getattr(sys.flags, "safe_path", False):
-        return
-    sys.path[:1] = [folder]
-
-
-def _is_archive(path: str) -> bool:
-    return path.endswith((".zip", ".pyz"))
+def _set_first_path(place: str, always: bool = False) -> None:
+    """Put ``place`` where Python has the script's; ``always``: also where it is told not to have one (``-P``)."""
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated):
+        sys.path[:1] = [place]
+    elif always:
+        sys.path.insert(0, place)
 
 
 def _status(code: Any) -> int:
