@@ -45,7 +45,11 @@ def put_arguments(
             if owners:
                 hint = f"; it is a field of task {' and '.join(owners)}"
             unknown.append(
-                Mistake(f'argument "{argument}"', f'found {shown(value)}; task "{task}" has no such field{hint}')
+                Mistake(
+                    f'argument "{argument}"',
+                    f'found {shown(value)}; task "{task}" has no such field{hint}',
+                    is_argument=True,
+                )
             )
     return raw, Source(name, document, taken), unknown
 

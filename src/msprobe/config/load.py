@@ -20,14 +20,14 @@ from msprobe.config.fields import (
     ValueFields,
     known_names,
 )
-from msprobe.config.jsonc import Document
+from msprobe.config.jsonc import Document, FieldPath
 from msprobe.config.mistakes import Mistake, Source, dotted, raise_mistakes, shown
 from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, LoadFields
 from msprobe.config.ranges import expand
 from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level
 from msprobe.config.sections import Section, read_section, unknown_field_warnings
 from msprobe.config.settings import TASKS, Settings, Task, TensorSlice
-from msprobe.errors import InvalidInputError, NotAvailableError, PathError
+from msprobe.errors import InvalidInputError, PathError
 
 StrPath = str | os.PathLike[str]
 
@@ -52,8 +52,8 @@ def load_settings(
 
     Raises PathError if the file cannot be read or, being the only mistake, if ``dump_path`` cannot be used;
     JsonSyntaxError (also a RuntimeError) if it is not JSON; ScopeError if the only mistakes are in ``scope``;
-    InvalidInputError with one line for each mistake otherwise; NotAvailableError if all is legal but belongs
-    to a task that this version does not have. Names that nothing reads give a warning in the log.
+    NotAvailableError if all that is wrong is that this version does not have it (a task, for example);
+    InvalidInputError with one line for each mistake otherwise. Names that nothing reads give a warning in the log.
     """
     name, document = _read(config_path)
     for duplicate in document.duplicates:
@@ -102,9 +102,9 @@ def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], conf
             warnings.extend(adjustment_warnings(common.fields, cast(FilterFields, section.fields), source))
     for line in warnings:
         log.warning(line)
+    mistakes.extend(_what_is_not_available(active, section.fields, load.fields, source))
     if mistakes:
         raise_mistakes(mistakes, source.name)
-    _refuse_what_is_not_available(active, section.fields, load.fields, source)
     return _complete(common.fields, cast(FilterFields, section.fields), config_path)
 
 
@@ -158,24 +158,21 @@ def _unused_section_warnings(raw: Mapping[str, Any], active: str, source: Source
     return lines
 
 
-def _refuse_what_is_not_available(active: str, section: Fields, load: LoadFields, source: Source) -> None:
-    missing = []
+def _what_is_not_available(active: str, section: Fields, load: LoadFields, source: Source) -> list[Mistake]:
+    missing: list[tuple[FieldPath, str]] = []
     if active in OTHER_TASK_SECTIONS:
         able = ", ".join(f'"{task}"' for task in TASKS)
-        missing.append(f'{source.where(("task",))}: task "{active}" is not available in this version; choose {able}')
+        missing.append((("task",), f'task "{active}" is not available in this version; choose {able}'))
     if load.path:
-        missing.append(
-            f"{source.where(('load',))}: replacing module inputs is not available in this version; remove it"
-        )
+        missing.append((("load",), "replacing module inputs is not available in this version; remove it"))
     if isinstance(section, TensorFields):
         if section.online_run_ut:
-            place = source.where((active, "online_run_ut"))
-            missing.append(f"{place}: streaming to a remote checker is not available in this version; set it to false")
+            text = "streaming to a remote checker is not available in this version; set it to false"
+            missing.append(((active, "online_run_ut"), text))
         if section.bench_path:
-            place = source.where((active, "bench_path"))
-            missing.append(f"{place}: comparing while recording is not available in this version; remove it")
-    if missing:
-        raise NotAvailableError("\n  ".join(missing) + ".")
+            text = "comparing while recording is not available in this version; remove it"
+            missing.append(((active, "bench_path"), text))
+    return [source.mistake(path, text, "unavailable") for path, text in missing]
 
 
 def _complete(common: CommonFields, section: FilterFields, config_path: Path | None) -> Settings:

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from msprobe.config.jsonc import Document, FieldPath
-from msprobe.errors import InvalidInputError, MsprobeError, PathError, ScopeError
+from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError, PathError, ScopeError
 
-MistakeKind = Literal["value", "scope", "path"]
+MistakeKind = Literal["value", "scope", "path", "unavailable"]
 
 _ERRORS: dict[MistakeKind, type[MsprobeError]] = {
     "value": InvalidInputError,
     "scope": ScopeError,
     "path": PathError,
+    "unavailable": NotAvailableError,
 }
 _LONGEST_VALUE = 80
 
@@ -29,6 +30,7 @@ class Mistake:
     text: str
     kind: MistakeKind = "value"
     order: tuple[int, int] = field(default=(0, 0), compare=False)
+    is_argument: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}"
@@ -58,21 +60,29 @@ class Source:
         is_argument = any(path[:length] in self.arguments for length in range(1, len(path) + 1))
         position = None if is_argument else self.document.position(path)
         order = (0, 0) if position is None else (position.line, position.column)
-        return Mistake(self.where(path), text, kind, order)
+        return Mistake(self.where(path), text, kind, order, is_argument)
 
 
 def raise_mistakes(mistakes: Iterable[Mistake], name: str) -> NoReturn:
-    """Raise one error with one line for each mistake, in the order of the file, arguments first.
+    """Raise one error with one line for each mistake, in the order of the file ``name``, arguments first.
 
-    ScopeError or PathError if all mistakes are of that kind, otherwise InvalidInputError.
+    ScopeError, PathError or NotAvailableError if all mistakes are of that kind, otherwise InvalidInputError.
     """
     lines = sorted(dict.fromkeys(mistakes), key=lambda mistake: mistake.order)
     kinds = {mistake.kind for mistake in lines}
     error = _ERRORS[kinds.pop()] if len(kinds) == 1 else InvalidInputError
     if len(lines) == 1:
-        raise error(f"{lines[0]}.")
+        raise error(_ended(str(lines[0])))
     told = "".join(f"\n  {line}" for line in lines)
-    raise error(f"the configuration ({name}) has {len(lines)} mistakes:{told}")
+    in_arguments = sum(line.is_argument for line in lines)
+    if in_arguments == len(lines):
+        raise error(f"the arguments have {len(lines)} mistakes:{told}")
+    place = f"{name} and arguments" if in_arguments else name
+    raise error(f"the configuration ({place}) has {len(lines)} mistakes:{told}")
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith(("?", ".")) else f"{sentence}."
 
 
 def shown(value: Any) -> str:
