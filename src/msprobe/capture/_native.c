@@ -9,6 +9,7 @@
 
 #include "_native_encode.h"
 #include "_native_files.h"
+#include "_native_graph.h"
 #include "_native_hash.h"
 #include "_native_layout.h"
 #include "_native_memo.h"
@@ -343,6 +344,8 @@ static PyMethodDef methods[] = {
     {"gather", FAST(native_gather), "gather(address, shape, stride, itemsize) -> the elements' bytes in C order"},
     {"pattern", FAST(native_pattern), "pattern(shape, stride) -> (size, stride, ...) of the elements, order left out"},
     {"is_dense", FAST(native_is_dense), "is_dense(shape, stride) -> whether the elements fill their memory, each once"},
+    {"walk", native_walk, METH_VARARGS,
+     "walk(nodes, by_node, leaves, oldest, accumulating, slices, limit) -> ([(node, slots)], [node that was written to])"},
     {"choose_kernels", native_choose_kernels, METH_O,
      "choose_kernels(name) -> whether 'baseline', 'avx2' or 'avx512' statistics, or the CRC-32 by 'table', 'folded' or\n"
      "the 'best' there is, are now used; for tests"},
@@ -372,7 +375,7 @@ PyMODINIT_FUNC PyInit__native(void)
             goto failed;
         }
     }
-    if (memo_begin() < 0 || PyType_Ready(&MemoType) < 0 ||
+    if (graph_begin() < 0 || memo_begin() < 0 || PyType_Ready(&MemoType) < 0 ||
         PyModule_AddObjectRef(module, "Memo", (PyObject *)&MemoType) < 0) {
         goto failed;
     }

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 KINDS: dict[str, int]
@@ -26,6 +26,16 @@ def memory(address: int, size: int, /) -> memoryview: ...
 def gather(address: int, shape: tuple[int, ...], stride: tuple[int, ...], itemsize: int, /) -> bytes: ...
 def pattern(shape: tuple[int, ...], stride: tuple[int, ...], /) -> tuple[int, ...]: ...
 def is_dense(shape: tuple[int, ...], stride: tuple[int, ...], /) -> bool: ...
+def walk(
+    nodes: Iterable[Any],
+    by_node: dict[Any, dict[int, int]],
+    leaves: list[tuple[Any, int]],
+    oldest: int,
+    accumulating: type,
+    slices: type,
+    limit: int,
+    /,
+) -> tuple[list[tuple[Any, list[tuple[int, int]]]], list[Any]]: ...
 def choose_kernels(name: str, /) -> bool: ...
 
 class Memo:

@@ -2,8 +2,8 @@
 
 ``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``frame_key``, ``pattern``
 and ``is_dense``, ``memory`` and ``copy_memory`` exist in both, with identical results. ``statistics``,
-``gather``, ``write_files`` and ``Memo`` are None without the compiled module: the framework's own operations
-and Python's take their place.
+``gather``, ``write_files``, ``Memo`` and ``walk`` are None without the compiled module: the framework's own
+operations and Python's take their place.
 """
 
 from __future__ import annotations
@@ -184,6 +184,7 @@ STRUCTURE = 2
 statistics: Statistics | None = None
 memory: Callable[[int, int], memoryview] = memory_python
 write_files: Callable[[int, int, str, list[tuple[Any, ...]]], tuple[int, int]] | None = None
+walk: Callable[..., tuple[list[tuple[Any, list[tuple[int, int]]]], list[Any]]] | None = None
 gather: Callable[[int, tuple[int, ...], tuple[int, ...], int], bytes] | None = None
 encode: Callable[[Any, int], bytes] = encode_python
 frame_key: Callable[[int], bytes] = frame_key_python
@@ -203,6 +204,7 @@ if os.environ.get("MSPROBE_NATIVE", "1") != "0":
         statistics = _native.statistics
         memory = _native.memory
         gather = _native.gather
+        walk = _native.walk
         write_files = getattr(_native, "write_files", None)  # not on Windows
         encode = _native.encode
         frame_key = _native.frame_key

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from msprobe.capture import native
 from msprobe.capture.records import PLAIN, parts_of
 from msprobe.capture.torch.statistics_framework import Quiet
 
@@ -119,7 +120,25 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
             leaves.append((tensor, index))
         else:
             by_node.setdefault(edge_node, {}).setdefault(edge_slot, index)
-    found: list[Boundary] = []
+    if native.walk is not None:
+        places, written = native.walk(nodes, by_node, leaves, oldest, AccumulateGrad, CopySlices, WALK_LIMIT)
+    else:
+        places, written = _walk(nodes, by_node, leaves, oldest)
+    found = [Boundary(node, slots) for node, slots in places]
+    if written:
+        reached = {index for place in found for _, index in place.slots}
+        for node, arguments in by_node.items():
+            for index in arguments.values():
+                if index not in reached:
+                    found += [Boundary(w, [(0, index)]) for w in written if _is_view_of(node, w.next_functions[0][0])]
+    return found
+
+
+def _walk(
+    nodes: Iterable[Node], by_node: dict[Node, dict[int, int]], leaves: Sequence[tuple[Any, int]], oldest: int
+) -> tuple[list[tuple[Node, list[tuple[int, int]]]], list[Node]]:
+    """The nodes with edges to arguments, and those whose result was written to; ``native.walk`` does the same."""
+    found: list[tuple[Node, list[tuple[int, int]]]] = []
     written: list[Node] = []
     # A result that is an argument handed through brings a node that is older than the call.
     todo = [node for node in nodes if node._sequence_nr() >= oldest]
@@ -137,7 +156,7 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
             if arguments is not None and slot in arguments:
                 if slots is None:
                     slots = []
-                    found.append(Boundary(node, slots))
+                    found.append((node, slots))
                 slots.append((position, arguments[slot]))
             elif type(target) is AccumulateGrad:
                 if leaves:
@@ -146,7 +165,7 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
                         if leaf is variable:
                             if slots is None:
                                 slots = []
-                                found.append(Boundary(node, slots))
+                                found.append((node, slots))
                             slots.append((position, index))
                             break
             elif target._sequence_nr() >= oldest:
@@ -155,13 +174,7 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
                     todo.append(target)
             elif position == 0 and type(node) is CopySlices:
                 written.append(node)
-    if written:
-        reached = {index for place in found for _, index in place.slots}
-        for node, arguments in by_node.items():
-            for index in arguments.values():
-                if index not in reached:
-                    found += [Boundary(w, [(0, index)]) for w in written if _is_view_of(node, w.next_functions[0][0])]
-    return found
+    return found, written
 
 
 def bases_of(outputs: Sequence[Any]) -> dict[Node, list[Base]]:

@@ -17,6 +17,9 @@ from msprobe.capture.torch.gradients import accumulating_node
 
 _quiet = torch._C.DisableTorchFunction
 
+# What stands in an entry until the gradient of a parameter arrives.
+_NOTHING = [None]
+
 
 class ParameterGradients:
     """Gradients of parameters, as each backward pass delivers them (before any reduction over ranks)."""
@@ -25,12 +28,11 @@ class ParameterGradients:
         self.calls = calls
         self.session = calls.session
         self.hooks = calls.hooks
-        # id(parameter) -> the node that accumulates its gradient; it keeps the parameter alive, and so the id
-        # its own. Kept from step to step: finding the node costs more than the hook.
-        self._nodes: dict[int, Any] = {}
-        self._handles: dict[int, Any] = {}
+        # id(parameter) -> what sees its gradient. Kept from step to step: finding the node and putting the first
+        # hook on it cost more than putting the hook back.
+        self._hooks: dict[int, _Hook] = {}
+        self._attached: dict[int, _Hook] = {}
         self._seen: dict[str, list[int]] = {}
-        self._owners: dict[int, list[tuple[str, str]]] = {}
         self._trees: dict[str, dict[str, Any]] = {}
         self._passes: dict[tuple[str, str], int] = {}
         self._waiting: dict[str, None] = {}
@@ -51,64 +53,78 @@ class ParameterGradients:
         if self._seen.get(name) == seen:
             return
         self._seen[name] = seen
+        entry = f"{name}.parameters_grad"
         for key, parameter in module._parameters.items():
             if parameter is None or not parameter.requires_grad or parameter.grad_fn is not None:
                 continue
             identity = id(parameter)
-            owners = self._owners.setdefault(identity, [])
-            if (name, key) not in owners:
-                owners.append((name, key))
-            if identity not in self._handles:
-                node = self._nodes.get(identity)
-                if node is None:
-                    node = accumulating_node(parameter)
-                    if node is None or not hasattr(node, "variable"):
-                        continue
-                    self._nodes[identity] = node
-                self._handles[identity] = node.register_prehook(_OnGradient(self, identity))
+            hook = self._hooks.get(identity)
+            if hook is None:
+                node = accumulating_node(parameter)
+                if node is None or not hasattr(node, "variable"):
+                    continue
+                hook = self._hooks[identity] = _Hook(self, node)
+            if identity not in self._attached:
+                self._attached[identity] = hook
+                hook.owners.clear()
+                hook.attach()
+            if (entry, key) not in hook.owners:
+                hook.owners.append((entry, key))
 
     def placeholder(self, name: str, module: nn.Module) -> None:
         """The entry as it is until a gradient arrives."""
-        keys = [key for key, p in module.named_parameters(recurse=False) if p.requires_grad]
         entry = f"{name}.parameters_grad"
-        if keys and entry not in self._trees:
-            self._trees[entry] = {key: [None] for key in keys}
+        if entry in self._trees:
+            return
+        tree: dict[str, Any] = {}
+        seen: set[int] = set()
+        for key, parameter in module._parameters.items():
+            # One that has two names in its module counts under the first.
+            if parameter is not None and parameter.requires_grad and id(parameter) not in seen:
+                seen.add(id(parameter))
+                tree[key] = _NOTHING
+        if tree:
+            self._trees[entry] = tree
             self._write(entry)
 
-    def arrive(self, identity: int, gradient: Any) -> None:
-        """A backward pass has brought the gradient of a parameter."""
+    def arrive(self, owners: Sequence[tuple[str, str]], gradient: Any) -> None:
+        """A backward pass has brought the gradient of a parameter. ``owners``: its entries, and its key in each."""
         session = self.session
         if gradient is None or not session.recording:
             return
-        calls = self.calls
         with _quiet():
-            for name, key in self._owners.get(identity, ()):
-                entry = f"{name}.parameters_grad"
+            for entry, key in owners:
                 try:
-                    tree = self._trees.get(entry)
-                    if tree is None:
-                        if calls.filter is not None and not calls.filter.wants_call(entry):
-                            continue
-                        tree = self._trees[entry] = {}
-                    count = self._passes.get((entry, key), 0)
-                    self._passes[entry, key] = count + 1
-                    if calls.saving and session.saves(entry):
-                        path = f"{entry}.{key}" if count == 0 else f"{entry}.{count}.{key}"
-                        described = calls.describer.describe_kept(gradient, path, calls.keeper.keep)
-                    else:
-                        described = calls.statistics.describe(gradient)
-                    passes = self._earlier.setdefault(entry, [])
-                    while len(passes) <= count:
-                        passes.append({})
-                    passes[count][key] = [described]
-                    if count:
-                        self._several[entry] = None
-                    tree[key] = [described]
-                    self._waiting[entry] = None
-                    if all(value != [None] for value in tree.values()):
-                        self._write(entry)
+                    self._arrive(entry, key, gradient)
                 except Exception as error:
                     session.fault(entry, error)
+
+    def _arrive(self, entry: str, key: str, gradient: Any) -> None:
+        calls = self.calls
+        tree = self._trees.get(entry)
+        if tree is None:
+            if calls.filter is not None and not calls.filter.wants_call(entry):
+                return
+            tree = self._trees[entry] = {}
+        count = self._passes.get((entry, key), 0)
+        self._passes[entry, key] = count + 1
+        if calls.saving and self.session.saves(entry):
+            path = f"{entry}.{key}" if count == 0 else f"{entry}.{count}.{key}"
+            described = [calls.describer.describe_kept(gradient, path, calls.keeper.keep)]
+        else:
+            described = [calls.statistics.describe(gradient)]
+        passes = self._earlier.get(entry)
+        if passes is None:
+            passes = self._earlier[entry] = []
+        while len(passes) <= count:
+            passes.append({})
+        passes[count][key] = described
+        if count:
+            self._several[entry] = None
+        tree[key] = described
+        self._waiting[entry] = None
+        if _NOTHING not in tree.values():
+            self._write(entry)
 
     def _write(self, entry: str) -> None:
         self._waiting.pop(entry, None)
@@ -139,26 +155,44 @@ class ParameterGradients:
 
     def remove(self) -> None:
         """Take the hooks away."""
-        for handle in self._handles.values():
-            handle.remove()
-        self._handles.clear()
+        attached, self._attached = self._attached, {}
+        for hook in attached.values():
+            hook.detach()
         self._seen.clear()
-        self._owners.clear()
 
     def forget(self) -> None:
         """Let go of the parameters themselves, which the nodes keep alive."""
         self.remove()
-        self._nodes.clear()
+        self._hooks.clear()
 
 
-class _OnGradient:
-    """Pre-hook of the node that accumulates one parameter's gradient."""
+class _Hook:
+    """Pre-hook of the node that accumulates one parameter's gradient.
 
-    __slots__ = ("identity", "parameters")
+    It keeps the node, which keeps the parameter alive, and so the id under which it is known its own.
+    """
 
-    def __init__(self, parameters: ParameterGradients, identity: int) -> None:
+    __slots__ = ("_handle", "_node", "owners", "parameters")
+
+    def __init__(self, parameters: ParameterGradients, node: Any) -> None:
         self.parameters = parameters
-        self.identity = identity
+        self._node = node
+        self._handle: Any = None
+        # The entries that show the gradient, and the parameter's key in each.
+        self.owners: list[tuple[str, str]] = []
 
     def __call__(self, gradients: Sequence[Any]) -> None:
-        self.parameters.arrive(self.identity, gradients[0])
+        self.parameters.arrive(self.owners, gradients[0])
+
+    def attach(self) -> None:
+        """See what arrives at the node from now on."""
+        hooks = None if self._handle is None else self._handle.hooks_dict_ref()
+        if hooks is None:
+            self._handle = self._node.register_prehook(self)
+        else:
+            # The node keeps the dictionary of its hooks, where the first one made it.
+            hooks[self._handle.id] = self
+
+    def detach(self) -> None:
+        """No more."""
+        self._handle.remove()
