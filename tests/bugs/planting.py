@@ -105,6 +105,8 @@ class Pattern:
     world: int = 1
 
 
+#: Words of Python that begin with ``@``.
+_DECORATORS = ("@torch", "@staticmethod", "@property", "@dataclass", "@classmethod", "@contextmanager")
 _HEADS = ((4, 2), (4, 4), (2, 1), (8, 2), (6, 3), (6, 2), (4, 1))
 
 
@@ -130,6 +132,8 @@ def draw(pattern: Pattern, number: int, salt: str = "") -> Draw:
         settings.update(pattern.settings)
         words = {"@layer": str(generator.randrange(settings.get("layers", 1)))}
         words["@rank"] = str(generator.randrange(max(1, pattern.world)))
+        # How many matrices the model of one process has: the embedding, and six in each layer.
+        words["@matrices"] = str(1 + 6 * settings.get("layers", 0))
         for name, choices in pattern.choices.items():
             words[f"@{name}"] = generator.choice(choices)
         if pattern.suits is None or pattern.suits(settings, words):
@@ -149,9 +153,10 @@ def edited(text: str, edits: tuple[Edit, ...], drawn: Draw, what: str = "") -> s
         if text.count(old) != edit.times:
             raise ValueError(f"{what}: {old!r} is in the program {text.count(old)} times, not {edit.times}")
         text = text.replace(old, new)
-    left = re.search(r"@[a-z]+(?<!@dataclass)\b(?!\()", "\n".join(drawn.fill(edit.new) for edit in edits))
-    if left and left.group() not in ("@staticmethod", "@property"):
-        raise ValueError(f"{what}: {left.group()} was not drawn")
+    for edit in edits:
+        left = [word for word in re.findall(r"@[a-z]+", drawn.fill(edit.new)) if word not in _DECORATORS]
+        if left:
+            raise ValueError(f"{what}: {left[0]} was not drawn")
     return text
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bugs.patterns import forward
+from bugs.patterns import backward, forward, optimizer
 from bugs.planting import Pattern
 
-PATTERNS: dict[str, Pattern] = {pattern.id: pattern for module in (forward,) for pattern in module.PATTERNS}
+_MODULES = (forward, backward, optimizer)
+PATTERNS: dict[str, Pattern] = {pattern.id: pattern for module in _MODULES for pattern in module.PATTERNS}
