@@ -77,6 +77,10 @@ class Session:
         self.keeps_records = True
         # Recording was on in this step: it has files, even if nothing came of it.
         self._begun = False
+        # Recording was asked for in this step, wanted or not.
+        self._inside = False
+        # The number of the next step, where it is not the next number.
+        self._next_number: int | None = None
         # Work to finish before the files of a step are written; each returns nothing and may put records.
         self.before_publish: list[Callable[[], None]] = []
         self.at_step_end: list[Callable[[], None]] = []
@@ -116,6 +120,7 @@ class Session:
         settings, step = self.settings, self.step
         if self.ended:
             return False
+        self._inside = True
         number = self.rank()
         self.outcome.reached(step, number, self._world_size())
         if settings.last_step is not None and step > settings.last_step:
@@ -140,7 +145,9 @@ class Session:
         self._end_step()
         with self.lock:
             self.generation += 1
-            self.step += 1
+            self.step = self.step + 1 if self._next_number is None else self._next_number
+            self._next_number = None
+            self._inside = False
             self.order = 0
             self.records_in_step = 0
             self.counters.clear()
@@ -150,6 +157,16 @@ class Session:
                 self.filter.begin_step()
         for work in self.at_step_end:
             self.guard(work)
+
+    def number_steps_from(self, number: int) -> bool:
+        """Number the steps from here on. In the middle of a step (``start`` was called, ``next_step`` was not) it is
+        the next step that gets the number; False then.
+        """
+        if self._inside:
+            self._next_number = number
+            return False
+        self.step = number
+        return True
 
     def end(self) -> None:
         """Everything that was asked for is recorded: say so once, and record no more."""
@@ -200,6 +217,11 @@ class Session:
         if self._forced_rank is not None:
             return self._forced_rank
         return self._rank()
+
+    def place(self) -> str:
+        """Where we are, for messages: ``step 3`` or ``step 3 of rank 1``."""
+        rank = self.rank()
+        return f"step {self.step}" if rank is None else f"step {self.step} of rank {rank}"
 
     # ---------------------------------------------------------------- names and order
 

@@ -212,7 +212,7 @@ class PrecisionDebugger:
     @classmethod
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
         """Record a variable by hand (level debug): a tensor, number, text, or lists, tuples and dicts of
-        them.
+        them; None inside of those is null in the dump.
 
         Its gradient too, unless ``save_backward`` is False. What cannot be saved gives a warning; the
         training goes on.
@@ -226,11 +226,20 @@ class PrecisionDebugger:
 
     @classmethod
     def set_init_step(cls, step: int) -> None:
-        """Number the steps from ``step`` (a resumed training)."""
+        """Number the steps from ``step`` (a resumed training).
+
+        Called inside a step, between its first start and step(), it is the next step that gets the number.
+        """
         self = cls._require()
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
             raise InvalidInputError(f"set_init_step(): step must be an int from 0, found {step!r}.")
-        self.recorder.session.step = step
+        if not self.recorder.session.number_steps_from(step):
+            log.once(
+                "set_init_step",
+                "warning",
+                f"set_init_step({step}) was called inside step {self.recorder.session.step}, of which records are"
+                " there already: it holds from the next step on. Call it before start(), or after step().",
+            )
 
     @classmethod
     def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:

@@ -262,6 +262,25 @@ def test_steps_and_the_first_step_number(record: Recorder, model: Toy) -> None:
     assert record.end().steps() == ["step5", "step7", "step8"]
 
 
+@pytest.mark.parametrize("steps", [[], [0, 7, 8], [7, 8]])
+def test_a_number_set_inside_a_step_is_that_of_the_next(
+    record: Recorder, model: Toy, steps: list[int], capsys: Any
+) -> None:
+    log.forget_once()
+    debugger = record(level="L1", step=steps)
+    debugger.start(model)
+    toy_loss(model)
+    debugger.set_init_step(3)
+    debugger.set_init_step(7)
+    debugger.stop()
+    debugger.step()
+    step(debugger, model)
+    step(debugger, model)
+    dump = record.end()
+    assert dump.steps() == ([] if steps == [7, 8] else ["step0"]) + ["step7", "step8"]
+    assert capsys.readouterr().out.count("inside step 0") == 1
+
+
 def test_behind_the_last_step_recording_is_over(record: Recorder, model: Toy, capsys: Any) -> None:
     debugger = record(level="mix", step=[0])
     step(debugger, model)
