@@ -23,7 +23,8 @@ DEPTH_LIMIT = 50
 _WRITES_PER_RECORD = 16
 
 _PLAIN = (bool, int, float, str)
-_ALLOWED = "a tensor, int, float, bool, str, or a list, tuple or dict (with str keys) of them"
+_ALLOWED = "a tensor, int, float, bool, str, or a list, tuple or dict (with str keys) of them and of None"
+_LONGEST_PLACE = 60
 
 _savers: weakref.WeakKeyDictionary[TorchRecorder, VariableSaver] = weakref.WeakKeyDictionary()
 
@@ -204,25 +205,26 @@ def _mistake(variable: Any, name: Any, save_backward: Any) -> str:
         return f"name must be a str, found {name!r} ({type(name).__name__})"
     if not isinstance(save_backward, bool):
         return f"save_backward of {name!r} must be True or False, found {save_backward!r}"
+    if variable is None:
+        return f"variable {name!r} is None; allowed: {_ALLOWED}"
     return next(_wrong_parts(variable, f"variable {name!r}", 0), "")
 
 
 def _wrong_parts(value: Any, where: str, depth: int) -> Iterator[str]:
-    if isinstance(value, (torch.Tensor, *_PLAIN)):
+    if value is None or isinstance(value, (torch.Tensor, *_PLAIN)):
         return
     if isinstance(value, (list, tuple, dict)):
         if depth >= DEPTH_LIMIT:
-            yield f"{where} is nested deeper than {DEPTH_LIMIT}"
+            yield f"{where[:_LONGEST_PLACE]} is nested deeper than {DEPTH_LIMIT}"
             return
         if isinstance(value, dict):
             for key, item in value.items():
                 if isinstance(key, str):
-                    yield from _wrong_parts(item, where, depth + 1)
+                    yield from _wrong_parts(item, f"{where}[{key!r}]", depth + 1)
                 else:
                     yield f"{where} has the key {key!r}, keys must be str"
         else:
-            for item in value:
-                yield from _wrong_parts(item, where, depth + 1)
+            for index, item in enumerate(value):
+                yield from _wrong_parts(item, f"{where}[{index}]", depth + 1)
         return
-    what = f"is {value!r}" if value is None else f"is or holds a {type(value).__name__}"
-    yield f"{where} {what}; allowed: {_ALLOWED}"
+    yield f"{where} is of type {type(value).__name__}; allowed: {_ALLOWED}"

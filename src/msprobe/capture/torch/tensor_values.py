@@ -136,6 +136,7 @@ class TensorKeeper:
         self.slices: Sequence[TensorSlice] = settings.slice
         self.hits = 0
         self._saved: dict[int, tuple[Any, str]] = {}
+        self._told: set[str] = set()
 
     def keep(self, tensor: torch.Tensor, info: Any, path: str) -> Any:
         """Save the values of ``tensor`` under ``path``; the description that names the file."""
@@ -203,6 +204,7 @@ class TensorKeeper:
     def begin_step(self) -> None:
         """A new step has files of its own."""
         self._saved.clear()
+        self._told.clear()
 
     def overflowed(self, name: str, tree: dict[str, Any]) -> bool:
         """True if the record has an infinity or NaN in it that tells something; then its tensors are saved."""
@@ -211,7 +213,11 @@ class TensorKeeper:
         for held in _held(tree):
             if held.payload is not None:
                 self.session.files().save(_file_of(held), held.payload)
-        log.warning(f"Overflow detected in {name}.")
+        if name in self._told:
+            # Gradients of a module's parameters come one by one, and their record is written anew.
+            return True
+        self._told.add(name)
+        log.warning(f"Overflow detected in {name}, {self.session.place()}.")
         self.hits += 1
         limit = self.session.settings.overflow_nums
         if limit != -1 and self.hits >= limit:

@@ -132,6 +132,21 @@ def test_it_ends_after_so_many(tmp_path: Path, limit: int, expected: int, capsys
     assert said.count("ends successfully") == int(limit != -1)
 
 
+def test_parameter_gradients_that_come_one_by_one_are_one_hit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+
+    def work() -> None:
+        for _ in range(2):
+            (model(torch.ones(1, 2)) * 1e38).sum().mul(1e38).backward()
+
+    dump = check(tmp_path, work, model, level="L0")
+    assert "Module.0.Linear.parameters_grad" in dump.data
+    said = capsys.readouterr().out
+    assert said.count("Overflow detected in Module.0.Linear.parameters_grad, step 0.") == 1
+
+
 def test_hits_are_counted_over_steps(tmp_path: Path) -> None:
     work = lambda: torch.exp(torch.full((1,), 1000.0))  # noqa: E731
     first, second = record_steps(tmp_path, [work, work], task="overflow_check", overflow_nums=2)

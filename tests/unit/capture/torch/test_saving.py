@@ -132,8 +132,8 @@ def deep(levels: int) -> Any:
     ("arguments", "told"),
     [
         ((None, "x"), "is None"),
-        ((object(), "x"), "is or holds a object"),
-        (([1, {2}], "x"), "is or holds a set"),
+        ((object(), "x"), "variable 'x' is of type object; allowed: a tensor, int,"),
+        (([1, {"k": {2}}], "x"), "variable 'x'[1]['k'] is of type set; allowed"),
         (({1: 2}, "x"), "has the key 1"),
         ((1, 5), "name must be a str, found 5"),
         ((1, None), "name must be a str"),
@@ -150,6 +150,21 @@ def test_what_cannot_be_saved_gives_a_warning(record: Recorder, arguments: Any, 
     assert told in out
     debugger.save(1, "y")
     assert list(record.end().saved()) == ["y.0.debug", "y_grad.0.debug"]
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_nothing_in_a_container_is_null_beside_the_rest(record: Recorder, task: str) -> None:
+    x = torch.ones(2, requires_grad=True)
+    debugger = record(level="debug", task=task)
+    debugger.save({"past": None, "values": [None, x]}, "state")
+    (x * 3).sum().backward()
+    debugger.step()
+    saved = record.end().saved()
+    assert saved["state.0.debug"]["past"] is None
+    assert saved["state.0.debug"]["values"][0] is None
+    assert saved["state.0.debug"]["values"][1]["Max"] == 1.0
+    assert saved["state_grad.0.debug"]["values"][1]["Max"] == 3.0
+    assert saved["state_grad.0.debug"]["past"] is None
 
 
 def test_fifty_levels_are_fine(record: Recorder) -> None:
