@@ -150,8 +150,11 @@ PATTERNS = (
         truth=(
             answer("argument", "root = torch.sqrt", module="blocks.@layer.feed", api="add"),
             answer(
-                "overflow gradient", "root = torch.sqrt", module="blocks.@layer.feed", api="sqrt", "
-                "direction="backward"
+                "overflow gradient",
+                "root = torch.sqrt",
+                module="blocks.@layer.feed",
+                api="sqrt",
+                direction="backward",
             ),
         ),
         differs=_CHANGED,
