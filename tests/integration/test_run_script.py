@@ -272,6 +272,20 @@ def test_steps_that_never_come_are_told_once(folder: Path) -> None:
     assert Dump(folder / "dump").steps() == ["step1"]
 
 
+def test_a_dump_that_is_there_already_is_refused_before_the_script_starts(folder: Path) -> None:
+    config = {"level": "L1", "dump_path": str(folder / "dump"), "existing": "refuse"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "some.py").write_text("print('here we go')" + MODEL + LOOP)
+    assert run(folder, *RUN, "some.py").returncode == 0
+    before = {path: path.read_bytes() for path in (folder / "dump").rglob("*") if path.is_file()}
+    ended = run(folder, *RUN, "some.py")
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert "already holds 3 files of a dump" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    assert {path: path.read_bytes() for path in (folder / "dump").rglob("*") if path.is_file()} == before
+
+
 OWN = """
 import sys
 from msprobe.pytorch import PrecisionDebugger

@@ -72,23 +72,25 @@ class Outcome:
         self._is_new = False
         found = [(True, line) for line in (self._missing_steps(settings), self._missing_ranks(settings)) if line]
         if self._folders:
-            found += [(False, self._dump_line(path, folder)) for path, folder in self._folders.items()]
+            found += [self._dump_line(path, folder) for path, folder in self._folders.items()]
         elif not found and not self._is_unwanted_rank(settings):
             found.append((True, f"No dump was written: {self.reason or self._reason(settings)}."))
         return found
 
-    def _dump_line(self, path: str, folder: _Folder) -> str:
+    def _dump_line(self, path: str, folder: _Folder) -> tuple[bool, str]:
         steps = folder.records.keys() - folder.failed
+        failed = _words("step", sorted(folder.failed)) if folder.failed else ""
+        if not steps:
+            return True, f'No dump was written to "{path}": {failed} failed, as the error above says.'
         count = sum(folder.records[step] for step in steps)
-        line = f'The dump is in "{path}": {_counted(len(steps), "step")}'
-        if steps:
-            line += f" ({numbers_text(steps)}), {_counted(count, 'record')}"
-        if folder.failed:
-            line += f"; not or not wholly written: {numbers_text(folder.failed)}"
+        line = f'The dump is in "{path}": {_counted(len(steps), "step")} ({numbers_text(steps)})'
+        line += f", {_counted(count, 'record')}"
+        if failed:
+            line += f"; {failed} failed, as an error above says"
         others = self._other_steps(path, folder)
         if others:
             line += f"; of earlier runs the folder still has {_words('step', others)}"
-        return line + "."
+        return bool(failed), f"{line}."
 
     def _other_steps(self, path: str, folder: _Folder) -> list[int]:
         try:

@@ -37,6 +37,7 @@ def execute(args: argparse.Namespace) -> int:
     dump = open_dump(args.dump)
     status = 0
     shown: tuple[str, str, str] | None = None
+    origins: dict[int | str, dict[tuple[str, object], list[int]]] = {}
     for step in dump.steps:
         for rank in dump.ranks(step):
             try:
@@ -57,6 +58,12 @@ def execute(args: argparse.Namespace) -> int:
                 shown = about
             for line in lines(found):
                 print(line)
+            if found.process and step is not None:
+                origins.setdefault(rank, {}).setdefault(found.process, []).append(step)
+    for rank, steps in origins.items():
+        if len(steps) > 1:
+            told = "; ".join(f"{_numbers(found)} of process {process}" for (process, _), found in steps.items())
+            print(f"  {_rank(rank)}: the steps come from {len(steps)} runs of the program: {told}")
     return status
 
 
@@ -66,7 +73,9 @@ class PartSummary:
 
     ``kinds`` counts records by what they are (:data:`KINDS`), ``families`` the forward ones by the first
     word of their name. ``not_finite`` counts tensors with a NaN or an infinity in a statistic, and
-    ``first_not_finite`` says where the first of them is. ``size`` is in bytes, tensor files included.
+    ``first_not_finite`` says where the first of them is. ``size`` is in bytes, tensor files included, and without
+    the journal of a finished step, which is about to go. ``process`` is the process that wrote it, its name
+    and the moment of its start, where the dump tells.
     """
 
     step: int | None
@@ -83,6 +92,7 @@ class PartSummary:
     complete: bool
     lost: int
     size: int
+    process: tuple[str, object] | None = None
 
 
 def summarise(part: DumpPart) -> PartSummary:
@@ -106,7 +116,8 @@ def summarise(part: DumpPart) -> PartSummary:
         first_not_finite=_first(tensors, bad),
         complete=part.complete,
         lost=part.lost,
-        size=_size_of(part.folder),
+        size=_size_of(part.folder, with_journals=not part.complete),
+        process=_process_of(part),
     )
 
 
@@ -161,11 +172,39 @@ def _place(step: int | None, rank: int | str) -> str:
     return f"  {'-' if step is None else step:>4}  {_clean(str(rank)):<10}"
 
 
-def _size_of(folder: Path) -> int:
+def _process_of(part: DumpPart) -> tuple[str, object] | None:
+    owner = part.ours.get("process")
+    if not isinstance(owner, dict) or "pid" not in owner:
+        return None
+    # A number that was given to a new process is told apart by the moment of its start.
+    return _clean(f"{owner['pid']} on {owner.get('host', 'an unknown host')}"), str(owner.get("started"))
+
+
+def _numbers(steps: list[int]) -> str:
+    """Ascending step numbers: ``steps 0 to 2, 5``."""
+    runs: list[list[int]] = []
+    for step in steps:
+        if runs and runs[-1][1] == step - 1:
+            runs[-1][1] = step
+        else:
+            runs.append([step, step])
+    text = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in runs)
+    return f"step {text}" if len(steps) == 1 else f"steps {text}"
+
+
+def _rank(rank: int | str) -> str:
+    return f"rank {rank}" if isinstance(rank, int) else _clean(rank)
+
+
+def _size_of(folder: Path, with_journals: bool) -> int:
     """Bytes of all files in the folder and below; files that vanish meanwhile do not count."""
+    from msprobe.store import layout
+
     total = 0
     for place, _, files in os.walk(folder):
         for name in files:
+            if not with_journals and layout.is_journal(name):
+                continue
             try:
                 total += os.lstat(os.path.join(place, name)).st_size
             except OSError:

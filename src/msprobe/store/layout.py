@@ -22,6 +22,11 @@ ERROR_FILE = "dump_error_info.log"
 Kind = Literal["dump", "debug"]
 Existing = Literal["clean", "overwrite", "refuse"]
 
+
+class DumpExistsError(PathError):
+    """There is a dump of an earlier run, and it was asked to refuse that (``existing``)."""
+
+
 _JOURNAL = re.compile(r"(dump|debug)-\d+-[0-9a-f]+\.journal")
 _STEP = re.compile(r"step(\d+)")
 _TEMPORARY = re.compile(r"\.msprobe-\d+-\d+\.tmp")
@@ -41,16 +46,17 @@ def rank_folder(step_folder: StrPath, rank: int | None) -> Path:
 
 
 def steps_of_rank(dump_path: StrPath, rank: int | None) -> list[int]:
-    """The steps, ascending, that have a dump of this rank, of whatever run. Raises OSError."""
-    found = []
+    """The steps, ascending, of which there is a dump of this rank, of whatever run. Raises OSError."""
     with os.scandir(dump_path) as entries:
-        for entry in entries:
-            match = _STEP.fullmatch(entry.name)
-            if match and any(
-                os.path.lexists(rank_folder(entry.path, rank) / name) for name in (DUMP_FILE, DEBUG_FILE)
-            ):
-                found.append(int(match[1]))
-    return sorted(found)
+        steps = [(int(match[1]), entry.path) for entry in entries if (match := _STEP.fullmatch(entry.name))]
+    return sorted(step for step, path in steps if _has_dump(rank_folder(path, rank)))
+
+
+def _has_dump(folder: Path) -> bool:
+    try:
+        return any(os.path.lexists(folder / name) for name in (DUMP_FILE, DEBUG_FILE)) or bool(journals(folder))
+    except OSError:
+        return False
 
 
 def process_folder(step_folder: StrPath) -> Path:
@@ -99,8 +105,8 @@ def prepare(folder: Path, existing: Existing, ours: str) -> None:
     """Deal with what an earlier run left in ``folder``, which this process has claimed with its journal ``ours``.
 
     ``clean`` removes the files that are ours by name and nothing else, ``overwrite`` does so but leaves
-    tensor files (old ones stay among the new ones), ``refuse`` raises PathError if there are any. Raises
-    PathError also where a file cannot be removed.
+    tensor files (old ones stay among the new ones), ``refuse`` raises DumpExistsError if there are any. Raises
+    PathError where a file cannot be removed.
     """
     found = [path for path in old_files(folder) if path.name != ours]
     if existing == "overwrite":
@@ -108,9 +114,9 @@ def prepare(folder: Path, existing: Existing, ours: str) -> None:
     if not found:
         return
     if existing == "refuse":
-        raise PathError(
-            f'folder "{folder}" already holds {len(found)} files of a dump, the first is "{found[0].name}"; '
-            'choose another dump_path, or let the old files be removed (existing = "clean").'
+        raise DumpExistsError(
+            f'folder "{folder}" already holds {len(found)} files of a dump, the first is "{found[0].name}", and '
+            '"existing" is "refuse": choose another dump_path, or let the old files be removed ("clean").'
         )
     if folder.is_symlink():
         raise PathError(

@@ -26,7 +26,7 @@ from typing import Protocol, TypeVar
 
 from msprobe import log
 from msprobe.errors import PathError
-from msprobe.paths import create_folder
+from msprobe.paths import StrPath, create_folder
 from msprobe.store import layout
 
 # A journal from another host cannot be asked whether its owner lives; one this old is taken for a remnant.
@@ -95,6 +95,21 @@ def claim(wanted: Path, existing: layout.Existing, announce: Callable[[Path], _A
     if not isinstance(taken, Owner):
         return beside, taken
     raise PathError(f'folder "{beside}" belongs to another process; choose another dump_path.')
+
+
+def refuse_old_dumps(dump_path: StrPath, rank: int | None, wanted: Callable[[int], bool]) -> None:
+    """Raise DumpExistsError if ``dump_path`` has a dump of this rank for a step that is ``wanted``.
+
+    One that another living process writes, or wrote, is of this very run: the ranks of a job begin when they like.
+    """
+    try:
+        steps = layout.steps_of_rank(dump_path, rank)
+    except OSError:
+        return
+    for step in filter(wanted, steps):
+        folder = layout.rank_folder(layout.step_folder(dump_path, step), rank)
+        if _other_owner(folder, "") is None:
+            layout.prepare(folder, "refuse", "")
 
 
 def release(folder: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from msprobe import __version__, log
 from msprobe.errors import PathError
 from msprobe.paths import create_file, write_atomically
-from msprobe.store import durable, entries, journal, layout, ownership, recycling
+from msprobe.store import durable, entries, journal, layout, ownership, recycling, unchanged
 from msprobe.store.encode import encode as _plain_encode
 from msprobe.store.encode import quote, strict
 
@@ -314,22 +314,23 @@ class DumpWriter:
             source.flush()
             return
         if self._with_stacks and self._published_stacks != (len(self._stack_of), len(self._frames)):
-            self._write(layout.STACK_FILE, _stack_pieces(self._stack_of, self._frames))
+            unchanged.write(self._path(layout.STACK_FILE), _stack_pieces(self._stack_of, self._frames))
             self._published_stacks = (len(self._stack_of), len(self._frames))
         if self._with_construct and (self._published_parents != len(self._parents) or self._rewritten_parent):
-            self._write(layout.CONSTRUCT_FILE, _parent_pieces(self._parents))
+            unchanged.write(self._path(layout.CONSTRUCT_FILE), _parent_pieces(self._parents))
             self._published_parents = len(self._parents)
             self._rewritten_parent = False
         self._write_json(source, finished)
         self._published_size = source.size
 
     def _write_json(self, source: journal.Journal, final: bool) -> None:
-        self._write(self._json_name, self._json_pieces(source, final))
+        write_atomically(self._path(self._json_name), self._json_pieces(source, final), fsync=False)
 
-    def _write(self, name: str, pieces: Iterator[bytes]) -> None:
+    def _path(self, name: str) -> str:
+        """Where a file of this dump is; before the end of the step it is waited for."""
         path = f"{self._folder}{os.sep}{name}"
-        write_atomically(path, pieces, fsync=False)
         self._files.add(path)
+        return path
 
     def _mark_finished(self) -> bool:
         """Finish the file that is there by one write at its end; False if it is not the one we wrote."""
@@ -381,6 +382,14 @@ class DumpWriter:
         else:
             reason = getattr(problem, "strerror", None) or str(problem)
             self._problem = f'cannot write the journal in "{self._folder}": {reason.lower()}.'
+        if isinstance(problem, layout.DumpExistsError):
+            log.once(
+                "dump refused",
+                "error",
+                f"{self._problem} The training goes on; nothing of this step is recorded, nor of others that meet the"
+                " same, and the old dump stays as it is.",
+            )
+            return
         cause = problem.__cause__ if isinstance(problem, PathError) else problem
         log.once(
             ("dump failed", getattr(cause, "errno", None), self._folder.name),

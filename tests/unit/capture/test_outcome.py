@@ -47,7 +47,30 @@ def test_a_step_that_could_not_be_written_does_not_count(tmp_path: Path) -> None
     run(outcome, settings, 2)
     outcome.reached(2, None, 1)
     outcome.written(str(tmp_path), 2, 4, failed=True)
-    assert outcome.lines(settings)[0][1].endswith("2 steps (0, 1), 20 records; not or not wholly written: 2.")
+    ((is_warning, line),) = outcome.lines(settings)
+    assert is_warning
+    assert line.endswith("2 steps (0, 1), 20 records; step 2 failed, as an error above says.")
+
+
+def test_if_every_step_failed_there_is_no_dump(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    for step in range(3):
+        outcome.reached(step, None, 1)
+        outcome.written(str(tmp_path), step, 0, failed=True)
+    assert outcome.lines(settings) == [
+        (True, f'No dump was written to "{tmp_path}": steps 0 to 2 failed, as the error above says.')
+    ]
+
+
+def test_steps_of_earlier_runs_are_named(tmp_path: Path) -> None:
+    for name in ("step1/rank", "step7/rank", "step8/rank4", "step9/rank", "steps/rank"):
+        (tmp_path / name).mkdir(parents=True)
+        if name != "step9/rank":
+            (tmp_path / name / "dump.json").touch()
+    (tmp_path / "step9" / "rank" / "dump-1-a.journal").touch()
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    run(outcome, settings, 2)
+    assert outcome.lines(settings)[0][1].endswith("records; of earlier runs the folder still has steps 7, 9.")
 
 
 def test_steps_that_never_came(tmp_path: Path) -> None:

@@ -175,3 +175,32 @@ def test_no_framework_is_needed(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_steps_of_different_runs_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def of(pid: int, started: int) -> dict[str, Any]:
+        return {"complete": True, "process": {"pid": pid, "host": "here", "started": started}}
+
+    for step, owner in enumerate([of(8, 500), of(8, 500), of(7, 100), of(7, 100), of(7, 200)]):
+        write(tmp_path / "d" / f"step{step}" / "rank0", HEALTHY, msprobe=owner)
+        write(tmp_path / "d" / f"step{step}" / "rank1", HEALTHY, msprobe=of(9, 500))
+    assert main(["summary", str(tmp_path / "d")]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if "runs of the program" in line] == [
+        (
+            "  rank 0: the steps come from 3 runs of the program: steps 0 to 1 of process 8 on here;"
+            " steps 2 to 3 of process 7 on here; step 4 of process 7 on here"
+        )
+    ]
+
+
+def test_the_journal_of_a_finished_step_is_not_part_of_its_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "d" / "step0" / "rank0"
+    write(folder, HEALTHY, msprobe={"complete": True})
+    main(["summary", str(tmp_path / "d")])
+    before = capsys.readouterr().out
+    (folder / "dump-1-a.journal").write_bytes(bytes(1 << 20))
+    main(["summary", str(tmp_path / "d")])
+    assert capsys.readouterr().out == before

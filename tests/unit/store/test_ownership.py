@@ -293,7 +293,22 @@ def test_refusing_leaves_everything(folder: Path, capsys: pytest.CaptureFixture[
     writer.publish(final=True)
     assert writer.failed
     assert files(folder) == before
-    assert f"already holds {len(ours)} files of a dump" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"already holds {len(ours)} files of a dump" in said
+    assert "the old dump stays as it is" in said
+    assert "incomplete" not in said
+
+
+def test_old_dumps_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / "step3" / "rank1"
+    old_dump(folder)
+    before = files(folder)
+    with pytest.raises(PathError, match='"existing" is "refuse"'):
+        ownership.refuse_old_dumps(tmp_path, 1, lambda step: True)
+    ownership.refuse_old_dumps(tmp_path, 1, lambda step: step < 3)
+    ownership.refuse_old_dumps(tmp_path, 0, lambda step: True)
+    ownership.refuse_old_dumps(tmp_path / "none", 1, lambda step: True)
+    assert files(folder) == before
 
 
 def test_cleaning_follows_no_link(folder: Path, tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from msprobe import log
 from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
 from msprobe.capture.torch.live_switch import LiveSwitch
-from msprobe.capture.torch.recorder import TorchRecorder, name_modules
+from msprobe.capture.torch.recorder import TorchRecorder, current_rank, name_modules
 from msprobe.capture.torch.start_arguments import check_model, check_rank_id, check_token_range
 from msprobe.capture.torch.token_range import TokenRange
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
+from msprobe.store.ownership import refuse_old_dumps
 
 SWITCHED_OFF = 'the configuration says "dump_enable": false'
 
@@ -69,7 +70,8 @@ class PrecisionDebugger:
         """Read and check the configuration; nothing is attached yet.
 
         Arguments go before fields of the file. ``overrides``: further fields of config.json, by name. Raises
-        InvalidInputError, ScopeError, PathError or NotAvailableError; all mistakes of a file in one message.
+        InvalidInputError, ScopeError, PathError or NotAvailableError; all mistakes of a file in one message. With
+        ``existing`` "refuse" an old dump of this rank is a PathError.
         """
         if self._ready:
             if config_path or task or dump_path or level or step or overrides:
@@ -88,7 +90,11 @@ class PrecisionDebugger:
             if model is not None:
                 log.warning("PrecisionDebugger(model=...) is deprecated: pass the model to start(model).")
                 check_model(model)
-            self._set_up(load(), model, load)
+            settings = load()
+            rank = current_rank()
+            if settings.existing == "refuse" and settings.wants_rank(rank or 0):
+                refuse_old_dumps(settings.dump_path, rank, settings.wants_step)
+            self._set_up(settings, model, load)
         except BaseException:
             PrecisionDebugger._instance = None
             raise
