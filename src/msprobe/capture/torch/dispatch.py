@@ -99,18 +99,31 @@ class OperatorRecorder:
                 return None
             record = _Record(name, session.next_order(), session.stacks.here(3), backward)
             if calls.input:
-                record.inputs, record.kwinputs = self._inputs(name, args, kwargs)
+                record.inputs, record.kwinputs = self._inputs(name, operator, args, kwargs)
             return record
         except Exception as error:
             session.fault(operator.key, error)
             return None
 
-    def _inputs(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    def _inputs(self, name: str, operator: Operator, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         calls = self.calls
+        given, given_named = args, kwargs
+        if operator.unset:
+            args = [None if i in operator.unset else value for i, value in enumerate(args)]
+        if operator.unset_named and kwargs:
+            kwargs = {word: None if word in operator.unset_named else value for word, value in kwargs.items()}
         if calls.saving and self.session.saves(name):
-            return calls.kept_inputs(name, args, kwargs)
-        describe = calls.describer.describe
-        return [describe(v) for v in args], {k: describe(v) for k, v in kwargs.items()}
+            found, named = calls.kept_inputs(name, args, kwargs)
+        else:
+            describe = calls.describer.describe
+            found, named = [describe(v) for v in args], {k: describe(v) for k, v in kwargs.items()}
+        # What is only written over has a shape, and no numbers.
+        for position in operator.unset:
+            if position < len(given):
+                found[position] = without_values(given[position], operator)
+        for word in operator.unset_named & given_named.keys():
+            named[word] = without_values(given_named[word], operator)
+        return found, named
 
     def _end(
         self,

@@ -9,6 +9,10 @@ import torch
 
 # What these give is memory without values.
 _UNSET_RESULTS = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
+# These look at nothing of what they write over, which often is such memory.
+_ONLY_WRITES = frozenset(
+    "bernoulli_ cauchy_ copy_ exponential_ fill_ geometric_ log_normal_ normal_ random_ uniform_ zero_".split()
+)
 # Their results are complete at some later time, which nobody here may wait for.
 _LATE_SPACES = frozenset(("c10d", "_c10d_functional", "_c10d_functional_autograd"))
 SKIPPED_SPACES = frozenset(("prim", "profiler", "prims", "debugprims", "rngprims", "inductor_prims", "static_runtime"))
@@ -27,6 +31,9 @@ class Operator(NamedTuple):
     # Arguments that it writes to: positions, and names where they can only be given by name.
     writes: tuple[int, ...]
     writes_named: tuple[str, ...]
+    # Those of them whose values it does not look at.
+    unset: tuple[int, ...]
+    unset_named: frozenset[str]
     # Positions of tensors, which Python sees as numbers where C++ made tensors of numbers.
     tensors: tuple[int, ...]
 
@@ -37,11 +44,14 @@ def describe_operator(op: Any) -> Operator:
     space, _, name = str(schema.name).partition("::")
     writes: list[int] = []
     writes_named: list[str] = []
+    unset_named: list[str] = []
     tensors: list[int] = []
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             writes_named.append(argument.name)
-            if not argument.kwarg_only:
+            if argument.kwarg_only:
+                unset_named.append(argument.name)  # out=
+            else:
                 writes.append(position)
         if not argument.kwarg_only and str(argument.type) in ("Tensor", "Optional[Tensor]"):
             tensors.append(position)
@@ -53,6 +63,8 @@ def describe_operator(op: Any) -> Operator:
         late=space in _LATE_SPACES,
         writes=tuple(writes),
         writes_named=tuple(writes_named),
+        unset=tuple(writes) if name in _ONLY_WRITES else (),
+        unset_named=frozenset(unset_named),
         tensors=tuple(tensors),
     )
 
@@ -71,7 +83,9 @@ def several(result: Any) -> Sequence[Any]:
 
 
 def without_values(value: Any, operator: Operator) -> Any:
-    """A result whose values mean nothing, or nothing yet."""
+    """A tensor whose values mean nothing, or nothing yet."""
+    if isinstance(value, (list, tuple)):
+        return [without_values(item, operator) for item in value]
     if not isinstance(value, torch.Tensor):
         return None
     shape = [n if type(n) is int else str(n) for n in value.shape]

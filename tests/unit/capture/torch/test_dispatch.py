@@ -168,6 +168,36 @@ def test_memory_without_values_has_no_statistics(record: Recorder) -> None:
     assert call["output"][0]["Max"] is None
 
 
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_what_is_only_written_over_has_no_numbers(record: Recorder, way: str, task: str) -> None:
+    debugger = record(level="L2", task=task)
+    x, out = torch.full((2,), float("nan")), torch.full((3,), float("nan"))
+    debugger.start()
+    x.normal_()
+    x.copy_(torch.ones(2))
+    torch.add(torch.ones(3), 1, out=out)
+    x.add_(1)
+    debugger.stop()
+    dump = record.end()
+    data = dump.data()
+    numbers = ("Max", "Min", "Mean", "Norm")
+    for name in ("Aten.normal_.0.forward", "Aten.copy_.0.forward"):
+        written = data[name]["input_args"][0]
+        assert written["shape"] == [2]
+        assert [written[key] for key in numbers] == [None] * 4
+        assert written["unset"] is True
+    assert data["Aten.copy_.0.forward"]["input_args"][1]["Max"] == 1.0
+    assert data["Aten.copy_.0.forward"]["output"][0]["Max"] == 1.0
+    assert data["Aten.add.0.forward"]["input_kwargs"]["out"]["unset"] is True
+    assert data["Aten.add.0.forward"]["input_args"][0]["Max"] == 1.0
+    assert data["Aten.add.0.forward"]["output"][0]["Max"] == 2.0
+    # This one reads what it writes to.
+    assert data["Aten.add_.0.forward"]["input_args"][0]["Max"] == 1.0
+    if task == "tensor":
+        assert "Aten.normal_.0.forward.input.0.pt" not in dump.tensors()
+        assert "Aten.copy_.0.forward.input.1.pt" in dump.tensors()
+
+
 def test_lists_of_tensors(record: Recorder, way: str) -> None:
     debugger = record(level="L2", task="tensor")
     debugger.start()
