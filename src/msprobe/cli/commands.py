@@ -22,6 +22,7 @@ class Command(Protocol):
 
 # Name -> (module in this package, one line of help). The module is imported when the command is called.
 AVAILABLE: dict[str, tuple[str, str]] = {
+    "merge_result": ("merge_result", "show the comparisons of several ranks in one workbook"),
     "run": ("run", "record a training script without touching its source"),
     "summary": ("summary", "show what a dump contains"),
 }
@@ -35,7 +36,6 @@ PLANNED: tuple[str, ...] = (
     "config_check",
     "graph",
     "graph_visualize",
-    "merge_result",
     "multi_acc_check",
     "multi_run_ut",
     "nan_analyze",

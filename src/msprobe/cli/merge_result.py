@@ -1,0 +1,24 @@
+"""``msprobe merge_result``: the results of several ranks in one workbook."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``msprobe merge_result``."""
+    parser.epilog = (
+        "The configuration is a YAML file: api: a list of names (Torch, Torch.mul, Torch.mul.0, "
+        "Torch.mul.0.forward); compare_index: a list of metrics, all if left out."
+    )
+    parser.add_argument("-i", "--input_dir", required=True, metavar="DIR", help="folder with the results of compare")
+    parser.add_argument("-o", "--output_dir", required=True, metavar="DIR", help="folder to write to")
+    parser.add_argument("-config", "--config-path", required=True, metavar="YAML", help="what is to be merged")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Merge, and say where the result is."""
+    from msprobe.report.merged_sheet import merge_result
+
+    print(f"merged results: {merge_result(args.input_dir, args.output_dir, args.config_path)}")
+    return 0

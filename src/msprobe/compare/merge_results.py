@@ -1,0 +1,323 @@
+"""The results of several ranks in one view: for each metric, the tensors of chosen APIs against the ranks.
+
+Works on the sheets that a comparison wrote: those of msprobe and of mindstudio-probe, xlsx or csv.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from msprobe import log
+from msprobe.compare.problems import ComparisonError
+from msprobe.config.jsonc import FieldPath
+from msprobe.config.mistakes import Mistake, Source, did_you_mean, shown
+from msprobe.config.yaml_source import read_yaml
+from msprobe.errors import InvalidInputError, NotAvailableError, PathError
+from msprobe.paths import StrPath
+
+Cell = str | float | int | bool | None
+
+NAME = "NPU Name"
+NAMES = (NAME, "Name")
+STATISTICS_METRICS = (
+    *("Max diff", "Min diff", "Mean diff", "L2norm diff"),
+    *("MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr"),
+)
+TENSOR_METRICS = (
+    *("Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr"),
+    *("One Thousandth Err Ratio", "Five Thousandths Err Ratio"),
+)
+# mindstudio-probe 26.2 has it in all of its sheets.
+GRAD_METRIC = "Requires_grad Consistent"
+METRICS = {"statistics": STATISTICS_METRICS, "tensor": TENSOR_METRICS}
+
+# A metric that says nothing; the values themselves are shown instead (groups of ranks, texts).
+_NO_METRIC = ("N/A", "unsupported", "Nan")
+_CANDIDATE_VALUE, _REFERENCE_VALUE = "NPU max", "Bench max"
+# compare_result_rank0_{ts}, compare_result_rank0-rank0_{ts} and compare_result_rank_{ts}.
+_RESULT = re.compile(r"compare_result_(?P<label>rank(?P<rank>\d*))(?:-rank\d*)?_(?P<time>\d+)\.(?:xlsx|csv)")
+
+
+class MergeError(ComparisonError):
+    """Results cannot be merged: correct the configuration, or give other results."""
+
+    code: ClassVar[int] = 33
+
+
+@dataclass(frozen=True)
+class MergeConfig:
+    """What is to be merged.
+
+    ``apis`` are beginnings of names in whole words: ``Torch``, ``Torch.mul``, ``Torch.mul.0``,
+    ``Torch.mul.0.forward``. ``metrics`` None stands for all that the results have.
+    """
+
+    apis: tuple[str, ...]
+    metrics: tuple[str, ...] | None = None
+
+    def place(self, name: str) -> int | None:
+        """The place in ``apis`` of the first that a tensor of this name belongs to; None if it is wanted by none."""
+        for number, api in enumerate(self.apis):
+            if name.startswith(api) and name[len(api) : len(api) + 1] in ("", "."):
+                return number
+        return None
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """The file of one rank; ``label`` is how its folder was called."""
+
+    label: str
+    path: Path
+
+
+@dataclass
+class Table:
+    """What is needed of one sheet: names, and a column for each metric, of the chosen rows."""
+
+    names: list[str] = field(default_factory=list)
+    columns: dict[str, list[Cell]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MergedMetric:
+    """One metric: a row for each tensor, a column for each rank; None where a rank has no such tensor."""
+
+    metric: str
+    labels: tuple[str, ...]
+    names: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def read_merge_config(path: StrPath) -> MergeConfig:
+    """Read the YAML with ``api`` and ``compare_index``. Raises MergeError with all mistakes, or PathError."""
+    try:
+        source = read_yaml(path, "configuration of merge_result")
+    except InvalidInputError as problem:
+        raise MergeError(problem.message) from problem
+    content = source.document.value
+    if not isinstance(content, dict) or not content:
+        kind = "is empty" if not content else "must be an object"
+        raise MergeError(f"{source.name}: the configuration {kind}; give at least api: a list of names of APIs.")
+    mistakes: list[Mistake] = []
+    for key in content:
+        if key not in ("api", "compare_index"):
+            near = did_you_mean(key, ("api", "compare_index"))
+            log.warning(f"{source.where((key,))} is not a field of this file{near}; it is left out.")
+    if "api" not in content:
+        mistakes.append(source.mistake(("api",), "is missing; give a list of names of APIs"))
+    apis = _names(source, ("api",), content.get("api"), mistakes, required="api" in content)
+    metrics = _names(source, ("compare_index",), content.get("compare_index"), mistakes, required=False)
+    known = tuple(dict.fromkeys((*STATISTICS_METRICS, *TENSOR_METRICS, GRAD_METRIC)))
+    for number, metric in enumerate(metrics):
+        if metric not in known:
+            near = did_you_mean(metric, known) or f"; the metrics are {', '.join(known)}"
+            mistakes.append(source.mistake(("compare_index", number), f"{shown(metric)} is not a metric{near}"))
+    if mistakes:
+        lines = sorted(mistakes, key=lambda mistake: mistake.order)
+        raise MergeError("; ".join(map(str, lines)) + ".")
+    return MergeConfig(tuple(dict.fromkeys(apis)), tuple(dict.fromkeys(metrics)) or None)
+
+
+def _names(source: Source, path: FieldPath, value: Any, mistakes: list[Mistake], required: bool) -> list[str]:
+    if value is None and not required:
+        return []
+    if not isinstance(value, list) or (required and not value):
+        found = "nothing" if value in (None, []) else shown(value)
+        mistakes.append(source.mistake(path, f"must be a list of names, found {found}"))
+        return []
+    for number, item in enumerate(value):
+        if not isinstance(item, str) or not item.strip():
+            mistakes.append(source.mistake((*path, number), f"must be a name, found {shown(item)}"))
+    return [item.strip().rstrip(".") for item in value if isinstance(item, str) and item.strip()]
+
+
+def find_results(folder: StrPath) -> list[RankResult]:
+    """The results in a folder by the number of their rank; of several for one rank, the newest.
+
+    Raises PathError if there is no such folder, MergeError if it holds no result of a rank.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise PathError(f'folder "{folder}" does not exist; give the folder with the results of compare.')
+    try:
+        names = sorted(path.name for path in place.iterdir() if path.is_file())
+    except OSError as problem:
+        raise PathError(f'folder "{folder}" cannot be read: {problem.strerror}.') from problem
+    found: dict[str, re.Match[str]] = {}
+    for match in filter(None, map(_RESULT.fullmatch, names)):
+        label = match["label"] if not match["rank"] else f"rank{int(match['rank'])}"
+        # Of one time, csv and xlsx hold the same.
+        other = found.get(label)
+        if other is not None:
+            older, newer = sorted((other, match), key=lambda one: (one["time"], one[0]))
+            log.warning(f'{label} has several results in "{folder}"; "{newer[0]}" is taken and "{older[0]}" is not.')
+            match = newer
+        found[label] = match
+    if not found:
+        raise MergeError(
+            f'folder "{folder}" holds no results of ranks; they are called compare_result_rank0_{{time}}.xlsx or .csv.'
+        )
+    ordered = sorted(found, key=lambda label: (found[label]["rank"] != "", int(found[label]["rank"] or 0)))
+    return [RankResult(label, place / found[label][0]) for label in ordered]
+
+
+def merge_results(config: MergeConfig, results: Sequence[RankResult]) -> list[MergedMetric]:
+    """Read the results and put those of all ranks side by side, a table for each metric.
+
+    Rows are in order of first appearance. Raises MergeError if results are of different modes, have no metrics
+    (md5), or not the ones that are asked for, or if no API is found; InvalidInputError for files that are no sheets.
+    """
+    tables: list[tuple[str, Table]] = []
+    chosen: tuple[str, ...] = ()
+    first: tuple[str, Path] | None = None
+    for result in results:
+        rows = _rows(result.path)
+        header = [str(cell) for cell in next(rows, ())]
+        mode = _mode(header, result.path)
+        if first is None:
+            first = mode, result.path
+            chosen = _chosen(config, mode, header, result.path)
+        elif mode != first[0]:
+            raise MergeError(
+                f'"{first[1].name}" is of a comparison of {first[0]} and "{result.path.name}" of {mode}; '
+                "only results of one kind can be merged."
+            )
+        tables.append((result.label, _table(header, rows, chosen, config, result.path)))
+    if not any(table.names for _, table in tables):
+        raise MergeError(f"none of the results has a tensor of {', '.join(config.apis)}.")
+    return [_merged(metric, tables, config) for metric in chosen]
+
+
+def _mode(header: Sequence[str], path: Path) -> str:
+    if "NPU MD5" in header:
+        raise MergeError(f'"{path}" is a comparison of digests (md5); it has no metrics that could be merged.')
+    for mode, own in (("statistics", "Max diff"), ("tensor", "Cosine")):
+        if own in header:
+            return mode
+    raise MergeError(f'"{path}" is no result of compare: it has neither "Max diff" nor "Cosine" among its columns.')
+
+
+def _chosen(config: MergeConfig, mode: str, header: Sequence[str], path: Path) -> tuple[str, ...]:
+    there = [metric for metric in (*METRICS[mode], GRAD_METRIC) if metric in header]
+    if config.metrics is None:
+        return tuple(metric for metric in there if metric != GRAD_METRIC)
+    missing = [metric for metric in config.metrics if metric not in there]
+    if missing:
+        raise MergeError(
+            f'compare_index: "{path.name}" is a comparison of {mode} and has no {", ".join(missing)}; '
+            f"it has {', '.join(there)}."
+        )
+    return config.metrics
+
+
+def _table(
+    header: Sequence[str], rows: Iterable[Sequence[Cell]], metrics: Sequence[str], config: MergeConfig, path: Path
+) -> Table:
+    place = {word: number for number, word in enumerate(header)}
+    name_at = next((place[word] for word in NAMES if word in place), None)
+    missing = [metric for metric in metrics if metric not in place]
+    if name_at is None or missing:
+        raise MergeError(f'"{path}" has no column {", ".join(missing) or NAME}.')
+    here, there = place.get(_CANDIDATE_VALUE), place.get(_REFERENCE_VALUE)
+    table = Table(columns={metric: [] for metric in metrics})
+    for row in rows:
+        name = _plain(str(row[name_at])) if len(row) > name_at else ""
+        if config.place(name) is None:
+            continue
+        table.names.append(name)
+        for metric in metrics:
+            cell = row[place[metric]] if place[metric] < len(row) else None
+            if cell in _NO_METRIC and here is not None and there is not None and max(here, there) < len(row):
+                cell = f"NPU:{_text(row[here])}  Bench:{_text(row[there])}"
+            table.columns[metric].append(cell)
+    return table
+
+
+def _merged(metric: str, tables: Sequence[tuple[str, Table]], config: MergeConfig) -> MergedMetric:
+    # A name may stand several times in a sheet: the first answers to the first.
+    places: dict[tuple[str, int], int] = {}
+    columns: list[dict[int, Cell]] = []
+    for _, table in tables:
+        seen: dict[str, int] = {}
+        column: dict[int, Cell] = {}
+        for name, cell in zip(table.names, table.columns[metric], strict=True):
+            seen[name] = seen.get(name, -1) + 1
+            column[places.setdefault((name, seen[name]), len(places))] = cell
+        columns.append(column)
+    names = [name for name, _ in places]
+    # As mindstudio-probe 8.1.1: API by API as the configuration lists them, each in order of first appearance.
+    order = sorted(range(len(names)), key=lambda row: config.place(names[row]) or 0)
+    rows = tuple(tuple(column.get(row) for column in columns) for row in order)
+    return MergedMetric(metric, tuple(label for label, _ in tables), tuple(names[row] for row in order), rows)
+
+
+def _plain(name: str) -> str:
+    """A name without the apostrophe that keeps spreadsheets from running it."""
+    return name[1:] if name.startswith("'") and name[1:2] in "=+-@%＝＋－＠％" else name
+
+
+def _text(cell: Cell) -> str:
+    """A cell as people read it: whole numbers without a point."""
+    if isinstance(cell, float) and not isinstance(cell, bool) and cell.is_integer() and abs(cell) < 1 << 53:
+        return str(int(cell))
+    return "" if cell is None else str(cell).rstrip("\t")
+
+
+def _rows(path: Path) -> Iterator[Sequence[Cell]]:
+    return _csv_rows(path) if path.suffix == ".csv" else _xlsx_rows(path)
+
+
+def _csv_rows(path: Path) -> Iterator[Sequence[Cell]]:
+    csv.field_size_limit(1 << 28)  # call stacks
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            for number, row in enumerate(csv.reader(file)):
+                yield row if number == 0 else [_number(cell) for cell in row]
+    except OSError as problem:
+        raise PathError(f'"{path}" cannot be read: {problem.strerror}.') from problem
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise InvalidInputError(f'"{path}" is no readable csv file: {problem}.') from problem
+
+
+def _number(cell: str) -> Cell:
+    """A finite number as a number; ``inf`` and ``nan`` stay the words they are."""
+    text = cell.strip()
+    if not text or text[-1] not in "0123456789.":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _xlsx_rows(path: Path) -> Iterator[Sequence[Cell]]:
+    """The rows of all sheets in a row; the header stands in each and counts once."""
+    try:
+        from python_calamine import CalamineError, CalamineWorkbook
+    except ImportError as problem:
+        raise NotAvailableError(
+            f'"{path}" is read with python-calamine, which is not installed; pip install "msprobe[compare]".'
+        ) from problem
+    try:
+        book = CalamineWorkbook.from_path(str(path))
+        header: Sequence[Cell] | None = None
+        for name in book.sheet_names:
+            for number, found in enumerate(book.get_sheet_by_name(name).iter_rows()):
+                row = [cell if isinstance(cell, (str, float, int)) else str(cell) for cell in found]
+                if number == 0:
+                    if header is not None and row != header:
+                        raise MergeError(f'"{path}": sheet "{name}" has other columns than the first one.')
+                    if header is not None:
+                        continue
+                    header = row
+                yield row
+    except OSError as problem:
+        raise PathError(f'"{path}" cannot be read: {problem.strerror or problem}.') from problem
+    except CalamineError as problem:
+        raise InvalidInputError(f'"{path}" is no readable xlsx file: {problem}.') from problem
