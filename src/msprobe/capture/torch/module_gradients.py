@@ -10,6 +10,7 @@ is seen at the node of the tensor it is a view of.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -84,16 +85,21 @@ class ModuleGradients:
 
     def watch(self, begun: ModulePass, result: Any) -> None:
         """The pass is over: see what comes back through it."""
+        nodes: dict[Any, list[tuple[int, int]]]
         if type(result) is torch.Tensor:
+            node = result.grad_fn
+            if node is None:
+                return
             outputs = [result]
+            nodes = {node: [(result.output_nr, 0)]}
         else:
             outputs = [tensor for _, tensor in self.calls.tensors_in((result,), {})]
-        nodes: dict[Any, list[tuple[int, int]]] = {}
-        for index, tensor in enumerate(outputs):
-            if tensor.requires_grad and tensor.grad_fn is not None:
-                nodes.setdefault(tensor.grad_fn, []).append((tensor.output_nr, index))
-        if not nodes:
-            return
+            nodes = {}
+            for index, tensor in enumerate(outputs):
+                if tensor.requires_grad and tensor.grad_fn is not None:
+                    nodes.setdefault(tensor.grad_fn, []).append((tensor.output_nr, index))
+            if not nodes:
+                return
         edges = begun.edges
         boundary: list[Boundary] = []
         handed: dict[int, int] = {}
@@ -141,22 +147,25 @@ class ModuleGradients:
             return
         with _quiet():
             try:
+                gathering = watch.gather()
                 first = places[0][1]
                 if first in watch.arrived:
                     # The graph is walked again before all of the last walk's gradients came.
                     self._close(watch)
+                    gathering = watch.gather()
                 if not watch.begun:
                     self._begin(watch)
                 watch.nodes_run = True
                 for slot, index in places:
                     self._describe_input(watch, index, received[slot] if slot < len(received) else None)
                 for slot, index in through:
-                    watch.gathering.add(index, received[slot], self._describe_share(watch, index))
+                    gathering.add(index, received[slot], self._describe_share(watch, index))
                 watch.arrived.add(first)
                 if through:
-                    watch.gathering.arrived += 1
+                    gathering.arrived += 1
                 if watch.boundaries:
-                    self._close_if_done(watch)
+                    if gathering.arrived >= watch.boundaries:
+                        self._close(watch)
                 elif len(watch.arrived) >= watch.nodes:
                     self._close(watch)
             except Exception as error:
@@ -175,13 +184,14 @@ class ModuleGradients:
             return
         with _quiet():
             try:
+                gathering = watch.gather()
                 if parts and not watch.nodes_run:
                     self._take_from_base(watch, parts, received)
-                gathering = watch.gathering
                 for position, index in slots:
                     gathering.add(index, passed_on[position], self._describe_share(watch, index))
                 gathering.arrived += 1
-                self._close_if_done(watch)
+                if gathering.arrived >= watch.boundaries:
+                    self._close(watch)
             except Exception as error:
                 self.session.fault(watch.entry, error)
 
@@ -200,9 +210,10 @@ class ModuleGradients:
             return
         with _quiet():
             try:
+                gathering = watch.gather()
                 self._take_from_base(watch, parts, received)
                 for slot, index in arguments:
-                    watch.gathering.add(index, received[slot], self._describe_share(watch, index))
+                    gathering.add(index, received[slot], self._describe_share(watch, index))
                 if before:
                     watch.note = OF_ALL_USES
                 if before or not watch.boundaries:
@@ -236,10 +247,6 @@ class ModuleGradients:
 
     # ------------------------------------------------------------ when they have arrived
 
-    def _close_if_done(self, watch: _Watch) -> None:
-        if watch.gathering.arrived >= watch.boundaries:
-            self._close(watch)
-
     def _close(self, watch: _Watch) -> None:
         self.open.pop(watch, None)
         calls = self.calls
@@ -256,11 +263,12 @@ class ModuleGradients:
         watch.again()
 
     def _add_outputs(self, watch: _Watch, tree: dict[str, Any]) -> None:
+        gathering = watch.gather()
         output: list[Any] = []
         words: dict[str, Any] = {}
         merged: dict[str, str] = {}
         for index, path in enumerate(watch.paths):
-            described = watch.gathering.result(index, self._describe_share(watch, index))
+            described = gathering.result(index, self._describe_share(watch, index))
             same = watch.same_as[index]
             if same is not None:
                 merged[path] = same
@@ -324,21 +332,9 @@ class _Watch:
     ) -> None:
         self.entry = f"{begun.name}.backward.{begun.number}"
         self.parent = begun.parent
-        first: dict[tuple[Any, int], str] = {}
-        self.same_as: list[str | None] = []
-        for edge in edges:
-            key = (id(edge.tensor), -1) if edge.node is None else (id(edge.node), edge.slot)
-            known = first.setdefault(key, edge.path)
-            self.same_as.append(None if known == edge.path else known)
-        self.paths = [edge.path for edge in edges]
-        self.places: list[str] = []
-        positional = 0
-        for path in self.paths:
-            if path.startswith("kwargs."):
-                self.places.append(path)
-            else:
-                self.places.append(str(positional))
-                positional += 1
+        self.paths, self.places, self.same_as = (
+            _one_argument(edges[0].path) if len(edges) == 1 else _several_arguments(edges)
+        )
         self.outputs = outputs
         self.nodes = nodes
         # How many boundary nodes, and arguments that are results, a pass ends at.
@@ -358,6 +354,41 @@ class _Watch:
         self.begun = False
         self.wanted = False
         self.order = 0
-        self.arrived: set[int] = set()
-        self.inputs: list[Any] = [None] * self.outputs
-        self.gathering = Gathering(self.shares)
+        # What arrives has a place from then on.
+        self.gathering: Gathering | None = None
+
+    def gather(self) -> Gathering:
+        """Gradients arrive."""
+        if self.gathering is None:
+            self.arrived: set[int] = set()
+            self.inputs: list[Any] = [None] * self.outputs
+            self.gathering = Gathering(self.shares)
+        return self.gathering
+
+
+# Index paths, places in the entry (a number, or ``kwargs.x``), and for each the earlier path that is the same tensor.
+_Arguments = tuple[list[str], list[str], list["str | None"]]
+
+
+@lru_cache(maxsize=10_000)
+def _one_argument(path: str) -> _Arguments:
+    return [path], [path if path.startswith("kwargs.") else "0"], [None]
+
+
+def _several_arguments(edges: Sequence[ArgumentEdge]) -> _Arguments:
+    first: dict[tuple[Any, int], str] = {}
+    paths: list[str] = []
+    places: list[str] = []
+    same_as: list[str | None] = []
+    positional = 0
+    for node, slot, path, tensor in edges:
+        key = (id(tensor), -1) if node is None else (id(node), slot)
+        known = first.setdefault(key, path)
+        same_as.append(None if known == path else known)
+        paths.append(path)
+        if path.startswith("kwargs."):
+            places.append(path)
+        else:
+            places.append(str(positional))
+            positional += 1
+    return paths, places, same_as
