@@ -196,6 +196,9 @@ class CallGradients:
             }
             if shares:
                 tree["input_grads"] = shares
+                if watch.merged:
+                    # Several arguments were one tensor: only the gradient of all of them together exists.
+                    tree["merged"] = dict(watch.merged)
         self.put(watch.base + ".backward", tree, watch.order, watch.parent)
         watch.again()
 
@@ -252,6 +255,7 @@ class _Watch:
         "extra",
         "gathering",
         "generation",
+        "merged",
         "order",
         "parent",
         "paths",
@@ -265,6 +269,7 @@ class _Watch:
         self.base = call.base
         self.parent = call.parent
         self.paths = [edge.path for edge in edges]
+        self.merged = _merged(edges) if len(edges) > 1 else None
         self.generation = generation
         self.awaited = len(boundary)
         self.shares = shares_of(boundary, len(edges))
@@ -279,6 +284,17 @@ class _Watch:
         self.extra: list[Any] = []
         self.order = 0
         self.gathering: Gathering | None = Gathering(self.shares)
+
+
+def _merged(edges: list[ArgumentEdge]) -> dict[str, str] | None:
+    """Arguments that are the same tensor as an earlier one: their paths, and that one's."""
+    first: dict[tuple[int, int], str] = {}
+    merged: dict[str, str] | None = None
+    for node, slot, path, tensor in edges:
+        known = first.setdefault((id(tensor), -1) if node is None else (id(node), slot), path)
+        if known != path:
+            merged = {**(merged or {}), path: known}
+    return merged
 
 
 def backward_of(parent: Any) -> Any:

@@ -190,6 +190,23 @@ def test_an_argument_given_twice_has_one_gradient(tmp_path: Path) -> None:
     assert entry["merged"] == {"input.1": "input.0"}
 
 
+@pytest.mark.parametrize("leaf", [True, False])
+def test_a_call_that_got_one_tensor_twice_says_which_gradient_is_the_sum(tmp_path: Path, leaf: bool) -> None:
+    given = torch.randn(3, 3, requires_grad=True)
+    a = given if leaf else given * 1
+    a.retain_grad()
+
+    def work() -> None:
+        torch.einsum("ij,jk->ik", a, a).sum().backward()
+        F.linear(given, torch.ones(3, 3, requires_grad=True)).sum().backward()
+
+    dump = record(tmp_path, work)
+    backward = dump.data["Torch.einsum.0.backward"]
+    assert list(backward["input_grads"]) == ["input.1"]
+    assert backward["merged"] == {"input.2": "input.1"}
+    assert "merged" not in dump.data["Functional.linear.0.backward"]
+
+
 def test_only_this_call_s_share_of_a_gradient(tmp_path: Path) -> None:
     """The argument is used elsewhere too; what comes from there is not this module's."""
     (x,) = leaves(S)
