@@ -13,6 +13,10 @@ and is the strict figure. "idle" is the tool constructed and not yet started, "a
 iteration between recorded ones, both against the twin. "records" are the entries of dump.json (debug_mode:
 its log lines).
 
+The dumps go to a folder of their own under .bench, and are removed; the environment variable BENCH_DUMPS names
+another place for them, for example one in memory (BENCH_DUMPS=/dev/shm/dumps), where the disk's own pace should
+not count.
+
 26.2.0 records by default with risk_level FOCUS (fewer APIs); "26.2.0-ALL" is the same with risk_level ALL.
 """
 

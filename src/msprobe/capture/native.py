@@ -13,101 +13,13 @@ import os
 import struct
 import sys
 from collections.abc import Callable
-from json import encoder as json_encoder
 from typing import Any
 
-NESTING_LIMIT = 200
+from msprobe.store.encode import encode as encode_python
 
 # Answered by `statistics` beside its texts.
 HAS_NAN = 1
 HAS_INF = 2
-
-_quote: Callable[[str], str] = json_encoder.encode_basestring
-
-
-def _fragment(fragment: bytes, depth: int) -> bytes:
-    return fragment.replace(b"\n", b"\n" + b" " * depth) if depth else fragment
-
-
-def _unsupported(reason: str, depth: int) -> bytes:
-    return _fragment(b'{\n "unsupported": "%s"\n}' % reason.encode(), depth)
-
-
-def _string(value: str) -> bytes:
-    return _quote(str.__str__(value)).encode("utf-8", "backslashreplace")
-
-
-def _float(value: float) -> bytes:
-    if value != value:
-        return b"NaN"
-    if value in (float("inf"), float("-inf")):
-        return b"Infinity" if value > 0 else b"-Infinity"
-    return float.__repr__(value).encode()
-
-
-def _int(value: int, depth: int) -> bytes:
-    try:
-        return int.__repr__(value).encode()
-    except ValueError:  # longer than sys.get_int_max_str_digits()
-        return _unsupported("integer with too many digits", depth)
-
-
-def _encode(value: Any, depth: int, around: list[Any]) -> bytes:
-    if isinstance(value, bytes):
-        return _fragment(value, depth)
-    if value is None:
-        return b"null"
-    if value is True:
-        return b"true"
-    if value is False:
-        return b"false"
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, int):
-        return _int(value, depth)
-    if isinstance(value, float):
-        return _float(value)
-    if not isinstance(value, (dict, list, tuple)):
-        text = getattr(value, "text", None)
-        if not isinstance(text, bytes):
-            raise TypeError(f"a record cannot hold a value of type {type(value).__name__}")
-        return _fragment(text, depth)
-    if len(around) >= NESTING_LIMIT:
-        return _unsupported(f"nested deeper than {NESTING_LIMIT}", depth)
-    if any(container is value for container in around):
-        return _unsupported("contains itself", depth)
-    around.append(value)
-    inner = b"\n" + b" " * (depth + 1)
-    if isinstance(value, dict):
-        parts = [
-            _string(key if isinstance(key, str) else str(key)) + b": " + _encode(item, depth + 1, around)
-            for key, item in dict.items(value)
-        ]
-        opening, closing = b"{", b"}"
-    else:
-        items = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
-        parts = [_encode(item, depth + 1, around) for item in items]
-        opening, closing = b"[", b"]"
-    around.pop()
-    if not parts:
-        return opening + closing
-    return opening + inner + (b"," + inner).join(parts) + b"\n" + b" " * depth + closing
-
-
-def encode_python(tree: Any, depth: int) -> bytes:
-    """The bytes of ``json.dumps(tree, indent=1, ensure_ascii=False)`` for a tree ``depth`` levels deep.
-
-    Beside JSON values a tree may hold ready fragments: ``bytes``, or objects whose attribute ``text`` is
-    bytes, written for depth 0 and indented while they are copied. Subclasses of str, int and float are
-    written as their base value, other keys than str as their str(). NaN and infinities are bare, as Python's
-    json has them; a lone surrogate is written as its escape. What is nested deeper than 200, or inside
-    itself, is replaced by ``{"unsupported": reason}``.
-
-    Raises TypeError for values of any other type.
-    """
-    if not 0 <= depth <= 1000:
-        raise ValueError(f"depth must be 0 to 1000, found {depth}")
-    return _encode(tree, depth, [])
 
 
 def frame_key_python(skip: int) -> bytes:

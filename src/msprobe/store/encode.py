@@ -26,8 +26,10 @@ def encode(tree: object, depth: int) -> bytes:
     ``\\udXXX``. What stands inside ``DEEPEST`` containers, or inside itself, becomes ``{"unsupported":
     reason}``.
 
-    Raises TypeError for any other type.
+    Raises TypeError for any other type, and ValueError for a depth beyond 0 to 1000.
     """
+    if not 0 <= depth <= 1000:
+        raise ValueError(f"depth must be 0 to 1000, found {depth}")
     out: list[bytes] = []
     _write(tree, b"\n" + b" " * depth, [], out.append)
     return b"".join(out)
