@@ -116,7 +116,7 @@ class TorchRecorder:
         self.parts: list[Part] = []
         self._mode: CallMode | None = None
         self._attached = False
-        session.has_late = lambda: getattr(self.statistics, "has_late", False)
+        session.has_late = self.statistics.has_late
         session.before_publish.append(self._finish_records)
         session.at_step_end.append(self._forget_step)
         if self.level in ("L1", "mix"):

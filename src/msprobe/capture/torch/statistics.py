@@ -297,6 +297,10 @@ class TensorStatistics:
         if remembered is not None:
             remembered.renew(remembered.version)
 
+    def has_late(self) -> bool:
+        """True if a description is ``late``."""
+        return bool(self._late)
+
     def flush(self) -> None:
         """Fill in every description that is ``late``: waits for the device, once for all of them.
 
