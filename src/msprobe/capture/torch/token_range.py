@@ -33,25 +33,40 @@ class TokenRange:
         self.rank = rank
         self.calls = 0
         self._depth = 0
-        counted = model[0] if isinstance(model, (list, tuple)) else model
-        self._handles = watch_passes(self, "token_range", counted)
+        self._counted = model[0] if isinstance(model, (list, tuple)) else model
+        self._handles = watch_passes(self, "token_range", self._counted)
 
     def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """The model is about to run."""
         self._depth += 1
         if self._depth == 1 and self.calls == self.first:
             self.recorder.start(self.named, self.rank)
+        if self._depth == 1 and self.calls == self.last:
+            # Behind the hooks of the recorder, which torch would call after they were removed.
+            self._handles += watch_passes(_Last(self), "token_range", self._counted)
 
     def leave(self, name: str, module: nn.Module, result: Any) -> None:
         """The model has run, or raised."""
         self._depth -= 1
-        if self._depth > 0:
-            return
-        if self.calls == self.last:
-            self.recorder.stop()
-        self.calls += 1
+        if self._depth == 0:
+            self.calls += 1
 
     def close(self) -> None:
         """Take the counting hooks away."""
         for handle in self._handles:
             handle.remove()
+
+
+class _Last:
+    """Turns recording off when the last wanted call is over."""
+
+    def __init__(self, tokens: TokenRange) -> None:
+        self.tokens = tokens
+
+    def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Nothing begins here."""
+
+    def leave(self, name: str, module: nn.Module, result: Any) -> None:
+        """A pass of the model is over, all hooks of the recorder have seen it."""
+        if self.tokens.calls == self.tokens.last + 1:
+            self.tokens.recorder.stop()

@@ -418,6 +418,21 @@ def test_token_range_records_the_chosen_calls_only(record: Recorder, model: Toy)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
+@pytest.mark.parametrize("tokens", [[1, 2], [0, 0]])
+def test_token_range_with_the_root_recorded_too(record: Recorder, model: Toy, tokens: list[int]) -> None:
+    debugger = record(level="L0", record_root=True)
+    debugger.start(model, token_range=tokens)
+    for seed in range(4):
+        toy_loss(model, seed)
+    debugger.stop()
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+    dump = record.end()
+    assert len(dump.names(0, "Module.l1.Linear.forward")) == tokens[1] - tokens[0] + 1
+    # The root's own first pass has begun before the recording.
+    assert len(dump.names(0, "Module.root.Toy.forward")) == tokens[1] - tokens[0]
+
+
 def test_token_range_works_at_level_l1(record: Recorder, model: Toy) -> None:
     debugger = record(level="L1")
     debugger.start(model, token_range=(0, 0))
