@@ -54,7 +54,7 @@ class Answer:
     ``until``) count. ``api``: an expression that the entry's name must contain. ``module``: the calls run inside this
     module, or are its own entry. ``side``: whose entries; a call that only the reference makes has no other.
     ``occurrence``: of calls of the same API, only those of these places in the order of execution, from 0
-    (``any``: all).
+    (``any``: all). ``ranks``: only entries of this rank.
     ``parameter``: the finding names this parameter.
     """
 
@@ -65,7 +65,7 @@ class Answer:
     module: str | None = None
     side: str = "candidate"
     step: int = 0
-    ranks: tuple[int, ...] | None = None
+    ranks: str | None = None
     direction: str = "forward"
     recompute: bool | None = None
     occurrence: str = "0"
@@ -84,7 +84,8 @@ class Pattern:
     ``plant`` changes the candidate; ``bed`` changes both sides before (the pattern needs another bed). ``truth``:
     what may be named first. ``same``: what the planting must leave as it is, checked when it is verified:
     ``loss`` (the losses of the first step), ``gradients`` (after its backward passes), ``weights`` (after the step).
-    ``differs``: what must change. ``harmless``: the training is not affected; ``blind``: statistics cannot tell.
+    ``differs``: what must change. ``harmless``: the training is not affected. ``blind``: the first wrong thing keeps all
+    statistics. ``expected``: of a pair in which nothing is wrong, the verdicts that are no false alarm.
     """
 
     id: str
@@ -101,8 +102,10 @@ class Pattern:
     differs: frozenset[str] = frozenset()
     harmless: bool = False
     blind: bool = False
+    expected: frozenset[str] = frozenset()
     steps: int = 2
     world: int = 1
+    reference_world: int | None = None
 
 
 #: Words of Python that begin with ``@``.
@@ -126,8 +129,9 @@ def draw(pattern: Pattern, number: int, salt: str = "") -> Draw:
             "vocabulary": generator.choice((64, 80, 96)),
         }
         if pattern.program != "single":
-            settings = {key: settings[key] for key in ("seed", "batch", "length")}
+            settings = {"seed": settings["seed"], "layers": generator.randint(1, 3), "batch": generator.choice((4, 6))}
             settings["width"] = generator.choice((16, 24, 32))
+            settings["length"] = generator.choice((8, 12))
             settings["vocabulary"] = generator.choice((32, 48))
         settings.update(pattern.settings)
         words = {"@layer": str(generator.randrange(settings.get("layers", 1)))}
@@ -136,8 +140,17 @@ def draw(pattern: Pattern, number: int, salt: str = "") -> Draw:
         words["@matrices"] = str(1 + 6 * settings.get("layers", 0))
         for name, choices in pattern.choices.items():
             words[f"@{name}"] = generator.choice(choices)
+        if "which" in pattern.choices and pattern.program == "ranks":
+            words["@place"] = str(_names_of_ranks(settings["layers"]).index(words["@which"]))
         if pattern.suits is None or pattern.suits(settings, words):
             return Draw(number, settings, words)
+
+
+def _names_of_ranks(layers: int) -> list[str]:
+    """The parameters of the model of several ranks, in their order."""
+    inner = ("norm.weight", "norm.bias", "up.weight", "up.bias", "down.weight", "down.bias")
+    blocks = [f"blocks.{index}.{name}" for index in range(layers) for name in inner]
+    return ["embedding.weight", *blocks, "norm.weight", "norm.bias", "head.weight"]
 
 
 def programs(pattern: Pattern, drawn: Draw) -> tuple[str, str]:

@@ -66,21 +66,23 @@ def record(pattern: Pattern, drawn: Draw, mode: str, folder: Path) -> Pair:
         place = folder / side
         place.mkdir(parents=True)
         (place / "program.py").write_text(text)
-        if pattern.world > 1:
-            ranks_run.record(place, dict(drawn.settings), mode, pattern.steps)
+        world = pattern.world if side == "candidate" else pattern.reference_world or pattern.world
+        if world > 1:
+            ranks_run.record(place, dict(drawn.settings), mode, pattern.steps, world)
         else:
             record_side(place, dict(drawn.settings), mode, pattern.steps)
     return pair
 
 
-def record_side(place: Path, settings: dict[str, Any], mode: str, steps: int) -> None:
-    """Run the program in ``place`` and record each of its steps."""
+def record_side(place: Path, settings: dict[str, Any], mode: str, steps: int, rank: int | None = None) -> None:
+    """Run the program in ``place`` and record each of its steps; ``rank``: this process is one of several ranks."""
     from bugs.outcome import Outcome
     from msprobe.pytorch import PrecisionDebugger
 
     with loaded(place / "program.py") as program:
         training = program.Training(program.Settings(**settings))
-        config = place / "config.json"
+        of_rank = "" if rank is None else f"-{rank}"
+        config = place / f"config{of_rank}.json"
         config.write_text(json.dumps({**debugger_settings(mode), "dump_path": str(place / "dump")}))
         debugger = PrecisionDebugger(str(config))
         outcome = Outcome(training)
@@ -93,7 +95,7 @@ def record_side(place: Path, settings: dict[str, Any], mode: str, steps: int) ->
                 outcome.note()
         finally:
             PrecisionDebugger.reset()
-    (place / "outcome.json").write_text(json.dumps(outcome.content()))
+    (place / f"outcome{of_rank}.json").write_text(json.dumps(outcome.content()))
 
 
 @contextmanager

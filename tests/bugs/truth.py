@@ -60,7 +60,7 @@ def _resolve(pair: Pair, one: Answer) -> Resolved:
         return Resolved(one.kinds, frozenset(), one.step, parameter)
     found: set[tuple[int, str, str]] = set()
     for rank, data, parents in _parts(pair.dump(one.side), one.step):
-        if one.ranks is not None and int(rank or 0) not in one.ranks:
+        if one.ranks is not None and rank != fill(one.ranks):
             continue
         names = [name for name in _in_order(data) if _fits(pair, one, name, data[name], parents)]
         found.update((one.step, rank, name) for name in _occurring(names, fill(one.occurrence)))

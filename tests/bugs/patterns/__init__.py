@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bugs.patterns import backward, forward, optimizer
+from bugs.patterns import backward, distributed, forward, optimizer
 from bugs.planting import Pattern
 
-_MODULES = (forward, backward, optimizer)
+_MODULES = (forward, backward, optimizer, distributed)
 PATTERNS: dict[str, Pattern] = {pattern.id: pattern for module in _MODULES for pattern in module.PATTERNS}
