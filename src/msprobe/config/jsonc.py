@@ -1,6 +1,6 @@
 """JSON with comments, as people write configuration files, and where each field stands in the text.
 
-Beyond JSON as ``json.loads`` takes it: ``//`` and ``/* */`` comments, a comma before a closing bracket, a
+Beyond JSON as ``json.loads`` takes it: ``//``, ``#`` and ``/* */`` comments, a comma before a closing bracket, a
 byte order mark. Errors carry line and column, both counted from 1 in characters.
 """
 
@@ -19,7 +19,7 @@ FieldPath = tuple[str | int, ...]
 
 MAX_DEPTH = 100
 
-_BLANK = re.compile(r"(?:[ \t\n\r]+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
+_BLANK = re.compile(r"(?:[ \t\n\r]+|(?://|#)[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
 # Up to the closing quote, or up to what cannot be in a text.
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*(?P<closed>"?)')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]+)?")

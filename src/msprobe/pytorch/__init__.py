@@ -7,13 +7,19 @@ from typing import Any, NoReturn
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.seed import seed_all
 from msprobe.capture.torch.single_module import module_dump, module_dump_end
+from msprobe.report.compare_functions import compare, compare_distributed
 
-__all__ = ["PrecisionDebugger", "module_dump", "module_dump_end", "seed_all"]
+__all__ = [
+    "PrecisionDebugger",
+    "compare",
+    "compare_distributed",
+    "module_dump",
+    "module_dump_end",
+    "seed_all",
+]
 
 # Names that scripts of other versions import from here, and what does their work.
 _NOT_YET = {
-    "compare": "comparing two dumps",
-    "compare_distributed": "comparing two dumps of several ranks",
     "TrainerMon": "monitoring the training state",
     "random_save": "saving random states",
     "set_fx_dump_config": "dumping FX graphs",

@@ -1,0 +1,244 @@
+"""``msprobe compare``: two dumps side by side, in three forms.
+
+- ``msprobe compare CANDIDATE REFERENCE``: the verdict (``compare_short``)
+- ``msprobe -f pytorch|mindspore compare -i compare.json -o DIR``: the sheet, as mindstudio-probe 8.1.1
+- ``msprobe compare -tp TARGET -gp GOLDEN -o DIR``: the sheet, as mindstudio-probe 26.2
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from msprobe.errors import InvalidInputError, NotAvailableError
+
+if TYPE_CHECKING:
+    from msprobe.compare.compare_file import CompareFile
+    from msprobe.compare.mapping import Mappings
+    from msprobe.report.comparing import Outcome, Request
+
+DEFAULT_OUTPUT = "./output"
+NOTHING_MATCHES_STATUS = 1
+_SHORT_FORM = "msprobe.cli.compare_short"
+_MODES = ("auto", "offline_data", "torchair", "offline_model", "atb")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of all three forms."""
+    parser.usage = (
+        "msprobe compare CANDIDATE REFERENCE [-o DIR] ...\n"
+        "       msprobe -f {pytorch,mindspore} compare -i compare.json [-o DIR] [-s] [-c] [-f] ...\n"
+        "       msprobe compare -tp TARGET -gp GOLDEN [-o DIR] [--xlsx] ..."
+    )
+    parser.add_argument("dumps", nargs="*", metavar="DUMP", help="candidate and reference: any two folders of dumps")
+    parser.add_argument(
+        *("-o", "--output_path", "--output-path"),
+        dest="output_path",
+        nargs="?",
+        const=DEFAULT_OUTPUT,
+        metavar="DIR",
+        help=f"folder of the results (sheets: {DEFAULT_OUTPUT})",
+    )
+    parser.add_argument("--xlsx", action="store_true", help="write a workbook (the default of the form with -i)")
+    parser.add_argument("--csv", action="store_true", help="write CSV (the default of the form with -tp)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="threads that read and measure tensors")
+    _add_mappings(parser)
+    old = parser.add_argument_group("sheet, as mindstudio-probe 8.1.1")
+    old.add_argument("-i", "--input_path", metavar="FILE", help="compare.json with npu_path and bench_path")
+    old.add_argument("-s", "--stack_mode", action="store_true", help="show the stacks of stack_path")
+    old.add_argument("-c", "--compare_only", action="store_true", help="no advisor")
+    newer = parser.add_argument_group("sheet, as mindstudio-probe 26.2")
+    newer.add_argument("-tp", "--target_path", metavar="PATH", help="dump.json, debug.json or step folder")
+    newer.add_argument("-gp", "--golden_path", metavar="PATH", help="the same of the trusted run")
+    newer.add_argument("-m", "--mode", choices=_MODES, default="auto", help="only auto is there in this version")
+    newer.add_argument("-tensor_log", "--is_print_compare_log", action="store_true", help="a log line for each tensor")
+    newer.add_argument("-da", "--diff_analyze", action="store_true", help="search the first difference, as JSON")
+    newer.add_argument("--rank", metavar="N,N", help="ranks of a comparison of MindSpore kernels")
+    newer.add_argument("--step", metavar="N,N", help="steps of a comparison of MindSpore kernels")
+    if importlib.util.find_spec(_SHORT_FORM) is not None:
+        short = importlib.import_module(_SHORT_FORM)
+        if hasattr(short, "add_arguments"):
+            short.add_arguments(parser)
+
+
+def _add_mappings(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("names that differ")
+    group.add_argument(
+        *("-f", "-fm", "--fuzzy_match"), dest="fuzzy_match", action="store_true", help="pair calls of other numbers"
+    )
+    for short, name, what in (
+        ("-cm", "--cell_mapping", "modules"),
+        ("-am", "--api_mapping", "functions"),
+        ("-lm", "--layer_mapping", "layers"),
+    ):
+        group.add_argument(short, name, nargs="?", const=True, metavar="YAML", help=f"how {what} are called")
+    group.add_argument("-dm", "--data_mapping", metavar="YAML", help="which tensor answers to which")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Compare in the form that was asked for."""
+    forms = {
+        "two dumps": bool(args.dumps),
+        "-i": args.input_path is not None,
+        "-tp and -gp": args.target_path is not None or args.golden_path is not None,
+    }
+    asked = [form for form, given in forms.items() if given]
+    if len(asked) != 1:
+        found = f"found {' and '.join(asked)}" if asked else "found none of them"
+        raise UsageError(f"give one of: two dumps; -i compare.json; -tp and -gp; {found}.")
+    if args.dumps:
+        return _short_form(args)
+    if args.xlsx and args.csv:
+        raise UsageError("--xlsx and --csv exclude each other.")
+    if args.jobs < 1:
+        raise UsageError(f"--jobs must be 1 or more, found {args.jobs}.")
+    return _by_file(args) if args.input_path is not None else _by_paths(args)
+
+
+class UsageError(InvalidInputError):
+    """The command line is not one of the forms: correct it."""
+
+
+def _short_form(args: argparse.Namespace) -> int:
+    if len(args.dumps) != 2:
+        raise UsageError(f"give two dumps, the candidate and the reference; found {len(args.dumps)}.")
+    if importlib.util.find_spec(_SHORT_FORM) is None:
+        raise NotAvailableError("`msprobe compare CANDIDATE REFERENCE` is not available yet; use -i or -tp and -gp.")
+    status: int = importlib.import_module(_SHORT_FORM).short_form(args)
+    return status
+
+
+def _by_file(args: argparse.Namespace) -> int:
+    from msprobe.compare.compare_file import load_compare_file
+
+    asked = load_compare_file(args.input_path)
+    if asked.rank_id is not None or asked.common:
+        return _mindspore_tools(args, asked)
+    mappings = _mappings(args, _framework(args, asked.npu_path), newer=False)
+    request = _request(
+        args,
+        form="8.1.1",
+        file_format="csv" if args.csv else "xlsx",
+        stack=_stack_choice(asked.stack_path, args.stack_mode),
+        advise=not args.compare_only,
+        log_rows=asked.is_print_compare_log,
+        mappings=mappings,
+    )
+    return _compare(asked.npu_path, asked.bench_path, request, ("npu_path", "bench_path"))
+
+
+def _by_paths(args: argparse.Namespace) -> int:
+    from msprobe.compare.problems import InvalidArgumentError
+
+    if args.target_path is None or args.golden_path is None:
+        raise UsageError("-tp and -gp belong together; one of them is missing.")
+    if args.mode != "auto":
+        raise InvalidArgumentError(f"-m {args.mode} is not available in this version; leave it out.")
+    for flag, given in (("-i's -s", args.stack_mode), ("-i's -c", args.compare_only)):
+        if given:
+            raise InvalidArgumentError(f"{flag} has no meaning with -tp and -gp; leave it out.")
+    if args.rank is not None or args.step is not None:
+        return _kernels(args.target_path, args.golden_path, args, _numbers(args.rank, "--rank"), args.step)
+    request = _request(
+        args,
+        form="26.2",
+        file_format="xlsx" if args.xlsx else "csv",
+        stack=None,
+        advise=False,
+        log_rows=args.is_print_compare_log,
+        mappings=_mappings(args, _framework(args, args.target_path), newer=True),
+    )
+    if args.diff_analyze:
+        raise NotAvailableError("-da is not available yet; `msprobe compare CANDIDATE REFERENCE` names the first call.")
+    return _compare(args.target_path, args.golden_path, request, ("-tp", "-gp"))
+
+
+def _request(args: argparse.Namespace, **more: Any) -> Request:
+    from msprobe.report.comparing import Request
+
+    if args.fuzzy_match and more["mappings"]:
+        from msprobe import log
+
+        log.warning("fuzzy matching does nothing beside a mapping.")
+    return Request(output=args.output_path or DEFAULT_OUTPUT, fuzzy=args.fuzzy_match, jobs=args.jobs, **more)
+
+
+def _stack_choice(stack_path: str | None, stack_mode: bool) -> str | bool | None:
+    """The stacks to show: a named file if -s asks for it; without one, those beside the target."""
+    if stack_path is None:
+        return None
+    return stack_path if stack_mode else False
+
+
+def _compare(candidate: str, reference: str, request: Request, fields: tuple[str, str]) -> int:
+    from msprobe.compare.sides import is_folder_pair
+    from msprobe.report.comparing import compare_files, compare_folders
+
+    if is_folder_pair(candidate, reference, fields):
+        return _status(compare_folders(candidate, reference, request))
+    return _status([compare_files(candidate, reference, request)])
+
+
+def _status(outcomes: list[Outcome]) -> int:
+    from msprobe import log
+
+    if outcomes and all(outcome.nothing_matches for outcome in outcomes):
+        log.error("no row of the target has a partner in the bench: these are dumps of different programs.")
+        return NOTHING_MATCHES_STATUS
+    return 0
+
+
+def _framework(args: argparse.Namespace, candidate: str) -> str:
+    """The framework of the candidate: asked for, or read from its dump where a mapping needs to know."""
+    if args.framework is not None:
+        return str(args.framework)
+    if not any((args.cell_mapping, args.api_mapping, args.layer_mapping)):
+        return "pytorch"
+    from msprobe.compare.frameworks import framework_of
+    from msprobe.store.reader import open_dump
+
+    dump = open_dump(candidate)
+    step = dump.steps[0]
+    return framework_of(dump.part(step, dump.ranks(step)[0]))
+
+
+def _mappings(args: argparse.Namespace, framework: str, newer: bool) -> Mappings:
+    from msprobe.compare.mapping import load_mappings
+    from msprobe.compare.problems import TaskMismatchError
+
+    if framework == "pytorch":
+        only = {"-cm": args.cell_mapping and not newer, "-am": args.api_mapping, "-lm": args.layer_mapping}
+        wrong = [flag for flag, given in only.items() if given]
+        if wrong:
+            raise TaskMismatchError(
+                f"{' and '.join(wrong)} compare{'s' if len(wrong) == 1 else ''} MindSpore with PyTorch only; "
+                "for two PyTorch dumps use -dm."
+            )
+    return load_mappings(data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping)
+
+
+def _mindspore_tools(args: argparse.Namespace, asked: CompareFile) -> int:
+    """Kernels (``rank_id``) or single points (``common``) of MindSpore graphs."""
+    from msprobe.compare.problems import InvalidArgumentError
+
+    if args.framework != "mindspore":
+        field = "rank_id" if asked.rank_id is not None else "common"
+        raise InvalidArgumentError(
+            f'{args.input_path}: field "{field}" compares MindSpore graphs only; use `msprobe -f mindspore compare`.'
+        )
+    if asked.rank_id is not None:
+        return _kernels(asked.npu_path, asked.bench_path, args, asked.rank_id, asked.step_id)
+    raise NotAvailableError(f'{args.input_path}: field "common" is not available yet.')
+
+
+def _kernels(candidate: str, reference: str, args: argparse.Namespace, ranks: object, steps: object) -> int:
+    raise NotAvailableError("comparing kernels of MindSpore graphs is not available yet.")
+
+
+def _numbers(text: str | None, flag: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(",")) if text else ()
+    except ValueError:
+        raise UsageError(f"{flag} must be whole numbers with commas, found {text!r}.") from None

@@ -1,0 +1,218 @@
+"""Compare one part with another: pairs, measures, verdicts, colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from msprobe import log
+from msprobe.compare import verdicts
+from msprobe.compare.colours import Colouring, colour_statistics, colour_tensors
+from msprobe.compare.fuzzy import fuzzy_match
+from msprobe.compare.matching import DIFFERENT, Agreement, NameMapping, Pairing, agreement, match
+from msprobe.compare.measures_statistics import StatisticMeasures, statistic_measures
+from msprobe.compare.measures_tensor import TensorMeasures
+from msprobe.compare.problems import DamagedDataError
+from msprobe.compare.rows import NO_DIGEST, Numbers, Rows, read_rows
+from msprobe.compare.task import Mode, check_tasks, mode_of
+from msprobe.compare.values_of_pair import NO_PARTNER, measure_values
+from msprobe.store.part import DumpPart
+
+# Finds the names of the reference for the rows of both parts.
+FindNames = Callable[[Rows, Rows, DumpPart, DumpPart], NameMapping]
+
+DOUBLE_CHECK = "A statistic is off by more than half of itself: check this API."
+NEW_NONFINITE = "The target has a NaN or an infinity that the bench has not."
+WITHIN_NOISE = "The difference is within the rounding of the values that went in."
+FUZZY = "Paired with a call of another number (fuzzy matching)."
+VALUES_DIFFER = "The two values differ."
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two parts side by side; the columns are as long as ``candidate``.
+
+    ``verdict`` has the word of the sheet for each row, ``messages`` the sentences of rows that need some.
+    ``failing`` marks rows that count as different beyond noise. ``tensors`` is None unless values were compared.
+    """
+
+    mode: Mode
+    parts: tuple[DumpPart, DumpPart]
+    candidate: Rows
+    reference: Rows
+    pairing: Pairing
+    agreement: Agreement
+    statistics: StatisticMeasures
+    tensors: list[TensorMeasures] | None
+    verdict: list[str]
+    messages: dict[int, list[str]]
+    colouring: Colouring
+    failing: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.candidate)
+
+    @property
+    def share_matched(self) -> float:
+        """Share of the candidate's rows that have a partner; 1 if there are no rows."""
+        return float(self.pairing.matched.mean()) if len(self) else 1.0
+
+
+def compare_parts(
+    candidate: DumpPart,
+    reference: DumpPart,
+    *,
+    fuzzy: bool = False,
+    find_names: FindNames | None = None,
+    cross_framework: bool = False,
+    jobs: int = 1,
+) -> Comparison:
+    """Compare two parts. ``find_names`` goes before ``fuzzy``; ``jobs`` threads read and measure values.
+
+    Raises TaskMismatchError, TooDeepError, DamagedDataError, and what the reader raises.
+    """
+    for part in (candidate, reference):
+        if not len(part):
+            log.warning(f'"{part.path}": "data" is empty.')
+    task = check_tasks(candidate, reference)
+    ours, theirs = read_rows(candidate), read_rows(reference)
+    mode = mode_of(task, ours, theirs, (candidate, reference)) if len(ours) and len(theirs) else _only_mode(task)
+    if find_names is not None:
+        pairing = match(ours, theirs, find_names(ours, theirs, candidate, reference))
+    elif fuzzy:
+        pairing = fuzzy_match(ours, theirs, candidate.parents(), reference.parents())
+    else:
+        pairing = match(ours, theirs)
+    agree = agreement(ours, theirs, pairing, cross_framework)
+    statistics = statistic_measures(ours, theirs, pairing)
+    tensors = None
+    if mode == "tensor":
+        tensors = measure_values(ours, theirs, pairing, agree, (candidate, reference), jobs)
+    return _judge(mode, (candidate, reference), ours, theirs, pairing, agree, statistics, tensors)
+
+
+def _only_mode(task: str) -> Mode:
+    if task not in ("tensor", "statistics"):
+        raise DamagedDataError(f"the task {task!r} is not known.")
+    return "tensor" if task == "tensor" else "statistics"
+
+
+def _judge(
+    mode: Mode,
+    parts: tuple[DumpPart, DumpPart],
+    ours: Rows,
+    theirs: Rows,
+    pairing: Pairing,
+    agree: Agreement,
+    statistics: StatisticMeasures,
+    tensors: list[TensorMeasures] | None,
+) -> Comparison:
+    messages: dict[int, list[str]] = {}
+    rows = len(ours)
+    failing = np.zeros(rows, np.bool_)
+    colouring = Colouring(np.zeros(rows, np.uint8), {})
+    if tensors is not None:
+        verdict = [verdicts.accuracy(found) for found in tensors]
+        for row, found in enumerate(tensors):
+            if found.notes:
+                messages[row] = list(found.notes)
+        for row in np.flatnonzero(statistics.new_nonfinite).tolist():
+            if verdict[row] in (verdicts.NONE, verdicts.YES):
+                verdict[row] = verdicts.NO
+                messages.setdefault(row, []).append(NEW_NONFINITE)
+        failing = np.array([word in (verdicts.NO, verdicts.UNMATCHED) for word in verdict], np.bool_)
+        if parts[0].kind == "dump":
+            colouring = colour_tensors(ours, statistics, *_columns_of(tensors))
+    elif mode == "md5":
+        verdict = _digest_verdicts(ours, theirs, pairing, _shape_failures(pairing, agree))
+        failing = np.array([word == verdicts.DIFFERENT for word in verdict], np.bool_)
+    else:
+        verdict = _statistics_verdicts(pairing, agree, statistics, messages)
+        failing = statistics.beyond_noise | _shape_failures(pairing, agree)
+        if parts[0].kind == "dump":
+            colouring = colour_statistics(ours, statistics)
+    _add_common_messages(ours, theirs, pairing, agree, mode, messages)
+    for row, reasons in colouring.reasons.items():
+        messages.setdefault(row, []).extend(reasons)
+    return Comparison(
+        mode, parts, ours, theirs, pairing, agree, statistics, tensors, verdict, messages, colouring, failing
+    )
+
+
+def _columns_of(tensors: list[TensorMeasures]) -> tuple[Numbers, Numbers, Numbers]:
+    """Cosine, absolute error and one-thousandth ratio as numbers, NaN where there is a word."""
+    nan = float("nan")
+    values = np.array(
+        [
+            [value if isinstance(value, float) else nan for value in (t.cosine, t.max_absolute, t.one_thousandth)]
+            for t in tensors
+        ]
+    ).reshape(-1, 3)
+    return values[:, 0], values[:, 1], values[:, 2]
+
+
+def _digest_verdicts(ours: Rows, theirs: Rows, pairing: Pairing, shapes: npt.NDArray[np.bool_]) -> list[str]:
+    """Equal bytes of another shape are another tensor."""
+    return [
+        verdicts.DIFFERENT
+        if other_shape
+        else verdicts.digest_result(ours.md5[row], theirs.md5[partner] if partner >= 0 else NO_DIGEST, partner >= 0)
+        for row, (partner, other_shape) in enumerate(zip(pairing.partner.tolist(), shapes.tolist(), strict=True))
+    ]
+
+
+def _shape_failures(pairing: Pairing, agree: Agreement) -> npt.NDArray[np.bool_]:
+    """Partners of another shape, or of which one is null."""
+    found: npt.NDArray[np.bool_] = pairing.matched & (~agree.shape | agree.null)
+    return found
+
+
+def _statistics_verdicts(
+    pairing: Pairing,
+    agree: Agreement,
+    statistics: StatisticMeasures,
+    messages: dict[int, list[str]],
+) -> list[str]:
+    warning = statistics.warning | _shape_failures(pairing, agree)
+    verdict = np.where(pairing.matched, np.where(warning, verdicts.WARNING, ""), NO_DIGEST).tolist()
+    beyond = statistics.beyond_noise
+    new_nonfinite = statistics.new_nonfinite
+    for row in np.flatnonzero(statistics.warning).tolist():
+        said = messages.setdefault(row, [])
+        if new_nonfinite[row]:
+            said.append(NEW_NONFINITE)
+        else:
+            said.append(DOUBLE_CHECK)
+            if not beyond[row]:
+                said.append(WITHIN_NOISE)
+    return list(map(str, verdict))
+
+
+def _add_common_messages(
+    ours: Rows, theirs: Rows, pairing: Pairing, agree: Agreement, mode: Mode, messages: dict[int, list[str]]
+) -> None:
+    partner = pairing.partner
+    if mode != "tensor":
+        for row in np.flatnonzero(~pairing.matched).tolist():
+            messages.setdefault(row, []).append(NO_PARTNER)
+    for row in np.flatnonzero(_shape_failures(pairing, agree)).tolist():
+        there = int(partner[row])
+        if agree.null[row]:
+            side = "target" if ours.dtypes[ours.dtype[row]] == "None" else "bench"
+            messages.setdefault(row, []).append(f"The {side} has no value here (None).")
+        elif mode != "tensor" or not ours.is_tensor[row]:
+            shapes = ours.shapes[ours.shape[row]], theirs.shapes[theirs.shape[there]]
+            messages.setdefault(row, []).append(f"The shapes are {shapes[0]} and {shapes[1]}.")
+    if mode != "tensor":
+        for row in np.flatnonzero((agree.dtype == DIFFERENT) & ~agree.null).tolist():
+            types = ours.dtypes[ours.dtype[row]], theirs.dtypes[theirs.dtype[int(partner[row])]]
+            messages.setdefault(row, []).append(f"The element types are {types[0]} and {types[1]}.")
+    if mode == "statistics":
+        for row in np.flatnonzero(pairing.matched & ~ours.is_tensor).tolist():
+            if ours.md5[row] != theirs.md5[int(partner[row])] and not agree.null[row] and agree.shape[row]:
+                messages.setdefault(row, []).append(VALUES_DIFFER)
+    for row in np.flatnonzero(pairing.fuzzy).tolist():
+        messages.setdefault(row, []).append(FUZZY)

@@ -1,0 +1,173 @@
+"""What the form 26.2 says of each row: errors and warnings.
+
+Source of rules and thresholds: mindstudio-probe 26.2.0; the sentences are ours. Ours, too: a NaN in the target alone,
+data that cannot be read, and rows without a partner do not pass in silence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from msprobe.compare.comparison import Comparison
+from msprobe.compare.entry_names import read_name
+from msprobe.compare.matching import SAME
+from msprobe.compare.measures_tensor import NOT_AVAILABLE, SHAPE_UNMATCHED, UNSUPPORTED
+from msprobe.compare.rows import GRADIENT, INPUT, OUTPUT, PARAMETER, Numbers
+from msprobe.compare.values_of_pair import NO_PARTNER
+
+Found = dict[int, list[str]]
+
+_NO_INPUT_RULES = frozenset(("_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"))
+_NOT_JUDGED = frozenset(
+    (
+        *("empty", "empty_like", "numpy", "to", "__setitem__"),
+        *("empty_with_format", "new_empty_strided", "new_empty", "empty_strided"),
+    )
+)
+
+NONFINITE = "error: The maximum or minimum of the target is NaN or infinite, that of the bench is not."
+RATIO = "error: The one-thousandth ratio of the inputs is above 0.9, that of an output below 0.1."
+NORM = "error: The norm of an output is off by more than 0.5, those of the inputs by less than 0.1."
+NORM_GREW = "warning: The relative error of the norm of an output is more than ten times that of the inputs."
+COSINE = "warning: The cosine of the inputs is above 0.9, that of an output lower by more than 0.1."
+GRAD = "error: requires_grad differs."
+SCALAR = "error: The two values differ."
+DTYPE = "error: The element types differ."
+SHAPE = "error: The shapes differ."
+DIGEST = "error: The digests differ."
+ALONE = "warning: The bench has no such row."
+PLACES = "error: NaN or infinities are not at the same places."
+UNREADABLE = "warning: "
+
+
+def indicators(comparison: Comparison) -> Found:
+    """The sentences of each row that has some."""
+    found: Found = {}
+    judged = _judged(comparison)
+    if comparison.mode == "md5":
+        _digests(comparison, found)
+    else:
+        _say(found, NONFINITE, judged & comparison.statistics.new_nonfinite)
+        if comparison.mode == "tensor":
+            _tensor_rules(comparison, judged, found)
+        else:
+            _statistics_rules(comparison, judged, found)
+        _common_rules(comparison, judged, found)
+    return found
+
+
+def _say(found: Found, sentence: str, where: npt.NDArray[np.bool_]) -> None:
+    for row in np.flatnonzero(where).tolist():
+        found.setdefault(row, []).append(sentence)
+
+
+def _judged(comparison: Comparison) -> npt.NDArray[np.bool_]:
+    ours = comparison.candidate
+    words = [read_name(name).stem.rpartition(".")[2] not in _NOT_JUDGED for name in ours.entries]
+    kept = np.array(words, np.bool_)[ours.entry] if words else np.zeros(0, np.bool_)
+    return kept & comparison.pairing.matched
+
+
+def _digests(comparison: Comparison, found: Found) -> None:
+    words = np.array([word == "Different" for word in comparison.verdict], np.bool_)
+    _say(found, DIGEST, words)
+    _say(found, ALONE, ~comparison.pairing.matched)
+
+
+def _common_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], found: Found) -> None:
+    ours, theirs = comparison.candidate, comparison.reference
+    if not len(theirs):
+        return
+    partner = np.where(comparison.pairing.matched, comparison.pairing.partner, 0)
+    _say(found, GRAD, judged & (ours.requires_grad != theirs.requires_grad[partner]))
+    values = judged & ~ours.is_tensor & comparison.agreement.shape & ~comparison.agreement.null
+    rows = np.flatnonzero(values).tolist()
+    differ = np.zeros(len(ours), np.bool_)
+    slices = [word == "slice" for word in ours.dtypes]
+    for row in rows:
+        differ[row] = ours.md5[row] != theirs.md5[int(partner[row])] and not slices[ours.dtype[row]]
+    _say(found, SCALAR, differ)
+    _say(found, DTYPE, judged & (comparison.agreement.dtype != SAME))
+    _say(found, SHAPE, judged & ~comparison.agreement.shape)
+    _say(found, ALONE, ~comparison.pairing.matched)
+
+
+def _statistics_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], found: Found) -> None:
+    measures = comparison.statistics
+    with np.errstate(all="ignore"):
+        error = np.where(measures.comparable[3], measures.relative[3] / 100.0, np.nan)
+        # Nothing is relative to 0: a norm that came out of nothing is infinitely wrong, an equal one not at all.
+        error = np.where(measures.comparable[3] & (measures.difference[3] == 0), 0.0, error)
+    given, made = _largest(comparison, error, _in(comparison)), _largest(comparison, error, _out(comparison))
+    usable = judged & _input_rules(comparison) & _first_outputs(comparison)
+    with np.errstate(all="ignore"):
+        _say(found, NORM, usable & (given < 0.1) & (made > 0.5))
+        grew = np.where(given == 0, made > 0.1, np.isfinite(made) & (made > 10 * given))
+        _say(found, NORM_GREW, usable & ~np.isnan(given) & grew & np.isfinite(made))
+
+
+def _tensor_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], found: Found) -> None:
+    tensors = comparison.tensors or []
+    for row, measured in enumerate(tensors):
+        broken = measured.cosine == UNSUPPORTED and comparison.candidate.data_name[row] is not None
+        if broken and measured.max_absolute == UNSUPPORTED and comparison.pairing.partner[row] >= 0:
+            found.setdefault(row, []).extend(UNREADABLE + note for note in measured.notes if note != NO_PARTNER)
+        elif measured.cosine == NOT_AVAILABLE:
+            found.setdefault(row, []).append(PLACES)
+        elif measured.cosine == SHAPE_UNMATCHED and comparison.agreement.shape[row]:
+            found.setdefault(row, []).append(SHAPE)
+    nan = float("nan")
+    numbers = np.array(
+        [[value if isinstance(value, float) else nan for value in (m.cosine, m.one_thousandth)] for m in tensors]
+    ).reshape(-1, 2)
+    cosine, ratio = numbers[:, 0], numbers[:, 1]
+    usable = judged & _input_rules(comparison) & _first_outputs(comparison)
+    least_in, least_out = (-_largest(comparison, -ratio, chosen(comparison)) for chosen in (_in, _out))
+    cosine_in, cosine_out = (-_largest(comparison, -cosine, chosen(comparison)) for chosen in (_in, _out))
+    with np.errstate(all="ignore"):
+        _say(found, RATIO, usable & (least_in > 0.9) & (least_out < 0.1))
+        _say(found, COSINE, usable & (cosine_in > 0.9) & (cosine_in - cosine_out > 0.1))
+
+
+def _in(comparison: Comparison) -> npt.NDArray[np.bool_]:
+    state = comparison.candidate.state
+    found: npt.NDArray[np.bool_] = ((state == INPUT) | (state == PARAMETER)) & comparison.candidate.is_tensor
+    return found
+
+
+def _out(comparison: Comparison) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = comparison.candidate.state == OUTPUT
+    return found
+
+
+def _input_rules(comparison: Comparison) -> npt.NDArray[np.bool_]:
+    """Rows of records that are judged by what goes into them."""
+    ours = comparison.candidate
+    words = [read_name(name).stem.rpartition(".")[2] not in _NO_INPUT_RULES for name in ours.entries]
+    kept = np.array(words, np.bool_)[ours.entry] if words else np.zeros(0, np.bool_)
+    found: npt.NDArray[np.bool_] = kept & (ours.state != GRADIENT)
+    return found
+
+
+def _first_outputs(comparison: Comparison) -> npt.NDArray[np.bool_]:
+    """The first output of each record, which bears what is said of all."""
+    ours = comparison.candidate
+    rows = np.flatnonzero(ours.state == OUTPUT)
+    found = np.zeros(len(ours), np.bool_)
+    if len(rows):
+        entries = ours.entry[rows]
+        found[rows[np.concatenate(([True], entries[1:] != entries[:-1]))]] = True
+    return found
+
+
+def _largest(comparison: Comparison, values: Numbers, chosen: npt.NDArray[np.bool_]) -> Numbers:
+    """For each row the largest of the chosen values of its record, NaN if there is none."""
+    ours = comparison.candidate
+    if not len(ours):
+        return values
+    known = np.where(chosen & ~np.isnan(values), values, -np.inf)
+    reduced = np.maximum.reduceat(known, ours.starts)
+    lengths = np.diff(np.append(ours.starts, len(ours)))
+    found: Numbers = np.repeat(np.where(reduced == -np.inf, np.nan, reduced), lengths)
+    return found

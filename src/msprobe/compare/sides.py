@@ -1,0 +1,153 @@
+"""The two sides of a comparison: which files, or which ranks of which folders, answer to each other."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from msprobe import log
+from msprobe.compare.problems import DamagedDataError, FileAndFolderError, InvalidPathError
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import StrPath
+from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, Kind
+from msprobe.store.part import DumpPart
+from msprobe.store.reader import open_dump
+
+_RANK = re.compile(r"rank(0|[1-9][0-9]*)?")
+_PROCESS = re.compile(r"proc\d+")
+_MOST_NAMED = 5
+
+
+class MissingDumpError(PathError):
+    """A dump that was named is not there."""
+
+    code: ClassVar[int] = 0
+
+
+@dataclass(frozen=True)
+class RankPair:
+    """The folders of one rank on both sides, and how the results name it."""
+
+    name: str
+    candidate: Path
+    reference: Path
+
+
+def is_folder_pair(candidate: StrPath, reference: StrPath, fields: tuple[str, str]) -> bool:
+    """True for two folders, False for two files.
+
+    ``fields`` name the paths in messages. Raises InvalidPathError, PathError, FileAndFolderError.
+    """
+    folders = []
+    for path, field in zip((candidate, reference), fields, strict=True):
+        if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+            raise InvalidPathError(f'field "{field}" must be the path of a file or a folder, found {path!r}.')
+        if not os.path.exists(path):
+            raise MissingDumpError(f'field "{field}": "{path}" does not exist.')
+        folders.append(os.path.isdir(path))
+    if folders[0] != folders[1]:
+        kinds = ["a folder" if folder else "a file" for folder in folders]
+        raise FileAndFolderError(
+            f'"{candidate}" is {kinds[0]} and "{reference}" is {kinds[1]}; give two files or two folders.'
+        )
+    return folders[0]
+
+
+def open_pair(candidate: StrPath, reference: StrPath) -> tuple[DumpPart, DumpPart]:
+    """Open two files of the same kind. Raises InvalidPathError, DamagedDataError, PathError."""
+    names = [Path(path).name for path in (candidate, reference)]
+    for path, name in zip((candidate, reference), names, strict=True):
+        if name not in (DUMP_FILE, DEBUG_FILE):
+            raise InvalidPathError(f'"{path}" must be named {DUMP_FILE} or {DEBUG_FILE}.')
+    if names[0] != names[1]:
+        raise InvalidPathError(
+            f'"{candidate}" and "{reference}" are different things; compare two {DUMP_FILE} or two {DEBUG_FILE}.'
+        )
+    first = _open(candidate)
+    try:
+        return first, _open(reference)
+    except BaseException:
+        first.close()
+        raise
+
+
+def _open(path: StrPath) -> DumpPart:
+    try:
+        return open_dump(path).part()
+    except InvalidInputError as problem:
+        raise DamagedDataError(problem.message) from problem
+
+
+def pair_ranks(candidate: Path, reference: Path, strict: bool) -> list[RankPair]:
+    """The ranks of two folders, by number.
+
+    ``strict`` is the form of 8.1.1: every entry must be a rank, and both sides must have equally many. Otherwise
+    what both have is paired, and what is missing is said; without ranks, the one folder of each side is. Raises
+    InvalidPathError.
+    """
+    ours, theirs = _ranks(candidate, strict), _ranks(reference, strict)
+    if strict and len(ours) != len(theirs):
+        raise InvalidPathError(
+            f'"{candidate}" has {len(ours)} ranks and "{reference}" has {len(theirs)}; their number must be the same.'
+        )
+    if not ours or not theirs:
+        empty = candidate if not ours else reference
+        raise InvalidPathError(f'folder "{empty}" has no rank folders (rank, rank0, rank1, ...).')
+    if ours.keys() == theirs.keys():
+        return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in ours]
+    if len(ours) == len(theirs) == 1:
+        (one,), (other,) = ours.values(), theirs.values()
+        return [RankPair(one.name, one, other)]
+    _say_missing(ours, theirs, candidate, reference)
+    common = [rank for rank in ours if rank in theirs]
+    if not common:
+        raise InvalidPathError(f'"{candidate}" and "{reference}" have no rank in common.')
+    return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in common]
+
+
+def _ranks(folder: Path, strict: bool) -> dict[int, Path]:
+    """Folder of each rank, in numeric order; -1 is the rank without a number."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as problem:
+        raise PathError(f'folder "{folder}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+    found = {}
+    foreign = []
+    for entry in entries:
+        match = _RANK.fullmatch(entry.name)
+        if match and entry.is_dir():
+            found[int(match.group(1) or -1)] = entry
+        else:
+            foreign.append(entry.name)
+    if strict and foreign:
+        raise InvalidPathError(
+            f'folder "{folder}" must hold rank folders only (rank, rank0, rank1, ...), found {_listed(foreign)}.'
+        )
+    if not found and not strict:
+        processes = [entry for entry in entries if _PROCESS.fullmatch(entry.name) and entry.is_dir()]
+        if len(processes) == 1:
+            found = {-1: processes[0]}
+    return dict(sorted(found.items()))
+
+
+def _say_missing(ours: dict[int, Path], theirs: dict[int, Path], candidate: Path, reference: Path) -> None:
+    for side, missing in (
+        (candidate, [folder.name for rank, folder in theirs.items() if rank not in ours]),
+        (reference, [folder.name for rank, folder in ours.items() if rank not in theirs]),
+    ):
+        if missing:
+            log.warning(f'"{side}" has no {_listed(missing)}; the other side has, and is not compared there.')
+
+
+def files_of(folder: Path) -> dict[Kind, Path]:
+    """What there is to compare in the folder of a rank."""
+    kinds: tuple[tuple[Kind, str], ...] = (("dump", DUMP_FILE), ("debug", DEBUG_FILE))
+    return {kind: folder / name for kind, name in kinds if (folder / name).is_file()}
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMED])
+    return f"{shown}, ..." if len(names) > _MOST_NAMED else shown

@@ -1,0 +1,98 @@
+"""Read the values of paired rows and measure them, in the way and order of the sheet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from msprobe.compare.matching import DIFFERENT, FAMILY, Agreement, Pairing
+from msprobe.compare.measures_tensor import UNSUPPORTED, TensorMeasures, all_six, measure_tensors
+from msprobe.compare.rows import Rows
+from msprobe.errors import MsprobeError
+from msprobe.store.part import DumpPart
+from msprobe.store.values import read_values
+
+# A row and the data files of both sides; a row and its measures.
+_Item = tuple[int, str, str]
+_Result = tuple[int, TensorMeasures]
+
+NO_PARTNER = "No bench data matched."
+
+
+def measure_values(
+    candidate: Rows,
+    reference: Rows,
+    pairing: Pairing,
+    agree: Agreement,
+    parts: tuple[DumpPart, DumpPart],
+    jobs: int = 1,
+) -> list[TensorMeasures]:
+    """The measures of every row. A file that cannot be read is a note in its row; the others go on."""
+    found: list[TensorMeasures | None] = [None] * len(candidate)
+    work: list[_Item] = []
+    for row, partner in enumerate(pairing.partner.tolist()):
+        if partner < 0:
+            found[row] = all_six(UNSUPPORTED, NO_PARTNER)
+            continue
+        ours, theirs = candidate.data_name[row], reference.data_name[partner]
+        if ours is None and theirs is None:
+            found[row] = all_six(UNSUPPORTED, *_without_files(candidate, reference, row, partner))
+        elif ours is None:
+            found[row] = all_six(UNSUPPORTED, "The target has no data file.")
+        elif theirs is None:
+            found[row] = all_six(UNSUPPORTED, "The bench has no data file.")
+        else:
+            work.append((row, ours, theirs))
+
+    def measured(item: _Item) -> _Result:
+        row, ours, theirs = item
+        return row, _with_types(_measure_files(parts, ours, theirs), agree, row, candidate, reference, pairing)
+
+    for row, result in _all(measured, work, jobs):
+        found[row] = result
+    return [result for result in found if result is not None]
+
+
+def _all(measured: Callable[[_Item], _Result], work: list[_Item], jobs: int) -> Iterator[_Result]:
+    if jobs <= 1:
+        yield from map(measured, work)
+        return
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(measured, work)
+
+
+def _measure_files(parts: tuple[DumpPart, DumpPart], ours: str, theirs: str) -> TensorMeasures:
+    arrays = []
+    for side, part, name in (("target", parts[0], ours), ("bench", parts[1], theirs)):
+        try:
+            arrays.append(read_values(part.tensor_path(name)).array)
+        except MsprobeError as problem:
+            note = f"The data file {os.path.basename(name)} of the {side} cannot be read: {problem.message}"
+            return all_six(UNSUPPORTED, note)
+    try:
+        return measure_tensors(arrays[0], arrays[1])
+    except OSError as problem:  # a mapped file on a disk that fails
+        return all_six(UNSUPPORTED, f"The data files {ours} and {theirs} cannot be read: {problem}.")
+
+
+def _with_types(
+    found: TensorMeasures, agree: Agreement, row: int, candidate: Rows, reference: Rows, pairing: Pairing
+) -> TensorMeasures:
+    if agree.dtype[row] not in (FAMILY, DIFFERENT):
+        return found
+    types = candidate.dtypes[candidate.dtype[row]], reference.dtypes[reference.dtype[int(pairing.partner[row])]]
+    note = f"The element types are {types[0]} and {types[1]}."
+    return replace(found, notes=(*found.notes, note))
+
+
+def _without_files(candidate: Rows, reference: Rows, row: int, partner: int) -> Iterator[str]:
+    """Why a pair has no values to compare, and whether it differs nevertheless."""
+    if candidate.is_tensor[row] or reference.is_tensor[partner]:
+        yield "Neither side has a data file."
+        return
+    yield "This is no tensor."
+    # The digest of an argument is that of its text.
+    if candidate.md5[row] != reference.md5[partner]:
+        yield "The two values differ."

@@ -1,0 +1,3 @@
+"""Renderers: findings in, files and text out."""
+
+from __future__ import annotations

@@ -1,0 +1,253 @@
+"""Compare files or folders of ranks and write the sheets: what the command and the Python functions do."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from msprobe import log
+from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.frameworks import crosses, framework_of
+from msprobe.compare.mapping import Mappings, apply_mappings, write_data_mapping
+from msprobe.compare.mapping_files import DataMapping
+from msprobe.compare.matching import NameMapping
+from msprobe.compare.problems import DamagedDataError, StackMissingError, TaskMismatchError
+from msprobe.compare.rows import Rows
+from msprobe.compare.sides import RankPair, files_of, open_pair, pair_ranks
+from msprobe.compare.stacks import StackOf, read_stacks
+from msprobe.compare.table import Form, Table, table_of
+from msprobe.paths import StrPath, check_output_folder, make_folder
+from msprobe.report.advisor import unmatched_lines, write_advice
+from msprobe.report.csv_table import write_csv
+from msprobe.report.workbook import Column, Sheet, write_workbook
+from msprobe.store.part import DumpPart
+
+Format = Literal["xlsx", "csv"]
+
+_LEAST_MATCHED = 0.5
+_UNMATCHED_HEADER = ("Side", "Name", "Dtype", "Tensor Shape", "API", "Place")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is wanted of a comparison.
+
+    ``stack`` is False for no column of call stacks, a path for those of one file, None for those beside the
+    candidate, if there are any. ``suffix`` stands in the names of the files.
+    """
+
+    output: StrPath
+    form: Form = "8.1.1"
+    file_format: Format = "xlsx"
+    stack: StrPath | Literal[False] | None = None
+    advise: bool = True
+    fuzzy: bool = False
+    mappings: Mappings = field(default_factory=Mappings)
+    suffix: str = ""
+    log_rows: bool = False
+    jobs: int = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one pair of files: the files written, and how many rows have a partner of how many."""
+
+    files: tuple[Path, ...]
+    rows: int
+    matched: int
+
+    @property
+    def nothing_matches(self) -> bool:
+        """True if there are rows, and not one of them has a partner."""
+        return self.rows > 0 and self.matched == 0
+
+
+def compare_files(candidate: StrPath, reference: StrPath, request: Request, rank: str = "") -> Outcome:
+    """Compare two ``dump.json`` or two ``debug.json`` and write sheet, advice and mapping.
+
+    Raises the errors of :mod:`msprobe.compare.problems`, PathError and InvalidInputError; then nothing was written.
+    """
+    output = check_output_folder(request.output)
+    if isinstance(request.stack, (str, os.PathLike)) and not os.path.isfile(request.stack):
+        raise StackMissingError(f'field "stack_path": "{request.stack}" does not exist.')
+    first, second = open_pair(candidate, reference)
+    try:
+        return _compare_open(first, second, request, rank, output)
+    finally:
+        first.close()
+        second.close()
+
+
+def compare_folders(candidate: StrPath, reference: StrPath, request: Request) -> list[Outcome]:
+    """Compare two folders of ranks, rank by rank.
+
+    A rank whose data are damaged, or of tasks that cannot be compared, is said and passed over. Raises
+    InvalidPathError where the folders do not answer to each other.
+    """
+    pairs = pair_ranks(Path(candidate), Path(reference), strict=request.form == "8.1.1")
+    outcomes: list[Outcome] = []
+    problems: list[str] = []
+    for pair in pairs:
+        outcomes += _compare_rank(pair, request, problems)
+    if problems and not outcomes:
+        raise DamagedDataError(" ".join(problems))
+    return outcomes
+
+
+def _compare_rank(pair: RankPair, request: Request, problems: list[str]) -> Iterable[Outcome]:
+    ours, theirs = files_of(pair.candidate), files_of(pair.reference)
+    common = [kind for kind in ours if kind in theirs]
+    if not common:
+        problems.append(f'"{pair.candidate}" and "{pair.reference}" have neither dump.json nor debug.json in common.')
+        log.error(f"{pair.name} is not compared: {problems[-1]}")
+    for kind in common:
+        try:
+            yield compare_files(ours[kind], theirs[kind], request, pair.name)
+        except (DamagedDataError, TaskMismatchError) as problem:
+            problems.append(problem.message)
+            log.error(f"{pair.name} is not compared: {problem.message}")
+
+
+def _compare_open(first: DumpPart, second: DumpPart, request: Request, rank: str, output: Path) -> Outcome:
+    _warn_incomplete(first, second)
+    if not len(first) or not len(second):
+        empty = first if not len(first) else second
+        log.warning(f'"{empty.path}": field "data" is empty, so there is nothing to compare.')
+        return Outcome((), 0, 0)
+    generated: list[DataMapping] = []
+
+    def find_names(ours: Rows, theirs: Rows, one: DumpPart, other: DumpPart) -> NameMapping:
+        applied = apply_mappings(request.mappings, ours, theirs, one, other)
+        if applied.generated is not None:
+            generated.append(applied.generated)
+        return applied.names
+
+    comparison = compare_parts(
+        first,
+        second,
+        fuzzy=request.fuzzy,
+        find_names=find_names if request.mappings else None,
+        cross_framework=_crosses(first, second),
+        jobs=request.jobs,
+    )
+    if request.log_rows:
+        _log_rows(comparison)
+    stacks = _stacks(first, request)
+    files = _write(comparison, stacks, request, rank, make_folder(output), generated)
+    matched = int(comparison.pairing.matched.sum())
+    _say_outcome(comparison, files, matched)
+    return Outcome(tuple(files), len(comparison), matched)
+
+
+def _crosses(first: DumpPart, second: DumpPart) -> bool:
+    """True if the frameworks differ. Dumps that do not say theirs are taken for one."""
+    known = [part.header.get("framework") for part in (first, second)]
+    if known[0] == known[1]:
+        return False
+    return crosses(framework_of(first), framework_of(second))
+
+
+def _warn_incomplete(*parts: DumpPart) -> None:
+    for part in parts:
+        if not part.complete:
+            log.warning(f'"{part.path}" was not finished; compared is what there is.')
+
+
+def _stacks(part: DumpPart, request: Request) -> StackOf | None:
+    if request.stack is False or part.kind == "debug":
+        return None
+    if request.stack is not None:
+        return read_stacks(Path(request.stack))
+    if any(part.stack(name) for name in part.names()):
+        return part.stack
+    log.warning(f'there is no stack.json beside "{part.path}", so the column NPU_Stack_Info is left out.')
+    return None
+
+
+def _write(
+    comparison: Comparison,
+    stacks: StackOf | None,
+    request: Request,
+    rank: str,
+    output: Path,
+    generated: list[DataMapping],
+) -> list[Path]:
+    stamp = time.strftime("%Y%m%d%H%M%S")
+    middle = "".join(f"_{word}" for word in (rank, request.suffix) if word)
+    debug = "debug_" if comparison.parts[0].kind == "debug" else ""
+    table = table_of(comparison, request.form, stacks)
+    sheet = _free(output / f"{debug}compare_result{middle}_{stamp}.{request.file_format}")
+    if request.file_format == "csv":
+        write_csv(sheet, table.header, table.blocks())
+    else:
+        write_workbook(sheet, _sheets(comparison, table, request.form))
+    files = [sheet]
+    if request.advise and request.form == "8.1.1":
+        advice = _free(output / f"advisor{middle}_{stamp}.txt")
+        write_advice(advice, comparison)
+        files.append(advice)
+    for mapping in generated:
+        path = _free(output / f"data_mapping{middle}_{stamp}.yaml")
+        write_data_mapping(path, mapping)
+        files.append(path)
+    return files
+
+
+def _free(path: Path) -> Path:
+    """The path; a file of an earlier comparison that stands there is replaced, which is said."""
+    if os.path.lexists(path):
+        log.warning(f'"{path}" exists and is replaced.')
+    return path
+
+
+def _sheets(comparison: Comparison, table: Table, form: Form) -> list[Sheet]:
+    colours = comparison.colouring.colour.tolist() if form == "8.1.1" else ()
+    sheets = [Sheet("Sheet", table.header, table.blocks(), table.rows, colours)]
+    unmatched = _unmatched(comparison)
+    if unmatched[0]:
+        sheets.append(Sheet("Unmatched", _UNMATCHED_HEADER, [unmatched], len(unmatched[0])))
+    return sheets
+
+
+def _unmatched(comparison: Comparison) -> list[Column]:
+    """The rows that one side alone has, of both sides."""
+    cells: list[list[str]] = [[] for _ in _UNMATCHED_HEADER]
+    for side, rows, found in (
+        ("NPU", comparison.candidate, (~comparison.pairing.matched).nonzero()[0]),
+        ("Bench", comparison.reference, comparison.pairing.reference_only),
+    ):
+        for row in found.tolist():
+            values = (
+                side,
+                rows.name[row],
+                rows.dtypes[rows.dtype[row]],
+                rows.shapes[rows.shape[row]],
+                rows.entries[rows.entry[row]],
+                rows.slot[row],
+            )
+            for column, value in zip(cells, values, strict=True):
+                column.append(value)
+    return list(cells)
+
+
+def _say_outcome(comparison: Comparison, files: list[Path], matched: int) -> None:
+    if len(comparison) and matched < _LEAST_MATCHED * len(comparison):
+        log.warning(
+            f"only {matched} of {len(comparison)} rows of the target have a partner; "
+            "are these dumps of the same program?"
+        )
+    for line in unmatched_lines(comparison):
+        log.info(line)
+    for file in files:
+        log.info(f"written: {file}")
+
+
+def _log_rows(comparison: Comparison) -> None:
+    """One line for each tensor that was compared, as ``is_print_compare_log`` asks for."""
+    for row, measured in enumerate(comparison.tensors or []):
+        if comparison.candidate.data_name[row] is not None:
+            log.info(f"{comparison.candidate.name[row]}: cosine {measured.cosine}, max error {measured.max_absolute}")

@@ -1,0 +1,46 @@
+"""Write tables as CSV: UTF-8 without a byte order mark, commas, a line break after each row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+from msprobe.paths import StrPath, write_atomically
+from msprobe.report.workbook import Cell, Column, safe_text
+
+_INFINITIES = {float("inf"): " inf", float("-inf"): " -inf"}
+
+
+def write_csv(path: StrPath, header: Sequence[str], blocks: Iterable[Sequence[Column]]) -> None:
+    """Write a table given in blocks of columns; the file appears when it is whole. Raises PathError."""
+    write_atomically(path, _pieces(header, blocks), fsync=False)
+
+
+def _pieces(header: Sequence[str], blocks: Iterable[Sequence[Column]]) -> Iterator[bytes]:
+    held = io.StringIO()
+    writer = csv.writer(held, lineterminator="\n")
+    writer.writerow(header)
+    for block in blocks:
+        writer.writerows(zip(*map(_safe, block), strict=True))
+        yield held.getvalue().encode("utf-8", "backslashreplace")
+        held.seek(0)
+        held.truncate()
+    yield held.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _safe(column: Column) -> list[Cell]:
+    """The column with texts that no spreadsheet runs, and infinities as 26.2 writes them."""
+    known: dict[Cell, Cell] = {}
+    cells: list[Cell] = []
+    for value in column:
+        if type(value) is float:
+            cells.append(value if -1.7e308 < value < 1.7e308 else _INFINITIES.get(value, value))
+        elif isinstance(value, str):
+            found = known.get(value)
+            if found is None:
+                found = known[value] = safe_text(value)
+            cells.append(found)
+        else:
+            cells.append(value)
+    return cells
