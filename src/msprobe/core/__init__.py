@@ -1,1 +1,24 @@
-"""Import names that users of earlier tools know; nothing but re-exports."""
+"""Import names that users of earlier tools know; nothing but re-exports, made when they are asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from msprobe.capture.single_save import SingleSave
+    from msprobe.report.single_sheet import SingleComparator
+
+__all__ = ["SingleComparator", "SingleSave"]
+
+_HOMES = {
+    "SingleComparator": "msprobe.report.single_sheet",
+    "SingleSave": "msprobe.capture.single_save",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
