@@ -261,6 +261,33 @@ def test_the_end_tells_where_the_dump_is(folder: Path) -> None:
     assert told(run(folder, *RUN, "some.py"), "INFO")[0].endswith("of earlier runs the folder still has steps 1, 2.")
 
 
+@pytest.mark.parametrize(
+    ("ending", "complete"),
+    [
+        ("model(torch.ones(1, 2)).sum().backward()", False),
+        ("model(torch.ones(1, 2)).sum().backward(); raise KeyError", False),
+        ("model(torch.ones(1, 2)).sum().backward(); optimizer.step(); raise KeyError", True),
+    ],
+)
+def test_a_step_that_the_script_did_not_finish_is_marked(folder: Path, ending: str, complete: bool) -> None:
+    (folder / "some.py").write_text(MODEL + LOOP + ending)
+    run(folder, *RUN, "some.py")
+    dump = Dump(folder / "dump")
+    assert dump.steps() == ["step0", "step1", "step2", "step3"]
+    assert dump.file(2)["msprobe"]["complete"] is True
+    assert dump.file(3)["msprobe"]["complete"] is complete
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_script_without_optimizer_is_one_step_unless_it_fails(folder: Path, failing: bool) -> None:
+    (folder / "some.py").write_text(MODEL + "model(torch.ones(1, 2)).sum().backward()" + "; 1 / 0" * failing)
+    run(folder, *RUN, "some.py")
+    dump = Dump(folder / "dump")
+    assert dump.steps() == ["step0"]
+    assert "Functional.linear.0.backward" in dump.names()
+    assert dump.file()["msprobe"]["complete"] is not failing
+
+
 def test_steps_that_never_come_are_told_once(folder: Path) -> None:
     config = {"level": "L1", "dump_path": str(folder / "dump"), "step": [1, "7-9"]}
     (folder / "config.json").write_text(json.dumps(config))

@@ -72,12 +72,12 @@ class Outcome:
         self._is_new = False
         found = [(True, line) for line in (self._missing_steps(settings), self._missing_ranks(settings)) if line]
         if self._folders:
-            found += [self._dump_line(path, folder) for path, folder in self._folders.items()]
+            found += [self._dump_line(path, folder, settings) for path, folder in self._folders.items()]
         elif not found and not self._is_unwanted_rank(settings):
             found.append((True, f"No dump was written: {self.reason or self._reason(settings)}."))
         return found
 
-    def _dump_line(self, path: str, folder: _Folder) -> tuple[bool, str]:
+    def _dump_line(self, path: str, folder: _Folder, settings: Settings) -> tuple[bool, str]:
         steps = folder.records.keys() - folder.failed
         failed = _words("step", sorted(folder.failed)) if folder.failed else ""
         if not steps:
@@ -85,6 +85,8 @@ class Outcome:
         count = sum(folder.records[step] for step in steps)
         line = f'The dump is in "{path}": {_counted(len(steps), "step")} ({numbers_text(steps)})'
         line += f", {_counted(count, 'record')}"
+        if not count and settings.task in ("overflow_check", "nan_check"):
+            line += "; no overflow was found"
         if failed:
             line += f"; {failed} failed, as an error above says"
         others = self._other_steps(path, folder)

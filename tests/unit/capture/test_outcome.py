@@ -52,6 +52,13 @@ def test_a_step_that_could_not_be_written_does_not_count(tmp_path: Path) -> None
     assert line.endswith("2 steps (0, 1), 20 records; step 2 failed, as an error above says.")
 
 
+def test_a_check_that_found_nothing_says_so(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), task="overflow_check")
+    outcome.reached(0, None, 1)
+    outcome.written(str(tmp_path), 0, 0, failed=False)
+    assert outcome.lines(settings)[0][1].endswith("1 step (0), 0 records; no overflow was found.")
+
+
 def test_if_every_step_failed_there_is_no_dump(tmp_path: Path) -> None:
     outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
     for step in range(3):

@@ -50,7 +50,7 @@ def run_script(config_path: str | None, script_argv: Sequence[str], **overrides:
     steps.attach()
     PrecisionDebugger._give_way = give_way
     try:
-        return _status_of(target, argv)
+        return _status_of(target, argv, steps)
     finally:
         if PrecisionDebugger._give_way is not None:
             PrecisionDebugger._give_way = None
@@ -78,7 +78,7 @@ def _target(script_argv: Sequence[str]) -> tuple[_Target, list[str]]:
     return _Target(module=None, path=words[0]), words
 
 
-def _status_of(target: _Target, argv: list[str]) -> int:
+def _status_of(target: _Target, argv: list[str], steps: ScriptSteps) -> int:
     sys.argv = argv
     try:
         if target.module is not None:
@@ -95,8 +95,10 @@ def _status_of(target: _Target, argv: list[str]) -> int:
     except SystemExit as ending:
         return _status(ending.code)
     except KeyboardInterrupt:
+        steps.failed = True
         raise
     except BaseException as error:
+        steps.failed = True
         error = error.with_traceback(_own_traceback(error.__traceback__))
         sys.excepthook(type(error), error, error.__traceback__)
         return 1

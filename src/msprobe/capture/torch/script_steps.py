@@ -49,6 +49,9 @@ class ScriptSteps:
         self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stepping: list[Any] = []
         self._searched = False
+        self._has_stepped = False
+        # The script was ended by an exception.
+        self.failed = False
         # The nearest that came to a step, if none began.
         self._met = ""
         self._handles: list[Any] = []
@@ -78,10 +81,17 @@ class ScriptSteps:
             sys.meta_path.insert(0, self._import)
 
     def detach(self) -> None:
-        """Leave nothing behind. Recording stops: what it has replaced lies over what was replaced here."""
+        """Leave nothing behind. Recording stops: what it has replaced lies over what was replaced here.
+
+        A step is finished by its optimizers. Only where there are none the end of the script finishes it.
+        """
         self._attached = False
         self._say_why()
-        if self.debugger.recorder.session.recording:
+        recorder = self.debugger.recorder
+        if self.failed or self._has_stepped:
+            # Still recording, as far as the session knows: it will be closed in the middle of a step.
+            recorder.detach()
+        elif recorder.session.recording:
             self.debugger.stop()
         if self._import is not None and self._import in sys.meta_path:
             sys.meta_path.remove(self._import)
@@ -245,6 +255,7 @@ class ScriptSteps:
         return step
 
     def _note(self, optimizer: Any) -> None:
+        self._has_stepped = True
         if not self._ever:
             self._optimizers.update(_all_optimizers())
         self._optimizers.add(optimizer)
