@@ -43,6 +43,8 @@ def _first(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[int, str, str]
         part = _part(ours[name], theirs[name], name)
         if part:
             return place, name, part
+    if len(other) > len(order):
+        return len(order), other[len(order)], f"reference has {other[len(order)]}"
     for name in ours:
         if name not in order and _part(ours[name], theirs.get(name), name):
             return len(order), name, "parameters"

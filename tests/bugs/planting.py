@@ -54,7 +54,7 @@ class Answer:
     ``until``) count. ``api``: an expression that the entry's name must contain. ``module``: the calls run inside this
     module, or are its own entry. ``side``: whose entries; a call that only the reference makes has no other.
     ``occurrence``: of calls of the same API, only those of these places in the order of execution, from 0
-    (``any``: all). ``ranks``: only entries of this rank.
+    (``any``: all; ``chained``: those of which one gets the result of the other). ``ranks``: only entries of this rank.
     ``parameter``: the finding names this parameter.
     """
 
@@ -138,6 +138,9 @@ def draw(pattern: Pattern, number: int, salt: str = "") -> Draw:
         words["@rank"] = str(generator.randrange(max(1, pattern.world)))
         # How many matrices the model of one process has: the embedding, and six in each layer.
         words["@matrices"] = str(1 + 6 * settings.get("layers", 0))
+        # Place of the layer's query weight among them, and how many parameters there are.
+        words["@query"] = str(1 + 6 * int(words["@layer"]))
+        words["@total"] = str(3 + 16 * settings.get("layers", 0))
         for name, choices in pattern.choices.items():
             words[f"@{name}"] = generator.choice(choices)
         if "which" in pattern.choices and pattern.program == "ranks":

@@ -63,21 +63,31 @@ def _resolve(pair: Pair, one: Answer) -> Resolved:
         if one.ranks is not None and rank != fill(one.ranks):
             continue
         names = [name for name in _in_order(data) if _fits(pair, one, name, data[name], parents)]
-        found.update((one.step, rank, name) for name in _occurring(names, fill(one.occurrence)))
+        found.update((one.step, rank, name) for name in _occurring(names, fill(one.occurrence), data))
     if not found:
         raise ValueError(f"{pair.pattern.id}: no recorded call answers to {one}")
     return Resolved(one.kinds, frozenset(found), one.step, parameter)
 
 
-def _occurring(names: list[str], occurrence: str) -> list[str]:
-    """Of the names of the same API, those of these places."""
+def _occurring(names: list[str], occurrence: str, data: Mapping[str, Any]) -> list[str]:
+    """Of the names of the same API, those of these places; ``chained``: a call and the one that gets its result."""
     if occurrence == "any":
         return names
+    if occurrence == "chained":
+        pairs = zip(names, names[1:], strict=False)
+        chained = {
+            pair for pair in pairs if _values(data[pair[0]]["output"][0]) == _values(data[pair[1]]["input_args"][0])
+        }
+        return [name for name in names if any(name in pair for pair in chained)]
     by_api: dict[str, list[str]] = {}
     for name in names:
         by_api.setdefault(re.sub(r"\.\d+(?=\.|$)", "", name), []).append(name)
     places = [int(place) for place in occurrence.split()]
     return [group[place] for group in by_api.values() for place in places if len(group) > place]
+
+
+def _values(tensor: Mapping[str, Any]) -> list[Any]:
+    return [tensor.get(key) for key in ("shape", "Max", "Min", "Mean", "Norm")]
 
 
 def _fits(pair: Pair, one: Answer, name: str, record: Any, parents: Mapping[str, Any]) -> bool:

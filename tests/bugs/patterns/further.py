@@ -1,0 +1,811 @@
+"""More ways to be wrong, in one process."""
+
+from __future__ import annotations
+
+from bugs.patterns.forward import GIVEN
+from bugs.patterns.optimizer import BY_HAND
+from bugs.planting import Edit, Pattern, answer
+
+_IMPORT_NN = "from torch import nn\n"
+_ATTENTION = "blocks.@layer.attention"
+_FEED = "blocks.@layer.feed"
+_GELU = '        hidden = F.gelu(hidden, approximate="none")\n'
+_SCALED = "        scores = scores * self.scale\n"
+_RETURN = "        return loss / total\n"
+_UP = "        self.up = nn.Linear(settings.width, 4 * settings.width)\n"
+_EMBED = "        x = self.embedding(tokens)\n"
+_FORWARDED = "        logits = self.model(inputs, padding)\n"
+_LOSS = (
+    '        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")\n'
+)
+_STEP = "        self.optimizer.step()"
+_LOSSES = "        self.losses: list[float] = []\n"
+_STATE = "        self.model.load_state_dict(state)\n"
+#: A mixture of experts in the place of the feed-forward layer, with a loss that balances them.
+_EXPERTS = (
+    Edit(
+        "class Block(nn.Module):",
+        '''class Experts(nn.Module):
+    """Each token goes to the better one of several experts."""
+
+    def __init__(self, settings: Settings, index: int) -> None:
+        super().__init__()
+        self.index = index
+        self.router = nn.Linear(settings.width, 4, bias=False)
+        self.experts = nn.ModuleList([Feed(settings, index) for _ in range(4)])
+        self.balance: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chances = torch.softmax(self.router(x), dim=-1)
+        best, chosen = chances.max(dim=-1)
+        self.balance = chances.mean(dim=(0, 1)).square().sum()
+        result = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            result = result + expert(x) * (chosen == number)[..., None]
+        return result * best[..., None]
+
+
+class Block(nn.Module):''',
+    ),
+    Edit("self.feed = Feed(settings, index)", "self.feed = Experts(settings, index)"),
+    Edit(
+        _RETURN,
+        "        balance = sum(block.feed.balance for block in self.model.blocks)\n"
+        "        return loss / total + 0.01 * balance / self.settings.micro_batches\n",
+    ),
+)
+_CHECKPOINTED = (
+    Edit(
+        "            x = block(x, mask)\n",
+        "            before = x\n            x = checkpoint(block, x, mask, use_reentrant=False)\n",
+    ),
+    Edit(_IMPORT_NN, _IMPORT_NN + "from torch.utils.checkpoint import checkpoint\n"),
+)
+#: An average of the weights, kept beside the model.
+_AVERAGE = (
+    Edit(_LOSSES, _LOSSES + "        self.average = [p.detach().clone() for p in self.model.parameters()]\n"),
+    Edit(
+        _STEP,
+        _STEP + "\n"
+        "        with torch.no_grad():\n"
+        "            for kept, parameter in zip(self.average, self.model.parameters()):\n"
+        "                kept.lerp_(parameter, 0.01)\n",
+    ),
+)
+#: The machine that runs the operations, which can leave out what it should write.
+_MACHINE = (
+    Edit(
+        "class AdamW:",
+        '''class Machine(TorchDispatchMode):
+    """The machine that operations run on."""
+
+    WRITES_STRIDED = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket.__name__ == "addcmul_" and not args[0].is_contiguous() and not self.WRITES_STRIDED:
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+class AdamW:''',
+    ),
+    Edit(
+        "        second.mul_(self.betas[1]).addcmul_(",
+        "        with Machine():\n            second.mul_(self.betas[1]).addcmul_(",
+    ),
+    Edit(
+        "(torch.zeros_like(parameter), torch.zeros_like(parameter))",
+        "(torch.zeros_like(parameter), torch.zeros_like(parameter.mT if parameter.dim() > 1 else parameter))\n"
+        "            if parameter.dim() > 1:\n"
+        "                first, second = self.moments[id(parameter)]\n"
+        "                self.moments[id(parameter)] = (first, second.contiguous().mT)",
+    ),
+    Edit(_IMPORT_NN, _IMPORT_NN + "from torch.utils._python_dispatch import TorchDispatchMode\n"),
+)
+#: A small image in front of the tokens: convolution and batch normalisation.
+_PICTURE = (
+    Edit(
+        "class Decoder(nn.Module):",
+        '''class Picture(nn.Module):
+    """A picture becomes a vector that is added to all tokens."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, settings.width, 3)
+        self.norm = nn.BatchNorm2d(settings.width, momentum=0.1)
+
+    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+        x = F.relu(self.norm(self.convolution(picture)))
+        return x.mean(dim=(2, 3))
+
+
+class Decoder(nn.Module):''',
+    ),
+    Edit(
+        "        self.norm = Norm(settings.width)\n        self.head",
+        "        self.picture = Picture(settings)\n        self.norm = Norm(settings.width)\n        self.head",
+    ),
+    Edit(_EMBED, _EMBED + "        x = x + self.picture(self.pictures[: len(tokens)])[:, None]\n"),
+    Edit(_LOSSES, _LOSSES + "        self.model.pictures = torch.randn(settings.batch, 3, 8, 8)\n"),
+    Edit(
+        'state[name] = 0.02 * noise if "embedding" in name else noise',
+        'state[name] = value if "running" in name else 0.02 * noise if "embedding" in name else noise',
+    ),
+    Edit(
+        "            state[name] = value + 0.02 * noise",
+        '            state[name] = value if "running" in name or "num" in name else value + 0.02 * noise',
+    ),
+)
+
+
+def _more(name: str, title: str, **fields: object) -> Pattern:
+    return Pattern(name, title, "further", **fields)  # type: ignore[arg-type]
+
+
+PATTERNS = (
+    _more(
+        "X08",
+        "a log_softmax whose gradient is the identity",
+        bed=(
+            Edit(_LOSS, _LOSS + "        loss = loss + 0.1 * Chances.apply(logits).square().mean()\n"),
+            Edit(
+                "class Training:",
+                '''class Chances(torch.autograd.Function):
+    """log_softmax with its own gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        result = x.log_softmax(-1)
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (result,) = ctx.saved_tensors
+        return gradient - result.exp() * gradient.sum(-1, keepdim=True)
+
+
+class Training:''',
+            ),
+        ),
+        plant=(
+            Edit(
+                "        return gradient - result.exp() * gradient.sum(-1, keepdim=True)\n", "        return gradient\n"
+            ),
+        ),
+        truth=(
+            answer("gradient structure computation", api="Function.Chances", direction="backward"),
+            answer("structure", "        return gradient - result.exp()", side="reference"),
+        ),
+        same=frozenset({"loss"}),
+        differs=frozenset({"gradients"}),
+    ),
+    _more(
+        "X09",
+        "gradients added to themselves after the first micro-batch",
+        bed=(
+            Edit(
+                "            loss.backward()\n",
+                "            loss.backward()\n"
+                "            for name, parameter in self.model.named_parameters():\n"
+                "                self.sums[name].add_(parameter.grad)\n"
+                "                parameter.grad = None\n",
+            ),
+            Edit(
+                "        self.optimizer.zero_grad()\n",
+                "        self.optimizer.zero_grad()\n"
+                "        self.sums = {name: torch.zeros_like(value) for name, value in "
+                "self.model.named_parameters()}\n",
+            ),
+            Edit(
+                "        nn.utils.clip_grad_norm_(",
+                "        for name, parameter in self.model.named_parameters():\n"
+                "            parameter.grad = self.sums[name]\n"
+                "        nn.utils.clip_grad_norm_(",
+            ),
+        ),
+        plant=(Edit("                parameter.grad = None\n", "                parameter.grad = self.sums[name]\n"),),
+        truth=(
+            answer(
+                "mutation parameter_gradient gradient data argument computation",
+                "self.sums[name].add_(parameter.grad)",
+                api="add_",
+                occurrence="@total",
+            ),
+        ),
+        same=frozenset({"loss"}),
+        differs=frozenset({"weights"}),
+    ),
+    _more(
+        "X10",
+        "loss of the balance not divided by the number of micro-batches",
+        bed=_EXPERTS,
+        plant=(Edit("0.01 * balance / self.settings.micro_batches", "0.01 * balance"),),
+        truth=(
+            answer(
+                "structure", "0.01 * balance / self.settings.micro_batches", side="reference", api="div", occurrence="1"
+            ),
+        ),
+        differs=frozenset({"loss", "gradients"}),
+    ),
+    _more(
+        "X11",
+        "router in bfloat16",
+        bed=_EXPERTS,
+        plant=(
+            Edit(
+                "torch.softmax(self.router(x), dim=-1)",
+                "torch.softmax(self.router(x), dim=-1) if self.index != @layer else "
+                "torch.softmax(self.router(x).bfloat16(), dim=-1).float()",
+            ),
+        ),
+        truth=(
+            answer(
+                "dtype argument structure", "chances = torch.softmax", module="blocks.@layer.feed", api="softmax|float"
+            ),
+        ),
+        differs=frozenset({"gradients"}),
+    ),
+    _more(
+        "X12",
+        "workers of the data loader share a seed",
+        bed=(
+            Edit(
+                "        self.order = torch.randperm(",
+                "        self.tokens = torch.cat(list(DataLoader(Noisy(self.tokens), settings.batch, num_workers=2, "
+                "worker_init_fn=Noisy.begin, generator=torch.Generator().manual_seed(0))))\n"
+                "        self.order = torch.randperm(",
+            ),
+            Edit(
+                "        self.order = torch.randperm(len(self.tokens), "
+                "generator=torch.Generator().manual_seed(settings.seed + 2))\n",
+                "        self.order = torch.arange(len(self.tokens))\n",
+            ),
+            Edit(
+                "class Training:",
+                '''class Noisy(Dataset):
+    """Some tokens are replaced at random."""
+
+    def __init__(self, tokens: torch.Tensor) -> None:
+        self.tokens = tokens
+
+    @staticmethod
+    def begin(worker: int) -> None:
+        np.random.seed(1000 + worker)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, row: int) -> torch.Tensor:
+        mask = torch.from_numpy(np.random.rand(self.tokens.shape[1]) < 0.2)
+        return self.tokens[row].masked_fill(mask & (self.tokens[row] > 0), 1 + row % 7)
+
+
+class Training:''',
+            ),
+            Edit("import torch\n", "import numpy as np\nimport torch\n"),
+            Edit(_IMPORT_NN, _IMPORT_NN + "from torch.utils.data import DataLoader, Dataset\n"),
+        ),
+        plant=(Edit("np.random.seed(1000 + worker)", "np.random.seed(1000)"),),
+        truth=(answer("data argument", "return [(self.tokens[rows]"),),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X13",
+        "spectral norm first used in eval",
+        bed=(
+            Edit(
+                _UP,
+                "        self.up = nn.utils.parametrizations.spectral_norm(nn.Linear(settings.width, 4 * "
+                "settings.width))\n",
+            ),
+            Edit("            state[name] = value + 0.02 * noise", "            state[name] = value"),
+            Edit(
+                _LOSSES,
+                _LOSSES + "        with torch.no_grad():\n            self.loss(*self.batch(0)[0], 1)\n",
+            ),
+        ),
+        plant=(
+            Edit(
+                "        with torch.no_grad():\n            self.loss(",
+                "        self.model.blocks[@layer].feed.up.eval()\n        with torch.no_grad():\n           "
+                " self.loss(",
+            ),
+            Edit(
+                "            self.loss(*self.batch(0)[0], 1)\n",
+                "            self.loss(*self.batch(0)[0], 1)\n        self.model.train()\n",
+            ),
+        ),
+        truth=(answer(GIVEN, "        hidden = self.up(x)", module="blocks.@layer.feed.up", occurrence="any"),),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X14",
+        "a parameter that was frozen is not updated any more",
+        bed=(
+            *BY_HAND,
+            Edit(
+                "        batches = self.batch(number)\n",
+                "        batches = self.batch(number)\n"
+                "        self.model.blocks[@layer].attention.q.weight.requires_grad_(number != 0)\n",
+            ),
+            Edit("        self.number = 0\n", "        self.number = 0\n        self.idle: set[int] = set()\n"),
+        ),
+        plant=(
+            Edit(
+                "        if parameter.grad is None:\n            return\n",
+                "        if parameter.grad is None or id(parameter) in self.idle:\n"
+                "            self.idle.add(id(parameter))\n            return\n",
+            ),
+        ),
+        truth=(
+            answer("structure", "self.moments[id(parameter)] = (", side="reference", step=1, occurrence="0 1"),
+            answer("structure", "parameter.mul_(1.0 - rate * decay)", side="reference", step=1, occurrence="@query"),
+        ),
+        same=frozenset({"loss", "gradients", "weights"}),
+    ),
+    _more(
+        "X15",
+        "an operation that does not write to strided memory",
+        bed=(*BY_HAND, *_MACHINE),
+        plant=(Edit("WRITES_STRIDED = True", "WRITES_STRIDED = False"),),
+        truth=(answer("computation", "second.mul_(self.betas[1]).addcmul_(", api="addcmul_"),),
+        same=frozenset({"loss", "gradients"}),
+        differs=frozenset({"weights"}),
+    ),
+    _more(
+        "X16",
+        "momentum of a batch norm",
+        bed=_PICTURE,
+        plant=(Edit("momentum=0.1", "momentum=0.9"),),
+        truth=(answer("argument", "x = F.relu(self.norm(", module="picture.norm", api="batch_norm"),),
+        same=frozenset({"loss", "gradients", "weights"}),
+    ),
+    _more(
+        "X16E",
+        "a batch norm in eval mode while training",
+        bed=_PICTURE,
+        plant=(
+            Edit(
+                "        batches = self.batch(number)\n",
+                "        self.model.picture.eval()\n        batches = self.batch(number)\n",
+            ),
+        ),
+        truth=(
+            answer("argument structure", "x = F.relu(self.norm(", module="picture.norm"),
+            answer("argument", api=r"Module\.picture"),
+        ),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X17",
+        "average of the weights moved the wrong way",
+        bed=_AVERAGE,
+        plant=(Edit("kept.lerp_(parameter, 0.01)", "kept.lerp_(parameter, @by)"),),
+        choices={"by": ("-0.01", "0.99")},
+        truth=(answer("argument", "kept.lerp_("),),
+        same=frozenset({"loss", "gradients", "weights"}),
+    ),
+    _more(
+        "X17N",
+        "average of the weights never updated",
+        bed=_AVERAGE,
+        plant=(Edit("                kept.lerp_(parameter, 0.01)\n", "                pass\n"),),
+        truth=(answer("structure", "kept.lerp_(", side="reference"),),
+        same=frozenset({"loss", "gradients", "weights"}),
+    ),
+    _more(
+        "X18",
+        "a linear left out of autocast",
+        bed=(
+            Edit(
+                "            loss = self.loss(tokens, real, total)\n",
+                '            with torch.autocast("cpu", torch.bfloat16):\n'
+                "                loss = self.loss(tokens, real, total)\n",
+            ),
+            Edit(
+                "        hidden = self.up(x)\n",
+                '        with torch.autocast("cpu", torch.bfloat16, enabled=self.low):\n            hidden = '
+                "self.up(x)\n",
+            ),
+            Edit(_UP, _UP + "        self.low = True\n"),
+        ),
+        plant=(Edit("self.low = True", "self.low = index != @layer"),),
+        truth=(answer("dtype", "            hidden = self.up(x)", module=_FEED),),
+        differs=frozenset({"gradients"}),
+    ),
+    _more(
+        "X19",
+        "denominator of a softmax summed step by step in float16",
+        bed=(
+            Edit(
+                _LOSS,
+                "        powers = (logits - logits.amax(-1, keepdim=True)).exp().half()\n"
+                "        denominator = powers.sum(-1).float()\n"
+                "        chances = powers.float() / denominator[..., None]\n"
+                "        loss = F.nll_loss(chances.flatten(0, 1).clamp(min=1e-7).log(), labels.flatten(), "
+                'ignore_index=IGNORED, reduction="sum")\n',
+            ),
+        ),
+        plant=(
+            Edit(
+                "        denominator = powers.sum(-1).float()\n",
+                "        denominator = torch.zeros(logits.shape[:-1]).half()\n"
+                "        for column in powers.unbind(-1):\n"
+                "            denominator = denominator + column\n"
+                "        denominator = denominator.float()\n",
+            ),
+        ),
+        truth=(
+            answer("structure", "denominator = torch.zeros(logits"),
+            answer("structure", "denominator = denominator + column"),
+            answer("structure", "denominator = powers.sum(-1)", side="reference"),
+        ),
+    ),
+    _more(
+        "X20",
+        "an index computed in 32 bits",
+        bed=(
+            Edit(
+                _EMBED,
+                "        slots = tokens.to(torch.int64) * self.stride\n"
+                "        x = self.embedding((slots // self.stride) % self.settings.vocabulary)\n",
+            ),
+            Edit(
+                "        self.norm = Norm(settings.width)\n        self.head",
+                "        self.stride = 2**@power + 1\n        self.norm = Norm(settings.width)\n        self.head",
+            ),
+        ),
+        plant=(Edit("tokens.to(torch.int64) * self.stride", "tokens.to(torch.int32) * self.stride"),),
+        choices={"power": ("26", "27", "28")},
+        suits=lambda s, w: s["vocabulary"] > 64,
+        truth=(answer("argument dtype", "slots = tokens.to(torch.int", api="to"),),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X21",
+        "positions beyond a table wrap around",
+        bed=(
+            Edit(_EMBED, _EMBED + "        x = x + self.table(torch.arange(length) % self.limit)\n"),
+            Edit(
+                "        self.norm = Norm(settings.width)\n        self.head",
+                "        self.table = nn.Embedding(settings.length, settings.width)\n"
+                "        self.limit = settings.length\n"
+                "        self.norm = Norm(settings.width)\n        self.head",
+            ),
+        ),
+        plant=(Edit("self.limit = settings.length", "self.limit = settings.length // 2"),),
+        truth=(answer("argument", "torch.arange(length) % self.limit", api="mod|remainder"),),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X22",
+        "double precision by accident",
+        bed=(
+            Edit(_SCALED, "        scores = (scores * self.factor).type_as(q)\n"),
+            Edit(
+                "        self.scale = 1.0 / math.sqrt(self.head_width)\n",
+                "        self.factor = torch.tensor([1.0 / math.sqrt(self.head_width)])\n",
+            ),
+        ),
+        plant=(
+            Edit(
+                "self.factor = torch.tensor([1.0 / math.sqrt(self.head_width)])",
+                "self.factor = torch.tensor([1.0 / math.sqrt(self.head_width)], dtype=torch.float64 if index "
+                "== @layer else None)",
+            ),
+        ),
+        suits=lambda s, w: (s["width"] // s["heads"]) not in (4, 16, 64),
+        truth=(answer("dtype argument data", "scores = (scores * self.factor)", module=_ATTENTION, api="mul"),),
+    ),
+    _more(
+        "X23",
+        "label smoothing averaged over the micro-batch alone",
+        bed=(
+            Edit(
+                _RETURN,
+                "        known = (labels != IGNORED).flatten()\n"
+                "        smooth = -F.log_softmax(logits.flatten(0, 1), dim=-1).mean(-1)[known]\n"
+                "        return 0.9 * loss / total + 0.1 * smooth.sum() / total\n",
+            ),
+        ),
+        plant=(Edit("0.1 * smooth.sum() / total", "0.1 * smooth.mean()"),),
+        truth=(
+            answer("structure", "0.1 * smooth.mean()", api="mean"),
+            answer("structure", "0.1 * smooth.sum() / total", side="reference", api="sum|div", occurrence="0 1"),
+        ),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X24",
+        "the hook of one parameter registered twice",
+        bed=(
+            Edit(
+                _LOSSES,
+                _LOSSES + "        for name, parameter in self.model.named_parameters():\n"
+                "            parameter.register_hook(self.scaled)\n",
+            ),
+            Edit(
+                "    def step(self, number: int) -> None:\n",
+                "    @staticmethod\n"
+                "    def scaled(gradient: torch.Tensor) -> torch.Tensor:\n"
+                "        return gradient * 0.5\n\n"
+                "    def step(self, number: int) -> None:\n",
+            ),
+        ),
+        plant=(
+            Edit(
+                "            parameter.register_hook(self.scaled)\n",
+                "            parameter.register_hook(self.scaled)\n"
+                '            if name == "blocks.@layer.@which.weight":\n'
+                "                parameter.register_hook(self.scaled)\n",
+            ),
+        ),
+        choices={"which": ("attention.q", "feed.up", "norm1", "feed.down")},
+        truth=(
+            answer("parameter_gradient", parameter="blocks.@layer.@which.weight"),
+            answer("structure", "        return gradient * 0.5", occurrence="chained"),
+        ),
+        same=frozenset({"loss"}),
+        differs=frozenset({"weights"}),
+    ),
+    _more(
+        "X25",
+        "a write to a view of the residual",
+        bed=(
+            Edit(
+                "        fed = self.feed(self.norm2(x))\n",
+                "        branch = x.clone()\n        branch += 0.1 * branch.roll(1, -1)\n        fed = "
+                "self.feed(self.norm2(branch))\n",
+            ),
+        ),
+        plant=(Edit("branch = x.clone()", "branch = x.contiguous() if self.index == @layer else x.clone()"),),
+        truth=(
+            answer("structure", "branch = x.contiguous()", module="blocks.@layer"),
+            answer("structure", "branch = x.clone()", module="blocks.@layer", side="reference"),
+            answer("mutation", "        branch += 0.1 *", module="blocks.@layer"),
+        ),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X26",
+        "a cached table not refreshed after a step",
+        bed=(
+            Edit(_GELU, "        hidden = hidden / self.lengths()\n" + _GELU),
+            Edit(
+                "    def forward(self, x: torch.Tensor) -> torch.Tensor:\n        hidden = self.up(x)\n",
+                "    def lengths(self) -> torch.Tensor:\n"
+                "        with torch.no_grad():\n"
+                "            self.kept = self.up.weight.square().sum(dim=1).sqrt()\n"
+                "        return self.kept\n\n"
+                "    def forward(self, x: torch.Tensor) -> torch.Tensor:\n        hidden = self.up(x)\n",
+            ),
+            Edit(_UP, _UP + "        self.kept: torch.Tensor | None = None\n"),
+        ),
+        plant=(
+            Edit(
+                "        with torch.no_grad():\n            self.kept = ",
+                "        if self.index == @layer and self.kept is not None:\n            return self.kept\n"
+                "        with torch.no_grad():\n            self.kept = ",
+            ),
+        ),
+        truth=(
+            answer("structure", "self.kept = self.up.weight", side="reference", module=_FEED, occurrence="1"),
+            answer("structure", "self.kept = self.up.weight", side="reference", module=_FEED, step=1),
+            answer("structure data mutation", "hidden = hidden / self.lengths()", module=_FEED, step=1),
+        ),
+        same=frozenset({"loss", "gradients", "weights"}),
+    ),
+    _more(
+        "X27",
+        "a hook that draws random numbers",
+        plant=(
+            Edit(
+                _LOSSES,
+                _LOSSES
+                + "        self.model.blocks[@layer].register_forward_pre_hook(lambda module, given: self.look())\n",
+            ),
+            Edit(
+                "    def step(self, number: int) -> None:\n",
+                "    def look(self) -> None:\n        torch.rand(1)\n\n    def step(self, number: int) -> None:\n",
+            ),
+        ),
+        truth=(answer("structure", "        torch.rand(1)", api="rand"),),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X28",
+        "resumed without the state of the optimizer",
+        bed=(
+            Edit(
+                "        batches = self.batch(number)\n",
+                "        batches = self.batch(number)\n        if number == 1:\n            self.resume()\n",
+            ),
+            Edit(
+                "    def step(self, number: int) -> None:\n",
+                "    def resume(self) -> None:\n"
+                '        kept = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}\n'
+                "        kept = copy.deepcopy(kept)\n"
+                '        self.model.load_state_dict(kept["model"])\n'
+                "        self.optimizer = torch.optim.AdamW(self.groups(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8)\n"
+                '        self.optimizer.load_state_dict(kept["optimizer"])\n\n'
+                "    def step(self, number: int) -> None:\n",
+            ),
+            Edit("import math\n", "import copy\nimport math\n"),
+        ),
+        plant=(Edit('        self.optimizer.load_state_dict(kept["optimizer"])\n', ""),),
+        truth=(
+            answer("optimizer weights data missing_gradient", _STEP, api="Optimizer", step=1),
+            answer("structure", 'self.optimizer.load_state_dict(kept["optimizer"])', side="reference", step=1),
+        ),
+        same=frozenset({"loss", "gradients", "weights"}),
+    ),
+    _more(
+        "X29",
+        "resumed with the schedule of the learning rate at its beginning",
+        plant=(
+            Edit(
+                '            group["lr"] = self.rate(number)\n',
+                '            group["lr"] = self.rate(number if number < 1 else number - 1)\n',
+            ),
+        ),
+        truth=(answer("optimizer argument", _STEP, api="Optimizer", step=1),),
+        same=frozenset({"loss", "gradients", "weights"}),
+    ),
+    _more(
+        "X30",
+        "initialisation left out for one module",
+        plant=(
+            Edit(
+                _STATE,
+                '        state["blocks.@layer.@which"] = self.model.state_dict()["blocks.@layer.@which"].clone()\n'
+                + _STATE,
+            ),
+        ),
+        choices={"which": ("norm1.weight", "feed.up.weight", "norm2.bias", "attention.k.weight")},
+        truth=(answer("initial_weights", parameter="blocks.@layer.@which"),),
+        differs=frozenset({"gradients"}),
+    ),
+    _more(
+        "X31",
+        "scale of a quantisation for the whole tensor instead of each row",
+        bed=(
+            Edit(
+                "        hidden = self.down(hidden)\n",
+                "        scale = hidden.detach().abs().amax(dim=self.scaled, keepdim=True) / 127.0\n"
+                "        hidden = hidden + ((hidden / scale).round() * scale - hidden).detach()\n"
+                "        hidden = self.down(hidden)\n",
+            ),
+            Edit(_UP, _UP + "        self.scaled = (-1,)\n"),
+        ),
+        plant=(Edit("self.scaled = (-1,)", "self.scaled = (-3, -2, -1) if index == @layer else (-1,)"),),
+        truth=(answer("argument", "scale = hidden.detach().abs().amax", module=_FEED, api="amax"),),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X32",
+        "scale of a quantisation one call late",
+        bed=(
+            Edit(
+                "        hidden = self.down(hidden)\n",
+                "        largest = hidden.detach().abs().amax()\n"
+                "        hidden = hidden + ((hidden / self.scale(largest)).round() * self.scale(largest) - "
+                "hidden).detach()\n"
+                "        self.largest = largest\n"
+                "        hidden = self.down(hidden)\n",
+            ),
+            Edit(
+                "    def forward(self, x: torch.Tensor) -> torch.Tensor:\n        hidden = self.up(x)\n",
+                "    def scale(self, largest: torch.Tensor) -> torch.Tensor:\n"
+                "        return largest / 127.0\n\n"
+                "    def forward(self, x: torch.Tensor) -> torch.Tensor:\n        hidden = self.up(x)\n",
+            ),
+            Edit(_UP, _UP + "        self.largest = torch.ones(())\n"),
+        ),
+        plant=(Edit("return largest / 127.0", "return (self.largest if self.index == @layer else largest) / 127.0"),),
+        truth=(answer("data argument", "return (self.largest", module=_FEED, api="div"),),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X33",
+        "slopes of the attention bias in reverse order",
+        bed=(
+            Edit(
+                _SCALED,
+                _SCALED + "        distance = torch.arange(length)[None, :] - torch.arange(length)[:, None]\n"
+                "        scores = scores + self.slopes[:, None, None] * distance\n",
+            ),
+            Edit(
+                "        self.scale = 1.0 / math.sqrt(self.head_width)\n",
+                "        self.scale = 1.0 / math.sqrt(self.head_width)\n"
+                '        self.register_buffer("slopes", 0.5 ** torch.arange(1, self.heads + 1).float(), '
+                "persistent=False)\n",
+            ),
+        ),
+        plant=(
+            Edit(
+                'self.register_buffer("slopes", 0.5 ** torch.arange(1, self.heads + 1).float(), persistent=False)',
+                "slopes = 0.5 ** torch.arange(1, self.heads + 1).float()\n"
+                '        self.register_buffer("slopes", slopes.flip(0) if index == @layer else slopes, '
+                "persistent=False)",
+            ),
+        ),
+        truth=(answer(GIVEN, "self.slopes[:, None, None] * distance", module=_ATTENTION, api="getitem"),),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X34",
+        "gradient of the padding row not masked",
+        bed=(
+            Edit(
+                "self.embedding = nn.Embedding(settings.vocabulary, settings.width)",
+                "self.embedding = nn.Embedding(settings.vocabulary, settings.width, padding_idx=0)",
+            ),
+        ),
+        plant=(Edit(", padding_idx=0)", ")"),),
+        truth=(answer("argument", "x = self.embedding(tokens)", api="embedding"),),
+        same=frozenset({"loss"}),
+    ),
+    _more(
+        "X35",
+        "mean over padded positions too",
+        bed=(
+            Edit(
+                _RETURN,
+                "        kept = logits * padding[..., None]\n"
+                "        pooled = kept.sum(dim=1) / padding.sum(dim=1, keepdim=True)\n"
+                "        return loss / total + 0.01 * pooled.square().mean()\n",
+            ),
+        ),
+        plant=(Edit("padding.sum(dim=1, keepdim=True)", "padding.shape[1]"),),
+        truth=(
+            answer("structure", "pooled = kept.sum(dim=1)", side="reference", api="sum", occurrence="1"),
+            answer("argument structure", "pooled = kept.sum(dim=1)", api="div"),
+        ),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X36",
+        "the input of a recomputed block written to",
+        bed=_CHECKPOINTED,
+        plant=(
+            Edit(
+                "            x = checkpoint(block, x, mask, use_reentrant=False)\n",
+                "            x = checkpoint(block, x, mask, use_reentrant=False)\n"
+                "            if block.index == @layer:\n"
+                "                before.data.mul_(1.01)\n",
+            ),
+        ),
+        truth=(
+            answer("structure mutation", "before.data.mul_(1.01)"),
+            answer("recompute mutation", module="blocks.@layer", recompute=True),
+        ),
+        same=frozenset({"loss"}),
+        differs=frozenset({"gradients"}),
+    ),
+    _more(
+        "X37",
+        "softmax along the wrong dimension",
+        plant=(Edit("torch.softmax(scores, dim=-1)", "torch.softmax(scores, dim=-2 if self.index == @layer else -1)"),),
+        truth=(answer("argument", "probs = torch.softmax", module=_ATTENTION, api="softmax"),),
+        differs=frozenset({"loss"}),
+    ),
+    _more(
+        "X38",
+        "a loss of (batch, 1) against (batch,)",
+        bed=(
+            Edit(
+                _RETURN,
+                "        value = logits.mean(dim=1)[:, :1].squeeze(-1)\n"
+                "        wanted = real.sum(dim=1) / 10.0\n"
+                "        return loss / total + 0.1 * F.mse_loss(value, wanted)\n",
+            ),
+        ),
+        plant=(Edit("[:, :1].squeeze(-1)", "[:, :1]"),),
+        truth=(
+            answer("structure", "value = logits.mean(dim=1)", side="reference", api="squeeze"),
+            answer("argument data computation", "0.1 * F.mse_loss", api="mse_loss"),
+        ),
+        differs=frozenset({"loss"}),
+    ),
+)
