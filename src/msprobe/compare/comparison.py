@@ -14,7 +14,7 @@ from msprobe.compare.colours import Colouring, colour_statistics, colour_tensors
 from msprobe.compare.fuzzy import fuzzy_match
 from msprobe.compare.matching import DIFFERENT, Agreement, NameMapping, Pairing, agreement, match
 from msprobe.compare.measures_statistics import StatisticMeasures, statistic_measures
-from msprobe.compare.measures_tensor import TensorMeasures
+from msprobe.compare.measures_tensor import Form, TensorMeasures
 from msprobe.compare.problems import DamagedDataError
 from msprobe.compare.rows import NO_DIGEST, Numbers, Rows, read_rows
 from msprobe.compare.task import Mode, check_tasks, mode_of
@@ -69,8 +69,10 @@ def compare_parts(
     find_names: FindNames | None = None,
     cross_framework: bool = False,
     jobs: int = 1,
+    form: Form = "8.1.1",
 ) -> Comparison:
-    """Compare two parts. ``find_names`` goes before ``fuzzy``; ``jobs`` threads read and measure values.
+    """Compare two parts. ``find_names`` goes before ``fuzzy``; ``jobs`` threads read and measure values
+    by the formulas of ``form``.
 
     Raises TaskMismatchError, TooDeepError, DamagedDataError, and what the reader raises.
     """
@@ -90,7 +92,7 @@ def compare_parts(
     statistics = statistic_measures(ours, theirs, pairing)
     tensors = None
     if mode == "tensor":
-        tensors = measure_values(ours, theirs, pairing, agree, (candidate, reference), jobs)
+        tensors = measure_values(ours, theirs, pairing, agree, (candidate, reference), jobs, form)
     return _judge(mode, (candidate, reference), ours, theirs, pairing, agree, statistics, tensors)
 
 

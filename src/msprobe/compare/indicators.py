@@ -14,7 +14,7 @@ from msprobe.compare.entry_names import read_name
 from msprobe.compare.matching import SAME
 from msprobe.compare.measures_tensor import NOT_AVAILABLE, SHAPE_UNMATCHED, UNSUPPORTED
 from msprobe.compare.rows import GRADIENT, INPUT, OUTPUT, PARAMETER, Numbers
-from msprobe.compare.values_of_pair import NO_PARTNER
+from msprobe.compare.values_of_pair import UNREADABLE
 
 Found = dict[int, list[str]]
 
@@ -38,7 +38,6 @@ SHAPE = "error: The shapes differ."
 DIGEST = "error: The digests differ."
 ALONE = "warning: The bench has no such row."
 PLACES = "error: NaN or infinities are not at the same places."
-UNREADABLE = "warning: "
 
 
 def indicators(comparison: Comparison) -> Found:
@@ -110,9 +109,8 @@ def _statistics_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], fou
 def _tensor_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], found: Found) -> None:
     tensors = comparison.tensors or []
     for row, measured in enumerate(tensors):
-        broken = measured.cosine == UNSUPPORTED and comparison.candidate.data_name[row] is not None
-        if broken and measured.max_absolute == UNSUPPORTED and comparison.pairing.partner[row] >= 0:
-            found.setdefault(row, []).extend(UNREADABLE + note for note in measured.notes if note != NO_PARTNER)
+        if measured.cosine == UNSUPPORTED and any(note.startswith(UNREADABLE) for note in measured.notes):
+            found.setdefault(row, []).extend(f"warning: {note}" for note in measured.notes)
         elif measured.cosine == NOT_AVAILABLE:
             found.setdefault(row, []).append(PLACES)
         elif measured.cosine == SHAPE_UNMATCHED and comparison.agreement.shape[row]:
@@ -125,6 +123,8 @@ def _tensor_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], found: 
     usable = judged & _input_rules(comparison) & _first_outputs(comparison)
     least_in, least_out = (-_largest(comparison, -ratio, chosen(comparison)) for chosen in (_in, _out))
     cosine_in, cosine_out = (-_largest(comparison, -cosine, chosen(comparison)) for chosen in (_in, _out))
+    # Inputs that cannot be compared are taken to agree: then the output is to blame.
+    least_in = np.where(np.isnan(least_in), 1.0, least_in)
     with np.errstate(all="ignore"):
         _say(found, RATIO, usable & (least_in > 0.9) & (least_out < 0.1))
         _say(found, COSINE, usable & (cosine_in > 0.9) & (cosine_in - cosine_out > 0.1))

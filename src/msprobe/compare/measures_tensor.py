@@ -9,8 +9,9 @@ the size of the tensors.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from msprobe.store.dtypes import Array
 
 Value = float | str
+Form = Literal["8.1.1", "26.2"]
 
 TENSOR_MEASURES = (
     "Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio", "Five Thousandths Err Ratio",
@@ -30,7 +32,7 @@ NOT_AVAILABLE = "N/A"
 NOT_A_NUMBER = "Nan"
 
 _ELSEWHERE = "NaN or infinities are not at the same places."
-_PIECE = 1 << 13
+_PIECE = 1 << 15
 _EPSILON = float(np.finfo(np.float64).eps)
 _DECIMALS = 12
 
@@ -61,8 +63,12 @@ def all_six(word: str, *notes: str) -> TensorMeasures:
     return TensorMeasures(word, word, word, word, word, word, notes)
 
 
-def measure_tensors(candidate: Array, reference: Array) -> TensorMeasures:
-    """Compare two arrays of numbers; differing shapes and places of NaN are found here, too."""
+def measure_tensors(candidate: Array, reference: Array, form: Form = "8.1.1") -> TensorMeasures:
+    """Compare two arrays of numbers; differing shapes and places of NaN are found here, too.
+
+    The forms differ in the relative error of half precision and of values whose reference is 0, and in what they
+    tell of tensors of one element.
+    """
     if candidate.dtype.kind not in "biufc" or reference.dtype.kind not in "biufc":
         return all_six(UNSUPPORTED, "The values are no numbers.")
     if candidate.size == 0:
@@ -72,7 +78,7 @@ def measure_tensors(candidate: Array, reference: Array) -> TensorMeasures:
         return all_six(SHAPE_UNMATCHED, note)
     if not candidate.ndim and reference.size != 1:
         return all_six(SHAPE_UNMATCHED, f"The target has one value, the bench the shape {list(reference.shape)}.")
-    sums = _Sums(candidate.dtype, reference.dtype)
+    sums = _Sums(candidate.dtype, reference.dtype, form)
     if candidate.ndim == reference.ndim and _same_bytes(candidate, reference):
         # Equal bits: nothing to subtract, but the notes of a tensor without values apply.
         sums.same()
@@ -83,14 +89,14 @@ def measure_tensors(candidate: Array, reference: Array) -> TensorMeasures:
             )
         return all_six(NOT_AVAILABLE, _ELSEWHERE)
     found = sums.measures(candidate.size)
-    if not candidate.ndim:
+    if not candidate.ndim or (form == "26.2" and candidate.size == 1):
         return replace(
             found,
             cosine=UNSUPPORTED,
             euclidean=UNSUPPORTED,
             one_thousandth=UNSUPPORTED,
             five_thousandths=UNSUPPORTED,
-            notes=("A single value (0 dimensions) has only an absolute and a relative error.",),
+            notes=("A single value has only an absolute and a relative error.",),
         )
     if candidate.shape == (1,):
         return replace(found, cosine=UNSUPPORTED, notes=("A tensor of one element has no cosine.",))
@@ -113,21 +119,48 @@ def _same_bytes(candidate: Array, reference: Array) -> bool:
     )
 
 
+class _Scratch(threading.local):
+    """Arrays of one piece, used again and again: memory that comes and goes costs more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, np.dtype[Any]], Array] = {}
+
+    def get(self, name: str, dtype: np.dtype[Any], count: int) -> Array:
+        """``count`` elements that nobody else uses under this name and type."""
+        found = self._known.get((name, dtype))
+        if found is None:
+            found = self._known[name, dtype] = np.empty(_PIECE, dtype)
+        return found[:count]
+
+
+_scratch = _Scratch()
+
+
+def _as(values: Array, dtype: np.dtype[Any], name: str) -> Array:
+    """The values in another type; the same array where it has that type."""
+    if values.dtype == dtype:
+        return values
+    found = _scratch.get(name, dtype, values.size)
+    found[:] = values
+    return found
+
+
 class _Sums:
     """What is gathered over the pieces of two flat arrays."""
 
-    def __init__(self, candidate: npt.DTypeLike, reference: npt.DTypeLike) -> None:
+    def __init__(self, candidate: npt.DTypeLike, reference: npt.DTypeLike, form: Form) -> None:
         ours, theirs = np.dtype(candidate), np.dtype(reference)
         self._complex = ours.kind == "c" or theirs.kind == "c"
         self._whole = ours.kind in "iub" and theirs.kind in "iub"
         self._wide = self._whole and 8 in (ours.itemsize, theirs.itemsize)
-        # The relative error is calculated in the element type itself; half precision through single, rounded after
-        # each operation, which gives the same numbers.
+        # 8.1.1 calculates the relative error in the element type itself; half precision through single, rounded
+        # after each operation, which gives the same numbers. 26.2 takes single precision at least.
         floats = ours.kind == "f" and theirs.kind == "f"
-        self._half = floats and ours.itemsize == theirs.itemsize == 2
-        joined = np.result_type(ours, theirs) if floats else np.dtype(np.float64)
+        self._half = form == "8.1.1" and floats and ours.itemsize == theirs.itemsize == 2
+        joined = np.result_type(ours, theirs, np.float32) if floats else np.dtype(np.float64)
         self._relative_type: np.dtype[Any] = np.dtype(np.float32) if self._half else joined
-        self._epsilon = self._relative_type.type(0.0 if self._half else _EPSILON)
+        epsilon = float(np.finfo(joined).eps) if form == "26.2" else _EPSILON
+        self._epsilon = self._relative_type.type(0.0 if self._half else epsilon)
         self._finite_kinds = ours.kind in "fc" or theirs.kind in "fc"
         self._dot = 0.0
         self._ours_squared = 0.0
@@ -153,19 +186,22 @@ class _Sums:
             )
 
     def _add(self, ours: Array, theirs: Array) -> bool:
+        scratch, kind = _scratch.get, np.dtype(np.complex128 if self._complex else np.float64)
         if self._half:
-            ours, theirs = ours.astype(np.float32), theirs.astype(np.float32)
-        kind = np.complex128 if self._complex else np.float64
-        a, b = ours.astype(kind), theirs.astype(kind)
-        # One sum tells whether there is anything to look for; float64 overflows in sums of float64 alone.
+            ours, theirs = _as(ours, np.dtype(np.float32), "ours"), _as(theirs, np.dtype(np.float32), "theirs")
+        a, b = _as(ours, kind, "a"), _as(theirs, kind, "b")
+        # One sum tells whether there is anything to look for; it may overflow, so what it finds is looked at.
         if self._finite_kinds and not (np.isfinite(a.sum()) and np.isfinite(b.sum())):
             cleaned = _without_nonfinite(ours, theirs)
             if cleaned is None:
                 return False
             ours, theirs = cleaned
-            a, b = ours.astype(kind), theirs.astype(kind)
-        difference = _whole_difference(ours, theirs) if self._wide else a - b
-        size = np.abs(difference)
+            a, b = _as(ours, kind, "a"), _as(theirs, kind, "b")
+        if self._wide:
+            difference = _whole_difference(ours, theirs)
+        else:
+            difference = np.subtract(a, b, out=scratch("difference", kind, a.size))
+        size = np.abs(difference, out=scratch("size", np.dtype(np.float64), a.size))
         if self._complex:
             self._dot += float(np.vdot(a, b).real)
             self._ours_squared += float(np.vdot(a, a).real)
@@ -181,29 +217,32 @@ class _Sums:
         return True
 
     def _add_relative(self, ours: Array, theirs: Array, size: Array, b: Array) -> None:
-        """|(n - b) / b|, with the epsilon of float64 added to both where b is 0."""
-        if self._complex or self._relative_type == np.float64:
-            divisor = np.abs(b)
+        """|(n - b) / b|, with the epsilon added to both where b is 0."""
+        scratch, kind, count = _scratch.get, self._relative_type, size.size
+        divisor = scratch("divisor", kind, count)
+        if self._complex or kind == np.float64:
+            np.abs(b, out=divisor)
             over = size
         else:
-            kind = self._relative_type
-            divisor = np.abs(theirs.astype(kind, copy=False))
-            over = np.abs(ours.astype(kind, copy=False) - theirs.astype(kind, copy=False))
-        zero = divisor == 0
+            a, b = _as(ours, kind, "ours"), _as(theirs, kind, "theirs")
+            np.abs(b, out=divisor)
+            over = np.subtract(a, b, out=scratch("over", kind, count))
+            np.abs(over, out=over)
+        zero = np.equal(divisor, 0, out=scratch("zero", np.dtype(np.bool_), count))
         if self._half:
-            over = over.astype(np.float16).astype(np.float32)
+            over[:] = over.astype(np.float16)
         if zero.any():
             divisor[zero] = self._epsilon
-        relative = over / divisor
+        relative = np.divide(over, divisor, out=divisor)
         if self._half:
-            relative = relative.astype(np.float16).astype(np.float32)
+            relative[:] = relative.astype(np.float16)
             relative[zero & (over == 0)] = 0.0
         largest = float(relative.max())
         if not np.isfinite(largest):
             self._nan = True
         self._largest_relative = max(self._largest_relative, largest)
-        self._within_thousandth += int(np.count_nonzero(relative < THOUSANDTH))
-        self._within_five += int(np.count_nonzero(relative < FIVE_THOUSANDTHS))
+        self._within_thousandth += int(np.count_nonzero(np.less(relative, THOUSANDTH, out=zero)))
+        self._within_five += int(np.count_nonzero(np.less(relative, FIVE_THOUSANDTHS, out=zero)))
 
     def measures(self, count: int) -> TensorMeasures:
         """The measures of all that was added."""

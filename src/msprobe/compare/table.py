@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from msprobe.compare.comparison import Comparison
 from msprobe.compare.measures_statistics import Mask
-from msprobe.compare.measures_tensor import NOT_A_NUMBER, NOT_AVAILABLE, TENSOR_MEASURES
+from msprobe.compare.measures_tensor import NOT_A_NUMBER, NOT_AVAILABLE, TENSOR_MEASURES, Form
 from msprobe.compare.rows import BOOL, NULL, TEXT, WHOLE, Numbers, Rows
 from msprobe.compare.stacks import StackOf
 
-Form = Literal["8.1.1", "26.2"]
 Cell = float | int | str | None
 Column = Sequence[Cell]
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from msprobe.compare.matching import DIFFERENT, FAMILY, Agreement, Pairing
-from msprobe.compare.measures_tensor import UNSUPPORTED, TensorMeasures, all_six, measure_tensors
+from msprobe.compare.measures_tensor import UNSUPPORTED, Form, TensorMeasures, all_six, measure_tensors
 from msprobe.compare.rows import Rows
 from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
@@ -19,6 +19,7 @@ _Item = tuple[int, str, str]
 _Result = tuple[int, TensorMeasures]
 
 NO_PARTNER = "No bench data matched."
+UNREADABLE = "The data file"
 
 
 def measure_values(
@@ -28,6 +29,7 @@ def measure_values(
     agree: Agreement,
     parts: tuple[DumpPart, DumpPart],
     jobs: int = 1,
+    form: Form = "8.1.1",
 ) -> list[TensorMeasures]:
     """The measures of every row. A file that cannot be read is a note in its row; the others go on."""
     found: list[TensorMeasures | None] = [None] * len(candidate)
@@ -48,7 +50,7 @@ def measure_values(
 
     def measured(item: _Item) -> _Result:
         row, ours, theirs = item
-        return row, _with_types(_measure_files(parts, ours, theirs), agree, row, candidate, reference, pairing)
+        return row, _with_types(_measure_files(parts, ours, theirs, form), agree, row, candidate, reference, pairing)
 
     for row, result in _all(measured, work, jobs):
         found[row] = result
@@ -63,18 +65,18 @@ def _all(measured: Callable[[_Item], _Result], work: list[_Item], jobs: int) -> 
         yield from pool.map(measured, work)
 
 
-def _measure_files(parts: tuple[DumpPart, DumpPart], ours: str, theirs: str) -> TensorMeasures:
+def _measure_files(parts: tuple[DumpPart, DumpPart], ours: str, theirs: str, form: Form) -> TensorMeasures:
     arrays = []
     for side, part, name in (("target", parts[0], ours), ("bench", parts[1], theirs)):
         try:
             arrays.append(read_values(part.tensor_path(name)).array)
         except MsprobeError as problem:
-            note = f"The data file {os.path.basename(name)} of the {side} cannot be read: {problem.message}"
+            note = f"{UNREADABLE} {os.path.basename(name)} of the {side} cannot be read: {problem.message}"
             return all_six(UNSUPPORTED, note)
     try:
-        return measure_tensors(arrays[0], arrays[1])
+        return measure_tensors(arrays[0], arrays[1], form)
     except OSError as problem:  # a mapped file on a disk that fails
-        return all_six(UNSUPPORTED, f"The data files {ours} and {theirs} cannot be read: {problem}.")
+        return all_six(UNSUPPORTED, f"{UNREADABLE}s {ours} and {theirs} cannot be read: {problem}.")
 
 
 def _with_types(

@@ -15,11 +15,12 @@ from msprobe.compare.frameworks import crosses, framework_of
 from msprobe.compare.mapping import Mappings, apply_mappings, write_data_mapping
 from msprobe.compare.mapping_files import DataMapping
 from msprobe.compare.matching import NameMapping
+from msprobe.compare.measures_tensor import Form
 from msprobe.compare.problems import DamagedDataError, StackMissingError, TaskMismatchError
 from msprobe.compare.rows import Rows
 from msprobe.compare.sides import RankPair, files_of, open_pair, pair_ranks
 from msprobe.compare.stacks import StackOf, read_stacks
-from msprobe.compare.table import Form, Table, table_of
+from msprobe.compare.table import Table, table_of
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.report.advisor import unmatched_lines, write_advice
 from msprobe.report.csv_table import write_csv
@@ -133,6 +134,7 @@ def _compare_open(first: DumpPart, second: DumpPart, request: Request, rank: str
         find_names=find_names if request.mappings else None,
         cross_framework=_crosses(first, second),
         jobs=request.jobs,
+        form=request.form,
     )
     if request.log_rows:
         _log_rows(comparison)
