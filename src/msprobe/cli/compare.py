@@ -140,7 +140,8 @@ def _by_paths(args: argparse.Namespace) -> int:
         if given:
             raise InvalidArgumentError(f"{flag} has no meaning with -tp and -gp; leave it out.")
     if args.rank is not None or args.step is not None:
-        return _kernels(args.target_path, args.golden_path, args, _numbers(args.rank, "--rank"), args.step)
+        ranks, steps = _numbers(args.rank, "--rank"), _numbers(args.step, "--step")
+        return _kernels(args.target_path, args.golden_path, args, ranks, steps)
     request = _request(
         args,
         form="26.2",
@@ -229,12 +230,20 @@ def _mindspore_tools(args: argparse.Namespace, asked: CompareFile) -> int:
             f'{args.input_path}: field "{field}" compares MindSpore graphs only; use `msprobe -f mindspore compare`.'
         )
     if asked.rank_id is not None:
-        return _kernels(asked.npu_path, asked.bench_path, args, asked.rank_id, asked.step_id)
-    raise NotAvailableError(f'{args.input_path}: field "common" is not available yet.')
+        return _kernels(asked.npu_path, asked.bench_path, args, asked.rank_id, asked.step_id or ())
+    from msprobe.report.graph_sheets import compare_points
+
+    compare_points(asked.npu_path, asked.bench_path, args.output_path or DEFAULT_OUTPUT, asked.map_dict)
+    return 0
 
 
-def _kernels(candidate: str, reference: str, args: argparse.Namespace, ranks: object, steps: object) -> int:
-    raise NotAvailableError("comparing kernels of MindSpore graphs is not available yet.")
+def _kernels(
+    candidate: str, reference: str, args: argparse.Namespace, ranks: tuple[int, ...], steps: tuple[int, ...]
+) -> int:
+    from msprobe.report.graph_sheets import compare_kernels
+
+    compare_kernels(candidate, reference, args.output_path or DEFAULT_OUTPUT, ranks, steps)
+    return 0
 
 
 def _numbers(text: str | None, flag: str) -> tuple[int, ...]:
