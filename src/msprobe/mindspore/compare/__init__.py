@@ -1,0 +1,1 @@
+"""The names that scripts for MindSpore import; nothing but re-exports."""
