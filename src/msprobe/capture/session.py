@@ -275,6 +275,17 @@ class Session:
                 self.outcome.is_enough = True
                 self.end()
 
+    def reserve(self, name: str) -> bool:
+        """Keep a place in the order for a record that will be put before the files are written. False if that cannot
+        be: records before it wait for their numbers, and have no place yet.
+        """
+        with self.lock:
+            if self._late or self.has_late():
+                return False
+            self.records_in_step += 1
+            (self._writer or self._open()).reserve(name)
+            return True
+
     def put_parent(self, child: str, parent: str | None) -> None:
         """A place in the hierarchy file without a record."""
         if self.with_construct:

@@ -157,6 +157,13 @@ class DumpWriter:
         """
         self.put_encoded(name, self._encode(tree, _RECORD_DEPTH))
 
+    def reserve(self, name: str) -> None:
+        """Keep the place in the order for a record of this name, which is put before the next ``publish``; until
+        then nothing is written.
+        """
+        with self._lock:
+            self._records.setdefault(quote(name), 0)
+
     def put_encoded(self, name: str, text: bytes) -> None:
         """The same for a record that is JSON text already, written for depth 2."""
         if self._strict:
@@ -306,6 +313,9 @@ class DumpWriter:
     def _write_files(self, source: journal.Journal, final: bool, interrupted: bool) -> None:
         written = self._published_size
         finished = final and not interrupted
+        if 0 in self._records.values():
+            # Reserved, and what was to be put there failed.
+            self._records = {key: place for key, place in self._records.items() if place}
         if written == source.size:
             if finished and not self._mark_finished():
                 self._write_json(source, finished)

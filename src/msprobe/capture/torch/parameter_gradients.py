@@ -35,6 +35,7 @@ class ParameterGradients:
         self._seen: dict[str, list[int]] = {}
         self._trees: dict[str, dict[str, Any]] = {}
         self._passes: dict[tuple[str, str], int] = {}
+        # Entries that have a place, or got a gradient, since they were last written.
         self._waiting: dict[str, None] = {}
         # The gradients of each pass, and the entries that got a further one since they were last written.
         self._earlier: dict[str, list[dict[str, Any]]] = {}
@@ -72,7 +73,7 @@ class ParameterGradients:
                 hook.owners.append((entry, key))
 
     def placeholder(self, name: str, module: nn.Module) -> None:
-        """The entry as it is until a gradient arrives."""
+        """The module has run: its entry has a place now, and says so if no gradient arrives."""
         entry = f"{name}.parameters_grad"
         if entry in self._trees:
             return
@@ -85,7 +86,10 @@ class ParameterGradients:
                 tree[key] = _NOTHING
         if tree:
             self._trees[entry] = tree
-            self._write(entry)
+            if self.session.reserve(entry):
+                self._waiting[entry] = None
+            else:
+                self._write(entry)
 
     def arrive(self, owners: Sequence[tuple[str, str]], gradient: Any) -> None:
         """A backward pass has brought the gradient of a parameter. ``owners``: its entries, and its key in each."""
