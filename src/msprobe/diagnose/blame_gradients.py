@@ -1,0 +1,140 @@
+"""Gradients that arrive otherwise, or not at all."""
+
+from __future__ import annotations
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import noise
+from msprobe.diagnose.blame_calls import blame_calls
+from msprobe.diagnose.differences import Difference, fingerprint, is_floating
+from msprobe.diagnose.judge import Judged
+from msprobe.diagnose.scene import Scene, Suspect
+from msprobe.diagnose.timeline import Event, is_tensor
+from msprobe.diagnose.words import measure, ratio_in_words
+
+
+def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """A gradient arrives that differs: is it that of a call that differs?"""
+    event = judged.event
+    forward = scene.pairing.candidate.forward_of(event)
+    for users, timeline, paired in (
+        (scene.users_of(forward, difference.slot, 0), scene.pairing.candidate, scene.pairing.partner),
+        (
+            scene.users_of(scene.partner_forward(judged), difference.slot, 1),
+            scene.pairing.reference,
+            scene.pairing.back,
+        ),
+    ):
+        for user in users:
+            backward = timeline.backward_of(user)
+            if backward is None:
+                continue
+            if backward not in paired:
+                if user not in paired:
+                    here = timeline is scene.pairing.candidate
+                    blame_calls(scene, judged, difference, [user] if here else [], [] if here else [user])
+                    return
+                return  # told with the missing gradients
+            mine = backward if timeline is scene.pairing.candidate else scene.pairing.back[backward]
+            found = scene.judged.get(mine)
+            if found is not None and found.status != "same":
+                return
+    if scene.tainted & {"backward", "forward", "recompute"}:
+        return
+    ratio = ratio_in_words(difference.left, difference.right)
+    scene.say(
+        ("arriving", event),
+        judged,
+        "loss_scale" if ratio else "gradient",
+        f"the gradient that arrives at {event.name} differs{scene.how(difference)}, and no call that was recorded "
+        "before it does",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence=measure(difference),
+    )
+    return
+
+
+def look_for_missing_gradients(scene: Scene) -> None:
+    """Backward calls and gradients of parameters that the reference has and the candidate has not."""
+    lost: list[tuple[Event, Event]] = []
+    for event in scene.pairing.missing():
+        if event.direction != "backward":
+            continue
+        forward = scene.pairing.reference.forward_of(event)
+        twin = scene.pairing.back.get(forward) if forward is not None else None
+        twin = twin or (scene.pairing.back.get(scene.pairing.repeats.get(forward, forward)) if forward else None)
+        if twin is not None and scene.pairing.candidate.backward_of(twin) is None:
+            lost.append((event, twin))
+    parameters = [
+        f"{judged.event.parts.path}.{one.slot.partition('.')[0]}"
+        for judged in scene.judged.values()
+        if judged.event.direction == "gradient"
+        for one in judged.outputs
+        if one.what == "missing" and one.left is None
+    ]
+    if not lost and not parameters:
+        return
+    if lost and not parameters and all(operation(event.stem) in noise.IDLE for event, _ in lost):
+        return
+    shown = ", ".join(parameters[:6]) + (f" and {len(parameters) - 6} more" if len(parameters) > 6 else "")
+    if lost:
+        event, twin = next(((e, t) for e, t in lost if not e.is_module), lost[0])
+        cut = where_cut(scene, twin)
+        text = f"no gradient reaches {twin.name}, as it does in the reference"
+        if cut is not None:
+            text += f": {cut.name} cuts the graph"
+    else:
+        cut = None
+        judged = next(
+            j
+            for j in scene.judged.values()
+            if j.event.direction == "gradient" and any(o.what == "missing" and o.left is None for o in j.outputs)
+        )
+        event, twin = judged.event, judged.event
+        text = f"no gradient reaches {shown}, as it does in the reference"
+    if parameters and lost:
+        text += f"; without gradient: {shown}"
+    entry = cut or twin
+    scene.suspects.append(
+        Suspect(
+            scene.finding(
+                entry,
+                # A call that only the candidate makes is the cause itself.
+                "structure" if cut is not None and cut not in scene.pairing.partner else "missing_gradient",
+                text,
+                where=parameters[0] if parameters and not lost else entry.name,
+                evidence={"calls": [one.name for one, _ in lost[:50]], "parameters": parameters[:200]},
+            ),
+            place=entry.index,
+            clear=True,
+        )
+    )
+
+
+def where_cut(scene: Scene, event: Event) -> Event | None:
+    """The first call, at or after ``event``, after which the candidate's values no longer require grad."""
+    todo: list[Event] = [event]
+    seen: set[Event] = set()
+    while todo:
+        one = todo.pop(0)
+        if one in seen or len(seen) > 100:
+            break
+        seen.add(one)
+        for slot, leaf in one.outputs():
+            if not is_floating(leaf):
+                continue
+            if leaf.get("requires_grad") is False:
+                partner = scene.pairing.partner.get(one)
+                if partner is None or any(
+                    other.get("requires_grad") is True
+                    for name, other in partner.outputs()
+                    if name == slot and is_tensor(other)
+                ):
+                    return one
+            mark = fingerprint(leaf)
+            todo += (
+                [user for user in scene.consumers[0].get(mark, []) if user.index > one.index][:20]
+                if mark is not None
+                else []
+            )
+    return None

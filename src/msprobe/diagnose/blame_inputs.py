@@ -1,0 +1,174 @@
+"""What went into a call differs: is that explained by an earlier pair, and if not, whose fault is it?"""
+
+from __future__ import annotations
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import noise
+from msprobe.diagnose.blame_calls import blame_calls
+from msprobe.diagnose.blame_gradients import look_at_arriving_gradient
+from msprobe.diagnose.differences import Difference, fingerprint, is_integer
+from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.judge import Judged
+from msprobe.diagnose.scene import Scene
+from msprobe.diagnose.timeline import Event
+from msprobe.diagnose.words import dtype_word, measure, named
+
+
+def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """True if a difference that arrived is explained by an earlier pair, or is blamed on something now."""
+    event = judged.event
+    if event.direction == "backward":
+        look_at_arriving_gradient(scene, judged, difference)
+        return
+    if event.is_module and scene.has_calls and not difference.slot.startswith(("parameters", "buffers")):
+        return  # the calls inside tell more
+    maker = scene.makers.of(difference.left, event)
+    other = scene.other_makers.of(difference.right, judged.partner)
+    if maker is not None and maker in scene.pairing.partner:
+        if scene.differs(maker):
+            return
+        if other is not None and other not in scene.pairing.back:
+            blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
+            return
+        if other is not None and scene.pairing.back[other] is not maker:
+            if scene.differs(scene.pairing.back[other]):
+                return
+            blame_wiring(scene, judged, difference, maker, other)
+            return
+        from_outside(scene, judged, difference)
+    return
+    if maker is not None:
+        chain = scene.chain(maker, scene.makers, scene.pairing.partner)
+        if scene.fed_by_difference(chain):
+            return
+        others = (
+            scene.chain(other, scene.other_makers, scene.pairing.back)
+            if other is not None and other not in scene.pairing.back
+            else []
+        )
+        blame_calls(scene, judged, difference, chain, others)
+        return
+    if other is not None:
+        if other not in scene.pairing.back:
+            blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
+            return
+        twin = scene.pairing.back[other]
+        if scene.differs(twin):
+            return
+        blame_mutation(scene, judged, difference, twin)
+        return
+    from_outside(scene, judged, difference)
+    return
+
+
+def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """A tensor whose maker was not recorded."""
+    event = judged.event
+    name = difference.slot.partition(".")[2] if difference.slot.startswith(("parameters", "buffers")) else None
+    if name is not None:
+        name = f"{event.parts.path}.{name}" if event.parts.path else name
+    else:
+        name = scene.makers.parameter(difference.left) or scene.other_makers.parameter(difference.right)
+    if name is None and not scene.has_calls and event.direction in scene.tainted:
+        return  # calculated between two modules, from something that differs
+    if name is not None:
+        blame_weight(scene, judged, difference, name)
+        return
+    if not scene.has_calls and event.parent is not None and event.index and scene.anything_before(event):
+        blame_unrecorded(scene, judged, difference)
+        return
+    clear = difference.delta > noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right)))
+    clear |= is_integer(difference.left)
+    scene.say(
+        ("outside", fingerprint(difference.left)),
+        judged,
+        "data",
+        f"{difference.slot} of {event.name} comes from outside the recorded calls and differs"
+        f"{scene.how(difference)}: the batch, a mask, or a table that was made before",
+        where=f"{event.name}, {difference.slot}",
+        clear=clear,
+        evidence=measure(difference),
+    )
+    return
+
+
+def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str) -> None:
+    kind: Kind = "initial_weights" if scene.first_step else "weights"
+    when = "before the first step" if scene.first_step else "at the beginning of this step"
+    clear = difference.delta > noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right))) / 4
+    scene.say(
+        ("weight", name),
+        judged,
+        kind,
+        f'parameter "{name}" differs {when}{scene.how(difference)}',
+        where=name,
+        clear=clear or difference.delta == 0.0,
+        evidence={"parameter": name, **measure(difference)},
+    )
+
+
+def blame_unrecorded(scene: Scene, judged: Judged, difference: Difference) -> None:
+    event = judged.event
+    parent = event.parent
+    assert parent is not None
+    scene.say(
+        ("between", parent),
+        judged,
+        "computation",
+        f"{difference.slot} of {event.name} differs{scene.how(difference)}, while all that was recorded "
+        f"before agrees: it is calculated in {parent.name}, between its modules. Record level mix to see the call",
+        where=f"{parent.name}, before {event.name}",
+        clear=difference.delta > noise.SAFETY * 2 * noise.eps_of(difference.left),
+        evidence=measure(difference),
+        entry=parent,
+    )
+
+
+def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: Event) -> None:
+    event = judged.event
+    scene.say(
+        ("mutation", twin),
+        judged,
+        "mutation",
+        f"{difference.slot} of {event.name} is the result of {twin.name} in the reference; in the candidate it "
+        f"was changed after that call{scene.how(difference)}, by something that was not recorded",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence={"made_by": twin.name, **measure(difference)},
+    )
+
+
+def blame_wiring(scene: Scene, judged: Judged, difference: Difference, maker: Event, other: Event) -> None:
+    event = judged.event
+    scene.say(
+        ("wiring", event, difference.slot),
+        judged,
+        "structure",
+        f"{difference.slot} of {event.name} is the result of {maker.name}; in the reference it is that of {other.name}",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence={"candidate_takes": maker.name, "reference_takes": other.name, **measure(difference)},
+    )
+
+
+def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
+    event = judged.event
+    maker = scene.makers.of(difference.left, event)
+    if maker is None:
+        return
+    if maker in scene.pairing.partner:
+        return
+    if operation(maker.stem) in noise.CASTS:
+        chain = scene.chain(maker, scene.makers, scene.pairing.partner)
+        scene.say(
+            ("calls", chain[0]),
+            judged,
+            "dtype",
+            f"{event.name} computes in {dtype_word(difference.left)}, in the reference in {dtype_word(difference.right)}: "
+            f"the candidate alone calls {named(chain)}",
+            where=maker.name,
+            clear=True,
+            evidence={"candidate": difference.left["dtype"], "reference": difference.right["dtype"]},
+            entry=maker,
+            place=maker.index - 0.5,
+        )

@@ -1,0 +1,156 @@
+"""The step of the optimizer: settings, members, states, result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.diagnose import noise, optimizer
+from msprobe.diagnose.blame_inputs import blame_weight
+from msprobe.diagnose.judge import Judged
+from msprobe.diagnose.scene import Scene
+from msprobe.diagnose.timeline import Event
+from msprobe.diagnose.words import measure
+
+
+def look_at_settings_of(scene: Scene, event: Event) -> None:
+    """The settings of the optimizer that a call belongs to, before the call is blamed."""
+    whole = next((one for one in scene.pairing.candidate.events[event.index :] if one.parts.kind == "optimizer"), None)
+    if whole is not None and whole in scene.judged and ("settings", whole) not in scene.said:
+        scene.said.add(("settings", whole))
+        compare_settings(scene, scene.judged[whole], event.index - 0.5)
+
+
+def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
+    event, partner = judged.event, judged.partner
+    one, other = optimizer.parameters_of(event), optimizer.parameters_of(partner)
+    if event.parts.owner != partner.parts.owner:
+        scene.say(
+            ("class", event),
+            judged,
+            "optimizer",
+            f"the optimizer is {event.parts.owner}, in the reference {partner.parts.owner}",
+            where=event.name,
+            clear=True,
+            evidence={"candidate": event.record.get("class"), "reference": partner.record.get("class")},
+            place=place,
+            matters=True,
+        )
+    for key, found in optimizer.changed_settings(event, partner).items():
+        name, left, right = found[0]
+        everyone = "all parameters" if len(found) >= len(one) else _listed([item[0] for item in found])
+        scene.say(
+            ("setting", event, key),
+            judged,
+            "optimizer",
+            f"{event.name}: {key} is {left}, in the reference {right}, for {everyone}"
+            + (f" (ratio {_ratio(left, right)})" if _ratio(left, right) else ""),
+            where=f"{event.name}, {key} of {name}",
+            clear=True,
+            evidence={
+                "field": key,
+                "candidate": left,
+                "reference": right,
+                "parameters": [i[0] for i in found[:200]],
+            },
+            place=place,
+            matters=True,
+        )
+    gone, more = [name for name in other if name not in one], [name for name in one if name not in other]
+    if gone or more:
+        scene.say(
+            ("members", event),
+            judged,
+            "optimizer",
+            f"{event.name}: "
+            + "; ".join(
+                text
+                for text in (
+                    f"{_listed(gone)} {_is(gone)} not among its parameters, as in the reference" if gone else "",
+                    f"{_listed(more)} {_is(more)} among its parameters only in the candidate" if more else "",
+                )
+                if text
+            ),
+            where=(gone or more)[0],
+            clear=True,
+            evidence={"missing": gone[:200], "extra": more[:200]},
+            place=place,
+        )
+    compare_states(scene, judged, one, other, place)
+
+
+def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dict[str, Any], place: float) -> None:
+    """What the optimizer works on, where nothing before explains it."""
+    event = judged.event
+    known = {
+        f"{found.event.parts.path}.{difference.slot.partition('.')[0]}"
+        for found in scene.judged.values()
+        if found.event.direction == "gradient"
+        for difference in found.changed_outputs
+    }
+    changed = scene.tainted & {"backward", "forward", "gradient"}
+    for name, field, difference in optimizer.differences(scene.comparer, one, other):
+        if difference.what not in ("value", "not_finite", "missing"):
+            continue
+        if field == "grad" and not changed and name not in known:
+            left = difference.left
+            if difference.what == "missing":
+                text = f'"{name}" has {"no" if left is None else "a"} gradient when the optimizer steps, '
+                text += f"in the reference {'one' if left is None else 'none'}"
+            else:
+                text = f'the gradient of "{name}" differs when the optimizer steps{scene.how(difference)}, '
+                text += "while what the backward pass brought agrees: gradients of an earlier step, "
+                text += "a reduction or a scaling in between"
+            scene.say(
+                ("optimizer gradient",), judged, "gradient", text, where=name, clear=True,
+                evidence={"parameter": name, **measure(difference)}, place=place,
+            )  # fmt: skip
+        elif field == "weight" and not scene.tainted:
+            blame_weight(scene, judged, difference, name)
+        elif field not in ("grad", "weight") and not scene.tainted:
+            scene.say(
+                ("state", field), judged, "optimizer",
+                f'{event.name}: {field} of "{name}" differs before the step{scene.how(difference)}',
+                where=f"{event.name}, {field} of {name}", clear=True,
+                evidence={"parameter": name, "field": field, **measure(difference)}, place=place,
+            )  # fmt: skip
+
+
+def look_at_optimizer(scene: Scene, judged: Judged) -> None:
+    event = judged.event
+    if ("settings", event) not in scene.said:
+        scene.said.add(("settings", event))
+        compare_settings(scene, judged, event.index - 0.5)
+    if scene.tainted or any(suspect.finding.kind == "optimizer" for suspect in scene.suspects):
+        return
+    one, other = optimizer.parameters_of(event), optimizer.parameters_of(judged.partner)
+    before = {
+        (n, f) for n, f, d in optimizer.differences(scene.comparer, one, other) if d.what in ("value", "not_finite")
+    }
+    if before:
+        return
+    results = optimizer.results_of(event), optimizer.results_of(judged.partner)
+    for name, field, difference in optimizer.differences(scene.comparer, *results):
+        if difference.what in ("value", "not_finite"):
+            clear = difference.delta > noise.SAFETY * 2 * noise.eps_of(difference.left)
+            scene.say(
+                ("step", event), judged, "optimizer",
+                f'{event.name}: {field} of "{name}" differs after the step{scene.how(difference)}; gradients, states '
+                "and settings agree",
+                where=f"{event.name}, {field} of {name}", clear=clear,
+                evidence={"parameter": name, "field": field, **measure(difference)},
+            )  # fmt: skip
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _ratio(left: Any, right: Any) -> str:
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)) and right and not isinstance(left, bool):
+        return f"{left / right:.6g}"
+    return ""

@@ -1,0 +1,194 @@
+"""A result that differs although what went in does not explain it: other arguments, layout, or the call itself."""
+
+from __future__ import annotations
+
+import math
+
+from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose import noise
+from msprobe.diagnose.blame_calls import blame_calls
+from msprobe.diagnose.differences import Difference, described, fingerprint
+from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.judge import Judged, is_random
+from msprobe.diagnose.scene import Scene
+from msprobe.diagnose.timeline import Event, is_tensor
+from msprobe.diagnose.words import measure
+
+
+def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
+    """Statistics do not see the order of elements. A result that differs although all that went in looks alike:
+    True if what went in was made by other calls, or with other arguments.
+    """
+    if judged.changed_inputs or judged.event.direction not in ("forward", "recompute"):
+        return False
+    others = dict(judged.partner.inputs())
+    todo = [
+        (judged.event, leaf, judged.partner, others.get(slot))
+        for slot, leaf in judged.event.inputs()
+        if is_tensor(leaf) and "digest" not in leaf
+    ]
+    for _ in range(50):
+        if not todo:
+            break
+        event, leaf, partner, twin = todo.pop(0)
+        maker, other = scene.makers.of(leaf, event), scene.other_makers.of(twin, partner)
+        alone = maker is not None and maker not in scene.pairing.partner
+        missing = other is not None and other not in scene.pairing.back
+        if alone or missing:
+            blame_calls(
+                scene,
+                judged,
+                Difference("its result", "value", None, None, math.inf),
+                scene.chain(maker, scene.makers, scene.pairing.partner) if maker is not None and alone else [],
+                scene.chain(other, scene.other_makers, scene.pairing.back) if other is not None and missing else [],
+            )
+            return True
+        found = scene.judged.get(maker) if maker is not None else None
+        if found is None or maker is None:
+            continue
+        if found.arguments:
+            blame_argument(scene, found)
+            return True
+        if operation(maker.stem) in noise.MOVES | noise.UNARY:
+            inner = dict(found.partner.inputs())
+            todo += [(maker, a, found.partner, inner.get(slot)) for slot, a in maker.inputs() if is_tensor(a)]
+    return False
+
+
+def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
+    event = judged.event
+    maker = scene.makers.of(layout.left, event)
+    scene.say(
+        ("layout", event),
+        judged,
+        "layout",
+        f"{layout.slot} of {event.name} has the same values in another memory layout (strides "
+        f"{layout.left.get('stride', 'contiguous')}, in the reference {layout.right.get('stride', 'contiguous')})"
+        + (f", made by {maker.name}" if maker else "")
+        + (": the random numbers fall on other elements" if is_random(event) else ", and the result depends on it"),
+        where=f"{event.name}, {layout.slot}",
+        clear=True,
+        evidence={"made_by": maker.name if maker else None},
+        alternatives=(maker.name,) if maker else (),
+    )
+
+
+def blame_argument(scene: Scene, judged: Judged) -> None:
+    event = judged.event
+    parts = [
+        f"{one.slot} is {described(one.left)}, in the reference {described(one.right)}" for one in judged.arguments
+    ]
+    scene.say(
+        ("argument", event),
+        judged,
+        "argument",
+        f"{event.name}: {'; '.join(parts)}",
+        where=f"{event.name}, {judged.arguments[0].slot}",
+        clear=True,
+        evidence={
+            "arguments": [
+                {"slot": one.slot, "candidate": described(one.left), "reference": described(one.right)}
+                for one in judged.arguments
+            ],
+            "difference": judged.left,
+            "explained": judged.allowed,
+        },
+    )
+
+
+def blame_result(scene: Scene, judged: Judged, clear: bool = True) -> None:
+    event = judged.event
+    first = judged.changed_outputs[0]
+    if event.direction in ("backward", "gradient") and first.what == "missing":
+        return  # told with all others that are missing
+    kind: Kind = "computation"
+    why = "its inputs agree" if not judged.changed_inputs else "more than its inputs explain"
+    if first.what == "not_finite":
+        kind = "overflow"
+        text = f"{event.name} makes NaN or infinity in {first.slot} from finite inputs; the reference does not"
+    elif event.is_collective:
+        kind = "collective"
+        text = f"{event.name}: {first.slot} differs{scene.how(first)}, {why}"
+    elif event.direction == "recompute":
+        kind = "recompute"
+        text = f"{event.name}, run again for the backward pass, gives another {first.slot}{scene.how(first)}; {why}"
+    elif event.direction == "backward" and not judged.changed_inputs and blame_saved_tensor(scene, judged):
+        return
+    elif event.direction == "backward":
+        kind = "gradient"
+        text = f"{event.name}: the gradient of {first.slot} differs{scene.how(first)}; {why}, and so does its forward"
+    elif event.direction == "gradient":
+        kind = "parameter_gradient"
+        text = (
+            f"the gradient of {event.parts.path}.{first.slot.partition('.')[0]} differs{scene.how(first)}, "
+            "while those of the calls that use it agree"
+        )
+    elif is_random(event) and not judged.changed_inputs:
+        earlier = next((one for one in reversed(scene.random_alone) if one.index < event.index), None)
+        if earlier is not None:
+            kind, event = "structure", event
+            text = (
+                f"{event.name} draws other random numbers: the candidate alone calls {earlier.name}, which draws some "
+                "before"
+            )
+            scene.say(("calls", earlier), judged, kind, text, where=earlier.name, clear=True, entry=earlier)
+            return
+        text = f"{event.name} draws other random numbers: seed or state of the generator differ"
+    else:
+        text = f"{event.name}: {first.slot} differs{scene.how(first)}; {why}"
+    scene.say(
+        ("result", event),
+        judged,
+        kind,
+        text,
+        where=f"{event.name}, {first.slot}",
+        clear=clear,
+        evidence={
+            "slot": first.slot,
+            "difference": judged.left,
+            "inputs_differ_by": judged.arrived,
+            "explained": judged.allowed,
+            **measure(first),
+        },
+    )
+
+
+def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
+    """A backward call that gets the same gradients and gives others, while its forward agrees: a tensor that it
+    kept was written to in between. True if the call that may have done so is found.
+    """
+    event = judged.event
+    forward = scene.pairing.candidate.forward_of(event)
+    if forward is None:
+        return False
+    kept = {fingerprint(leaf) for _, leaf in [*forward.inputs(), *forward.outputs()]} - {None}
+    found: Event | None = None
+    for one in scene.pairing.alone():
+        if writes_in_place(one.stem) and any(fingerprint(leaf) in kept for _, leaf in one.inputs()[:1]):
+            kind: Kind = "mutation"
+            text = f"{one.name}, which the candidate alone calls, writes to"
+            found = one
+            break
+    else:
+        for one in scene.pairing.missing():
+            copies = operation(one.stem) in ("clone", "contiguous", "copy", "deepcopy")
+            if copies and any(fingerprint(leaf) in kept for _, leaf in one.inputs()):
+                kind = "structure"
+                text = f"the candidate does not call {one.name}: a later write goes to"
+                found = one
+                break
+    if found is None:
+        return False
+    scene.say(
+        ("calls", found),
+        judged,
+        kind,
+        f"{text} a tensor that {event.name} still needs: its gradients differ"
+        f"{scene.how(judged.changed_outputs[0])}, while those that arrive and the forward pass agree",
+        where=found.name,
+        clear=True,
+        evidence={"seen_in": event.name, **measure(judged.changed_outputs[0])},
+        entry=found,
+        alternatives=(event.name,),
+    )
+    return True

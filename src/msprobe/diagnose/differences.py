@@ -1,0 +1,309 @@
+"""How far two records are apart, value by value.
+
+The distance of two tensors, *delta*, is relative: of the values where they were recorded (the L2 norm of the
+difference over that of the reference), else of the statistics (the largest of the differences of max, min,
+mean and norm, each over the size that rounding errors of it have: the largest element, the RMS, the norm).
+The second is a lower bound of what the values may differ by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from msprobe.compare.entry_names import EntryName
+from msprobe.diagnose.timeline import Slot, is_tensor
+from msprobe.errors import MsprobeError
+from msprobe.store.part import DumpPart
+from msprobe.store.values import read_values
+
+What = Literal["value", "argument", "missing", "dtype", "shape", "layout", "requires_grad", "not_finite"]
+
+_STATISTICS = ("Max", "Min", "Mean", "Norm")
+_UNRELATED = frozenset(("torch.device", "function", "object", "torch.Generator"))
+# Python floats that are computed in another order are told from other settings by this.
+_SAME_NUMBER = 1e-9
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place where two records differ.
+
+    ``what``: ``value`` (of a tensor; ``delta`` says by how much, ``sure`` whether the bits are known to
+    differ or known only to look alike), ``not_finite`` (NaN or infinities on the candidate's side only),
+    ``dtype``, ``shape``, ``layout`` (strides), ``requires_grad``, ``argument`` (another value of what is no tensor),
+    ``missing`` (there on one side only: the other is None).
+    """
+
+    slot: str
+    what: What
+    left: Any
+    right: Any
+    delta: float = 0.0
+
+
+class Comparer:
+    """Compares the values of two parts; reads tensor files where both sides wrote them."""
+
+    def __init__(self, candidate: DumpPart, reference: DumpPart) -> None:
+        self.candidate = candidate
+        self.reference = reference
+        self._deltas: dict[tuple[str, str], float | None] = {}
+        # What tells the tensors apart that hold whatever was in memory.
+        self.unset: set[Hashable] = set()
+
+    def between(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[Difference]:
+        """What differs between two lists of slots; those of one name answer to each other."""
+        if left == right:
+            return []
+        found: list[Difference] = []
+        others = dict(right)
+        rest: list[Slot] = []
+        for slot, value in left:
+            if slot in others:
+                found += self.leaf(slot, value, others.pop(slot))
+            else:
+                rest.append((slot, value))
+        if rest and others:
+            # A tensor by position here, by keyword there.
+            for slot, value in list(rest):
+                twin = next((key for key, other in others.items() if is_tensor(other)), None)
+                if is_tensor(value) and twin is not None:
+                    found += self.leaf(slot, value, others.pop(twin))
+                    rest.remove((slot, value))
+        found += [Difference(slot, "missing", value, None) for slot, value in rest if value is not None]
+        found += [Difference(slot, "missing", None, value) for slot, value in others.items() if value is not None]
+        return found
+
+    def leaf(self, slot: str, left: Any, right: Any) -> list[Difference]:
+        """What differs between two values."""
+        if left == right and not is_tensor(left):
+            return []
+        if not (is_tensor(left) and is_tensor(right)):
+            return _compare_plain(slot, left, right)
+        found: list[Difference] = []
+        if left["dtype"] != right["dtype"]:
+            found.append(Difference(slot, "dtype", left, right))
+        if left.get("shape") != right.get("shape"):
+            found.append(Difference(slot, "shape", left, right))
+            if numel(left) != numel(right):
+                return [*found, Difference(slot, "value", left, right, math.inf)]
+        if (
+            left.get("stride") != right.get("stride")
+            and "layout" not in left
+            and left.get("shape") == right.get("shape")
+        ):
+            found.append(Difference(slot, "layout", left, right))
+        if is_floating(left) and left.get("requires_grad") != right.get("requires_grad"):
+            found.append(Difference(slot, "requires_grad", left, right))
+        if not self.same(left, right) and not self._is_unset(left, right):
+            if not_finite(left) and not not_finite(right):
+                found.append(Difference(slot, "not_finite", left, right, math.inf))
+            else:
+                found.append(Difference(slot, "value", left, right, self.delta(left, right)))
+        return found
+
+    def _is_unset(self, left: Any, right: Any) -> bool:
+        return bool(self.unset) and (fingerprint(left) in self.unset or fingerprint(right) in self.unset)
+
+    def same(self, left: dict[str, Any], right: dict[str, Any]) -> bool:
+        """True if two tensors hold the same values, or look alike in all that was recorded."""
+        if left["dtype"] == right["dtype"]:
+            for kind in ("digest", "md5"):
+                one, other = left.get(kind), right.get(kind)
+                if isinstance(one, str) and isinstance(other, str) and one.partition(":")[0] == other.partition(":")[0]:
+                    return one == other
+                if kind == "md5" and isinstance(one, str) and isinstance(other, str):
+                    return one == other
+        if statistics(left) != statistics(right) and not _alike(left, right):
+            return False
+        exact = self._of_values(left, right)
+        return exact is None or exact == 0.0
+
+    def delta(self, left: dict[str, Any], right: dict[str, Any]) -> float:
+        """The relative distance of two tensors of as many elements."""
+        exact = self._of_values(left, right)
+        return of_statistics(left, right) if exact is None else exact
+
+    def _of_values(self, left: dict[str, Any], right: dict[str, Any]) -> float | None:
+        names = left.get("data_name"), right.get("data_name")
+        if not (isinstance(names[0], str) and isinstance(names[1], str)):
+            return None
+        key = (names[0], names[1])
+        if key not in self._deltas:
+            self._deltas[key] = self._read_delta(*key)
+        return self._deltas[key]
+
+    def _read_delta(self, left: str, right: str) -> float | None:
+        pair = self.values(left, right)
+        if pair is None or pair[0].size != pair[1].size:
+            return None
+        return of_values(*pair)
+
+    def values(self, left: str, right: str) -> tuple[Any, Any] | None:
+        """The values of two tensors, flat; None where one cannot be read."""
+        try:
+            one = read_values(self.candidate.tensor_path(left)).array
+            other = read_values(self.reference.tensor_path(right)).array
+        except (MsprobeError, OSError):
+            return None
+        return np.ravel(one), np.ravel(other)
+
+
+def of_values(left: Any, right: Any) -> float:
+    """Relative L2 distance of two flat arrays; infinite where NaN and infinities are in other places."""
+    if left.dtype == right.dtype and np.array_equal(left, right):
+        return 0.0
+    if left.dtype.kind in "biu" and right.dtype.kind in "biu":
+        return 0.0 if np.array_equal(left, right) else 1.0
+    kind = np.complex128 if "c" in (left.dtype.kind, right.dtype.kind) else np.float64
+    a, b = left.astype(kind), right.astype(kind)
+    finite = np.isfinite(b)
+    if not np.array_equal(np.isfinite(a), finite):
+        return math.inf
+    if not finite.all():
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+            return math.inf
+        a, b = a[finite], b[finite]
+    size = max(float(np.linalg.norm(a)), float(np.linalg.norm(b)))
+    return float(np.linalg.norm(a - b)) / size if size else 0.0
+
+
+def fingerprint(leaf: Any) -> Hashable | None:
+    """What tells a tensor from others: its digest, or its statistics where it has none; None if nothing does."""
+    if not is_tensor(leaf):
+        return None
+    digest = leaf.get("digest") or leaf.get("md5")
+    if isinstance(digest, str):
+        return digest, numel(leaf)
+    found = statistics(leaf)
+    if found[0] is None or (found[0] == found[1] and numel(leaf) > 1):
+        return None  # constant: too many look like it
+    return (*found, numel(leaf))
+
+
+def statistics(leaf: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """Max, min, mean and norm as they stand in the file."""
+    return leaf.get("Max"), leaf.get("Min"), leaf.get("Mean"), leaf.get("Norm")
+
+
+def _alike(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """Equal statistics, NaN for NaN."""
+    return all(
+        a == b or (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b))
+        for a, b in zip(statistics(left), statistics(right), strict=True)
+    )
+
+
+def numel(leaf: dict[str, Any]) -> int:
+    """How many elements a tensor has."""
+    shape = leaf.get("shape")
+    return math.prod(n for n in shape if isinstance(n, int)) if isinstance(shape, list) else 1
+
+
+def numbers(leaf: dict[str, Any]) -> tuple[float, float, float, float] | None:
+    """The four statistics as floats; None where one is not recorded."""
+    found = []
+    for value in statistics(leaf):
+        if isinstance(value, (int, float)):
+            found.append(float(value))
+        elif value in ("NaN", "Infinity", "-Infinity"):
+            found.append(float(value.replace("Infinity", "inf")))
+        else:
+            found.append(math.nan if value is not None else 0.0)
+    return (found[0], found[1], found[2], found[3]) if any(v is not None for v in statistics(leaf)) else None
+
+
+def not_finite(leaf: Any) -> bool:
+    """True if a tensor is known to hold a NaN or an infinity."""
+    if not is_tensor(leaf):
+        return False
+    if leaf.get("nan") or leaf.get("inf"):
+        return True
+    found = numbers(leaf)
+    return found is not None and not all(map(math.isfinite, found[:3]))
+
+
+def rms(leaf: dict[str, Any]) -> float:
+    """Root mean square of the elements, from the norm."""
+    found = numbers(leaf)
+    return found[3] / math.sqrt(max(numel(leaf), 1)) if found is not None else 0.0
+
+
+def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
+    """Relative distance of the statistics of two tensors; 1 for whole numbers that differ."""
+    one, other = numbers(left), numbers(right)
+    if one is None or other is None:
+        return 0.0 if one == other else math.inf
+    if is_integer(left) and is_integer(right):
+        return 1.0
+    if not all(map(math.isfinite, (*one, *other))):
+        same = all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(one, other, strict=True))
+        return 0.0 if same else math.inf
+    largest = max(abs(v) for v in (*one[:2], *other[:2]))
+    typical = max(rms(left), rms(right))
+    parts = (
+        (abs(one[0] - other[0]), largest),
+        (abs(one[1] - other[1]), largest),
+        (abs(one[2] - other[2]), typical or largest),
+        (abs(one[3] - other[3]), max(one[3], other[3])),
+    )
+    return max((difference / size if size else 0.0) for difference, size in parts)
+
+
+def is_integer(leaf: dict[str, Any]) -> bool:
+    """True for whole numbers and truth values."""
+    dtype = str(leaf.get("dtype", "")).lower()
+    return "int" in dtype or "bool" in dtype
+
+
+def is_floating(leaf: Any) -> bool:
+    """True for a tensor of floating point or complex numbers."""
+    dtype = str(leaf.get("dtype", "")).lower() if is_tensor(leaf) else ""
+    return "float" in dtype or "complex" in dtype
+
+
+def _compare_plain(slot: str, left: Any, right: Any) -> list[Difference]:
+    if left is None or right is None:
+        return [Difference(slot, "missing", left, right)]
+    if is_tensor(left) or is_tensor(right):
+        number, tensor = (right, left) if is_tensor(left) else (left, right)
+        value = number.get("value") if isinstance(number, dict) else number
+        if isinstance(value, (int, float)) and tensor.get("shape") == [] and tensor.get("Max") == value:
+            return []
+        return [Difference(slot, "argument", left, right)]
+    if isinstance(left, dict) and isinstance(right, dict):
+        if left.get("type") in _UNRELATED and right.get("type") in _UNRELATED:
+            return []
+        left_value, right_value = left.get("value", left), right.get("value", right)
+        if _same_plain(left_value, right_value):
+            return []
+    return [Difference(slot, "argument", left, right)]
+
+
+def _same_plain(left: Any, right: Any) -> bool:
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        if math.isnan(left) and math.isnan(right):
+            return True
+        return left == right or abs(left - right) <= _SAME_NUMBER * max(abs(left), abs(right))
+    return bool(left == right)
+
+
+def described(value: Any) -> str:
+    """A value for the eye: a tensor by dtype and shape, else what it is."""
+    if is_tensor(value):
+        dtype = str(value["dtype"]).removeprefix("torch.")
+        return f"{dtype}{value.get('shape')}"
+    if isinstance(value, dict):
+        inner = value.get("value", value.get("type"))
+        return f'"{inner}"' if isinstance(inner, str) and value.get("type") == "str" else str(inner)
+    return str(value)
+
+
+def kind_of(parts: EntryName) -> str:
+    """The word for what a record is of."""
+    return {"module": "module", "parameters": "gradients", "optimizer": "optimizer"}.get(parts.kind, "call")

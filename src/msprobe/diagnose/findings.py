@@ -1,0 +1,154 @@
+"""What a comparison or a check found: statements with evidence, most likely origin first.
+
+The form on disk is ``verdict.json``, described in ``docs/verdict.md``; its ``version`` grows when a reader of the
+old form would misunderstand the new one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+VERSION = 1
+
+Status = Literal["agree", "harmless", "diverged", "incomparable"]
+Direction = Literal["forward", "recompute", "backward", "gradient", "optimizer", "none"]
+Kind = Literal[
+    "data",
+    "initial_weights",
+    "structure",
+    "argument",
+    "dtype",
+    "layout",
+    "computation",
+    "mutation",
+    "recompute",
+    "gradient",
+    "missing_gradient",
+    "parameter_gradient",
+    "collective",
+    "replica",
+    "optimizer",
+    "weights",
+    "loss_scale",
+    "overflow",
+    "step_count",
+]
+
+#: One sentence on each kind of finding: what it says.
+KINDS: dict[Kind, str] = {
+    "data": "a tensor that comes from outside the recorded calls differs: the batch, a mask, a table",
+    "initial_weights": "parameters or buffers differ before their first use",
+    "structure": "a call, or a whole group of calls, is made on one side only",
+    "argument": "both sides make the same call with another argument",
+    "dtype": "a call computes in another dtype",
+    "layout": "a tensor has the same values in another memory layout, and a later call depends on that",
+    "computation": "all inputs of a call agree, and its result does not",
+    "mutation": "a tensor was written to after it was made, where the other side leaves it alone",
+    "recompute": "recomputation gives other values than the forward pass it repeats",
+    "gradient": "the gradients that reach a call agree, those that leave it do not",
+    "missing_gradient": "a gradient arrives on one side only",
+    "parameter_gradient": "the gradient of a parameter differs where those of the calls that use it agree",
+    "collective": "the inputs of a collective agree on all its ranks, its result does not",
+    "replica": "what should be the same on all ranks is not",
+    "optimizer": "the optimizer has the same gradients and other settings, states or results",
+    "weights": "weights differ at the beginning of a step, while the step before agrees as far as it was recorded",
+    "loss_scale": "gradients differ by one constant factor from the loss on",
+    "overflow": "a NaN or an infinity is born",
+    "step_count": "one side has steps, ranks or passes that the other does not have",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One statement.
+
+    ``where`` says in words what is at fault, ``entry`` is the record that shows it (of the candidate; of the
+    reference where the candidate has none), ``module`` the path of the module it ran in, ``order`` its place
+    in the order of execution. ``evidence`` holds what was measured, JSON values only.
+    ``harmless`` is true if nothing that counts (loss, gradients, weights) is changed by it.
+    """
+
+    kind: Kind
+    message: str
+    where: str
+    entry: str | None = None
+    module: str | None = None
+    rank: int | str | None = None
+    step: int | None = None
+    direction: Direction = "none"
+    order: int | None = None
+    harmless: bool = False
+    evidence: dict[str, Any] = field(default_factory=dict)
+    stack: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as JSON values, in the order of the documentation."""
+        return {
+            "rank": self.rank,
+            "step": self.step,
+            "direction": self.direction,
+            "kind": self.kind,
+            "harmless": self.harmless,
+            "where": self.where,
+            "entry": self.entry,
+            "module": self.module,
+            "order": self.order,
+            "message": self.message,
+            "evidence": plain(self.evidence),
+            "stack": list(self.stack),
+            "alternatives": list(self.alternatives),
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of one comparison.
+
+    ``status``: ``agree`` (no difference beyond rounding), ``harmless`` (differences that change nothing that
+    counts), ``diverged``, or ``incomparable`` (nothing answers to anything). ``notes`` are remarks that are
+    no findings: another precision, other call names.
+    """
+
+    status: Status
+    candidate: str
+    reference: str
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """0: they agree, or differ harmlessly; 1: they part; 2: not comparable."""
+        return {"agree": 0, "harmless": 0, "diverged": 1, "incomparable": 2}[self.status]
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of ``verdict.json``."""
+        return {
+            "version": VERSION,
+            "status": self.status,
+            "candidate": self.candidate,
+            "reference": self.reference,
+            "summary": plain(self.summary) | {"kinds": dict(Counter(f.kind for f in self.findings))},
+            "notes": list(self.notes),
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def plain(value: Any) -> Any:
+    """JSON values only: numbers that JSON does not know become their words."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if hasattr(value, "item"):
+        return plain(value.item())
+    return str(value)

@@ -1,0 +1,169 @@
+"""Each pair of events on its own: do its inputs agree, does its result, and does one explain the other?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import noise
+from msprobe.diagnose.differences import Comparer, Difference
+from msprobe.diagnose.links import Producers
+from msprobe.diagnose.pairing import Pairing
+from msprobe.diagnose.timeline import Event, Slot, is_tensor
+
+#: ``same``: nothing differs. ``rounding``: inputs agree, results differ by no more than rounding may.
+#: ``victim``: the inputs differ, and the results by no more than that explains. ``guilty``: the results differ
+#: by more than inputs and rounding explain.
+Status = Literal["same", "rounding", "victim", "guilty"]
+
+_RANDOM = frozenset(
+    """
+    dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rand randn randint rand_like randn_like
+    randint_like randperm bernoulli multinomial normal uniform exponential gumbel_softmax rrelu random poisson
+    """.split()
+)
+
+
+@dataclass
+class Judged:
+    """A pair and what differs in it.
+
+    ``arrived`` is the largest relative difference among the tensors that went in (and, of a backward call, of
+    its forward call), ``left`` that of the results, ``allowed`` how much of it the model explains.
+    """
+
+    event: Event
+    partner: Event
+    status: Status = "same"
+    inputs: list[Difference] = field(default_factory=list)
+    parameters: list[Difference] = field(default_factory=list)
+    outputs: list[Difference] = field(default_factory=list)
+    arrived: float = 0.0
+    left: float = 0.0
+    allowed: float = 0.0
+
+    @property
+    def arguments(self) -> list[Difference]:
+        """Differences of what is no tensor, and of what is given on one side only."""
+        return [one for one in self.inputs if one.what in ("argument", "missing")]
+
+    @property
+    def changed_inputs(self) -> list[Difference]:
+        """Tensors that went in with other values."""
+        return [one for one in self.inputs + self.parameters if one.what in ("value", "not_finite")]
+
+    @property
+    def changed_outputs(self) -> list[Difference]:
+        """Tensors that came out with other values, or on one side only."""
+        return [one for one in self.outputs if one.what in ("value", "not_finite", "missing")]
+
+    @property
+    def excess(self) -> float:
+        """How many times more the results differ than is explained."""
+        if not self.changed_outputs:
+            return 0.0
+        return self.left / self.allowed if self.allowed else math.inf
+
+
+def is_random(event: Event) -> bool:
+    """True if a call draws random numbers."""
+    return event.parts.kind == "api" and operation(event.stem) in _RANDOM
+
+
+def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
+    """Judge all pairs, in the candidate's order of execution. ``producers``: of the candidate."""
+    found: dict[Event, Judged] = {}
+    for event in pairing.candidate:
+        partner = pairing.partner.get(event)
+        if partner is None:
+            continue
+        if event.direction == "gradient":
+            inherited = _of_users(pairing, event, found, producers)
+        else:
+            inherited = forward_delta(_forward_of(pairing, event, found))
+        found[event] = judge(event, partner, comparer, inherited)
+    return found
+
+
+def _of_users(pairing: Pairing, event: Event, judged: dict[Event, Judged], producers: Producers) -> float:
+    """How much the backward calls differ that a module's parameters get their gradients from; infinite if one
+    of them was made on one side only.
+    """
+    largest = 0.0
+    for user in producers.users(event.parts.path):
+        backward = pairing.candidate.backward_of(user)
+        if backward is not None:
+            found = judged.get(backward)
+            largest = max(largest, math.inf if found is None else found.arrived, 0.0 if found is None else found.left)
+        partner = pairing.partner.get(user)
+        if partner is not None and backward is None and pairing.reference.backward_of(partner) is not None:
+            largest = math.inf
+    return largest
+
+
+def _forward_of(pairing: Pairing, event: Event, judged: dict[Event, Judged]) -> Judged | None:
+    if event.direction != "backward":
+        return None
+    forward = pairing.candidate.forward_of(event)
+    if forward is None:
+        return None
+    return judged.get(forward) or judged.get(pairing.repeats.get(forward, forward))
+
+
+def judge(event: Event, partner: Event, comparer: Comparer, inherited: float = 0.0) -> Judged:
+    """Judge one pair. ``inherited``: how much the forward call of a backward call differs, or what a gradient is
+    made from.
+    """
+    judged = Judged(event, partner)
+    if _same_record(event, partner) and inherited == 0.0:
+        return judged
+    inputs, others = event.inputs(), partner.inputs()
+    outputs, results = event.outputs(), partner.outputs()
+    if event.direction == "backward" and ("input_grads" in event.record) != ("input_grads" in partner.record):
+        # One of them was written by a recorder that does not tell the gradients by argument.
+        outputs = results = []
+    judged.inputs = comparer.between(inputs, others)
+    judged.parameters = comparer.between(event.parameters(), partner.parameters())
+    judged.outputs = comparer.between(outputs, results)
+    judged.arrived = max(_largest(judged.changed_inputs), inherited)
+    judged.left = _largest(judged.changed_outputs)
+    everything = [*inputs, *event.parameters()]
+    rounding = noise.unit(inputs, others, outputs, results)
+    own = noise.own_noise(event, everything, outputs, rounding)
+    factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results))
+    judged.allowed = noise.SAFETY * (own * min(factor, 64.0) + factor * judged.arrived)
+    judged.status = _status(judged)
+    return judged
+
+
+def forward_delta(forward: Judged | None) -> float:
+    """How much the forward call differed, which its backward call inherits."""
+    return max(forward.arrived, forward.left) if forward is not None else 0.0
+
+
+def _status(judged: Judged) -> Status:
+    if not judged.changed_outputs:
+        return "victim" if judged.arrived else "same"
+    if any(one.what == "not_finite" for one in judged.outputs):
+        return "victim" if any(one.what == "not_finite" for one in judged.changed_inputs) else "guilty"
+    if judged.left > judged.allowed:
+        return "guilty"
+    if judged.arrived == 0.0 and not judged.changed_inputs:
+        return "guilty" if judged.allowed == 0.0 else "rounding"
+    return "victim"
+
+
+def _same_record(event: Event, partner: Event) -> bool:
+    one, other = event.record, partner.record
+    return all(other.get(key) == value for key, value in one.items() if key != "msprobe") and len(one) == len(other)
+
+
+def _largest(differences: Iterable[Difference]) -> float:
+    return max((one.delta for one in differences), default=0.0)
+
+
+def _tensors(slots: Sequence[Slot]) -> list[Slot]:
+    return [(slot, leaf) for slot, leaf in slots if is_tensor(leaf)]

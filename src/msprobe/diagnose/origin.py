@@ -1,0 +1,68 @@
+"""Where the difference of one step of one rank begins.
+
+All pairs are gone through in the candidate's order of execution. A pair whose inputs differ is led back to the
+call that made them: if that call differs itself, the pair is a victim. What is left are origins: inputs that come from
+outside, calls that one side alone makes, other arguments, and results that their inputs do not explain.
+"""
+
+from __future__ import annotations
+
+from msprobe.diagnose.blame_gradients import look_for_missing_gradients
+from msprobe.diagnose.blame_inputs import look_at_dtype, look_at_input
+from msprobe.diagnose.blame_optimizer import look_at_optimizer, look_at_settings_of
+from msprobe.diagnose.blame_results import (
+    blame_argument,
+    blame_layout,
+    blame_result,
+    look_behind_statistics,
+)
+from msprobe.diagnose.judge import Judged, is_random
+from msprobe.diagnose.scene import Scene, Suspect
+
+
+def search(scene: Scene) -> list[Suspect]:
+    """All suspects, in the order in which things happened."""
+    for event in scene.pairing.candidate:
+        judged = scene.judged.get(event)
+        scene.seen.add(event.direction)
+        if judged is None:
+            continue
+        if event.parts.kind == "optimizer":
+            look_at_optimizer(scene, judged)
+        elif event.direction == "optimizer":
+            look_at_settings_of(scene, event)
+            look_at(scene, judged)
+        else:
+            look_at(scene, judged)
+        if judged.status != "same":
+            scene.tainted.add(event.direction)
+    look_for_missing_gradients(scene)
+    scene.suspects.sort(key=lambda suspect: suspect.place)
+    return scene.suspects
+
+
+def look_at(scene: Scene, judged: Judged) -> None:
+    """Find out whose fault it is that a pair differs, if that is not known yet."""
+    event = judged.event
+    for difference in [*judged.inputs, *judged.parameters]:
+        if difference.what in ("value", "not_finite"):
+            look_at_input(scene, judged, difference)
+        elif difference.what == "dtype" and not scene.is_policy(difference):
+            look_at_dtype(scene, judged, difference)
+    changed = judged.changed_outputs
+    if judged.arguments and changed:
+        if not (event.is_module and scene.has_calls):
+            blame_argument(scene, judged)
+        return
+    if event.is_module and scene.children_differ(event):
+        return
+    layouts = [one for one in judged.inputs if one.what == "layout"]
+    if not changed:
+        return
+    if judged.status == "guilty":
+        if layouts and not judged.changed_inputs and (is_random(event) or judged.left > 1e-3):
+            blame_layout(scene, judged, layouts[0])
+        elif not look_behind_statistics(scene, judged):
+            blame_result(scene, judged)
+    elif judged.status == "rounding":
+        blame_result(scene, judged, clear=False)

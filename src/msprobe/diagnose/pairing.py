@@ -1,0 +1,225 @@
+"""Which event of the candidate answers to which of the reference.
+
+Forward calls are aligned module by module: the calls inside two passes that answer to each other are aligned in
+their order, first by name, then, among what is left between two pairs, by what they compute and with wrapping
+modules opened. So one call more or less shifts nothing. Backward calls follow their forward calls, gradients
+of parameters their modules; recomputed calls stand for the calls that they repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from msprobe.compare.alignment import align
+from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose.timeline import Event, Timeline
+
+
+@dataclass
+class Pairing:
+    """The pairs of two timelines.
+
+    ``partner`` leads from an event of the candidate to that of the reference, ``back`` the other way.
+    ``loose`` holds the candidate events that were paired by what they compute, not by name. ``repeats`` leads
+    from a recomputed call to the call of the forward pass that it repeats.
+    """
+
+    candidate: Timeline
+    reference: Timeline
+    partner: dict[Event, Event] = field(default_factory=dict)
+    back: dict[Event, Event] = field(default_factory=dict)
+    loose: set[Event] = field(default_factory=set)
+    repeats: dict[Event, Event] = field(default_factory=dict)
+
+    def add(self, candidate: Event, reference: Event, loose: bool = False) -> None:
+        """Pair two events, unless one of them has a partner."""
+        if candidate in self.partner or reference in self.back:
+            return
+        self.partner[candidate] = reference
+        self.back[reference] = candidate
+        if loose:
+            self.loose.add(candidate)
+
+    def alone(self) -> list[Event]:
+        """Events of the candidate without partner, in order."""
+        return [event for event in self.candidate if event not in self.partner]
+
+    def missing(self) -> list[Event]:
+        """Events of the reference without partner, in order."""
+        return [event for event in self.reference if event not in self.back]
+
+
+def pair(candidate: Timeline, reference: Timeline) -> Pairing:
+    """Pair the events of two timelines."""
+    pairing = Pairing(candidate, reference)
+    for directions in (("forward",), ("optimizer",)):
+        _pair_calls(
+            pairing,
+            [event for event in candidate.roots if event.direction in directions],
+            [event for event in reference.roots if event.direction in directions],
+        )
+    _pair_recomputation(pairing)
+    _pair_backward(pairing)
+    _pair_by_name(pairing)
+    return pairing
+
+
+def _calls(event: Event) -> list[Event]:
+    return [child for child in event.children if child.direction == event.direction]
+
+
+def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event]) -> None:
+    """Align two sequences of calls, and what runs inside those that match."""
+    todo: list[tuple[Sequence[Event], Sequence[Event]]] = [(left, right)]
+    while todo:
+        a, b = todo.pop()
+        if not a or not b:
+            continue
+        matched = _align(a, b, _exact)
+        for i, j in matched:
+            pairing.add(a[i], b[j])
+            todo.append((_calls(a[i]), _calls(b[j])))
+        for rest_a, rest_b in _gaps(a, b, matched):
+            loosely = _align(rest_a, rest_b, _loose)
+            for i, j in loosely:
+                pairing.add(rest_a[i], rest_b[j], loose=True)
+                todo.append((_calls(rest_a[i]), _calls(rest_b[j])))
+            for open_a, open_b in _gaps(rest_a, rest_b, loosely):
+                # What one side has in a module of its own, the other may do in place.
+                inner_a, inner_b = _opened(open_a), _opened(open_b)
+                if len(inner_a) > len(open_a) or len(inner_b) > len(open_b):
+                    todo.append((inner_a, inner_b))
+
+
+def _exact(event: Event) -> Hashable:
+    return event.key
+
+
+def _loose(event: Event) -> Hashable:
+    if event.is_module:
+        return f"module:{event.parts.owner}"
+    if event.parts.kind == "api":
+        return operation(event.stem)
+    return event.key
+
+
+def _align(a: Sequence[Event], b: Sequence[Event], key: object) -> list[tuple[int, int]]:
+    assert callable(key)
+    return align([key(event) for event in a], [key(event) for event in b])
+
+
+def _gaps(
+    a: Sequence[Event], b: Sequence[Event], matched: Sequence[tuple[int, int]]
+) -> list[tuple[Sequence[Event], Sequence[Event]]]:
+    """What stands between the pairs, where both sides have something."""
+    found = []
+    i0 = j0 = 0
+    for i, j in [*matched, (len(a), len(b))]:
+        if i > i0 and j > j0:
+            found.append((a[i0:i], b[j0:j]))
+        i0, j0 = i + 1, j + 1
+    return found
+
+
+def _opened(events: Sequence[Event]) -> list[Event]:
+    """The events with each module replaced by what runs in it."""
+    found: list[Event] = []
+    for event in events:
+        inner = _calls(event) if event.is_module else []
+        found += inner or [event]
+    return found
+
+
+def _pair_recomputation(pairing: Pairing) -> None:
+    """Recomputed calls on both sides answer to each other if the calls they repeat do."""
+    repeated: list[dict[Event, list[Event]]] = []
+    for timeline in (pairing.candidate, pairing.reference):
+        found = repeats(timeline)
+        pairing.repeats.update(found)
+        passes: dict[Event, list[Event]] = {}
+        for again, first in found.items():
+            passes.setdefault(first, []).append(again)
+        repeated.append(passes)
+    for original, passes_of_it in repeated[0].items():
+        partner = pairing.partner.get(original)
+        if partner is not None:
+            for left, right in zip(passes_of_it, repeated[1].get(partner, ()), strict=False):
+                pairing.add(left, right)
+
+
+def repeats(timeline: Timeline) -> dict[Event, Event]:
+    """Each recomputed call with the call of the forward pass that it repeats."""
+    again = [event for event in timeline if event.direction == "recompute"]
+    if not again:
+        return {}
+    found: dict[Event, Event] = {}
+    by_place: dict[Hashable, list[Event]] = {}
+    for event in timeline:
+        if event.direction == "forward":
+            by_place.setdefault(_place(event), []).append(event)
+    todo: dict[Hashable, list[Event]] = {}
+    for event in again:
+        todo.setdefault(_place(event), []).append(event)
+    for place, events in todo.items():
+        first = by_place.get(place, [])
+        if not first:
+            continue
+        # Calls of the same kind in the same module, several passes of it one after the other.
+        by_key: dict[str, list[Event]] = {}
+        for event in first:
+            by_key.setdefault(event.key, []).append(event)
+        count: dict[str, int] = {}
+        for event in events:
+            originals = by_key.get(event.key)
+            if originals:
+                number = count.get(event.key, 0)
+                count[event.key] = number + 1
+                found[event] = originals[number % len(originals)]
+    return found
+
+
+def _place(event: Event) -> Hashable:
+    if event.is_module:
+        return event.key
+    parent = event.parent
+    return plain_path(parent.parts.path) if parent is not None else None
+
+
+def _pair_backward(pairing: Pairing) -> None:
+    """Backward calls answer to each other if their forward calls do; a recomputed call stands for the first."""
+    sides: list[dict[Event, list[Event]]] = []
+    for timeline in (pairing.candidate, pairing.reference):
+        by_forward: dict[Event, list[Event]] = {}
+        for event in timeline:
+            if event.direction == "backward":
+                forward = timeline.forward_of(event)
+                if forward is not None:
+                    by_forward.setdefault(pairing.repeats.get(forward, forward), []).append(event)
+        sides.append(by_forward)
+    for forward, events in sides[0].items():
+        partner = pairing.partner.get(forward)
+        if partner is not None:
+            for left, right in zip(events, sides[1].get(partner, ()), strict=False):
+                pairing.add(left, right, loose=forward in pairing.loose)
+
+
+def _pair_by_name(pairing: Pairing) -> None:
+    """What has no place in the tree: gradients of parameters, optimizer steps, backward calls without forward."""
+    for directions in ("gradient", "optimizer", "backward"):
+        rest = [event for event in pairing.reference if event not in pairing.back and event.direction == directions]
+        waiting: dict[Hashable, list[Event]] = {}
+        for event in rest:
+            waiting.setdefault((_named(event), event.parts.number), []).append(event)
+        for event in pairing.candidate:
+            if event.direction == directions and event not in pairing.partner:
+                if directions == "backward" and pairing.candidate.forward_of(event) is not None:
+                    continue
+                found = waiting.get((_named(event), event.parts.number))
+                if found:
+                    pairing.add(event, found.pop(0))
+
+
+def _named(event: Event) -> Hashable:
+    # The steps of optimizers answer to each other whatever the optimizers are.
+    return "optimizer" if event.parts.kind == "optimizer" else event.key

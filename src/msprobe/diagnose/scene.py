@@ -1,0 +1,202 @@
+"""One step of one rank while its origins are looked for: the pairs, who made what, and what was said already."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msprobe.diagnose.differences import Comparer, Difference, fingerprint, is_floating
+from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.judge import Judged, is_random, judge_all
+from msprobe.diagnose.links import Producers, unset_tensors
+from msprobe.diagnose.pairing import Pairing
+from msprobe.diagnose.timeline import Event, is_tensor
+from msprobe.diagnose.words import relation_in_words
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A finding with what it is ordered by.
+
+    ``place``: index in the timeline; ``clear``: it is beyond what rounding may do, or a fact that needs no measure;
+    ``matters``: it is no harmless difference, even if its effect does not show in the steps that were recorded.
+    """
+
+    finding: Finding
+    place: float
+    clear: bool
+    matters: bool = False
+
+
+class Scene:
+    """What the search for origins knows.
+
+    ``judged`` holds all pairs; ``makers`` and ``other_makers`` say which call made a tensor, in the candidate and
+    in the reference. ``seen`` and ``tainted`` are the directions (forward, backward, ...) that have begun, and that
+    differ, as far as the search has come. ``suspects`` is what it found.
+    """
+
+    def __init__(self, pairing: Pairing, comparer: Comparer, first_step: bool) -> None:
+        self.pairing = pairing
+        self.comparer = comparer
+        self.first_step = first_step
+        self.makers = Producers(pairing.candidate)
+        self.other_makers = Producers(pairing.reference)
+        comparer.unset = unset_tensors(pairing.candidate, pairing.reference)
+        self.judged = judge_all(pairing, comparer, self.makers)
+        self.suspects: list[Suspect] = []
+        self.said: set[Hashable] = set()
+        self.tainted: set[str] = set()
+        self.seen: set[str] = set()
+        self.has_calls = any(event.parts.kind == "api" for event in pairing.candidate)
+        self.consumers = (_consumers(pairing.candidate.events), _consumers(pairing.reference.events))
+        self.gradient_shapes: set[str] = set()
+        self.random_alone = [event for event in pairing.alone() if is_random(event)]
+        self.dtype_policy = _dtype_policy(self.judged.values())
+
+    def differs(self, event: Event) -> bool:
+        found = self.judged.get(event)
+        return found is None or bool(found.changed_outputs)
+
+    def chain(self, event: Event, makers: Producers, paired: Any) -> list[Event]:
+        """The unpaired calls that lead to ``event``, first one first."""
+        found: dict[Event, None] = {}
+        todo = [event]
+        while todo and len(found) < 200:
+            one = todo.pop()
+            if one in found:
+                continue
+            found[one] = None
+            for _, leaf in one.inputs():
+                maker = makers.of(leaf, one) if is_tensor(leaf) else None
+                if maker is not None and maker not in paired and maker not in found:
+                    todo.append(maker)
+        return sorted(found, key=lambda one: one.index)
+
+    def fed_by_difference(self, chain: Sequence[Event]) -> bool:
+        """True if what goes into unpaired calls differs already."""
+        for event in chain:
+            for _, leaf in event.inputs():
+                maker = self.makers.of(leaf, event) if is_tensor(leaf) else None
+                if maker is not None and maker in self.pairing.partner and self.differs(maker):
+                    return True
+        return False
+
+    def children_differ(self, event: Event) -> bool:
+        return any(
+            (found := self.judged.get(child)) is None or found.changed_outputs or found.changed_inputs
+            for child in event.children
+            if child.direction == event.direction
+        )
+
+    def anything_before(self, event: Event) -> bool:
+        return any(
+            child.index < event.index and child.direction == event.direction
+            for child in (event.parent.children if event.parent is not None else ())
+        )
+
+    def is_policy(self, difference: Difference) -> bool:
+        return (difference.left["dtype"], difference.right["dtype"]) in self.dtype_policy
+
+    def is_gradient(self, difference: Difference) -> bool:
+        """True if a tensor looks like the gradient of a parameter, on its way from backward to the optimizer."""
+        if not self.gradient_shapes:
+            for event in self.pairing.candidate:
+                if event.direction == "gradient":
+                    self.gradient_shapes.update(
+                        str(leaf.get("shape")) for _, leaf in event.outputs() if is_tensor(leaf)
+                    )
+        return is_floating(difference.left) and str(difference.left.get("shape")) in self.gradient_shapes
+
+    def users_of(self, forward: Event | None, slot: str, side: int) -> list[Event]:
+        """The calls that took the result which the gradient in ``slot`` belongs to."""
+        if forward is None:
+            return []
+        place = slot.partition(".")[2]
+        found = []
+        for name, leaf in forward.outputs():
+            if name == f"output.{place}" or name.partition(".")[2] == place:
+                mark = fingerprint(leaf)
+                if mark is not None:
+                    found += self.consumers[side].get(mark, [])
+        return [one for one in found if one.index > forward.index]
+
+    def partner_forward(self, judged: Judged) -> Event | None:
+        return self.pairing.reference.forward_of(judged.partner)
+
+    def how(self, difference: Difference) -> str:
+        words = relation_in_words(difference, self.comparer)
+        return f" ({words})" if words else ""
+
+    def say(
+        self,
+        mark: Hashable,
+        judged: Judged,
+        kind: Kind,
+        message: str,
+        where: str,
+        clear: bool,
+        evidence: dict[str, Any] | None = None,
+        entry: Event | None = None,
+        place: float | None = None,
+        alternatives: tuple[str, ...] = (),
+        matters: bool = False,
+    ) -> None:
+        if mark in self.said:
+            return
+        self.said.add(mark)
+        event = entry or judged.event
+        finding = self.finding(event, kind, message, where, evidence or {})
+        if alternatives:
+            finding = replace(finding, alternatives=alternatives)
+        self.suspects.append(Suspect(finding, judged.event.index if place is None else place, clear, matters))
+
+    def finding(self, event: Event, kind: Kind, message: str, where: str, evidence: dict[str, Any]) -> Finding:
+        timeline = self.pairing.candidate
+        if timeline.by_name.get(event.name) is not event:
+            timeline = self.pairing.reference
+            evidence = {**evidence, "side": "reference"}
+        forward = event
+        if event.direction == "backward":
+            forward = timeline.forward_of(event) or event
+        source = forward.source
+        if source is not None:
+            evidence = {**evidence, "source": source}
+        return Finding(
+            kind=kind,
+            message=message,
+            where=where,
+            entry=event.name,
+            module=forward.module,
+            rank=timeline.rank,
+            step=self.pairing.candidate.step,
+            direction=event.direction,
+            order=event.order if event.order is not None else event.index,
+            evidence=evidence,
+            stack=tuple(timeline.part.stack(forward.name)[:20]),
+        )
+
+
+def _consumers(events: Iterable[Event]) -> dict[Hashable, list[Event]]:
+    found: dict[Hashable, list[Event]] = {}
+    for event in events:
+        if event.direction in ("forward", "recompute") and event.parts.kind == "api":
+            for _, leaf in event.inputs():
+                mark = fingerprint(leaf)
+                if mark is not None:
+                    found.setdefault(mark, []).append(event)
+    return found
+
+
+def _dtype_policy(judged: Iterable[Judged]) -> set[tuple[str, str]]:
+    """Pairs of dtypes that differ so often that it is the setting of a whole run, not a slip."""
+    counts: dict[tuple[str, str], int] = {}
+    total = 0
+    for one in judged:
+        if one.event.direction != "forward":
+            continue
+        total += 1
+        for pair in {(d.left["dtype"], d.right["dtype"]) for d in one.outputs if d.what == "dtype"}:
+            counts[pair] = counts.get(pair, 0) + 1
+    return {pair for pair, count in counts.items() if count > 0.2 * max(total, 1)}

@@ -1,0 +1,233 @@
+"""One step of one rank in order of execution: forward, recomputation, backward, gradients, optimizer.
+
+The order is that in which calls ended, as the dump has it, so what ran inside a call comes before it. Gradients of
+parameters stand in a dump beside the forward pass; here they come after the last backward call of their module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msprobe.compare.entry_names import EntryName, plain_path, read_name
+from msprobe.diagnose.findings import Direction
+from msprobe.store.part import DumpPart
+
+Slot = tuple[str, Any]
+
+_PLAIN_KEYS = ("input_args", "input_kwargs")
+
+
+class Event:
+    """One record of a timeline.
+
+    ``index`` is its place in the timeline; ``parent`` the module pass it ran in; ``key`` what it has in common
+    with the same call in another run.
+    """
+
+    __slots__ = ("children", "direction", "index", "key", "name", "parent", "parts", "record")
+
+    def __init__(self, name: str, parts: EntryName, record: Any, direction: Direction) -> None:
+        self.name = name
+        self.parts = parts
+        self.record: dict[str, Any] = record if isinstance(record, dict) else {"output": [record]}
+        self.direction: Direction = direction
+        self.parent: Event | None = None
+        self.children: list[Event] = []
+        self.index = 0
+        self.key = f"{parts.kind}:{plain_path(parts.path)}" if parts.path else parts.stem
+
+    def __repr__(self) -> str:
+        return f"Event({self.name})"
+
+    @property
+    def stem(self) -> str:
+        """The name without number and direction."""
+        return self.parts.stem
+
+    @property
+    def is_module(self) -> bool:
+        """True for the pass of a module."""
+        return self.parts.kind == "module"
+
+    @property
+    def is_collective(self) -> bool:
+        """True for a call that exchanges data between ranks."""
+        return self.parts.owner == "Distributed"
+
+    @property
+    def order(self) -> int | None:
+        """Its place in the order of execution as the recorder counted it; None in dumps of others."""
+        ours = self.record.get("msprobe")
+        order = ours.get("order") if isinstance(ours, dict) else None
+        return order if isinstance(order, int) else None
+
+    @property
+    def source(self) -> str | None:
+        """File and line of the user's code that made the call, where the recorder noted it."""
+        ours = self.record.get("msprobe")
+        source = ours.get("source") if isinstance(ours, dict) else None
+        return source if isinstance(source, str) else None
+
+    @property
+    def module(self) -> str | None:
+        """Path of the innermost module it ran in, or of the module that it is a pass of."""
+        if self.parts.kind in ("module", "parameters"):
+            return self.parts.path
+        return self.parent.parts.path if self.parent is not None else None
+
+    def inputs(self) -> list[Slot]:
+        """Slot and value of all that went in: arguments, or the gradients that arrived."""
+        found: list[Slot] = []
+        record = self.record
+        if self.parts.kind in ("parameters", "saved"):
+            return found
+        if self.direction == "backward":
+            flatten("input", record.get("input"), found)
+        else:
+            for key in _PLAIN_KEYS:
+                flatten("input", record.get(key), found)
+        return found
+
+    def parameters(self) -> list[Slot]:
+        """The module's parameters and buffers, as they were in the pass."""
+        found: list[Slot] = []
+        if self.is_module:
+            flatten("parameters", self.record.get("parameters"), found)
+            flatten("buffers", self.record.get("buffers"), found)
+        return found
+
+    def outputs(self) -> list[Slot]:
+        """Slot and value of all that came out: results, or the gradients that left."""
+        found: list[Slot] = []
+        record = self.record
+        if self.parts.kind in ("parameters", "saved"):
+            for key, value in record.items():
+                if key != "msprobe":
+                    flatten(key, value, found)
+        elif self.direction == "backward":
+            # By argument where that is known; else in the order of the autograd node.
+            if "input_grads" in record:
+                flatten("", record["input_grads"], found)
+            else:
+                flatten("output", record.get("output"), found)
+            flatten("kwargs", record.get("kwargs_grads"), found)
+        else:
+            flatten("output", record.get("output"), found)
+        return found
+
+
+class Timeline:
+    """The events of one part, in order, and the tree of module passes."""
+
+    def __init__(self, part: DumpPart) -> None:
+        self.part = part
+        self.step = part.step
+        self.rank = part.rank
+        self.by_name: dict[str, Event] = {}
+        self.events = self._read(part)
+        self.roots: list[Event] = []
+        self._link(part)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def _read(self, part: DumpPart) -> list[Event]:
+        events: list[Event] = []
+        gradients: dict[str, list[Event]] = {}
+        last_backward: dict[str, int] = {}
+        end = 0
+        parents = part.parents()
+        for name, record in part.records():
+            parts = read_name(name)
+            event = Event(name, parts, record, _direction(parts, record))
+            self.by_name[name] = event
+            if parts.kind == "parameters":
+                gradients.setdefault(parts.stem, []).append(event)
+                continue
+            events.append(event)
+            if event.direction == "backward":
+                end = len(events)
+                above = name if parts.kind == "module" else _parent_name(parents.get(name))
+                if above is not None:
+                    last_backward[read_name(above).stem] = end
+        after: dict[int, list[Event]] = {}
+        for stem, found in gradients.items():
+            after.setdefault(last_backward.get(stem, end), []).extend(found)
+        if after:
+            merged: list[Event] = []
+            for index, event in enumerate(events):
+                merged += after.get(index, ())
+                merged.append(event)
+            merged += after.get(len(events), ())
+            events = merged
+        for index, event in enumerate(events):
+            event.index = index
+        return events
+
+    def _link(self, part: DumpPart) -> None:
+        parents = part.parents()
+        for event in self.events:
+            above = _parent_name(parents.get(event.name))
+            if above == "optimizer" and event.direction == "forward":
+                event.direction = "optimizer"
+            parent = self.by_name.get(above) if above is not None else None
+            if parent is event:
+                parent = None
+            event.parent = parent
+            (self.roots if parent is None else parent.children).append(event)
+
+    def forward_of(self, event: Event) -> Event | None:
+        """The forward call of a backward call."""
+        parts = event.parts
+        if parts.kind == "module":
+            return self.by_name.get(f"{parts.stem}.forward.{parts.number}")
+        return self.by_name.get(f"{parts.stem}.{parts.number}.forward")
+
+    def backward_of(self, event: Event) -> Event | None:
+        """The backward call of a forward call."""
+        parts = event.parts
+        if parts.kind == "module":
+            return self.by_name.get(f"{parts.stem}.backward.{parts.number}")
+        return self.by_name.get(f"{parts.stem}.{parts.number}.backward")
+
+
+def _parent_name(found: Any) -> str | None:
+    if isinstance(found, list):
+        found = found[0] if found else None
+    return found if isinstance(found, str) else None
+
+
+def _direction(parts: EntryName, record: Any) -> Direction:
+    if parts.kind == "parameters":
+        return "gradient"
+    if parts.kind == "optimizer":
+        return "optimizer"
+    if parts.direction == "backward":
+        return "backward"
+    if isinstance(record, dict) and record.get("is_recompute") is True:
+        return "recompute"
+    return "forward"
+
+
+def flatten(slot: str, value: Any, found: list[Slot]) -> None:
+    """Append slot and value of each leaf: an object with a ``type``, None, or a plain value."""
+    if isinstance(value, dict):
+        if isinstance(value.get("type"), str):
+            found.append((slot, value))
+        else:
+            for key, item in value.items():
+                flatten(f"{slot}.{key}" if slot else key, item, found)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            flatten(f"{slot}.{number}", item, found)
+    elif slot and (value is not None or slot.count(".")):
+        found.append((slot, value))
+
+
+def is_tensor(leaf: Any) -> bool:
+    """True for the object that describes a tensor."""
+    return isinstance(leaf, dict) and isinstance(leaf.get("dtype"), str)
