@@ -1,0 +1,138 @@
+"""What the advisor names, on recorded trainings of a transformer block with a planted defect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from sheets import read_table
+from torch import nn
+
+from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.suspect import find_suspect
+from msprobe.pytorch import PrecisionDebugger, compare
+from msprobe.store.reader import open_dump
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+WIDTH, HEADS = 32, 4
+
+
+def _same(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+class Block(nn.Module):
+    """A transformer block; each change stands where a user's defect would."""
+
+    def __init__(
+        self, probabilities: Change = _same, approximate: str = "none", hidden: Change = _same, end: Change = _same
+    ) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.changes = (probabilities, approximate, hidden, end)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        probabilities, approximate, hidden, end = self.changes
+        batch, length, _ = x.shape
+        q, k, v = self.qkv(self.norm1(x)).split(WIDTH, dim=-1)
+        q, k, v = (t.view(batch, length, HEADS, -1).transpose(1, 2) for t in (q, k, v))
+        scores = torch.matmul(q, k.transpose(-2, -1)) / (WIDTH // HEADS) ** 0.5
+        attended = probabilities(F.softmax(scores, dim=-1)) @ v
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, WIDTH))
+        x = hidden(x)
+        x = x + self.down(F.gelu(self.up(self.norm2(x)), approximate=approximate))
+        return end(x)
+
+
+def record(folder: Path, dtype: torch.dtype = torch.float32, level: str = "L1", **changes: object) -> Path:
+    """Record one forward and backward; the folder of the step's rank."""
+    torch.manual_seed(0)
+    model = Block(**changes).to(dtype)  # type: ignore[arg-type]
+    x = torch.randn(2, 8, WIDTH, generator=torch.Generator().manual_seed(1)).to(dtype)
+    PrecisionDebugger.reset()
+    debugger = PrecisionDebugger(task="statistics", level=level, dump_path=str(folder))
+    try:
+        debugger.start(model)
+        model(x).square().mean().backward()
+        debugger.stop()
+        debugger.step()
+    finally:
+        PrecisionDebugger.reset()
+    return folder / "step0" / "rank"
+
+
+def compared(candidate: Path, reference: Path) -> Comparison:
+    return compare_parts(open_dump(candidate).part(), open_dump(reference).part())
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+def test_probabilities_times_three_are_found(level: str, tmp_path: Path) -> None:
+    reference = record(tmp_path / "bench", level=level)
+    candidate = record(tmp_path / "npu", level=level, probabilities=lambda p: p * 3)
+    found = compared(candidate, reference)
+    suspect = find_suspect(found)
+    assert suspect is not None
+    name = found.candidate.name[suspect.row]
+    assert name.startswith("Tensor.__mul__.0.forward") or name == "Tensor.__matmul__.0.forward.input.0"
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+def test_another_gelu_is_found_by_its_argument(level: str, tmp_path: Path) -> None:
+    found = compared(record(tmp_path / "npu", level=level, approximate="tanh"), record(tmp_path / "bench", level=level))
+    suspect = find_suspect(found)
+    assert suspect is not None
+    assert suspect.kind == "argument"
+    assert found.candidate.name[suspect.row].startswith("Functional.gelu.0.forward")
+    assert "'tanh'" in suspect.evidence[0]
+    assert "'none'" in suspect.evidence[0]
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+def test_a_nan_is_found_where_it_is_born(level: str, tmp_path: Path) -> None:
+    found = compared(
+        record(tmp_path / "npu", level=level, hidden=lambda x: x + float("nan")),
+        record(tmp_path / "bench", level=level),
+    )
+    suspect = find_suspect(found)
+    assert suspect is not None
+    assert found.candidate.name[suspect.row].startswith("Tensor.__add__.1.forward")
+
+
+def test_an_extra_call_without_effect_is_told_and_not_suspected(tmp_path: Path) -> None:
+    candidate = record(tmp_path / "npu", end=lambda x: torch.add(x, 0.0))
+    reference = record(tmp_path / "bench")
+    compare({"npu_json_path": candidate / "dump.json", "bench_json_path": reference / "dump.json"}, tmp_path / "out")
+    (advice,) = (tmp_path / "out").glob("advisor*.txt")
+    text = advice.read_text()
+    assert text.startswith("Line: NA\nSuspect Nodes: NA\n")
+    assert "Torch.add.0.forward" in text
+    (sheet,) = (tmp_path / "out").glob("*.xlsx")
+    rows = read_table(sheet).rows
+    assert {row["Result"] for row in rows if not str(row["NPU Name"]).startswith("Torch.add")} == {""}
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_does_not_fail(dtype: torch.dtype, level: str, tmp_path: Path) -> None:
+    found = compared(record(tmp_path / "npu", dtype, level), record(tmp_path / "bench", level=level))
+    assert found.share_matched == 1.0
+    bad = [found.candidate.name[row] for row in found.failing.nonzero()[0]]
+    assert not bad
+    assert find_suspect(found) is None
+
+
+def test_other_weights_are_named_before_what_follows_from_them(tmp_path: Path) -> None:
+    reference = record(tmp_path / "bench", level="mix")
+    torch.manual_seed(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.nn.init, "kaiming_uniform_", lambda weight, **_: torch.nn.init.constant_(weight, 0.5))
+        candidate = record(tmp_path / "npu", level="mix")
+    found = compared(candidate, reference)
+    suspect = find_suspect(found)
+    assert suspect is not None
+    assert found.candidate.name[suspect.row].startswith(("Functional.linear.0.forward.input.1", "Module.qkv.Linear"))
