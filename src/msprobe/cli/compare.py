@@ -55,6 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     newer.add_argument("-m", "--mode", choices=_MODES, default="auto", help="only auto is there in this version")
     newer.add_argument("-tensor_log", "--is_print_compare_log", action="store_true", help="a log line for each tensor")
     newer.add_argument("-da", "--diff_analyze", action="store_true", help="search the first difference, as JSON")
+    newer.add_argument("--consistent_check", action="store_true", help="a training against its inference engine")
+    newer.add_argument("--backend", metavar="NAME", help="what that training runs on: fsdp or megatron")
     newer.add_argument("--rank", metavar="N,N", help="ranks of a comparison of MindSpore kernels")
     newer.add_argument("--step", metavar="N,N", help="steps of a comparison of MindSpore kernels")
     if importlib.util.find_spec(_SHORT_FORM) is not None:
@@ -139,6 +141,8 @@ def _by_paths(args: argparse.Namespace) -> int:
     for flag, given in (("-i's -s", args.stack_mode), ("-i's -c", args.compare_only)):
         if given:
             raise InvalidArgumentError(f"{flag} has no meaning with -tp and -gp; leave it out.")
+    if args.consistent_check or args.backend is not None:
+        return _consistent(args)
     if args.rank is not None or args.step is not None:
         ranks, steps = _numbers(args.rank, "--rank"), _numbers(args.step, "--step")
         return _kernels(args.target_path, args.golden_path, args, ranks, steps)
@@ -154,6 +158,17 @@ def _by_paths(args: argparse.Namespace) -> int:
     if args.diff_analyze:
         raise NotAvailableError("-da is not available yet; `msprobe compare CANDIDATE REFERENCE` names the first call.")
     return _compare(args.target_path, args.golden_path, request, ("-tp", "-gp"))
+
+
+def _consistent(args: argparse.Namespace) -> int:
+    """A training against its inference engine."""
+    from msprobe.report.consistent_sheet import consistent_check
+
+    if not args.consistent_check:
+        raise UsageError("--backend belongs to --consistent_check.")
+    output = args.output_path or DEFAULT_OUTPUT
+    consistent_check(args.target_path, args.golden_path, output, args.backend, "xlsx" if args.xlsx else "csv")
+    return 0
 
 
 def _request(args: argparse.Namespace, **more: Any) -> Request:

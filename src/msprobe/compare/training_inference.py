@@ -1,0 +1,233 @@
+"""A dump of a training against one of the inference engine that answers for it, as in reinforcement learning.
+
+Both are tensor dumps of modules (level L0). The engine joins layers that the training keeps apart (query, key and
+value; gate and up), so several tensors of the training may answer to one of the engine.
+
+Source of the names and of what is joined: the consistency check of mindstudio-probe 26.2.0. Ours: joined in the
+order of the engine, not of appearance; recomputed calls are left out; a row that cannot be compared does not pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from msprobe.compare import verdicts
+from msprobe.compare.entry_names import read_name
+from msprobe.compare.measures_tensor import UNSUPPORTED, TensorMeasures, all_six, measure_tensors
+from msprobe.compare.problems import TaskMismatchError
+from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.store.columns import is_tensor, leaves
+from msprobe.store.dtypes import Array
+from msprobe.store.part import DumpPart
+from msprobe.store.values import read_values
+
+Backend = Literal["fsdp", "megatron"]
+BACKENDS: tuple[Backend, ...] = ("fsdp", "megatron")
+
+ERROR, WARNING, PASS = "error", "warning", "pass"
+NO_PARTNER = "No bench data matched."
+NO_CANDIDATE = "The target has no such tensor."
+
+# Module of the training -> module of the engine, those that are joined in the order of the engine.
+_NAMES: dict[str, dict[str, str]] = {
+    "fsdp": {
+        **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
+        **dict.fromkeys(("gate_proj", "up_proj"), "gate_up_proj"),
+    },
+    "megatron": {
+        "word_embeddings": "embed_tokens",
+        "self_attention": "self_attn",
+        "linear_qkv": "qkv_proj",
+        "q_layernorm": "q_norm",
+        "k_layernorm": "k_norm",
+        "core_attention": "attn",
+        "linear_proj": "o_proj",
+        "router": "gate",
+        "linear_fc1": "gate_up_proj",
+        "linear_fc2": "down_proj",
+    },
+}
+# Behind the backward pass of the whole model nothing is its forward, until tokens are embedded again.
+_MODELS = frozenset(("Qwen2Model", "Qwen3Model", "Qwen3MoeModel", "GPTModel"))
+_EMBEDDINGS = frozenset(("embed_tokens", "word_embeddings"))
+_ORDER = {"input": 0, "parameters": 1, "output": 2}
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")
+
+
+class Place(NamedTuple):
+    """What pairs tensors: the call, the slot, the layer's number (-1 outside of layers) and the engine's name."""
+
+    call: int
+    slot: str
+    layer: int
+    module: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One tensor of a dump. ``statistics`` are max, min, mean and norm, None where the dump has none."""
+
+    name: str
+    module: str
+    dtype: str
+    shape: tuple[int, ...]
+    requires_grad: bool | None
+    statistics: tuple[float | None, ...]
+    data_name: str | None
+
+
+@dataclass(frozen=True)
+class PlacePair:
+    """The tensors that answer to each other (none of a side that has none), measures, result and messages."""
+
+    candidate: tuple[Piece, ...]
+    reference: tuple[Piece, ...]
+    measures: TensorMeasures
+    result: str
+    messages: tuple[str, ...]
+
+
+def compare_training(training: DumpPart, inference: DumpPart, backend: Backend) -> Iterator[PlacePair]:
+    """Compare place by place, in the training's order; at the end stands what the engine alone has.
+
+    Raises TaskMismatchError unless both are tensor dumps; what the reader raises for broken files.
+    """
+    for part in (training, inference):
+        if part.header.get("task") != "tensor":
+            found = part.header.get("task")
+            raise TaskMismatchError(
+                f'"{part.path}": training and inference are compared by tensors; the task is {found!r}.'
+            )
+    names = _NAMES[backend]
+    ours, theirs = collect(training, names), collect(inference, {})
+    order = {module: number for number, module in enumerate(names)}
+    for place, found in ours.items():
+        pieces = tuple(sorted(_first_inputs(place, found), key=lambda piece: order.get(piece.module, 0)))
+        yield _compared(place, pieces, theirs.get(place, ())[:1], (training, inference))
+    for place, found in theirs.items():
+        if place not in ours:
+            yield _alone((), found[:1], NO_CANDIDATE)
+
+
+def _alone(ours: tuple[Piece, ...], theirs: tuple[Piece, ...], message: str) -> PlacePair:
+    return PlacePair(ours, theirs, all_six(UNSUPPORTED), WARNING, (f"{WARNING}: {message}",))
+
+
+def collect(part: DumpPart, names: Mapping[str, str]) -> dict[Place, tuple[Piece, ...]]:
+    """The tensors of all forward calls of modules, by place. Several of one place are joined modules, or a module
+    that occurs again (the first of those counts).
+    """
+    found: dict[Place, dict[str, Piece]] = {}
+    forward = True
+    for entry in part.names():
+        name = read_name(entry)
+        if name.kind != "module" or name.number is None:
+            continue
+        if name.direction == "backward":
+            forward = forward and name.owner not in _MODELS
+            continue
+        module = _module(name.path)
+        forward = forward or module in _EMBEDDINGS
+        record = part.record(entry)
+        if not forward or (isinstance(record, dict) and record.get("is_recompute") is True):
+            continue
+        layer = _LAYER.search(name.path)
+        # In the order of the sheet: what goes in, what is there, what comes out.
+        for slot, leaf in sorted(leaves(entry, record), key=lambda found: _ORDER.get(found[0].partition(".")[0], 0)):
+            if is_tensor(leaf):
+                place = Place(name.number, slot, int(layer.group(1)) if layer else -1, names.get(module, module))
+                found.setdefault(place, {}).setdefault(module, _piece(entry, module, slot, leaf))
+    return {place: tuple(pieces.values()) for place, pieces in found.items()}
+
+
+def _module(path: str) -> str:
+    """The last word of a path that is no number: ``model.layers.0`` is ``layers``."""
+    return next((word for word in reversed(path.split(".")) if not word.isdigit()), "")
+
+
+def _piece(entry: str, module: str, slot: str, leaf: dict[str, Any]) -> Piece:
+    shape = leaf.get("shape")
+    grad = leaf.get("requires_grad")
+    data_name = leaf.get("data_name")
+    numbers = (leaf.get(word) for word in ("Max", "Min", "Mean", "Norm"))
+    return Piece(
+        f"{entry}.{slot}",
+        module,
+        str(leaf["dtype"]),
+        tuple(shape) if isinstance(shape, list) else (),
+        grad if isinstance(grad, bool) else None,
+        tuple(float(number) if isinstance(number, (int, float)) else None for number in numbers),
+        data_name if isinstance(data_name, str) and data_name != "-1" else None,
+    )
+
+
+def _first_inputs(place: Place, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """Modules that are joined read the same input; one of them stands for it."""
+    return pieces[:1] if place.slot.startswith("input") else pieces
+
+
+def _compared(
+    place: Place, ours: tuple[Piece, ...], theirs: tuple[Piece, ...], parts: tuple[DumpPart, DumpPart]
+) -> PlacePair:
+    if not theirs:
+        return _alone(ours, theirs, NO_PARTNER)
+    try:
+        left, right = (_joined(place, pieces, part) for pieces, part in zip((ours, theirs), parts, strict=True))
+        found = measure_tensors(left, right, "26.2")
+    except MsprobeError as problem:
+        return PlacePair(ours, theirs, all_six(UNSUPPORTED), ERROR, (f"{ERROR}: {problem.message}",))
+    except (OSError, ValueError) as problem:
+        # A mapped file on a disk that fails; pieces that do not fit to each other.
+        return PlacePair(ours, theirs, all_six(UNSUPPORTED), ERROR, (f"{ERROR}: {problem}.",))
+    word = verdicts.accuracy(found)
+    if word == verdicts.UNMATCHED or "N/A" in found.values:
+        result = ERROR
+    else:
+        result = WARNING if word == verdicts.NO else PASS
+    notes = tuple(f"{result}: {note}" for note in found.notes) if result != PASS else found.notes
+    if result == WARNING and not notes:
+        notes = (f"{WARNING}: The values differ.",)
+    return PlacePair(ours, theirs, found, result, notes)
+
+
+def _joined(place: Place, pieces: tuple[Piece, ...], part: DumpPart) -> Array:
+    """The values of all pieces without dimensions of length 1: parameters below, all else beside each other."""
+    arrays = []
+    for piece in pieces:
+        if piece.data_name is None:
+            raise InvalidInputError(f"{piece.name} has no data file.")
+        arrays.append(read_values(part.tensor_path(piece.data_name)).array.squeeze())
+    if len(arrays) == 1:
+        return arrays[0]
+    joined: Array = np.concatenate(arrays, axis=0 if place.slot.startswith("parameters") else -1)
+    return joined
+
+
+def joint_statistics(pieces: tuple[Piece, ...]) -> tuple[float | None, ...]:
+    """Max, min, mean and norm of all pieces together; None where one of them has none."""
+    if not pieces:
+        return (None,) * 4
+    high, low, mean, norm = ([piece.statistics[kind] for piece in pieces] for kind in range(4))
+    sizes = [prod(piece.shape) for piece in pieces]
+
+    def known(values: list[float | None]) -> list[float]:
+        return [value for value in values if value is not None]
+
+    def whole(values: list[float | None]) -> bool:
+        return None not in values
+
+    total = sum(sizes)
+    return (
+        max(known(high)) if whole(high) else None,
+        min(known(low)) if whole(low) else None,
+        sum(value * size for value, size in zip(known(mean), sizes, strict=True)) / total
+        if whole(mean) and total
+        else None,
+        sqrt(sum(value * value for value in known(norm))) if whole(norm) else None,
+    )

@@ -1,0 +1,119 @@
+"""The sheet of a training against its inference engine: the columns of the form 26.2."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from msprobe import log
+from msprobe.compare.problems import DamagedDataError, InvalidArgumentError, TaskMismatchError
+from msprobe.compare.sides import files_of, is_folder_pair, open_pair, pair_ranks
+from msprobe.compare.table import header_of
+from msprobe.compare.training_inference import (
+    BACKENDS,
+    Piece,
+    PlacePair,
+    compare_training,
+    joint_statistics,
+)
+from msprobe.errors import MsprobeError
+from msprobe.paths import StrPath, check_output_folder, make_folder
+from msprobe.report.csv_table import write_csv
+from msprobe.report.workbook import Cell, Sheet, write_workbook
+
+_NOTHING = "N/A"
+_WORDS = {True: "True", False: "False", None: _NOTHING}
+
+
+def consistent_check(
+    training: StrPath,
+    inference: StrPath,
+    output: StrPath,
+    backend: str | None,
+    file_format: Literal["csv", "xlsx"] = "csv",
+) -> list[Path]:
+    """Compare two dumps or two folders of ranks; return the sheets.
+
+    ``backend`` is what the training runs on, ``fsdp`` or ``megatron``. Raises InvalidArgumentError for another one,
+    and what comparing raises; a rank that cannot be compared is told where there are others.
+    """
+    known = next((name for name in BACKENDS if name == backend), None)
+    if known is None:
+        raise InvalidArgumentError(f"--consistent_check needs --backend {' or '.join(BACKENDS)}, found {backend!r}.")
+    folder = check_output_folder(output)
+    if not is_folder_pair(training, inference, ("-tp", "-gp")):
+        return [_compare(training, inference, folder, known, file_format, "")]
+    written: list[Path] = []
+    first: MsprobeError | None = None
+    for pair in pair_ranks(Path(training), Path(inference), strict=False):
+        try:
+            ours, theirs = files_of(pair.candidate), files_of(pair.reference)
+            if "dump" not in ours or "dump" not in theirs:
+                raise DamagedDataError(f'"{pair.candidate}" or "{pair.reference}" has no dump.json.')
+            written.append(_compare(ours["dump"], theirs["dump"], folder, known, file_format, f"_{pair.name}"))
+        except (DamagedDataError, TaskMismatchError) as problem:
+            log.error(f"{pair.name} is not compared: {problem.message}")
+            first = first or problem
+    if first is not None and not written:
+        raise first
+    return written
+
+
+def _compare(
+    training: StrPath,
+    inference: StrPath,
+    folder: Path,
+    backend: Literal["fsdp", "megatron"],
+    file_format: Literal["csv", "xlsx"],
+    rank: str,
+) -> Path:
+    ours, theirs = open_pair(training, inference)
+    try:
+        between = ";  " if file_format == "csv" else ";\n"
+        rows = [_row(pair, between) for pair in compare_training(ours, theirs, backend)]
+    finally:
+        ours.close()
+        theirs.close()
+    matched = sum(_NOTHING not in row[:2] for row in rows)
+    mine = sum(row[0] != _NOTHING for row in rows)
+    if rows and not matched:
+        log.warning("no tensor of the training has a partner in the inference; is the backend the right one?")
+    header = header_of("tensor", "26.2", with_stack=False)
+    columns: list[Sequence[Cell]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in header]
+    path = make_folder(folder) / f"compare_result{rank}_{time.strftime('%Y%m%d%H%M%S')}.{file_format}"
+    if file_format == "csv":
+        write_csv(path, header, [columns])
+    else:
+        write_workbook(path, [Sheet("Sheet", header, [columns], len(rows))])
+    log.info(f"{matched} of {mine} tensors of the training have a partner; written: {path}")
+    return path
+
+
+def _row(pair: PlacePair, between: str) -> tuple[Cell, ...]:
+    sides = (pair.candidate, pair.reference)
+    grads = [{piece.requires_grad for piece in pieces} for pieces in sides]
+    words = [_WORDS[next(iter(found))] if len(found) == 1 else _NOTHING for found in grads]
+    return (
+        *(between.join(piece.name for piece in pieces) or _NOTHING for pieces in sides),
+        *(_told([piece.dtype for piece in pieces], between) for pieces in sides),
+        *(_told([str(list(piece.shape)) for piece in pieces], between) for pieces in sides),
+        *words,
+        *pair.measures.values,
+        *(value for pieces in sides for value in _statistics(pieces)),
+        _NOTHING if _NOTHING in words else str(words[0] == words[1]),
+        pair.result,
+        json.dumps(pair.messages, ensure_ascii=False),
+        str([between.join(piece.data_name or "-1" for piece in pieces) or _NOTHING for pieces in sides]),
+    )
+
+
+def _told(words: list[str], between: str) -> str:
+    """One word where all are the same."""
+    return words[0] if len(set(words)) == 1 else between.join(words) or _NOTHING
+
+
+def _statistics(pieces: tuple[Piece, ...]) -> list[Cell]:
+    return [_NOTHING if not pieces else value if value is not None else "None" for value in joint_statistics(pieces)]
