@@ -60,11 +60,13 @@ class ParameterGradients:
                 continue
             identity = id(parameter)
             hook = self._hooks.get(identity)
-            if hook is None:
+            memory = _memory_of(parameter)
+            if hook is None or (hook.memory != memory and identity not in self._attached):
+                # New, or moved to another type or device, which may have given the parameter another node.
                 node = accumulating_node(parameter)
                 if node is None or not hasattr(node, "variable"):
                     continue
-                hook = self._hooks[identity] = _Hook(self, node)
+                hook = self._hooks[identity] = _Hook(self, node, memory)
             if identity not in self._attached:
                 self._attached[identity] = hook
                 hook.owners.clear()
@@ -176,11 +178,13 @@ class _Hook:
     It keeps the node, which keeps the parameter alive, and so the id under which it is known its own.
     """
 
-    __slots__ = ("_handle", "_node", "owners", "parameters")
+    __slots__ = ("_handle", "_node", "memory", "owners", "parameters")
 
-    def __init__(self, parameters: ParameterGradients, node: Any) -> None:
+    def __init__(self, parameters: ParameterGradients, node: Any, memory: Any) -> None:
         self.parameters = parameters
         self._node = node
+        # Where the parameter was when the node was found.
+        self.memory = memory
         self._handle: Any = None
         # The entries that show the gradient, and the parameter's key in each.
         self.owners: list[tuple[str, str]] = []
@@ -200,3 +204,13 @@ class _Hook:
     def detach(self) -> None:
         """No more."""
         self._handle.remove()
+
+
+def _memory_of(parameter: torch.Tensor) -> Any:
+    """What is another if the parameter was given other data."""
+    try:
+        # Tensors of other classes may have no memory, and warn when they are asked.
+        address = parameter.data_ptr() if type(parameter) is nn.Parameter else 0
+    except RuntimeError:
+        address = 0
+    return address, parameter.dtype, parameter.device
