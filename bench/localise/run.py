@@ -66,7 +66,9 @@ def judge(job: dict[str, Any]) -> dict[str, Any]:
             places = [n for n, found in enumerate(verdict["findings"]) if truth.is_right(found, answers)]
             result["detected"] = verdict["status"] in ("diverged", "harmless", "incomparable")
             result["place"] = places[0] if places else None
-            result["severity_right"] = (verdict["status"] == "harmless") == pattern.harmless
+            called_harmless = verdict["status"] == "harmless"
+            result["severity_right"] = pattern.harmless is None or called_harmless == pattern.harmless
+            result["blind"] = pattern.blind
             result["truth"] = [_told(one) for one in answers]
         except Exception:
             result["error"] = traceback.format_exc()[-2000:]
@@ -97,11 +99,13 @@ def _told(one: Any) -> dict[str, Any]:
 
 
 def table(results: Iterable[dict[str, Any]]) -> str:
-    """One line for each mode and class."""
+    """One line for each mode and class; ``all visible``: without the patterns that keep all statistics."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for result in results:
         groups[(result["mode"], result["group"])].append(result)
         groups[(result["mode"], "all clean" if result["clean"] else "all planted")].append(result)
+        if result["mode"] == "statistics" and not result["clean"] and not result.get("blind"):
+            groups[(result["mode"], "all visible")].append(result)
     heads = ("detected", "first", "in three", "severity", "alarms", "errors")
     lines = [f"{'mode':10}  {'class':12} {'pairs':>5} " + " ".join(f"{head:>8}" for head in heads)]
     for (mode, group), found in sorted(groups.items(), key=lambda item: (MODES.index(item[0][0]), item[0][1])):

@@ -549,7 +549,7 @@ _SETTINGS_RANKS = {"layers": 2, "batch": 4}
 
 def _layout(name: str, title: str, layout: str, reference: str = "one", world: int = 1) -> Pattern:
     bed = (Edit('layout: str = "one"', f'layout: str = "{reference}"'),)
-    plant = (Edit(f'layout: str = "{reference}"', f'layout: str = "{layout}"'),)
+    plant = () if layout == reference else (Edit(f'layout: str = "{reference}"', f'layout: str = "{layout}"'),)
     return Pattern(
         name, title, "clean", plant=plant, truth=(), bed=bed, expected=QUIET, program="ranks", world=2,
         reference_world=world, settings=_SETTINGS_RANKS,

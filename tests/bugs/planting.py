@@ -84,7 +84,8 @@ class Pattern:
     ``plant`` changes the candidate; ``bed`` changes both sides before (the pattern needs another bed). ``truth``:
     what may be named first. ``same``: what the planting must leave as it is, checked when it is verified:
     ``loss`` (the losses of the first step), ``gradients`` (after its backward passes), ``weights`` (after the step).
-    ``differs``: what must change. ``harmless``: the training is not affected. ``blind``: the first wrong thing keeps
+    ``differs``: what must change. ``harmless``: the training is not affected (None: a
+    matter of opinion). ``blind``: the first wrong thing keeps
     all statistics. ``expected``: of a pair in which nothing is wrong, the verdicts that are no false alarm.
     """
 
@@ -100,7 +101,7 @@ class Pattern:
     suits: Callable[[Mapping[str, Any], Mapping[str, str]], bool] | None = None
     same: frozenset[str] = frozenset()
     differs: frozenset[str] = frozenset()
-    harmless: bool = False
+    harmless: bool | None = False
     blind: bool = False
     expected: frozenset[str] = frozenset()
     steps: int = 2

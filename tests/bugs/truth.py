@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ class Resolved:
     parameter: str | None
 
     def accepts(self, finding: Mapping[str, Any]) -> bool:
-        """True if the finding says this."""
-        if finding.get("kind") not in self.kinds:
+        """True if the finding says this; one of no kind is judged by its place alone."""
+        if finding.get("kind") is not None and finding["kind"] not in self.kinds:
             return False
         if self.parameter is not None and not _names_parameter(finding, self.parameter):
             return False
@@ -38,7 +39,9 @@ class Resolved:
         entry = str(finding.get("entry") or "")
         step, rank = finding.get("step"), _rank(finding.get("rank"))
         return any(
-            (entry == name or entry.startswith(f"{name}.")) and step in (its_step, None) and rank in (its_rank, "")
+            (entry == name or entry.startswith(f"{name}."))
+            and step in (its_step, None)
+            and (rank == its_rank or "" in (rank, its_rank))
             for its_step, its_rank, name in self.entries
         )
 
@@ -74,7 +77,7 @@ def _occurring(names: list[str], occurrence: str, data: Mapping[str, Any]) -> li
     if occurrence == "any":
         return names
     if occurrence == "chained":
-        pairs = zip(names, names[1:], strict=False)
+        pairs = pairwise(names)
         chained = {
             pair for pair in pairs if _values(data[pair[0]]["output"][0]) == _values(data[pair[1]]["input_args"][0])
         }
@@ -161,11 +164,14 @@ def _in_order(data: Mapping[str, Any]) -> list[str]:
 def _names_parameter(finding: Mapping[str, Any], parameter: str) -> bool:
     path, _, local = parameter.rpartition(".")
     where = str(finding.get("where") or "")
-    if parameter in where or parameter in str(finding.get("entry") or ""):
+    entry = str(finding.get("entry") or "")
+    if _has_word(where, parameter) or _has_word(entry, parameter):
         return True
-    return path in (finding.get("module"), _module_of(str(finding.get("entry") or ""))) and bool(
-        re.search(rf"(^|[.\s]){re.escape(local)}($|[.\s])", where)
-    )
+    return path in (finding.get("module"), _module_of(entry)) and _has_word(where, local)
+
+
+def _has_word(text: str, word: str) -> bool:
+    return bool(re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", text))
 
 
 def _module_of(entry: str) -> str:

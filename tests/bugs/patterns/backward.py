@@ -170,6 +170,7 @@ PATTERNS = (
             answer("loss_scale", "return loss / total", direction="any"),
         ),
         same=_SAME,
+        harmless=None,
     ),
     Pattern(
         "B05U",
@@ -184,6 +185,7 @@ PATTERNS = (
             answer("loss_scale parameter_gradient", _STEP, api="Optimizer"),
         ),
         same=_SAME,
+        harmless=None,
     ),
     Pattern(
         "B05O",

@@ -324,6 +324,7 @@ PATTERNS = (
             answer("initial_weights", parameter="blocks.@layer.attention.q.weight"),
             answer("initial_weights", "q = self.q(x)", module="blocks.@layer.attention.q"),
         ),
+        blind=True,
     ),
     Pattern(
         "F15",
@@ -341,6 +342,7 @@ PATTERNS = (
             answer("initial_weights", parameter="blocks.@layer.attention.out.weight"),
             answer("initial_weights", "mixed = self.out(mixed)", module="blocks.@layer.attention.out"),
         ),
+        blind=True,
     ),
     Pattern(
         "F16",
@@ -524,5 +526,6 @@ PATTERNS = (
             answer("structure layout", "mixed = self.out(mixed)", module=_ATTENTION, side="reference"),
             answer("layout", "return F.dropout(mixed", module=_ATTENTION),
         ),
+        harmless=None,
     ),
 )

@@ -162,6 +162,7 @@ PATTERNS = (
             ),
         ),
         same=frozenset({"loss", "weights"}),
+        steps=3,
     ),
     _ranks(
         "X07",

@@ -1,0 +1,114 @@
+"""The planted bugs are what they say: the programs can be edited, and the dumps part where the truth says."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from bugs import look, truth
+from bugs.clean import CLEAN
+from bugs.patterns import PATTERNS
+from bugs.planting import Answer, Edit, draw, edited, line_number, programs
+from bugs.record import MODES, record
+
+EVERY = {**PATTERNS, **CLEAN}
+#: Of each class some, for every run of the tests; all of them take minutes.
+SOME = ("F05", "F10", "F14", "B01", "B03", "O03", "O08", "X24", "X37", "C05", "K01")
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("number", range(3))
+def test_a_pair_of_programs_differs_by_what_is_planted(name: str, number: int) -> None:
+    drawn = draw(EVERY[name], number)
+    candidate, reference = programs(EVERY[name], drawn)
+    ast.parse(candidate)
+    ast.parse(reference)
+    assert (candidate != reference) == bool(EVERY[name].plant)
+    for answer in EVERY[name].truth:
+        if answer.line is not None:
+            line_number(candidate if answer.side == "candidate" else reference, drawn.fill(answer.line))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_draws_differ(name: str) -> None:
+    drawn = [draw(PATTERNS[name], number) for number in range(8)]
+    assert len({tuple(sorted((*one.settings.items(), *one.words.items()))) for one in drawn}) > 4
+    assert drawn[3] == draw(PATTERNS[name], 3)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_recorded_pairs_part_where_the_truth_says(name: str, tmp_path: Path) -> None:
+    pair = record(EVERY[name], draw(EVERY[name], 0), "digest", tmp_path / "pair")
+    assert look.verified(pair) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("number", range(3))
+def test_every_pair_parts_where_the_truth_says(name: str, number: int, tmp_path: Path) -> None:
+    pair = record(EVERY[name], draw(EVERY[name], number), "digest", tmp_path / "pair")
+    assert look.verified(pair) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_mode_records_what_it_says(mode: str, tmp_path: Path) -> None:
+    pair = record(PATTERNS["F05"], draw(PATTERNS["F05"], 0), mode, tmp_path / "pair")
+    folder = pair.dump("candidate") / "step0" / "rank"
+    text = (folder / "dump.json").read_text()
+    assert ('"data_name"' in text) == (mode == "tensor")
+    assert text.count("xxh3:") > 1000 or mode == "statistics"
+    assert (folder / "dump_tensor_data").is_dir() == (mode == "tensor")
+
+
+def test_an_edit_without_a_place_is_an_error() -> None:
+    drawn = draw(PATTERNS["F05"], 0)
+    with pytest.raises(ValueError, match="is in the program 2 times, not 1"):
+        edited("a b a", (Edit("a", "c"),), drawn)
+    with pytest.raises(ValueError, match="@unknown was not drawn"):
+        edited("a", (Edit("a", "@unknown"),), drawn)
+
+
+class TestAnswers:
+    """What counts as right."""
+
+    resolved = truth.Resolved(frozenset({"argument"}), frozenset({(0, "", "Tensor.__mul__.3.forward")}), 0, None)
+    right = {"kind": "argument", "entry": "Tensor.__mul__.3.forward", "step": 0, "rank": "rank"}
+
+    def test_the_call_is_right_with_and_without_its_argument(self) -> None:
+        assert self.resolved.accepts(self.right)
+        assert self.resolved.accepts({**self.right, "entry": "Tensor.__mul__.3.forward.input.1"})
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"kind": "computation"},
+            {"entry": "Tensor.__mul__.30.forward"},
+            {"entry": "Tensor.__mul__.3.backward"},
+            {"entry": None},
+            {"step": 1},
+        ],
+    )
+    def test_another_kind_or_place_is_wrong(self, change: dict[str, object]) -> None:
+        assert not self.resolved.accepts({**self.right, **change})
+
+    def test_another_rank_is_wrong(self) -> None:
+        on_rank_1 = truth.Resolved(frozenset({"collective"}), frozenset({(0, "1", "a.0.forward")}), 0, None)
+        finding = {"kind": "collective", "entry": "a.0.forward", "step": 0}
+        assert on_rank_1.accepts({**finding, "rank": 1})
+        assert not on_rank_1.accepts({**finding, "rank": 0})
+
+    def test_a_parameter_must_be_named(self) -> None:
+        named = truth.Resolved(frozenset({"initial_weights"}), frozenset(), 0, "blocks.1.q.weight")
+        finding = {"kind": "initial_weights", "step": 0}
+        assert named.accepts({**finding, "where": "parameter blocks.1.q.weight"})
+        assert named.accepts({**finding, "where": "weight", "module": "blocks.1.q"})
+        assert named.accepts({**finding, "where": "weight", "entry": "Module.blocks.1.q.Linear.forward.0"})
+        assert not named.accepts({**finding, "where": "bias", "module": "blocks.1.q"})
+        assert not named.accepts({**finding, "where": "parameter blocks.1.q.weights2"})
+
+    def test_an_answer_that_names_nothing_is_an_error(self, tmp_path: Path) -> None:
+        pair = record(PATTERNS["F05"], draw(PATTERNS["F05"], 0), "statistics", tmp_path / "pair")
+        with pytest.raises(ValueError, match="no recorded call answers"):
+            truth._resolve(pair, Answer(frozenset({"argument"}), api="nothing_like_it"))
