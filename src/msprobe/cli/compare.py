@@ -55,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     newer.add_argument("-m", "--mode", choices=_MODES, default="auto", help="only auto is there in this version")
     newer.add_argument("-tensor_log", "--is_print_compare_log", action="store_true", help="a log line for each tensor")
     newer.add_argument("-da", "--diff_analyze", action="store_true", help="search the first difference, as JSON")
+    newer.add_argument("--config", metavar="YAML", help="matrices that tensors are multiplied by before")
     newer.add_argument("--consistent_check", action="store_true", help="a training against its inference engine")
     newer.add_argument("--backend", metavar="NAME", help="what that training runs on: fsdp or megatron")
     newer.add_argument("--rank", metavar="N,N", help="ranks of a comparison of MindSpore kernels")
@@ -132,6 +133,7 @@ def _by_file(args: argparse.Namespace) -> int:
 
 
 def _by_paths(args: argparse.Namespace) -> int:
+    from msprobe.compare.multiplications import read_multiplications
     from msprobe.compare.problems import InvalidArgumentError
 
     if args.target_path is None or args.golden_path is None:
@@ -154,6 +156,7 @@ def _by_paths(args: argparse.Namespace) -> int:
         advise=False,
         log_rows=args.is_print_compare_log,
         mappings=_mappings(args, _framework(args, args.target_path), newer=True),
+        multiplications=None if args.config is None else read_multiplications(args.config),
     )
     if args.diff_analyze:
         raise NotAvailableError("-da is not available yet; `msprobe compare CANDIDATE REFERENCE` names the first call.")

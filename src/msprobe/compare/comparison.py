@@ -18,7 +18,7 @@ from msprobe.compare.measures_tensor import Form, TensorMeasures
 from msprobe.compare.problems import DamagedDataError
 from msprobe.compare.rows import NO_DIGEST, Numbers, Rows, read_rows
 from msprobe.compare.task import Mode, check_tasks, mode_of
-from msprobe.compare.values_of_pair import NO_PARTNER, measure_values
+from msprobe.compare.values_of_pair import NO_PARTNER, Prepare, measure_values
 from msprobe.store.part import DumpPart
 
 # Finds the names of the reference for the rows of both parts.
@@ -70,9 +70,10 @@ def compare_parts(
     cross_framework: bool = False,
     jobs: int = 1,
     form: Form = "8.1.1",
+    prepare: Prepare | None = None,
 ) -> Comparison:
     """Compare two parts. ``find_names`` goes before ``fuzzy``; ``jobs`` threads read and measure values
-    by the formulas of ``form``.
+    by the formulas of ``form``, after ``prepare`` had them.
 
     Raises TaskMismatchError, TooDeepError, DamagedDataError, and what the reader raises.
     """
@@ -92,7 +93,7 @@ def compare_parts(
     statistics = statistic_measures(ours, theirs, pairing)
     tensors = None
     if mode == "tensor":
-        tensors = measure_values(ours, theirs, pairing, agree, (candidate, reference), jobs, form)
+        tensors = measure_values(ours, theirs, pairing, agree, (candidate, reference), jobs, form, prepare)
     return _judge(mode, (candidate, reference), ours, theirs, pairing, agree, statistics, tensors)
 
 

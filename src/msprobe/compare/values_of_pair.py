@@ -11,9 +11,12 @@ from msprobe.compare.matching import DIFFERENT, FAMILY, Agreement, Pairing
 from msprobe.compare.measures_tensor import UNSUPPORTED, Form, TensorMeasures, all_six, measure_tensors
 from msprobe.compare.rows import Rows
 from msprobe.errors import MsprobeError
+from msprobe.store.dtypes import Array
 from msprobe.store.part import DumpPart
 from msprobe.store.values import read_values
 
+# What is done to the values of a file before they are compared: side (0 or 1), data name and values -> values.
+Prepare = Callable[[int, str, Array], Array]
 # A row and the data files of both sides; a row and its measures.
 _Item = tuple[int, str, str]
 _Result = tuple[int, TensorMeasures]
@@ -30,6 +33,7 @@ def measure_values(
     parts: tuple[DumpPart, DumpPart],
     jobs: int = 1,
     form: Form = "8.1.1",
+    prepare: Prepare | None = None,
 ) -> list[TensorMeasures]:
     """The measures of every row. A file that cannot be read is a note in its row; the others go on."""
     found: list[TensorMeasures | None] = [None] * len(candidate)
@@ -50,7 +54,8 @@ def measure_values(
 
     def measured(item: _Item) -> _Result:
         row, ours, theirs = item
-        return row, _with_types(_measure_files(parts, ours, theirs, form), agree, row, candidate, reference, pairing)
+        measures = _measure_files(parts, ours, theirs, form, prepare)
+        return row, _with_types(measures, agree, row, candidate, reference, pairing)
 
     for row, result in _all(measured, work, jobs):
         found[row] = result
@@ -65,11 +70,14 @@ def _all(measured: Callable[[_Item], _Result], work: list[_Item], jobs: int) -> 
         yield from pool.map(measured, work)
 
 
-def _measure_files(parts: tuple[DumpPart, DumpPart], ours: str, theirs: str, form: Form) -> TensorMeasures:
-    arrays = []
+def _measure_files(
+    parts: tuple[DumpPart, DumpPart], ours: str, theirs: str, form: Form, prepare: Prepare | None
+) -> TensorMeasures:
+    arrays: list[Array] = []
     for side, part, name in (("target", parts[0], ours), ("bench", parts[1], theirs)):
         try:
-            arrays.append(read_values(part.tensor_path(name)).array)
+            array = read_values(part.tensor_path(name)).array
+            arrays.append(array if prepare is None else prepare(len(arrays), name, array))
         except MsprobeError as problem:
             note = f"{UNREADABLE} {os.path.basename(name)} of the {side} cannot be read: {problem.message}"
             return all_six(UNSUPPORTED, note)

@@ -16,6 +16,7 @@ from msprobe.compare.mapping import Mappings, apply_mappings, write_data_mapping
 from msprobe.compare.mapping_files import DataMapping
 from msprobe.compare.matching import NameMapping
 from msprobe.compare.measures_tensor import Form
+from msprobe.compare.multiplications import GOLDEN, TARGET, Multiplications
 from msprobe.compare.problems import DamagedDataError, StackMissingError, TaskMismatchError
 from msprobe.compare.rows import Rows
 from msprobe.compare.sides import RankPair, files_of, open_pair, pair_ranks
@@ -51,6 +52,7 @@ class Request:
     suffix: str = ""
     log_rows: bool = False
     jobs: int = 1
+    multiplications: Multiplications | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,10 @@ def _compare_open(first: DumpPart, second: DumpPart, request: Request, rank: str
         cross_framework=_crosses(first, second),
         jobs=request.jobs,
         form=request.form,
+        prepare=None if request.multiplications is None else request.multiplications.apply,
     )
+    if request.multiplications is not None:
+        _warn_multiplications(comparison, request.multiplications)
     if request.log_rows:
         _log_rows(comparison)
     stacks = _stacks(first, request)
@@ -143,6 +148,16 @@ def _compare_open(first: DumpPart, second: DumpPart, request: Request, rank: str
     matched = int(comparison.pairing.matched.sum())
     _say_outcome(comparison, files, matched)
     return Outcome(tuple(files), len(comparison), matched)
+
+
+def _warn_multiplications(comparison: Comparison, asked: Multiplications) -> None:
+    if comparison.tensors is None:
+        log.warning("the values of these dumps were not saved, so nothing is multiplied.")
+        return
+    for side, rows, word in ((TARGET, comparison.candidate, "target"), (GOLDEN, comparison.reference, "bench")):
+        unknown = asked.unknown(side, {name for name in rows.data_name if name is not None})
+        if unknown:
+            log.warning(f"multiplications: the {word} has no data {', '.join(unknown[:5])} ({len(unknown)} in all).")
 
 
 def _crosses(first: DumpPart, second: DumpPart) -> bool:
