@@ -31,7 +31,7 @@ def fuzzy_match(
     )
     entries = reference.entry[reference.starts].tolist()
     first_of = dict(zip(entries, reference.starts.tolist(), strict=True))
-    ends = np.append(reference.starts[1:], len(reference))
+    ends = np.append(reference.starts, len(reference))[1:]
     end_of = dict(zip(entries, ends.tolist(), strict=True))
     partner = np.full(len(candidate), -1, np.int64)
     fuzzy = np.zeros(len(candidate), np.bool_)
