@@ -20,7 +20,8 @@ def naive(n: Any, b: Any) -> tuple[float, ...]:
     """The formulas, written out in float64."""
     n, b = n.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
     norms = float(np.linalg.norm(n)) * float(np.linalg.norm(b))
-    cosine = float(n @ b) / norms if norms else math.nan
+    tiny = min(np.linalg.norm(n), np.linalg.norm(b)) <= EPS
+    cosine = math.nan if tiny else float(n @ b) / norms
     relative = np.abs((n - b) / np.where(b == 0, EPS, b))
     return (
         cosine,
