@@ -36,7 +36,7 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
             blame_wiring(scene, judged, difference, maker, other)
             return
         from_outside(scene, judged, difference)
-    return
+        return
     if maker is not None:
         chain = scene.chain(maker, scene.makers, scene.pairing.partner)
         if scene.fed_by_difference(chain):
@@ -58,7 +58,6 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         blame_mutation(scene, judged, difference, twin)
         return
     from_outside(scene, judged, difference)
-    return
 
 
 def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:

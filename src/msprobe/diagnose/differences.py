@@ -241,18 +241,24 @@ def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
         return 0.0 if one == other else math.inf
     if is_integer(left) and is_integer(right):
         return 1.0
-    if not all(map(math.isfinite, (*one, *other))):
-        same = all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(one, other, strict=True))
+    if any(a != b and not (math.isfinite(a) and math.isfinite(b)) for a, b in zip(one, other, strict=True)):
+        same = all(_same_or_finite(a, b) for a, b in zip(one, other, strict=True))
         return 0.0 if same else math.inf
-    largest = max(abs(v) for v in (*one[:2], *other[:2]))
+    # Statistics that are infinite on both sides tell nothing.
+    largest = max((abs(v) for v in (*one[:2], *other[:2]) if math.isfinite(v)), default=0.0)
     typical = max(rms(left), rms(right))
+    typical = typical if math.isfinite(typical) else largest
     parts = (
-        (abs(one[0] - other[0]), largest),
-        (abs(one[1] - other[1]), largest),
-        (abs(one[2] - other[2]), typical or largest),
-        (abs(one[3] - other[3]), max(one[3], other[3])),
+        (one[0], other[0], largest),
+        (one[1], other[1], largest),
+        (one[2], other[2], typical or largest),
+        (one[3], other[3], max(one[3], other[3])),
     )
-    return max((difference / size if size else 0.0) for difference, size in parts)
+    return max((abs(a - b) / size if size and a != b else 0.0) for a, b, size in parts)
+
+
+def _same_or_finite(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b)) or (math.isfinite(a) and math.isfinite(b))
 
 
 def is_integer(leaf: dict[str, Any]) -> bool:
