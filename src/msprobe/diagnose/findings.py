@@ -10,7 +10,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from msprobe.diagnose.calls import StepCalls
 
 VERSION = 1
 
@@ -111,7 +114,8 @@ class Verdict:
 
     ``status``: ``agree`` (no difference beyond rounding), ``harmless`` (differences that change nothing that
     counts), ``diverged``, or ``incomparable`` (nothing answers to anything). ``notes`` are remarks that are
-    no findings: another precision, other call names.
+    no findings: another precision, other call names. ``calls``: all calls of the step and rank of the first
+    finding, where they were asked for; they are not part of ``verdict.json``.
     """
 
     status: Status
@@ -120,6 +124,7 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     summary: dict[str, Any] = field(default_factory=dict)
+    calls: StepCalls | None = None
 
     @property
     def exit_code(self) -> int:

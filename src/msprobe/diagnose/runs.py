@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msprobe.diagnose.calls import StepCalls, calls_of
 from msprobe.diagnose.differences import Comparer
 from msprobe.diagnose.effect import effect, tolerance
 from msprobe.diagnose.findings import Finding, Status, Verdict
@@ -34,12 +35,16 @@ class Compared:
     summary: dict[str, Any]
     notes: list[str]
     collectives: list[int]
+    calls: StepCalls | None = None
 
 
-def compare_runs(candidate: StrPath, reference: StrPath, progress: Progress | None = None) -> Verdict:
+def compare_runs(
+    candidate: StrPath, reference: StrPath, progress: Progress | None = None, with_calls: bool = False
+) -> Verdict:
     """Say where two recorded trainings part.
 
     ``candidate`` and ``reference`` are folders of dumps (a whole dump, a step, a rank, or a ``dump.json``).
+    ``progress`` is told which part is compared next; ``with_calls`` fills :attr:`Verdict.calls`.
     Raises PathError or InvalidInputError if one of them cannot be read.
     """
     one, other = open_dump(candidate), open_dump(reference)
@@ -49,14 +54,17 @@ def compare_runs(candidate: StrPath, reference: StrPath, progress: Progress | No
     status: Status = "agree"
     done: list[Compared] = []
     first = True
+    shown: StepCalls | None = None
     for number, (left, right) in enumerate(steps):
         results = []
         for rank, twin in ranks_of(left, right):
             if progress is not None:
                 progress(f"step {left}, rank {rank}")
-            results.append(_compare_part(one, other, (left, rank), (right, twin), first))
+            results.append(_compare_part(one, other, (left, rank), (right, twin), first, with_calls))
         first = False
-        done += results
+        done += [replace(result, calls=None) for result in results]
+        if shown is None and results:
+            shown = results[0].calls
         if all(not result.summary["pairs"] for result in results):
             continue
         found = across_ranks(results)
@@ -76,6 +84,9 @@ def compare_runs(candidate: StrPath, reference: StrPath, progress: Progress | No
             ordered = [*chosen, *(suspect for suspect in found if suspect not in chosen)]
             harmless = harmless and not any(suspect.matters for suspect in ordered)
             findings += [replace(suspect.finding, harmless=harmless) for suspect in ordered[:100]]
+            if status == "agree" or not harmless:
+                rank_at_fault = ordered[0].finding.rank
+                shown = next((result.calls for result in results if result.rank == rank_at_fault), shown)
             status = _worse(status, "harmless" if harmless else "diverged")
         if status == "diverged":
             break
@@ -83,7 +94,9 @@ def compare_runs(candidate: StrPath, reference: StrPath, progress: Progress | No
         status = "incomparable"
         notes.append("no call of one dump answers to any of the other")
     notes += list(dict.fromkeys(note for result in done for note in result.notes))
-    return Verdict(status, str(candidate), str(reference), tuple(findings), tuple(notes), _summary(done, len(steps)))
+    return Verdict(
+        status, str(candidate), str(reference), tuple(findings), tuple(notes), _summary(done, len(steps)), shown
+    )
 
 
 def across_ranks(results: Iterable[Compared]) -> list[Suspect]:
@@ -98,7 +111,12 @@ def across_ranks(results: Iterable[Compared]) -> list[Suspect]:
 
 
 def _compare_part(
-    one: Dump, other: Dump, place: tuple[int | None, Rank], twin: tuple[int | None, Rank], first: bool
+    one: Dump,
+    other: Dump,
+    place: tuple[int | None, Rank],
+    twin: tuple[int | None, Rank],
+    first: bool,
+    with_calls: bool = False,
 ) -> Compared:
     left, right = one.part(*place), other.part(*twin)
     try:
@@ -115,6 +133,7 @@ def _compare_part(
             summary=_counts(pairing, scene),
             notes=_notes(pairing, scene),
             collectives=[event.index for event in pairing.candidate if event.is_collective],
+            calls=calls_of(scene) if with_calls else None,
         )
     finally:
         left.close()
