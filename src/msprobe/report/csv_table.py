@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 
 from msprobe.paths import StrPath, write_atomically
 from msprobe.report.workbook import Cell, Column, safe_text
@@ -31,6 +32,8 @@ def _pieces(header: Sequence[str], blocks: Iterable[Sequence[Column]]) -> Iterat
 
 def _safe(column: Column) -> list[Cell]:
     """The column with texts that no spreadsheet runs, and infinities as 26.2 writes them."""
+    if set(map(type, column)) == {float} and all(map(isfinite, column)):  # type: ignore[arg-type]
+        return list(column)
     known: dict[Cell, Cell] = {}
     cells: list[Cell] = []
     for value in column:

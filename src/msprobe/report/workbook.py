@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 from xml.sax.saxutils import escape
 
 from msprobe.errors import PathError
@@ -27,6 +27,8 @@ Column = Sequence[Cell]
 
 MOST_ROWS = 1_048_575  # without the header
 _MOST_TEXT = 32_767
+_INF = float("inf")
+_REMEMBERED = 1 << 18  # texts, some 40 MB
 _LEVEL = 1  # of compression: twice as fast as the usual one, for a third more bytes
 _numbers = itertools.count(int.from_bytes(os.urandom(6), "big"))
 
@@ -42,6 +44,8 @@ _CONTENT = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 # would take for an escape.
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _ESCAPE = re.compile("_(?=x[0-9A-Fa-f]{4}_)")
+# Most texts are names and numbers, which need none of this.
+_PLAIN = re.compile(r"[\w\[(](?:[\w.,:%\[\]() -]*[\w.,:%\[\]()])?", re.ASCII)
 _FORMULA = tuple("=+-@%＝＋－＠％")
 _NUMERIC = re.compile(r"[+-]?(?:inf|nan|[0-9.]+(?:e[+-]?[0-9]+)?)%?\t?", re.IGNORECASE)
 
@@ -155,7 +159,7 @@ def _rows(sheet: Sheet) -> Iterator[tuple[int, tuple[str, ...]]]:
     shown = _Shown()
     start = 0
     for block in sheet.blocks:
-        columns = [list(map(shown, column)) for column in block]
+        columns = [shown.column(column) for column in block]
         rows = zip(*columns, strict=True)
         colours = sheet.colours[start : start + len(block[0])] if len(sheet.colours) else itertools.repeat(PLAIN)
         yield from zip(colours, rows, strict=False)
@@ -163,27 +167,34 @@ def _rows(sheet: Sheet) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 class _Shown:
-    """A cell as XML, behind its place: ``><v>1</v></c>``. What was shown before is remembered for a while."""
+    """Cells as XML, each without its place: ``><v>1</v></c>``. What was shown before is remembered for a while."""
 
     def __init__(self) -> None:
         self._known: dict[Cell, str] = {}
 
-    def __call__(self, value: Cell) -> str:
-        found = self._known.get(value)
-        # 1, 1.0 and True are one key.
-        if found is not None and type(value) is not bool:
-            return found
-        found = _number_cell(value) if isinstance(value, (float, int)) else _text_cell(value or "")
-        if isinstance(value, bool):
-            return found
-        if len(self._known) > 1 << 16:
+    def column(self, column: Column) -> list[str]:
+        """All cells of a column."""
+        if set(map(type, column)) == {float}:
+            numbers = cast("Sequence[float]", column)
+            return [f"><v>{value:.16G}</v></c>" if -_INF < value < _INF else _number_cell(value) for value in numbers]
+        if len(self._known) > _REMEMBERED:
             self._known.clear()
-        self._known[value] = found
-        return found
+        known = self._known
+        cells = []
+        for value in column:
+            # 1, 1.0 and True are one key, so only texts are remembered.
+            if type(value) is str:
+                found = known.get(value)
+                if found is None:
+                    found = known[value] = _text_cell(value)
+            else:
+                found = _text_cell("") if value is None else _number_cell(value)
+            cells.append(found)
+        return cells
 
 
-def _number_cell(value: float) -> str:
-    if isinstance(value, bool):
+def _number_cell(value: Cell) -> str:
+    if isinstance(value, (bool, str)) or value is None:
         return _text_cell(str(value))
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         # A spreadsheet has no such numbers; mindstudio-probe writes their name and a tab.
@@ -197,6 +208,8 @@ def _number_cell(value: float) -> str:
 def _text_cell(text: str) -> str:
     if not text:
         return "/>"
+    if _PLAIN.fullmatch(text) and "_x" not in text and len(text) <= _MOST_TEXT:
+        return f' t="inlineStr"><is><t>{text}</t></is></c>'
     text = safe_text(text)
     if len(text) > _MOST_TEXT:
         text = text[: _MOST_TEXT - 3] + "..."
