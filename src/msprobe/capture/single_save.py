@@ -8,7 +8,7 @@ Files, as mindstudio-probe 8.1.1 lays them out::
                                                            {key}.json       statistics of all of them
 
 Values keep their element type where numpy has it (the reference turns all to float32, which large whole numbers
-do not survive); bfloat16 and 8-bit floats are written as float32.
+do not survive); bfloat16, 8-bit floats and booleans, which the reference cannot compare, are written as float32.
 """
 
 from __future__ import annotations
@@ -156,6 +156,8 @@ class SingleSave(metaclass=_Once):
         """The statistics of all tensors in ``value``, which are handed to ``keep`` with their names."""
         if self._values.is_tensor(value):
             array = self._values.to_array(value)
+            if array.dtype == np.bool_:
+                array = array.astype(np.float32)
             keep((name, array))
             return _statistics(array)
         if name_of_list := isinstance(value, (list, tuple)):

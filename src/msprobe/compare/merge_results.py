@@ -246,15 +246,14 @@ def _merged(metric: str, tables: Sequence[tuple[str, Table]], config: MergeConfi
     for _, table in tables:
         seen: dict[str, int] = {}
         column: dict[int, Cell] = {}
-        for name, cell in zip(table.names, table.columns[metric], strict=True):
+        # As mindstudio-probe 8.1.1: the APIs of a rank as the configuration lists them, then what the next rank adds.
+        order = sorted(range(len(table.names)), key=lambda row: config.place(table.names[row]) or 0)
+        for name, cell in ((table.names[row], table.columns[metric][row]) for row in order):
             seen[name] = seen.get(name, -1) + 1
             column[places.setdefault((name, seen[name]), len(places))] = cell
         columns.append(column)
-    names = [name for name, _ in places]
-    # As mindstudio-probe 8.1.1: API by API as the configuration lists them, each in order of first appearance.
-    order = sorted(range(len(names)), key=lambda row: config.place(names[row]) or 0)
-    rows = tuple(tuple(column.get(row) for column in columns) for row in order)
-    return MergedMetric(metric, tuple(label for label, _ in tables), tuple(names[row] for row in order), rows)
+    rows = tuple(tuple(column.get(row) for column in columns) for row in range(len(places)))
+    return MergedMetric(metric, tuple(label for label, _ in tables), tuple(name for name, _ in places), rows)
 
 
 def _plain(name: str) -> str:

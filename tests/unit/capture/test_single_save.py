@@ -93,7 +93,7 @@ def test_values_keep_their_type_where_numpy_has_it(tmp_path: Path) -> None:
     assert found["i64"].tolist() == [large]
     assert found["f64"].tolist() == [0.1]
     assert {key: found[key].dtype.name for key in ("bool", "bf16", "f8")} == {
-        "bool": "bool",
+        "bool": "float32",
         "bf16": "float32",
         "f8": "float32",
     }
