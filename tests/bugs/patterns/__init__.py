@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from bugs.patterns import backward, distributed, forward, further, further_ranks, optimizer
+from bugs.patterns import (
+    backward,
+    distributed,
+    forward,
+    further_model,
+    further_ranks,
+    further_training,
+    optimizer,
+)
 from bugs.planting import Pattern
 
-_MODULES = (forward, backward, optimizer, distributed, further, further_ranks)
+_MODULES = (forward, backward, optimizer, distributed, further_model, further_training, further_ranks)
 PATTERNS: dict[str, Pattern] = {pattern.id: pattern for module in _MODULES for pattern in module.PATTERNS}
