@@ -44,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--xlsx", action="store_true", help="write a workbook (the default of the form with -i)")
     parser.add_argument("--csv", action="store_true", help="write CSV (the default of the form with -tp)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="threads that read and measure tensors")
+    parser.add_argument("--metric", action="append", metavar="FILE", help="alg_NAME.py with a metric of your own")
     _add_mappings(parser)
     old = parser.add_argument_group("sheet, as mindstudio-probe 8.1.1")
     old.add_argument("-i", "--input_path", metavar="FILE", help="compare.json with npu_path and bench_path")
@@ -181,6 +182,11 @@ def _request(args: argparse.Namespace, **more: Any) -> Request:
         from msprobe import log
 
         log.warning("fuzzy matching does nothing beside a mapping.")
+    if args.metric:
+        from msprobe.compare.own_metrics import load_own_metrics
+        from msprobe.compare.table import header_of
+
+        more["own_metrics"] = load_own_metrics(args.metric, header_of("tensor", more["form"], with_stack=True))
     return Request(output=args.output_path or DEFAULT_OUTPUT, fuzzy=args.fuzzy_match, jobs=args.jobs, **more)
 
 

@@ -15,6 +15,7 @@ from msprobe.compare.fuzzy import fuzzy_match
 from msprobe.compare.matching import DIFFERENT, Agreement, NameMapping, Pairing, agreement, match
 from msprobe.compare.measures_statistics import StatisticMeasures, statistic_measures
 from msprobe.compare.measures_tensor import Form, TensorMeasures
+from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.problems import DamagedDataError
 from msprobe.compare.rows import NO_DIGEST, Numbers, Rows, read_rows
 from msprobe.compare.task import Mode, check_tasks, mode_of
@@ -71,9 +72,10 @@ def compare_parts(
     jobs: int = 1,
     form: Form = "8.1.1",
     prepare: Prepare | None = None,
+    own: OwnMetrics | None = None,
 ) -> Comparison:
     """Compare two parts. ``find_names`` goes before ``fuzzy``; ``jobs`` threads read and measure values
-    by the formulas of ``form``, after ``prepare`` had them.
+    by the formulas of ``form``, after ``prepare`` had them; ``own`` adds metrics of the user.
 
     Raises TaskMismatchError, TooDeepError, DamagedDataError, and what the reader raises.
     """
@@ -93,7 +95,7 @@ def compare_parts(
     statistics = statistic_measures(ours, theirs, pairing)
     tensors = None
     if mode == "tensor":
-        tensors = measure_values(ours, theirs, pairing, agree, (candidate, reference), jobs, form, prepare)
+        tensors = measure_values(ours, theirs, pairing, agree, (candidate, reference), jobs, form, prepare, own)
     return _judge(mode, (candidate, reference), ours, theirs, pairing, agree, statistics, tensors)
 
 

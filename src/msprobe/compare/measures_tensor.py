@@ -39,7 +39,10 @@ _DECIMALS = 12
 
 @dataclass(frozen=True)
 class TensorMeasures:
-    """The six measures of a pair, each a number or the word that stands for it, and notes for the reader."""
+    """The six measures of a pair, each a number or the word that stands for it, and notes for the reader.
+
+    ``own`` are the cells of columns that users add.
+    """
 
     cosine: Value
     euclidean: Value
@@ -48,6 +51,7 @@ class TensorMeasures:
     one_thousandth: Value
     five_thousandths: Value
     notes: tuple[str, ...] = ()
+    own: tuple[Value, ...] = ()
 
     @property
     def values(self) -> tuple[Value, ...]:

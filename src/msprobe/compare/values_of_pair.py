@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from msprobe.compare.matching import DIFFERENT, FAMILY, Agreement, Pairing
 from msprobe.compare.measures_tensor import UNSUPPORTED, Form, TensorMeasures, all_six, measure_tensors
+from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.rows import Rows
 from msprobe.errors import MsprobeError
 from msprobe.store.dtypes import Array
@@ -34,6 +35,7 @@ def measure_values(
     jobs: int = 1,
     form: Form = "8.1.1",
     prepare: Prepare | None = None,
+    own: OwnMetrics | None = None,
 ) -> list[TensorMeasures]:
     """The measures of every row. A file that cannot be read is a note in its row; the others go on."""
     found: list[TensorMeasures | None] = [None] * len(candidate)
@@ -54,7 +56,7 @@ def measure_values(
 
     def measured(item: _Item) -> _Result:
         row, ours, theirs = item
-        measures = _measure_files(parts, ours, theirs, form, prepare)
+        measures = _measure_files(parts, ours, theirs, form, prepare, own)
         return row, _with_types(measures, agree, row, candidate, reference, pairing)
 
     for row, result in _all(measured, work, jobs):
@@ -71,7 +73,12 @@ def _all(measured: Callable[[_Item], _Result], work: list[_Item], jobs: int) -> 
 
 
 def _measure_files(
-    parts: tuple[DumpPart, DumpPart], ours: str, theirs: str, form: Form, prepare: Prepare | None
+    parts: tuple[DumpPart, DumpPart],
+    ours: str,
+    theirs: str,
+    form: Form,
+    prepare: Prepare | None,
+    own: OwnMetrics | None,
 ) -> TensorMeasures:
     arrays: list[Array] = []
     for side, part, name in (("target", parts[0], ours), ("bench", parts[1], theirs)):
@@ -82,7 +89,8 @@ def _measure_files(
             note = f"{UNREADABLE} {os.path.basename(name)} of the {side} cannot be read: {problem.message}"
             return all_six(UNSUPPORTED, note)
     try:
-        return measure_tensors(arrays[0], arrays[1], form)
+        found = measure_tensors(arrays[0], arrays[1], form)
+        return found if own is None else replace(found, own=own.measure(arrays[0], arrays[1]))
     except OSError as problem:  # a mapped file on a disk that fails
         return all_six(UNSUPPORTED, f"{UNREADABLE}s {ours} and {theirs} cannot be read: {problem}.")
 

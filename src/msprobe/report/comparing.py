@@ -15,8 +15,9 @@ from msprobe.compare.frameworks import crosses, framework_of
 from msprobe.compare.mapping import Mappings, apply_mappings, write_data_mapping
 from msprobe.compare.mapping_files import DataMapping
 from msprobe.compare.matching import NameMapping
-from msprobe.compare.measures_tensor import Form
+from msprobe.compare.measures_tensor import UNSUPPORTED, Form
 from msprobe.compare.multiplications import GOLDEN, TARGET, Multiplications
+from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.problems import DamagedDataError, StackMissingError, TaskMismatchError
 from msprobe.compare.rows import Rows
 from msprobe.compare.sides import RankPair, files_of, open_pair, pair_ranks
@@ -53,6 +54,7 @@ class Request:
     log_rows: bool = False
     jobs: int = 1
     multiplications: Multiplications | None = None
+    own_metrics: OwnMetrics | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def _compare_open(first: DumpPart, second: DumpPart, request: Request, rank: str
         jobs=request.jobs,
         form=request.form,
         prepare=None if request.multiplications is None else request.multiplications.apply,
+        own=request.own_metrics,
     )
     if request.multiplications is not None:
         _warn_multiplications(comparison, request.multiplications)
@@ -197,6 +200,8 @@ def _write(
     middle = "".join(f"_{word}" for word in (rank, request.suffix) if word)
     debug = "debug_" if comparison.parts[0].kind == "debug" else ""
     table = table_of(comparison, request.form, stacks)
+    if request.own_metrics is not None:
+        table = _with_own(table, comparison, request.own_metrics.columns)
     sheet = _free(output / f"{debug}compare_result{middle}_{stamp}.{request.file_format}")
     if request.file_format == "csv":
         write_csv(sheet, table.header, table.blocks())
@@ -212,6 +217,20 @@ def _write(
         write_data_mapping(path, mapping)
         files.append(path)
     return files
+
+
+def _with_own(table: Table, comparison: Comparison, names: tuple[str, ...]) -> Table:
+    """The table with the columns of the user's metrics behind all others; there are none without values."""
+    tensors = comparison.tensors
+    if tensors is None:
+        log.warning("the values of these dumps were not saved, so the metrics of your own have nothing to compare.")
+        return table
+
+    def make(start: int, stop: int) -> list[Column]:
+        rows = [found.own or (UNSUPPORTED,) * len(names) for found in tensors[start:stop]]
+        return [*table.make(start, stop), *(list(column) for column in zip(*rows, strict=True))]
+
+    return Table((*table.header, *names), table.rows, make)
 
 
 def _free(path: Path) -> Path:
