@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -124,6 +125,17 @@ def table(results: Iterable[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def cost(results: Iterable[dict[str, Any]]) -> str:
+    """What a pair costs."""
+    done = [one for one in results if "error" not in one]
+    middle = (
+        [statistics.median(one[f"{what}_seconds"] for one in done) for what in ("record", "answer")] if done else []
+    )
+    return " ".join(
+        f"{what} {seconds:.2f} s a pair (median);" for what, seconds in zip(("record", "answer"), middle, strict=False)
+    )
+
+
 def misses(results: Iterable[dict[str, Any]]) -> str:
     """One line for each pair that was not answered exactly."""
     lines = []
@@ -186,6 +198,7 @@ def main() -> int:
     if options.misses:
         print(misses(results))
     print(table(results))
+    print(cost(results))
     return 0
 
 

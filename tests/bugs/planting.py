@@ -55,7 +55,7 @@ class Answer:
     module, or are its own entry. ``side``: whose entries; a call that only the reference makes has no other.
     ``occurrence``: of calls of the same API, only those of these places in the order of execution, from 0
     (``any``: all; ``chained``: those of which one gets the result of the other). ``ranks``: only entries of this rank.
-    ``parameter``: the finding names this parameter.
+    ``parameter``: the finding names a parameter that this expression describes.
     """
 
     kinds: frozenset[str]
@@ -140,11 +140,13 @@ def draw(pattern: Pattern, number: int, salt: str = "") -> Draw:
         # How many matrices the model of one process has: the embedding, and six in each layer.
         words["@matrices"] = str(1 + 6 * settings.get("layers", 0))
         # Place of the layer's query weight among them, and how many parameters there are.
+        words["@last"] = str(settings.get("layers", 1) - 1)
         words["@query"] = str(1 + 6 * int(words["@layer"]))
         words["@total"] = str(3 + 16 * settings.get("layers", 0))
         for name, choices in pattern.choices.items():
             words[f"@{name}"] = generator.choice(choices)
         if "which" in pattern.choices and pattern.program == "ranks":
+            words["@owner"] = words["@which"].rpartition(".")[0]
             words["@place"] = str(_names_of_ranks(settings["layers"]).index(words["@which"]))
         if pattern.suits is None or pattern.suits(settings, words):
             return Draw(number, settings, words)

@@ -162,16 +162,15 @@ def _in_order(data: Mapping[str, Any]) -> list[str]:
 
 
 def _names_parameter(finding: Mapping[str, Any], parameter: str) -> bool:
-    path, _, local = parameter.rpartition(".")
-    where = str(finding.get("where") or "")
+    """True if the finding names a parameter that the expression ``parameter`` describes, with or without its module."""
     entry = str(finding.get("entry") or "")
-    if _has_word(where, parameter) or _has_word(entry, parameter):
-        return True
-    return path in (finding.get("module"), _module_of(entry)) and _has_word(where, local)
-
-
-def _has_word(text: str, word: str) -> bool:
-    return bool(re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", text))
+    modules = {str(finding.get("module") or ""), _module_of(entry)} - {""}
+    for word in re.findall(r"[\w.]+", f"{finding.get('where') or ''} {entry}"):
+        # A tensor of a record is named by its place: ``weight.0``.
+        name = re.sub(r"(\.\d+)?\.?$", "", word)
+        if any(re.fullmatch(parameter, full) for full in (name, *(f"{module}.{name}" for module in modules))):
+            return True
+    return False
 
 
 def _module_of(entry: str) -> str:

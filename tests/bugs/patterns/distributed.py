@@ -53,7 +53,7 @@ PATTERNS = (
         plant=(Edit("divided_along(name) is None)\n", 'divided_along(name) is None and "norm" not in name)\n'),),
         truth=(
             answer("structure", _REDUCED, side="reference"),
-            answer("replica parameter_gradient", parameter="blocks.0.norm.weight"),
+            answer("replica parameter_gradient", parameter=r"(blocks\.\d+\.)?norm\.(weight|bias)"),
         ),
         same=frozenset({"loss"}),
         differs=frozenset({"gradients", "weights"}),
@@ -107,7 +107,7 @@ PATTERNS = (
         plant=(Edit("        self.reduce_gradients()\n", ""),),
         truth=(
             answer("structure", _REDUCED, side="reference"),
-            answer("replica", parameter="embedding.weight"),
+            answer("replica parameter_gradient", parameter=r"[\w.]+\.(weight|bias)"),
         ),
         same=frozenset({"loss"}),
         differs=frozenset({"gradients", "weights"}),
@@ -189,11 +189,10 @@ PATTERNS = (
                 "                full = torch.randn(shape, generator=generator)\n",
             ),
         ),
-        choices={"which": ("head.weight",)},
+        choices={"which": ("head.weight", "blocks.0.up.weight", "blocks.0.down.weight", "embedding.weight")},
         truth=(
             answer("initial_weights replica", parameter="@which"),
-            answer("initial_weights replica", "return F.linear(x, self.weight, self.bias)", module="head", ranks="1"),
-            answer("initial_weights replica", api=r"Module\.head\.", ranks="1"),
+            answer("initial_weights replica", module="@owner", api=r"linear|embedding|Module\.@owner", ranks="1"),
         ),
         differs=frozenset({"loss", "gradients", "weights"}),
     ),
