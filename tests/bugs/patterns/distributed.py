@@ -186,7 +186,7 @@ PATTERNS = (
                 "            full = torch.randn(shape, generator=generator)\n",
                 "            full = torch.randn(shape, generator=generator)\n"
                 '            if ranks.rank == 1 and name == "@which":\n'
-                "                full = torch.randn(shape, generator=generator)\n",
+                "                full = torch.randn(shape, generator=torch.Generator().manual_seed(seed + 5))\n",
             ),
         ),
         choices={"which": ("head.weight", "blocks.0.up.weight", "blocks.0.down.weight", "embedding.weight")},
