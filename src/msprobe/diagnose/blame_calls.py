@@ -22,9 +22,12 @@ def blame_calls(
     moves = all(operation(one.stem) in noise.MOVES for one in [*alone, *missing])
     unit = max((noise.eps_of(leaf) for leaf in (difference.left, difference.right) if is_tensor(leaf)), default=0.0)
     clear = difference.delta > noise.SAFETY * 4 * unit or moves or math.isinf(difference.delta)
-    entry = next((one for one in alone if operation(one.stem) not in noise.IDLE), None) or (
-        alone[0] if alone else missing[0]
-    )
+    entry = alone[0] if alone else missing[0]
+    for quiet in (noise.MOVES | noise.IDLE, noise.IDLE):
+        telling = [one for one in alone if operation(one.stem) not in quiet]
+        if telling:
+            entry = telling[0]
+            break
     kind: Kind = "structure"
     born = next((one for one in alone if _bears_not_finite(one)), None)
     if born is not None and not any(_bears_not_finite(one) for one in missing):

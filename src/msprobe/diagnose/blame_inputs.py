@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
+from msprobe.diagnose.blame_argument import blame_argument
 from msprobe.diagnose.blame_calls import blame_calls
 from msprobe.diagnose.blame_gradients import look_at_arriving_gradient
 from msprobe.diagnose.differences import Difference, fingerprint, is_integer
@@ -35,6 +36,9 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
                 return
             blame_wiring(scene, judged, difference, maker, other)
             return
+        if other is not None:
+            blame_wiring(scene, judged, difference, maker, other, kind="argument")
+            return
         from_outside(scene, judged, difference)
         return
     if maker is not None:
@@ -55,7 +59,10 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         twin = scene.pairing.back[other]
         if scene.differs(twin):
             return
-        blame_mutation(scene, judged, difference, twin)
+        if scene.used_elsewhere(twin, event):
+            from_outside(scene, judged, difference)
+        else:
+            blame_mutation(scene, judged, difference, twin)
         return
     from_outside(scene, judged, difference)
 
@@ -72,6 +79,13 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         return  # calculated between two modules, from something that differs
     if name is not None:
         blame_weight(scene, judged, difference, name)
+        return
+    silent = scene.silent_argument(event)
+    if silent is not None:
+        blame_argument(scene, silent)
+        return
+    if "backward" in scene.seen and event.direction != "backward" and scene.is_gradient(difference):
+        blame_gradient_on_its_way(scene, judged, difference)
         return
     if not scene.has_calls and event.parent is not None and event.index and scene.anything_before(event):
         blame_unrecorded(scene, judged, difference)
@@ -91,6 +105,25 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     return
 
 
+def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """A gradient, taken from ``.grad`` after the backward pass, is not what the backward pass brought."""
+    if scene.tainted & {"backward", "gradient"}:
+        return
+    event = judged.event
+    scene.say(
+        ("gradient on its way", event),
+        judged,
+        "parameter_gradient",
+        f"{difference.slot} of {event.name}, a gradient by its shape, differs{scene.how(difference)}, while all that "
+        "the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence=measure(difference),
+        # Clipping hides it, as long as it clips.
+        matters=True,
+    )
+
+
 def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str) -> None:
     kind: Kind = "initial_weights" if scene.first_step else "weights"
     when = "before the first step" if scene.first_step else "at the beginning of this step"
@@ -101,7 +134,8 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         kind,
         f'parameter "{name}" differs {when}{scene.how(difference)}',
         where=name,
-        clear=clear or difference.delta == 0.0,
+        # Equal statistics of other values: another order, unless a step before has rounded otherwise.
+        clear=clear or (difference.delta == 0.0 and scene.first_step),
         evidence={"parameter": name, **measure(difference)},
     )
 
@@ -137,13 +171,16 @@ def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: E
     )
 
 
-def blame_wiring(scene: Scene, judged: Judged, difference: Difference, maker: Event, other: Event) -> None:
+def blame_wiring(
+    scene: Scene, judged: Judged, difference: Difference, maker: Event, other: Event, kind: Kind = "structure"
+) -> None:
     event = judged.event
     scene.say(
         ("wiring", event, difference.slot),
         judged,
-        "structure",
-        f"{difference.slot} of {event.name} is the result of {maker.name}; in the reference it is that of {other.name}",
+        kind,
+        f"{difference.slot} of {event.name} is {scene.result_of(maker, difference.left)}; in the reference it is "
+        f"{scene.result_of(other, difference.right)}",
         where=f"{event.name}, {difference.slot}",
         clear=True,
         evidence={"candidate_takes": maker.name, "reference_takes": other.name, **measure(difference)},
@@ -163,7 +200,8 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
             ("calls", chain[0]),
             judged,
             "dtype",
-            f"{event.name} computes in {dtype_word(difference.left)}, in the reference in {dtype_word(difference.right)}: "
+            f"{event.name} computes in {dtype_word(difference.left)}, in the reference in "
+            f"{dtype_word(difference.right)}: "
             f"the candidate alone calls {named(chain)}",
             where=maker.name,
             clear=True,

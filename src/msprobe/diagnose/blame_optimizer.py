@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose import noise, optimizer
+from msprobe.diagnose.blame_calls import blame_calls
 from msprobe.diagnose.blame_inputs import blame_weight
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.scene import Scene
@@ -89,11 +90,18 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
         for difference in found.changed_outputs
     }
     changed = scene.tainted & {"backward", "forward", "gradient"}
+    compare_fields(scene, judged, one, other, place, "before the step")
     for name, field, difference in optimizer.differences(scene.comparer, one, other):
         if difference.what not in ("value", "not_finite", "missing"):
             continue
         if field == "grad" and not changed and name not in known:
             left = difference.left
+            other_maker = scene.other_makers.of(difference.right, judged.partner)
+            if other_maker is not None and other_maker not in scene.pairing.back:
+                blame_calls(
+                    scene, judged, difference, [], scene.chain(other_maker, scene.other_makers, scene.pairing.back)
+                )
+                continue
             if difference.what == "missing":
                 text = f'"{name}" has {"no" if left is None else "a"} gradient when the optimizer steps, '
                 text += f"in the reference {'one' if left is None else 'none'}"
@@ -116,7 +124,33 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
             )  # fmt: skip
 
 
+def compare_fields(
+    scene: Scene, judged: Judged, one: dict[str, Any], other: dict[str, Any], place: float, when: str
+) -> None:
+    """States that only one side has: an optimizer that begins anew, a parameter that it leaves out."""
+    event = judged.event
+    for side, here, there in (("candidate", one, other), ("reference", other, one)):
+        found: dict[str, list[str]] = {}
+        for name, fields in here.items():
+            for field in fields:
+                if name in there and field not in there[name] and field not in ("weight", "grad"):
+                    found.setdefault(field, []).append(name)
+        for field, names in found.items():
+            scene.say(
+                ("field", when, names[0]),
+                judged,
+                "optimizer",
+                f"{event.name}: {field} of {_listed(names)} is there {when} in the {side} only",
+                where=f"{event.name}, {field} of {names[0]}",
+                clear=True,
+                evidence={"field": field, "only_in": side, "parameters": names[:200]},
+                place=place,
+                matters=True,
+            )
+
+
 def look_at_optimizer(scene: Scene, judged: Judged) -> None:
+    """Compare settings, states and results of an optimizer step."""
     event = judged.event
     if ("settings", event) not in scene.said:
         scene.said.add(("settings", event))
@@ -130,6 +164,7 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
     if before:
         return
     results = optimizer.results_of(event), optimizer.results_of(judged.partner)
+    compare_fields(scene, judged, *results, event.index, "after the step")
     for name, field, difference in optimizer.differences(scene.comparer, *results):
         if difference.what in ("value", "not_finite"):
             clear = difference.delta > noise.SAFETY * 2 * noise.eps_of(difference.left)

@@ -6,13 +6,14 @@ import math
 
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import noise
+from msprobe.diagnose.blame_argument import blame_argument
 from msprobe.diagnose.blame_calls import blame_calls
-from msprobe.diagnose.differences import Difference, described, fingerprint
+from msprobe.diagnose.differences import Difference, fingerprint
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged, is_random
 from msprobe.diagnose.scene import Scene
 from msprobe.diagnose.timeline import Event, is_tensor
-from msprobe.diagnose.words import measure
+from msprobe.diagnose.words import dtype_word, measure
 
 
 def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
@@ -55,6 +56,21 @@ def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
     return False
 
 
+def blame_type(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """A call gives its result in another dtype, from inputs of the same dtype."""
+    event = judged.event
+    scene.say(
+        ("dtype", event),
+        judged,
+        "dtype",
+        f"{event.name} gives {difference.slot} in {dtype_word(difference.left)}, in the reference in "
+        f"{dtype_word(difference.right)}, while what goes in has the same dtypes: autocast reaches further on one side",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence={"candidate": difference.left["dtype"], "reference": difference.right["dtype"]},
+    )
+
+
 def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
     event = judged.event
     maker = scene.makers.of(layout.left, event)
@@ -70,29 +86,6 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
         clear=True,
         evidence={"made_by": maker.name if maker else None},
         alternatives=(maker.name,) if maker else (),
-    )
-
-
-def blame_argument(scene: Scene, judged: Judged) -> None:
-    event = judged.event
-    parts = [
-        f"{one.slot} is {described(one.left)}, in the reference {described(one.right)}" for one in judged.arguments
-    ]
-    scene.say(
-        ("argument", event),
-        judged,
-        "argument",
-        f"{event.name}: {'; '.join(parts)}",
-        where=f"{event.name}, {judged.arguments[0].slot}",
-        clear=True,
-        evidence={
-            "arguments": [
-                {"slot": one.slot, "candidate": described(one.left), "reference": described(one.right)}
-                for one in judged.arguments
-            ],
-            "difference": judged.left,
-            "explained": judged.allowed,
-        },
     )
 
 
@@ -115,6 +108,10 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True) -> None:
     elif event.direction == "backward" and not judged.changed_inputs and blame_saved_tensor(scene, judged):
         return
     elif event.direction == "backward":
+        forward = scene.judged.get(scene.pairing.candidate.forward_of(event) or event)
+        if forward is not None and forward.arguments and not judged.changed_inputs:
+            blame_argument(scene, forward)
+            return
         kind = "gradient"
         text = f"{event.name}: the gradient of {first.slot} differs{scene.how(first)}; {why}, and so does its forward"
     elif event.direction == "gradient":

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from msprobe.diagnose import noise, optimizer
 from msprobe.diagnose.differences import Comparer, Difference, is_floating, rms
 from msprobe.diagnose.judge import Judged
+from msprobe.diagnose.pairing import Pairing
 from msprobe.diagnose.timeline import Event, is_tensor
 
-#: Gradients of a healthy run are apart by some tens of rounding units (bugs.md: at most 7e-7 in float32 between one
-#: and two threads); this many are taken for rounding.
+#: Gradients of a healthy run are apart by some tens of rounding units (at most 7e-7 in float32 between one and two
+#: threads); this many are taken for rounding.
 _UNITS = 64.0
 _MOST = 0.3
 #: Gradients this many times smaller than the largest count for that much less: a gradient that is zero in exact
-#: arithmetic (the bias of keys in attention) is nothing but rounding.
+#: arithmetic (of the bias of keys in attention) is nothing but rounding.
 _SMALL = 1e-3
+#: An optimizer that divides by the size of the gradient makes a full step of such a gradient: the weights that
+#: follow from gradients this many times smaller than the largest tell nothing.
+_NOTHING = 1e-4
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a difference reaches in one step.
+
+    ``size``: the largest relative difference among gradients, weights and results of the model; infinite where
+    one is missing, or not finite, on one side. ``vanishing``: parameters whose gradients are next to nothing.
+    """
+
+    size: float = 0.0
+    vanishing: frozenset[str] = field(default_factory=frozenset)
 
 
 def tolerance(judged: Iterable[Judged]) -> float:
@@ -32,23 +49,38 @@ def tolerance(judged: Iterable[Judged]) -> float:
     return min(_UNITS * max(common, default=2.0**-23), _MOST)
 
 
-def effect(judged: dict[Event, Judged], comparer: Comparer) -> float:
-    """The largest relative difference among gradients, weights and results of the model; infinite where one is
-    missing or not finite on one side.
-    """
+def reach_of(
+    pairing: Pairing, judged: dict[Event, Judged], comparer: Comparer, vanishing: frozenset[str] = frozenset()
+) -> Reach:
+    """How far the differences of a step reach. ``vanishing``: of the step before."""
     gradients: list[Difference] = []
-    sizes: list[float] = []
+    at_optimizer: list[Difference] = []
+    sizes: dict[str, float] = {}
+    steps = False
     for one in judged.values():
         if one.event.direction == "gradient":
-            sizes += [rms(leaf) for _, leaf in one.partner.outputs() if is_tensor(leaf)]
+            for slot, leaf in one.partner.outputs():
+                if is_tensor(leaf):
+                    name = f"{one.event.parts.path}.{slot.partition('.')[0]}".removeprefix(".")
+                    sizes[name] = max(sizes.get(name, 0.0), rms(leaf))
             gradients += one.changed_outputs
         elif one.event.parts.kind == "optimizer":
-            found, own_sizes = _of_optimizer(one, comparer)
-            gradients += found
-            sizes += own_sizes
-    largest = max((size for size in sizes if math.isfinite(size)), default=0.0)
-    most = max((_weighted(one, largest) for one in gradients), default=0.0)
-    return max(most, _of_weights(judged.values()), _of_results(judged, bool(sizes)))
+            steps = True
+            at_optimizer += _of_optimizer(one, comparer, vanishing)
+            for name, fields in optimizer.parameters_of(one.partner).items():
+                if is_tensor(fields.get("grad")):
+                    sizes[name] = max(sizes.get(name, 0.0), rms(fields["grad"]))
+    largest = max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
+    # With another number of backward passes only their sum can be compared.
+    summed = steps and any(event.direction == "gradient" for event in [*pairing.alone(), *pairing.missing()])
+    counted = at_optimizer if summed else [*gradients, *at_optimizer]
+    most = max((_weighted(one, largest) for one in counted), default=0.0)
+    if not summed:
+        most = max(most, _of_results(judged, bool(sizes)))
+    return Reach(
+        max(most, _of_weights(judged.values(), vanishing)),
+        frozenset(name for name, size in sizes.items() if size <= _NOTHING * largest),
+    )
 
 
 def _weighted(difference: Difference, largest: float) -> float:
@@ -60,33 +92,33 @@ def _weighted(difference: Difference, largest: float) -> float:
     return difference.delta * min(1.0, size / (_SMALL * largest))
 
 
-def _of_optimizer(judged: Judged, comparer: Comparer) -> tuple[list[Difference], list[float]]:
+def _of_optimizer(judged: Judged, comparer: Comparer, vanishing: frozenset[str]) -> list[Difference]:
     one, other = optimizer.parameters_of(judged.event), optimizer.parameters_of(judged.partner)
-    sizes = [rms(fields["grad"]) for fields in other.values() if is_tensor(fields.get("grad"))]
     found: list[Difference] = []
-    unequal: set[str] = set()
-    for name, field, difference in optimizer.differences(comparer, one, other):
+    unequal: set[str] = set(vanishing)
+    for name, key, difference in optimizer.differences(comparer, one, other):
         if difference.what in ("value", "not_finite", "missing"):
             unequal.add(name)
-            if field == "grad":
+            if key == "grad":
                 found.append(difference)
     if set(one) != set(other):
         found.append(Difference("", "missing", None, None, math.inf))
     results = optimizer.results_of(judged.event), optimizer.results_of(judged.partner)
-    for name, field, difference in optimizer.differences(comparer, *results):
+    for name, key, difference in optimizer.differences(comparer, *results):
         # From the same gradient and state: the step itself makes the difference.
-        own = field == "weight" and name not in unequal and difference.what in ("value", "not_finite")
+        own = key == "weight" and name not in unequal and difference.what in ("value", "not_finite")
         if own and difference.delta > 8 * noise.eps_of(difference.left):
             found.append(Difference(name, "not_finite", difference.left, difference.right, math.inf))
-    return found, sizes
+    return found
 
 
-def _of_weights(judged: Iterable[Judged]) -> float:
+def _of_weights(judged: Iterable[Judged], vanishing: frozenset[str]) -> float:
     """Parameters that differ in the forward pass."""
     most = 0.0
     for one in judged:
         for difference in one.parameters:
-            if difference.what in ("value", "not_finite") and is_floating(difference.left):
+            name = f"{one.event.parts.path}.{difference.slot.partition('.')[2]}".removeprefix(".")
+            if difference.what in ("value", "not_finite") and is_floating(difference.left) and name not in vanishing:
                 most = max(most, math.inf if difference.delta > 8 * noise.eps_of(difference.left) else difference.delta)
     return most
 

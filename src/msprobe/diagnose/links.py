@@ -14,6 +14,10 @@ from msprobe.diagnose.timeline import Event, Timeline
 _UNSET = frozenset("empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split())
 
 
+#: Recomputation takes what the forward pass made, and the optimizer what was made before it.
+_HANDED_ON = frozenset((("recompute", "forward"), ("optimizer", "forward")))
+
+
 def is_unset(event: Event) -> bool:
     """True if the result of a call is whatever was in memory."""
     return event.parts.kind == "api" and operation(event.stem) in _UNSET
@@ -67,8 +71,9 @@ class Producers:
         for made in (self._made, self._modules):
             events = made.get(mark, [])
             place = bisect_left(events, before.index, key=lambda event: event.index)
-            if place and events[place - 1].direction == before.direction:
-                return events[place - 1]
+            for maker in reversed(events[max(0, place - 8) : place]):
+                if maker.direction == before.direction or (before.direction, maker.direction) in _HANDED_ON:
+                    return maker
         return None
 
     def users(self, module: str) -> list[Event]:

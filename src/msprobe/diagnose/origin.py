@@ -7,13 +7,14 @@ outside, calls that one side alone makes, other arguments, and results that thei
 
 from __future__ import annotations
 
+from msprobe.diagnose.blame_argument import blame_argument
 from msprobe.diagnose.blame_gradients import look_for_missing_gradients
 from msprobe.diagnose.blame_inputs import look_at_dtype, look_at_input
 from msprobe.diagnose.blame_optimizer import look_at_optimizer, look_at_settings_of
 from msprobe.diagnose.blame_results import (
-    blame_argument,
     blame_layout,
     blame_result,
+    blame_type,
     look_behind_statistics,
 )
 from msprobe.diagnose.judge import Judged, is_random
@@ -50,9 +51,15 @@ def look_at(scene: Scene, judged: Judged) -> None:
         elif difference.what == "dtype" and not scene.is_policy(difference):
             look_at_dtype(scene, judged, difference)
     changed = judged.changed_outputs
-    if judged.arguments and changed:
+    types = [one for one in judged.outputs if one.what == "dtype" and not scene.is_policy(one)]
+    if judged.arguments and (changed or types):
         if not (event.is_module and scene.has_calls):
             blame_argument(scene, judged)
+        return
+    if judged.arguments:
+        scene.silent.append(judged)
+    if types and not any(one.what == "dtype" for one in judged.inputs) and not event.is_module:
+        blame_type(scene, judged, types[0])
         return
     if event.is_module and scene.children_differ(event):
         return

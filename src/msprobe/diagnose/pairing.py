@@ -8,12 +8,15 @@ of parameters their modules; recomputed calls stand for the calls that they repe
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from msprobe.compare.alignment import align
 from msprobe.compare.entry_names import operation, plain_path
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+
+Key = Callable[[Event], Hashable]
 
 
 @dataclass
@@ -76,7 +79,10 @@ def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event])
         a, b = todo.pop()
         if not a or not b:
             continue
-        matched = _align(a, b, _exact)
+        matched = _align(a, b, _shaped)
+        if len(matched) < max(len(a), len(b)):
+            # Something is there on one side only: what the others take tells which it is.
+            matched = _refine(a, b, (_valued, _shaped, _exact))
         for i, j in matched:
             pairing.add(a[i], b[j])
             todo.append((_calls(a[i]), _calls(b[j])))
@@ -92,8 +98,38 @@ def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event])
                     todo.append((inner_a, inner_b))
 
 
+def _refine(a: Sequence[Event], b: Sequence[Event], keys: Sequence[Key]) -> list[tuple[int, int]]:
+    """Align by the first key, then, between the pairs found, by the next."""
+    found: list[tuple[int, int]] = []
+    todo = [(0, len(a), 0, len(b), 0)]
+    while todo:
+        a0, a1, b0, b1, number = todo.pop()
+        if a0 == a1 or b0 == b1 or number == len(keys):
+            continue
+        matched = [(a0 + i, b0 + j) for i, j in _align(a[a0:a1], b[b0:b1], keys[number])]
+        found += matched
+        for i, j in [*matched, (a1, b1)]:
+            todo.append((a0, i, b0, j, number + 1))
+            a0, b0 = i + 1, j + 1
+    return sorted(found)
+
+
 def _exact(event: Event) -> Hashable:
     return event.key
+
+
+def _shaped(event: Event) -> Hashable:
+    """The call and the shapes of what it takes."""
+    if event.parts.kind != "api":
+        return event.key
+    return event.key, tuple(str(leaf.get("shape")) for _, leaf in event.inputs() if is_tensor(leaf))
+
+
+def _valued(event: Event) -> Hashable:
+    """The call and the values that it takes."""
+    marks = [fingerprint(leaf) for _, leaf in event.inputs() if is_tensor(leaf)]
+    # Never equal to another: it waits for the next key.
+    return (event.key, *marks) if marks and None not in marks else (event.key, id(event))
 
 
 def _loose(event: Event) -> Hashable:
@@ -104,8 +140,7 @@ def _loose(event: Event) -> Hashable:
     return event.key
 
 
-def _align(a: Sequence[Event], b: Sequence[Event], key: object) -> list[tuple[int, int]]:
-    assert callable(key)
+def _align(a: Sequence[Event], b: Sequence[Event], key: Key) -> list[tuple[int, int]]:
     return align([key(event) for event in a], [key(event) for event in b])
 
 

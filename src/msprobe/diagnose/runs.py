@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe.diagnose.calls import StepCalls, calls_of
 from msprobe.diagnose.differences import Comparer
-from msprobe.diagnose.effect import effect, tolerance
+from msprobe.diagnose.effect import Reach, reach_of, tolerance
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
 from msprobe.diagnose.scene import Scene, Suspect
 from msprobe.diagnose.timeline import Timeline
 from msprobe.paths import StrPath
+from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump, open_dump
 
 Rank = int | str
@@ -30,7 +31,7 @@ class Compared:
     step: int | None
     rank: Rank
     suspects: list[Suspect]
-    effect: float
+    reach: Reach
     tolerance: float
     summary: dict[str, Any]
     notes: list[str]
@@ -54,13 +55,16 @@ def compare_runs(
     status: Status = "agree"
     done: list[Compared] = []
     first = True
+    vanishing: dict[Rank, frozenset[str]] = {}
     shown: StepCalls | None = None
     for number, (left, right) in enumerate(steps):
         results = []
         for rank, twin in ranks_of(left, right):
             if progress is not None:
                 progress(f"step {left}, rank {rank}")
-            results.append(_compare_part(one, other, (left, rank), (right, twin), first, with_calls))
+            before = vanishing.get(rank, frozenset())
+            results.append(_compare_part(one, other, (left, rank), (right, twin), first, before, with_calls))
+        vanishing = {result.rank: result.reach.vanishing for result in results}
         first = False
         done += [replace(result, calls=None) for result in results]
         if shown is None and results:
@@ -69,15 +73,22 @@ def compare_runs(
             continue
         found = across_ranks(results)
         clear = [suspect for suspect in found if suspect.clear]
-        reach = max(result.effect for result in results)
+        reach = max(result.reach.size for result in results)
         allowed = max(result.tolerance for result in results)
         if found and reach <= allowed and number + 1 < len(steps):
             # What the optimizer does shows in the weights of the next step.
             later = [
-                _compare_part(one, other, (steps[number + 1][0], rank), (steps[number + 1][1], twin), False)
+                _compare_part(
+                    one,
+                    other,
+                    (steps[number + 1][0], rank),
+                    (steps[number + 1][1], twin),
+                    False,
+                    vanishing.get(rank, frozenset()),
+                )
                 for rank, twin in ranks_of(*steps[number + 1])
             ]
-            reach = max([reach, *(result.effect for result in later)])
+            reach = max([reach, *(result.reach.size for result in later)])
         harmless = reach <= allowed
         if clear or (found and reach > 10 * allowed):
             chosen = clear or found
@@ -99,6 +110,15 @@ def compare_runs(
     )
 
 
+def parts_in_common(candidate: StrPath, reference: StrPath) -> Iterator[tuple[DumpPart, DumpPart]]:
+    """The steps and ranks that :func:`compare_runs` compares, each opened when its turn comes."""
+    one, other = open_dump(candidate), open_dump(reference)
+    steps, ranks_of, _, _ = _common(one, other)
+    for left, right in steps:
+        for rank, twin in ranks_of(left, right):
+            yield one.part(left, rank), other.part(right, twin)
+
+
 def across_ranks(results: Iterable[Compared]) -> list[Suspect]:
     """The suspects of all ranks: between two exchanges of data, what happened earlier on its own rank goes first."""
     found: list[tuple[int, float, Suspect]] = []
@@ -116,6 +136,7 @@ def _compare_part(
     place: tuple[int | None, Rank],
     twin: tuple[int | None, Rank],
     first: bool,
+    vanishing: frozenset[str] = frozenset(),
     with_calls: bool = False,
 ) -> Compared:
     left, right = one.part(*place), other.part(*twin)
@@ -128,7 +149,7 @@ def _compare_part(
             step=place[0],
             rank=place[1],
             suspects=suspects,
-            effect=effect(scene.judged, comparer),
+            reach=reach_of(pairing, scene.judged, comparer, vanishing),
             tolerance=tolerance(scene.judged.values()),
             summary=_counts(pairing, scene),
             notes=_notes(pairing, scene),
@@ -167,7 +188,7 @@ def _summary(done: list[Compared], steps: int) -> dict[str, Any]:
     total: Counter[str] = Counter()
     for result in done:
         total.update(result.summary)
-    reached = max((result.effect for result in done), default=0.0)
+    reached = max((result.reach.size for result in done), default=0.0)
     return {
         "steps_in_common": steps,
         "steps_compared": len({result.step for result in done}),

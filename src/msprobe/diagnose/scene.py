@@ -52,6 +52,7 @@ class Scene:
         self.has_calls = any(event.parts.kind == "api" for event in pairing.candidate)
         self.consumers = (_consumers(pairing.candidate.events), _consumers(pairing.reference.events))
         self.gradient_shapes: set[str] = set()
+        self.silent: list[Judged] = []
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.dtype_policy = _dtype_policy(self.judged.values())
 
@@ -124,6 +125,22 @@ class Scene:
 
     def partner_forward(self, judged: Judged) -> Event | None:
         return self.pairing.reference.forward_of(judged.partner)
+
+    def result_of(self, maker: Event, leaf: Any) -> str:
+        """Which result of a call a tensor is, in words."""
+        mark = fingerprint(leaf)
+        outputs = maker.outputs()
+        slot = next((slot for slot, value in outputs if fingerprint(value) == mark), None)
+        return f"{slot} of {maker.name}" if slot is not None and len(outputs) > 1 else f"the result of {maker.name}"
+
+    def used_elsewhere(self, maker: Event, user: Event) -> bool:
+        """True if another call takes a result of ``maker``, as it was made, up to the end of the step."""
+        marks = [mark for _, leaf in maker.outputs() if (mark := fingerprint(leaf)) is not None]
+        return any(one.index > maker.index and one is not user for m in marks for one in self.consumers[0].get(m, ()))
+
+    def silent_argument(self, event: Event) -> Judged | None:
+        """An earlier call in the same module that was made with another argument, but gave the same result."""
+        return next((one for one in self.silent if one.event.module == event.module and one.event is not event), None)
 
     def how(self, difference: Difference) -> str:
         words = relation_in_words(difference, self.comparer)

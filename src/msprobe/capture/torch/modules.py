@@ -332,14 +332,15 @@ class _Hook:
 class _Before(_Hook):
     __slots__ = ()
 
-    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        # Without keywords: another hook called `stop()` in this very pass, and torch forgot that we want them.
         if self.recorder is not None:
-            self.recorder.enter(self.name, module, args, kwargs)
+            self.recorder.enter(self.name, module, args, kwargs or {})
 
 
 class _After(_Hook):
     __slots__ = ()
 
-    def __call__(self, module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+    def __call__(self, module: nn.Module, args: Any, *keywords_and_result: Any) -> None:
         if self.recorder is not None:
-            self.recorder.leave(self.name, module, result)
+            self.recorder.leave(self.name, module, keywords_and_result[-1])

@@ -1,0 +1,169 @@
+"""One step of all ranks, as the checks see it, and what they need to know of the step before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.links import Producers
+from msprobe.diagnose.optimizer import parameters_of
+from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+
+Rank = int | str
+Leaf = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A parameter as the first pass of its module saw it."""
+
+    event: Event
+    leaf: Leaf
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What is kept of a step: weights at its beginning, and gradients as the optimizer got them, by rank.
+
+    ``moved``: parameters that had a gradient which is not zero. ``optimized``: the names that some optimizer had.
+    """
+
+    weights: dict[Rank, dict[str, Leaf]]
+    gradients: dict[Rank, dict[str, Leaf]]
+    moved: dict[Rank, set[str]]
+    optimized: frozenset[str]
+
+
+@dataclass
+class Moment:
+    """One step of all ranks; ``before`` is the step before it, if that was recorded, ``world`` the number of ranks."""
+
+    step: int | None
+    timelines: dict[Rank, Timeline]
+    before: Earlier | None = None
+    _makers: dict[Rank, Producers] = field(default_factory=dict)
+    _weights: dict[Rank, dict[str, Weight]] = field(default_factory=dict)
+    _gradients: dict[Rank, dict[str, list[Leaf | None]]] = field(default_factory=dict)
+
+    def makers(self, timeline: Timeline) -> Producers:
+        """Who made which tensor on a rank."""
+        if timeline.rank not in self._makers:
+            self._makers[timeline.rank] = Producers(timeline)
+        return self._makers[timeline.rank]
+
+    def weights(self, timeline: Timeline) -> dict[str, Weight]:
+        """The parameters of the modules by full name, as their first forward pass saw them."""
+        if timeline.rank not in self._weights:
+            self._weights[timeline.rank] = _weights(timeline)
+        return self._weights[timeline.rank]
+
+    def gradients(self, timeline: Timeline) -> dict[str, list[Leaf | None]]:
+        """The gradients of each parameter, one for each backward pass; None where none came."""
+        if timeline.rank not in self._gradients:
+            self._gradients[timeline.rank] = _gradients(timeline)
+        return self._gradients[timeline.rank]
+
+    def optimizer_steps(self, timeline: Timeline) -> list[Event]:
+        """The steps that optimizers took."""
+        return [event for event in timeline if event.parts.kind == "optimizer"]
+
+    def at_optimizer(self, timeline: Timeline) -> dict[str, Leaf]:
+        """Each parameter's gradient when an optimizer took it (the first one, if there are several)."""
+        found: dict[str, Leaf] = {}
+        for event in self.optimizer_steps(timeline):
+            for name, fields in parameters_of(event).items():
+                gradient = fields.get("grad") if isinstance(fields, dict) else None
+                if is_tensor(gradient):
+                    found.setdefault(plain_path(name), gradient)
+        return found
+
+    def earlier(self) -> Earlier:
+        """What the next step needs to know of this one."""
+        moved: dict[Rank, set[str]] = {}
+        optimized = set(self.before.optimized) if self.before is not None else set()
+        for rank, timeline in self.timelines.items():
+            moved[rank] = {
+                name
+                for name, passes in self.gradients(timeline).items()
+                if any(leaf is not None and leaf.get("Norm") not in (0, 0.0, None) for leaf in passes)
+            }
+            for event in self.optimizer_steps(timeline):
+                optimized.update(plain_path(name) for name in parameters_of(event))
+        return Earlier(
+            weights={
+                rank: {name: weight.leaf for name, weight in self.weights(timeline).items()}
+                for rank, timeline in self.timelines.items()
+            },
+            gradients={rank: self.at_optimizer(timeline) for rank, timeline in self.timelines.items()},
+            moved=moved,
+            optimized=frozenset(optimized),
+        )
+
+    def finding(
+        self,
+        timeline: Timeline,
+        event: Event,
+        kind: Kind,
+        message: str,
+        where: str | None = None,
+        evidence: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> Finding:
+        """A statement on one record of this step. ``where``: the record's name, if nothing else is said."""
+        forward = event
+        if event.direction == "backward":
+            forward = timeline.forward_of(event) or event
+        told = dict(evidence or {})
+        if forward.source is not None:
+            told["source"] = forward.source
+        return Finding(
+            kind=kind,
+            message=message,
+            where=where or event.name,
+            entry=event.name,
+            module=forward.module,
+            rank=timeline.rank,
+            step=self.step,
+            direction=event.direction,
+            order=event.order if event.order is not None else event.index,
+            evidence=told,
+            stack=tuple(timeline.part.stack(forward.name)[:20]),
+            **more,
+        )
+
+
+def _weights(timeline: Timeline) -> dict[str, Weight]:
+    found: dict[str, Weight] = {}
+    for event in timeline:
+        if event.is_module and event.direction == "forward":
+            parameters = event.record.get("parameters")
+            path = plain_path(event.parts.path)
+            for name, leaf in parameters.items() if isinstance(parameters, dict) else ():
+                if is_tensor(leaf):
+                    found.setdefault(f"{path}.{name}" if path else name, Weight(event, leaf))
+    return found
+
+
+def _gradients(timeline: Timeline) -> dict[str, list[Leaf | None]]:
+    numbered: dict[str, dict[int, Leaf | None]] = {}
+    single: dict[str, Leaf | None] = {}
+    for event in timeline:
+        if event.parts.kind != "parameters":
+            continue
+        path = plain_path(event.parts.path)
+        for name, value in event.record.items():
+            if name == "msprobe":
+                continue
+            leaf = value[0] if isinstance(value, list) and value else value
+            full = f"{path}.{name}" if path else name
+            leaf = leaf if is_tensor(leaf) else None
+            if event.parts.number is None:
+                single[full] = leaf
+            else:
+                numbered.setdefault(full, {})[event.parts.number] = leaf
+    found: dict[str, list[Leaf | None]] = {name: [leaf] for name, leaf in single.items()}
+    for name, passes in numbered.items():
+        found[name] = [passes[number] for number in sorted(passes)]
+    return found

@@ -1,0 +1,126 @@
+"""Run the checks over a dump: all steps, all ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from msprobe.diagnose.check.moment import Earlier, Moment
+from msprobe.diagnose.check.registry import CHECKS, Check
+from msprobe.diagnose.findings import Finding, plain
+from msprobe.diagnose.timeline import Timeline
+from msprobe.errors import InvalidInputError
+from msprobe.paths import StrPath
+from msprobe.store.reader import open_dump
+
+VERSION = 1
+_MOST = 100
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What the checks say of a dump.
+
+    ``status``: ``clean`` (nothing found), ``harmless`` (nothing of what was found reaches a loss, a gradient or a
+    weight) or ``found``.
+    """
+
+    status: Literal["clean", "harmless", "found"]
+    dump: str
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing found, or only what is harmless; 1: findings."""
+        return 1 if self.status == "found" else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of ``check.json``."""
+        return {
+            "version": VERSION,
+            "status": self.status,
+            "dump": self.dump,
+            "summary": plain(self.summary) | {"kinds": dict(Counter(found.kind for found in self.findings))},
+            "notes": list(self.notes),
+            "findings": [found.to_json() for found in self.findings],
+        }
+
+
+def check_run(
+    path: StrPath, checks: Sequence[Check] = CHECKS, progress: Callable[[str], None] | None = None
+) -> CheckResult:
+    """Say what is wrong in a recorded training, without another one to compare it with.
+
+    ``path`` is the folder of a dump, of a step or of a rank, or a ``dump.json``. Raises PathError or
+    InvalidInputError if it cannot be read, or holds no record.
+    """
+    dump = open_dump(path)
+    findings: list[Finding] = []
+    notes: list[str] = []
+    before: Earlier | None = None
+    last: int | None = None
+    told: set[str] = set()
+    said: set[tuple[Any, ...]] = set()
+    records = 0
+    for step in dump.steps:
+        timelines = {}
+        for rank in dump.ranks(step):
+            if progress is not None:
+                progress(f"step {step}, rank {rank}")
+            part = dump.part(step, rank)
+            timelines[rank] = Timeline(part)
+            records += len(part)
+            notes += _notes(timelines[rank])
+        # A gap in the steps: what was before is not the step before.
+        moment = Moment(step, timelines, before if last is not None and step == last + 1 else None)
+        for check in checks:
+            if check.once and check.name in told:
+                continue
+            for found in check.find(moment):
+                mark = (check.name, found.where, found.module, found.kind)
+                if mark in said:
+                    continue
+                said.add(mark)
+                told.add(check.name)
+                findings.append(replace(found, evidence={"check": check.name, **found.evidence}))
+        before, last = moment.earlier(), step
+        for timeline in timelines.values():
+            timeline.part.close()
+    if not records:
+        raise InvalidInputError(f'"{path}" holds no record; nothing was recorded, or another folder is meant.')
+    findings.sort(key=_place)
+    harmless = all(found.harmless for found in findings)
+    return CheckResult(
+        status="clean" if not findings else "harmless" if harmless else "found",
+        dump=str(path),
+        findings=tuple(findings[:_MOST]),
+        notes=tuple(dict.fromkeys(notes)),
+        summary={
+            "steps": len(dump.steps),
+            "records": records,
+            "findings": len(findings),
+            "checks": [check.name for check in checks],
+        },
+    )
+
+
+def _place(found: Finding) -> tuple[Any, ...]:
+    """By step, what does harm first, then in the order of execution."""
+    step = -1 if found.step is None else found.step
+    return found.harmless, step, found.order if found.order is not None else 0, str(found.rank)
+
+
+def _notes(timeline: Timeline) -> list[str]:
+    part = timeline.part
+    found = []
+    if not part.complete:
+        found.append(f"step {part.step}, rank {part.rank}: the recording was interrupted; what is there was checked")
+    if not any(event.parts.kind == "api" for event in timeline):
+        found.append("only modules were recorded (L0): checks of single calls see nothing")
+    if not any(event.direction == "backward" for event in timeline):
+        found.append(f"step {part.step}: no backward pass was recorded")
+    return found

@@ -1,0 +1,74 @@
+"""Arguments and tensors of recorded calls, as the checks look at them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from msprobe.diagnose.differences import fingerprint, is_floating, numbers
+from msprobe.diagnose.noise import eps_of
+from msprobe.diagnose.timeline import Event, is_tensor
+
+#: Calls whose result has the same elements in the same order as their first argument, or in part of it.
+SAME_ELEMENTS = frozenset("to type type_as float double half bfloat16 clone contiguous detach detach_ cpu cuda".split())
+SHAPES = frozenset("reshape view flatten unflatten squeeze unsqueeze expand expand_as".split())
+#: Calls that make a tensor of their own of what they are given.
+COPIES = frozenset("clone copy contiguous to float double half bfloat16 type cpu cuda tensor as_tensor deepcopy".split())
+
+
+def argument(event: Event, position: int, keyword: str) -> Any:
+    """The plain value of an argument, by keyword or position (a method's tensor is position 0); None without it."""
+    slots = dict(event.inputs())
+    found = slots.get(f"input.{keyword}", slots.get(f"input.{position}"))
+    return found["value"] if isinstance(found, dict) and "value" in found and not is_tensor(found) else found
+
+
+def tensors(slots: list[tuple[str, Any]]) -> list[dict[str, Any]]:
+    """The tensors among slots."""
+    return [leaf for _, leaf in slots if is_tensor(leaf)]
+
+
+def floats(slots: list[tuple[str, Any]]) -> list[dict[str, Any]]:
+    """The tensors of floating-point numbers among slots."""
+    return [leaf for _, leaf in slots if is_floating(leaf)]
+
+
+def is_constant(leaf: dict[str, Any]) -> bool:
+    """True if all elements are one value, or nothing is known of them: many tensors look like that."""
+    found = numbers(leaf)
+    return found is None or found[0] == found[1]
+
+
+def distinct(leaf: Any) -> bool:
+    """True if a tensor's values can tell it from others."""
+    return is_tensor(leaf) and not is_constant(leaf) and fingerprint(leaf) is not None
+
+
+def same(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """True if two tensors hold the same values, or look alike in all that was recorded."""
+    return left.get("shape") == right.get("shape") and fingerprint(left) == fingerprint(right)
+
+
+def has_values(leaf: Any) -> bool:
+    """True if a tensor has finite statistics."""
+    found = numbers(leaf) if is_tensor(leaf) else None
+    return found is not None and all(map(math.isfinite, found))
+
+
+def rounding(leaf: dict[str, Any]) -> float:
+    """The rounding unit of a tensor's type."""
+    return eps_of(leaf)
+
+
+def measured(leaf: Any) -> Any:
+    """A tensor as evidence: type, shape and statistics."""
+    if not is_tensor(leaf):
+        return leaf
+    keys = ("dtype", "shape", "Max", "Min", "Mean", "Norm", "nan", "inf", "zero")
+    return {key: leaf[key] for key in keys if key in leaf}
+
+
+def listed(names: list[str], shown: int = 4) -> str:
+    """Names, not too many of them."""
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
