@@ -8,7 +8,7 @@
 Each pattern is drawn (seed, sizes, layer, magnitude), both sides are recorded, and the two dumps are given to
 `msprobe compare`. An answer is exact when the first finding is one that the pattern's truth lists; see
 tests/bugs/planting.py. Findings are judged by `tests/bugs/truth.py`, which reads the programs and the dumps and not the
-tool. The table goes to the terminal, everything else to results.json.
+tool. The table goes to the terminal, everything else to .bench/localise.json.
 """
 
 from __future__ import annotations
@@ -176,7 +176,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", default="", help="keep the recorded pairs in this folder")
     parser.add_argument("--misses", action="store_true", help="list the pairs that were not answered exactly")
-    parser.add_argument("--json", default="results.json", help="where everything is written")
+    parser.add_argument(
+        "--json",
+        default=str(Path(__file__).resolve().parents[2] / ".bench" / "localise.json"),
+        help="where everything is written",
+    )
     options = parser.parse_args()
     every = [*(() if options.clean else PATTERNS), *(() if options.planted else CLEAN)]
     only = [one for one in options.only.split(",") if one]
@@ -194,6 +198,7 @@ def main() -> int:
     else:
         with ProcessPoolExecutor(options.jobs) as pool:
             results = list(pool.map(judge, jobs))
+    Path(options.json).parent.mkdir(parents=True, exist_ok=True)
     Path(options.json).write_text(json.dumps({"options": vars(options), "results": results}, indent=1))
     if options.misses:
         print(misses(results))
