@@ -106,8 +106,6 @@ class UsageError(InvalidInputError):
 
 
 def _short_form(args: argparse.Namespace) -> int:
-    if len(args.dumps) != 2:
-        raise UsageError(f"give two dumps, the candidate and the reference; found {len(args.dumps)}.")
     if importlib.util.find_spec(_SHORT_FORM) is None:
         raise NotAvailableError("`msprobe compare CANDIDATE REFERENCE` is not available yet; use -i or -tp and -gp.")
     status: int = importlib.import_module(_SHORT_FORM).short_form(args)

@@ -136,7 +136,7 @@ def _compare_open(first: DumpPart, second: DumpPart, request: Request, rank: str
         second,
         fuzzy=request.fuzzy,
         find_names=find_names if request.mappings else None,
-        cross_framework=_crosses(first, second),
+        cross_framework=crosses_frameworks(first, second),
         jobs=request.jobs,
         form=request.form,
         prepare=None if request.multiplications is None else request.multiplications.apply,
@@ -163,7 +163,7 @@ def _warn_multiplications(comparison: Comparison, asked: Multiplications) -> Non
             log.warning(f"multiplications: the {word} has no data {', '.join(unknown[:5])} ({len(unknown)} in all).")
 
 
-def _crosses(first: DumpPart, second: DumpPart) -> bool:
+def crosses_frameworks(first: DumpPart, second: DumpPart) -> bool:
     """True if the frameworks differ. Dumps that do not say theirs are taken for one."""
     known = [part.header.get("framework") for part in (first, second)]
     if known[0] == known[1]:
@@ -206,7 +206,7 @@ def _write(
     if request.file_format == "csv":
         write_csv(sheet, table.header, table.blocks())
     else:
-        write_workbook(sheet, _sheets(comparison, table, request.form))
+        write_workbook(sheet, sheets_of(comparison, table, request.form))
     files = [sheet]
     if request.advise and request.form == "8.1.1":
         advice = _free(output / f"advisor{middle}_{stamp}.txt")
@@ -240,7 +240,8 @@ def _free(path: Path) -> Path:
     return path
 
 
-def _sheets(comparison: Comparison, table: Table, form: Form) -> list[Sheet]:
+def sheets_of(comparison: Comparison, table: Table, form: Form) -> list[Sheet]:
+    """The sheets of a workbook: the table, and the rows that one side alone has, if there are any."""
     colours = comparison.colouring.colour.tolist() if form == "8.1.1" else ()
     sheets = [Sheet("Sheet", table.header, table.blocks(), table.rows, colours)]
     unmatched = _unmatched(comparison)

@@ -1,0 +1,259 @@
+"""``msprobe compare CANDIDATE REFERENCE``: where two recorded trainings part, in one word and in full.
+
+Exit status: 0 they agree, or differ harmlessly; 1 they part (``--fail-on`` changes what counts); 2 they cannot be
+compared, or the input is bad.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msprobe.errors import InvalidInputError, MsprobeError
+
+if TYPE_CHECKING:
+    from msprobe.diagnose.findings import Verdict
+    from msprobe.report.row_tables import Format
+
+DEFAULT_OUTPUT = "./output"
+VERDICT_FILE = "verdict.json"
+PAGE_FILE = "verdict.html"
+BAD_INPUT_STATUS = 2
+_FILES = ("xlsx", "csv", "html", "parquet")
+_TABLES: tuple[Format, ...] = ("xlsx", "csv", "parquet")
+_OUTCOMES = ("diverged", "harmless", "never")
+# A progress display for less is only a flicker.
+_LONG_SECONDS = 1.0
+_WIDEST = 110
+
+_EPILOG = """\
+two dumps: prints where they part. With -o DIR it also writes DIR/verdict.json and what is asked for (--html, --xlsx,
+--csv, --parquet); without -o nothing is written, unless a file is asked for, which then goes to ./output.
+Exit status of this form: 0 they agree or differ harmlessly, 1 they part, 2 they cannot be compared or the input
+is bad.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that only the form with two dumps has."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    short = parser.add_argument_group("two dumps")
+    short.add_argument("--html", action="store_true", help=f"write {PAGE_FILE}, a page in one file")
+    short.add_argument("--parquet", action="store_true", help="write the rows as Parquet (needs polars)")
+    short.add_argument(
+        "--fail-on",
+        metavar="WHAT",
+        help="when to exit with 1: kinds of findings with commas, or diverged (default), harmless, never",
+    )
+
+
+def short_form(args: argparse.Namespace) -> int:
+    """Compare two dumps, print the verdict, write what was asked for; returns the exit status."""
+    try:
+        return _compare(args)
+    except MsprobeError as problem:
+        if args.debug:
+            raise
+        print(f"msprobe: {problem.message}", file=sys.stderr)
+        return BAD_INPUT_STATUS
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from msprobe.diagnose import compare_runs
+    from msprobe.paths import check_output_folder
+
+    asked = [kind for kind in _FILES if getattr(args, kind)]
+    fails = _fail_on(args.fail_on)
+    _check(args, asked)
+    if "parquet" in asked:
+        from msprobe.report.parquet_table import check_available
+
+        check_available()
+    folder = None
+    if args.output_path is not None or asked:
+        folder = check_output_folder(args.output_path or DEFAULT_OUTPUT)
+    candidate, reference = args.dumps
+    with _progress() as tell:
+        verdict = compare_runs(candidate, reference, tell, with_calls="html" in asked)
+        written: list[Path] = []
+        try:
+            if folder is not None:
+                _write(verdict, folder, args, asked, written, tell)
+        finally:
+            tell.stop()
+            _print(verdict, written)
+    return fails(verdict)
+
+
+def _check(args: argparse.Namespace, asked: Sequence[str]) -> None:
+    """Options that mean nothing here are refused: who gives them expects something of them."""
+    if len(args.dumps) != 2:
+        raise InvalidInputError(f"give two dumps, the candidate and the reference; found {len(args.dumps)}.")
+    if args.jobs < 1:
+        raise InvalidInputError(f"--jobs must be 1 or more, found {args.jobs}.")
+    foreign = {
+        "-s": args.stack_mode,
+        "-c": args.compare_only,
+        "-m": args.mode != "auto",
+        "-tensor_log": args.is_print_compare_log,
+        "-da": args.diff_analyze,
+        "--config": args.config,
+        "--consistent_check": args.consistent_check,
+        "--backend": args.backend,
+        "--rank": args.rank,
+        "--step": args.step,
+    }
+    wrong = [flag for flag, given in foreign.items() if given]
+    if wrong:
+        raise InvalidInputError(f"{', '.join(wrong)}: not an option of the form with two dumps; leave it out.")
+    mapped = {
+        "-f": args.fuzzy_match,
+        "-dm": args.data_mapping,
+        "-am": args.api_mapping,
+        "-cm": args.cell_mapping,
+        "-lm": args.layer_mapping,
+    }
+    wrong = [flag for flag, given in mapped.items() if given]
+    if wrong and not set(_TABLES) & set(asked):
+        raise InvalidInputError(
+            f"{', '.join(wrong)}: how names answer to each other in the sheet; ask for one (--xlsx, --csv, --parquet). "
+            "The verdict finds out by itself."
+        )
+
+
+def _fail_on(text: str | None) -> Callable[[Verdict], int]:
+    """The exit status of a verdict, as ``--fail-on`` asks for it. Raises InvalidInputError for unknown words."""
+    from msprobe.diagnose.findings import KINDS
+
+    words = [word.strip() for word in (text or "diverged").split(",")]
+    unknown = [word for word in words if word not in KINDS and word not in _OUTCOMES]
+    if unknown:
+        raise InvalidInputError(
+            f"--fail-on: {', '.join(map(repr, unknown))} is neither {', '.join(_OUTCOMES)} nor a kind of finding; "
+            f"the kinds are {', '.join(KINDS)}."
+        )
+    if "never" in words and len(words) > 1:
+        raise InvalidInputError("--fail-on: never excludes the other words; give one or the other.")
+
+    def status(verdict: Verdict) -> int:
+        if verdict.status == "incomparable":
+            return BAD_INPUT_STATUS
+        failed = (
+            ("diverged" in words and verdict.status == "diverged")
+            or ("harmless" in words and verdict.status in ("diverged", "harmless"))
+            or any(finding.kind in words for finding in verdict.findings)
+        )
+        return 1 if failed else 0
+
+    return status
+
+
+def _write(
+    verdict: Verdict, folder: Path, args: argparse.Namespace, asked: Sequence[str], written: list[Path], tell: _Teller
+) -> None:
+    """Write the files; each appears when it is whole, and ``written`` grows with them."""
+    from msprobe.paths import make_folder, write_atomically
+    from msprobe.report.verdict_file import verdict_bytes
+
+    texts = {folder / VERDICT_FILE: verdict_bytes(verdict)}
+    if "html" in asked:
+        from msprobe.report.html import verdict_page
+
+        texts[folder / PAGE_FILE] = verdict_page(verdict).encode("utf-8", "backslashreplace")
+    make_folder(folder)
+    for path, data in texts.items():
+        write_atomically(path, data, fsync=False)
+        written.append(path)
+    formats: list[Format] = [kind for kind in _TABLES if kind in asked]
+    if formats:
+        from msprobe.compare.mapping import load_mappings
+        from msprobe.report.row_tables import Wanted, write_row_tables
+
+        mappings = load_mappings(
+            data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping
+        )
+        wanted = Wanted(folder, formats, fuzzy=args.fuzzy_match, mappings=mappings, jobs=args.jobs)
+        candidate, reference = args.dumps
+        written.extend(write_row_tables(candidate, reference, wanted, tell))
+
+
+def _print(verdict: Verdict, written: Sequence[Path]) -> None:
+    import shutil
+
+    from msprobe.report.console import WIDTH, verdict_lines
+
+    terminal = sys.stdout.isatty()
+    width = min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), _WIDEST) if terminal else WIDTH
+    lines = verdict_lines(verdict, [str(path) for path in written], width)
+    if terminal:
+        from rich.console import Console
+        from rich.text import Text
+
+        styles = {"bad": "bold red", "good": "bold green", "heading": "bold", "strong": "bold", "dim": "dim", "": ""}
+        console = Console(highlight=False, soft_wrap=True)
+        for line in lines:
+            console.print(Text(line.text, styles[line.style]))
+        return
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in lines:
+        print(line.text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+class _Teller:
+    """Tells on the terminal what is being done, once it has taken a while."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._shown: Any = None
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(_LONG_SECONDS, self._show)
+        self._timer.daemon = True
+        self._began = time.monotonic()
+        if sys.stderr.isatty():
+            self._timer.start()
+
+    def __call__(self, text: str) -> None:
+        from msprobe.report.phrases import clean
+
+        with self._lock:
+            self._text = clean(text)
+            if self._shown is not None:
+                self._shown.update(self._status())
+
+    def _status(self) -> Any:
+        from rich.text import Text
+
+        return Text(f"comparing {self._text}")
+
+    def _show(self) -> None:
+        from rich.console import Console
+
+        with self._lock:
+            if self._timer.finished.is_set():
+                return
+            self._shown = Console(stderr=True).status(self._status())
+            self._shown.start()
+
+    def stop(self) -> None:
+        """End the display; nothing of it is left."""
+        self._timer.cancel()
+        with self._lock:
+            if self._shown is not None:
+                self._shown.stop()
+                self._shown = None
+
+
+@contextmanager
+def _progress() -> Iterator[_Teller]:
+    teller = _Teller()
+    try:
+        yield teller
+    finally:
+        teller.stop()

@@ -1,0 +1,154 @@
+"""A verdict for the terminal: plain lines that read well without colour and in 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from msprobe.diagnose.findings import KINDS, Finding, Verdict
+from msprobe.report import phrases
+from msprobe.report.phrases import Row, clean
+
+#: What a line is; those who print decide how it looks. The text alone says everything.
+Style = Literal["", "bad", "good", "heading", "strong", "dim"]
+
+WIDTH = 80
+_FURTHER = 5
+_CALLERS = 2
+_LABEL = 11
+_CELL = 24
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of text."""
+
+    text: str
+    style: Style = ""
+
+
+def verdict_lines(verdict: Verdict, written: Sequence[str] = (), width: int = WIDTH) -> list[Line]:
+    """The whole verdict: headline, first finding in full, further ones in a line each, notes, counts, what to open.
+
+    ``written`` names the files that hold more. Lines are at most ``width`` long, paths and names excepted.
+    """
+    return list(_verdict(verdict, written, width))
+
+
+def verdict_text(verdict: Verdict, written: Sequence[str] = (), width: int = WIDTH) -> str:
+    """The same as one text."""
+    return "".join(f"{line.text}\n" for line in verdict_lines(verdict, written, width))
+
+
+def finding_lines(finding: Finding, width: int = WIDTH) -> list[Line]:
+    """One finding in full."""
+    return list(_finding(finding, width))
+
+
+def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[Line]:
+    yield Line(phrases.headline(verdict), "bad" if verdict.exit_code else "good")
+    yield Line(f"  candidate  {clean(verdict.candidate)}", "dim")
+    yield Line(f"  reference  {clean(verdict.reference)}", "dim")
+    findings = phrases.leading(verdict)
+    if findings:
+        if verdict.status in ("agree", "incomparable"):
+            yield from _further(findings, 1, width)
+        else:
+            yield Line("")
+            yield from _finding(findings[0], width)
+            yield from _further(findings[1:], 2, width)
+    said = {finding.message for finding in findings}
+    yield from _section("Notes", [note for note in verdict.notes if note not in said], width)
+    yield from _section("Compared", phrases.counts(verdict), width)
+    yield from _section("Open" if written else "", written, width)
+
+
+def _finding(finding: Finding, width: int) -> Iterator[Line]:
+    for line in _wrapped(clean(finding.message), "  ", width, hang=""):
+        yield Line(line.text, "strong")
+    yield Line("")
+    yield from _labelled("kind", f"{clean(finding.kind)}: {KINDS.get(finding.kind, '')}", width)
+    for label, text in phrases.whereabouts(finding):
+        yield from _labelled(label, text, width)
+    source = phrases.source_of(finding)
+    for label, frame in (
+        *((("source", source),) if source else ()),
+        *(
+            ("called by" if not number else "", frame)
+            for number, frame in enumerate(phrases.callers_of(finding, _CALLERS))
+        ),
+    ):
+        yield from _labelled(label, f"{frame.place} {f'in {frame.function}' if frame.function else ''}".rstrip(), width)
+        if frame.code:
+            yield Line(f"{'':{_LABEL + 6}}{frame.code}"[:width], "dim")
+    rows, lines = phrases.evidence_rows(finding), phrases.evidence_lines(finding)
+    if rows or lines:
+        yield Line("")
+    yield from _table(rows, width)
+    for text in lines:
+        yield from _wrapped(text, "  ", width)
+    advice = phrases.advice(finding)
+    if advice:
+        yield Line("")
+        yield from _labelled("to do", advice, width)
+
+
+def _further(findings: Sequence[Finding], first: int, width: int) -> Iterator[Line]:
+    groups = phrases.alike(findings)
+    if not groups:
+        return
+    several = len({finding.rank for finding in findings}) > 1
+    yield Line("")
+    yield Line("Further findings; later ones may follow from earlier ones" if first > 1 else "Findings", "heading")
+    for number, (finding, count) in enumerate(groups[:_FURTHER], first):
+        head = f"  {number}. {clean(finding.kind)}{' (harmless)' if finding.harmless else ''}: "
+        tail = f" ({count} alike)" if count > 1 else ""
+        if several and isinstance(finding.rank, int):
+            tail += f" [rank {finding.rank}]"
+        yield Line(f"{head}{phrases.brief(finding, width - len(head) - len(tail))}{tail}")
+    shown = {id(finding) for finding, _ in groups[:_FURTHER]}
+    kinds = [finding for finding, _ in groups if id(finding) not in shown]
+    if kinds:
+        yield Line(f"  and {len(kinds)} more: {phrases.kinds_in_words(kinds)}"[:width], "dim")
+
+
+def _section(title: str, texts: Sequence[str], width: int) -> Iterator[Line]:
+    if not texts:
+        return
+    yield Line("")
+    yield Line(title, "heading")
+    for text in texts:
+        yield from _wrapped(clean(text), "  ", width)
+
+
+def _labelled(label: str, text: str, width: int) -> Iterator[Line]:
+    indent = " " * (_LABEL + 2)
+    lines = textwrap.wrap(text, max(width - len(indent), 20), break_long_words=False, break_on_hyphens=False) or [""]
+    yield Line(f"  {label:<{_LABEL}}{lines[0]}".rstrip())
+    for line in lines[1:]:
+        yield Line(f"{indent}{line}")
+
+
+def _wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Line]:
+    for line in textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent + hang,
+        break_long_words=False, break_on_hyphens=False,
+    ):  # fmt: skip
+        yield Line(line)
+
+
+def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
+    if not rows:
+        return
+    label = min(max(len(row.label) for row in rows), 24) + 2
+    cell = max(_CELL, (width - 2 - label) // 2 - 2)
+    yield Line(f"  {'':<{label}}{'candidate':<{cell + 2}}reference", "heading")
+    for row in rows:
+        if len(row.candidate) <= cell and len(row.reference) <= cell:
+            yield Line(f"  {row.label:<{label}}{row.candidate:<{cell + 2}}{row.reference}".rstrip())
+        else:
+            yield Line(f"  {row.label}")
+            for side, text in (("candidate", row.candidate), ("reference", row.reference)):
+                yield from _wrapped(f"{side}  {text}", "    ", width)

@@ -1,0 +1,423 @@
+"""What a verdict says, in words that no medium depends on: headlines, places, evidence, what to do next.
+
+All texts here come out clean: names from files of others cannot drive a terminal (:func:`clean`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.diagnose.findings import Finding, Kind, Status, Verdict
+
+HEADLINES: dict[Status, str] = {
+    "diverged": "THEY PART",
+    "harmless": "HARMLESS",
+    "agree": "AGREE",
+    "incomparable": "CANNOT BE COMPARED",
+}
+#: What to do about a finding of each kind.
+ADVICE: dict[Kind, str] = {
+    "data": "Give both runs the same batch: check the order of the data, the seed of its sampler, and masks or "
+    "tables that are made before the model runs.",
+    "initial_weights": "Load the same checkpoint on both sides, or set the same seed before the model is made.",
+    "structure": "Look at the source line: one side does something that the other does not.",
+    "argument": "Make the argument the same on both sides and compare again: what differs later may be gone.",
+    "dtype": "Find where the type changes: autocast, a setting of the layer, the types of the checkpoint.",
+    "layout": "A later call depends on how this tensor lies in memory: make it contiguous on both sides, or look at "
+    "that call.",
+    "computation": "Suspect this call itself. Record it with task tensor on both sides (its name in the list), "
+    "and run it alone on the saved inputs.",
+    "mutation": "Look for what writes to this tensor after it was made: calls whose names end in _, out=, views of it.",
+    "recompute": "Recomputation has to repeat the forward pass: the same random state, the same mode (train or eval), "
+    "nothing changed in between.",
+    "gradient": "Look at the backward of this call: an autograd Function of your own, its kernel, hooks on tensors.",
+    "missing_gradient": "Look for detach, no_grad, requires_grad=False or a copy to numpy between this call and the "
+    "loss.",
+    "parameter_gradient": "Look at what happens to the gradient after backward: hooks, accumulation over "
+    "micro-batches, reduction between ranks.",
+    "collective": "Check group, order and dtype of this exchange on all ranks, and the communication library.",
+    "replica": "What is replicated must be made alike on all ranks: seeds, broadcasts at the start, reductions.",
+    "optimizer": "Make the settings of the optimizer the same: groups, learning rate, betas, eps, weight decay.",
+    "weights": "Something between the steps was not recorded. Call stop() after optimizer.step() and record again.",
+    "loss_scale": "Check what the loss is multiplied with and divided by: scaler, micro-batches, tokens, ranks.",
+    "overflow": "Look at what goes into this call: a division by zero, log or sqrt of what is not positive, a number "
+    "beyond what half precision holds.",
+    "step_count": "Record the same steps and ranks on both sides.",
+}
+_DIRECTIONS = {
+    "forward": "forward pass",
+    "recompute": "recomputation",
+    "backward": "backward pass",
+    "gradient": "gradients of parameters",
+    "optimizer": "optimizer step",
+}
+_FRAME = re.compile(r"File (?P<file>.*?), line (?P<line>\d+), in (?P<function>.*?),? *\n *(?P<code>.*)", re.DOTALL)
+_LIBRARY = re.compile(r"[\\/](site-packages|dist-packages|lib[\\/]python\d+\.\d+)[\\/]|^<frozen |[\\/]msprobe[\\/]")
+# Names of one process are no news.
+_NO_RANK = ("rank", "")
+_STATISTICS = (("Max", "max"), ("Min", "min"), ("Mean", "mean"), ("Norm", "norm"), ("nan", "NaN"), ("inf", "infinite"))
+_LISTS = {
+    "candidate_alone": "only the candidate calls",
+    "reference_alone": "only the reference calls",
+    "candidate_takes": "the candidate takes it from",
+    "reference_takes": "the reference takes it from",
+    "calls": "calls that no gradient reaches",
+    "parameters": "parameters",
+    "missing": "missing in the candidate",
+    "extra": "only in the candidate",
+    "made_by": "made by",
+    "seen_in": "seen in",
+}
+#: So many names of a list are told in a line.
+SHOWN = 6
+_RELATION = re.compile(r"\([^()]*\)")
+_DIGITS = re.compile(r"\d+")
+_TOLD = frozenset(_LISTS).union(
+    """
+    arguments candidate reference relative_difference difference explained inputs_differ_by source side slot field
+    parameter
+    """.split()
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One line of a call stack."""
+
+    file: str
+    line: str
+    function: str
+    code: str
+
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of evidence: what the candidate has, and what the reference has."""
+
+    label: str
+    candidate: str
+    reference: str
+
+
+def clean(text: object) -> str:
+    """Text from files of others in one line: what would drive a terminal, or turn the direction of writing, is ``_``.
+
+    >>> clean("a\\x1b[2Jb\\nc")
+    'a_[2Jb c'
+    """
+    return "".join(letter if letter.isprintable() else " " if letter in "\n\t" else "_" for letter in str(text))
+
+
+def headline(verdict: Verdict) -> str:
+    """One line: what came out, and where."""
+    word = HEADLINES[verdict.status]
+    if verdict.status == "diverged" and verdict.findings:
+        first = leading(verdict)[0]
+        return f"{word} at {place(first)}" + (f", in {clean(first.module)}" if first.module else "")
+    if verdict.status == "harmless":
+        return f"{word}: they differ, and loss, gradients and weights do not"
+    if verdict.status == "agree":
+        summary = verdict.summary
+        exact = not any(summary.get(key) for key in ("rounding", "victim", "guilty", "candidate_only"))
+        return f"{word}: {'nothing that was recorded differs' if exact else 'no difference beyond rounding'}"
+    return word
+
+
+def leading(verdict: Verdict) -> list[Finding]:
+    """The findings, those that the status rests on first: harmless ones go behind where they part."""
+    if verdict.status != "diverged":
+        return list(verdict.findings)
+    return sorted(verdict.findings, key=lambda finding: finding.harmless)
+
+
+def place(finding: Finding) -> str:
+    """Step, rank and part of the step: ``step 0, rank 1, backward pass``."""
+    parts = []
+    if finding.step is not None:
+        parts.append(f"step {finding.step}")
+    if finding.rank is not None and str(finding.rank) not in _NO_RANK:
+        parts.append(f"rank {finding.rank}" if isinstance(finding.rank, int) else clean(finding.rank))
+    if finding.direction in _DIRECTIONS:
+        parts.append(_DIRECTIONS[finding.direction])
+    return ", ".join(parts) or "an unknown place"
+
+
+def whereabouts(finding: Finding) -> list[tuple[str, str]]:
+    """Label and text of what leads to the place: the call, its module, its place in the order of execution."""
+    found = [("where", clean(finding.where))]
+    if finding.entry and not finding.where.startswith(finding.entry):
+        found.append(("call", clean(finding.entry)))
+    if finding.evidence.get("side") == "reference":
+        found[-1] = (found[-1][0], f"{found[-1][1]}  (a call of the reference)")
+    if finding.module and clean(finding.module) != found[0][1]:
+        found.append(("module", clean(finding.module)))
+    if finding.order is not None:
+        found.append(("order", f"record {finding.order} of the step"))
+    return found
+
+
+def source_of(finding: Finding) -> Frame | None:
+    """The line of the user's code that made the call, where the recorder noted it, or the stack tells."""
+    source = finding.evidence.get("source")
+    own = own_frames(finding.stack, 1)
+    if not isinstance(source, str):
+        return own[0] if own else None
+    for frame in frames(finding.stack):
+        if frame.place == clean(source):
+            return frame
+    file, _, line = clean(source).rpartition(":")
+    return Frame(file, line, "", "")
+
+
+def callers_of(finding: Finding, most: int) -> list[Frame]:
+    """The innermost frames of the user's code outside of :func:`source_of`."""
+    source = source_of(finding)
+    return [frame for frame in own_frames(finding.stack, most + 1) if frame != source][:most]
+
+
+def frames(stack: Sequence[str]) -> list[Frame]:
+    """A call stack as it stands in a dump, innermost frame first, read and cleaned."""
+    found = []
+    for text in stack:
+        match = _FRAME.fullmatch(text)
+        if match is None:
+            found.append(Frame(clean(text), "", "", ""))
+            continue
+        code = clean(match["code"]).strip()
+        found.append(
+            Frame(clean(match["file"]), match["line"], clean(match["function"]), "" if code == "unknown" else code)
+        )
+    return found
+
+
+def own_frames(stack: Sequence[str], most: int) -> list[Frame]:
+    """The innermost frames of the user's own code; of all frames where everything is a library's."""
+    every = frames(stack)
+    own = [frame for frame in every if not _LIBRARY.search(frame.file)]
+    return (own or every)[:most]
+
+
+def evidence_rows(finding: Finding) -> list[Row]:
+    """What was measured, side by side."""
+    evidence = finding.evidence
+    rows: list[Row] = []
+    arguments = evidence.get("arguments")
+    for one in arguments if isinstance(arguments, (list, tuple)) else ():
+        if isinstance(one, dict):
+            rows.append(Row(*(clean(one.get(key, "")) for key in ("slot", "candidate", "reference"))))
+    left, right = evidence.get("candidate"), evidence.get("reference")
+    if isinstance(left, dict) or isinstance(right, dict):
+        one, other = (side if isinstance(side, dict) else {} for side in (left, right))
+        rows += _tensor_rows(one, other)
+        if not one or not other:
+            plain_side = left if not one else right
+            absent = "-" if plain_side is None else clean(plain_side)
+            rows = [
+                Row(row.label, row.candidate if one else absent, row.reference if other else absent) for row in rows[:1]
+            ] + [Row(row.label, row.candidate if one else "", row.reference if other else "") for row in rows[1:]]
+    elif left is not None or right is not None:
+        rows.append(Row(clean(evidence.get("field") or evidence.get("slot") or "value"), *_two(left, right)))
+    return rows
+
+
+def _tensor_rows(left: dict[str, Any], right: dict[str, Any]) -> list[Row]:
+    rows = []
+    for key in ("dtype", "shape"):
+        if key in left or key in right:
+            values = (clean(side[key]).removeprefix("torch.") if key in side else "-" for side in (left, right))
+            rows.append(Row(key, *values))
+    for key, label in _STATISTICS:
+        one, other = left.get(key), right.get(key)
+        if one is None and other is None:
+            continue
+        if key in ("nan", "inf"):
+            one, other = one or 0, other or 0
+        rows.append(Row(label, *_two(one, other)))
+    return rows
+
+
+def _two(left: Any, right: Any) -> tuple[str, str]:
+    """Two values with as many digits as it takes to see that they differ."""
+    if not (_is_number(left) and _is_number(right)):
+        return number(left), number(right)
+    for digits in (6, 9, 12, 17):
+        one, other = number(left, digits), number(right, digits)
+        if one != other or left == right:
+            return one, other
+    return repr(left), repr(right)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def number(value: Any, digits: int = 6) -> str:
+    """A value for the eye."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
+        if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        return f"{value:.{digits}g}"
+    return clean(value)
+
+
+def evidence_lines(finding: Finding) -> list[str]:
+    """What was measured and has no two sides, in sentences; names that the message has already are left out."""
+    evidence = finding.evidence
+    lines = _size_of_difference(evidence)
+    for key, words in _LISTS.items():
+        value = evidence.get(key)
+        if value and not _all_in(value, finding.message):
+            lines.append(f"{words}: {listed(value)}")
+    lines += [
+        f"{clean(key).replace('_', ' ')}: {listed(value)}"
+        for key, value in evidence.items()
+        if key not in _TOLD and value not in (None, [], "")
+    ]
+    if finding.alternatives:
+        lines.append(f"look also at: {listed(finding.alternatives)}")
+    return lines
+
+
+def _all_in(value: Any, message: str) -> bool:
+    """True if the message names all of a list, or as many of a longer one as a line would."""
+    names = value[:SHOWN] if isinstance(value, (list, tuple)) else [value]
+    return all(str(name) in message for name in names) and (len(names) < SHOWN or " more" in message)
+
+
+def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
+    result = evidence.get("difference")
+    found = result if result is not None else evidence.get("relative_difference")
+    if not isinstance(found, (int, float)) or _of_whole_numbers(evidence):
+        return []
+    explained, arrived = evidence.get("explained"), evidence.get("inputs_differ_by")
+    if not math.isfinite(found):
+        return ["the difference has no size: NaN or infinities stand elsewhere, or the shapes differ"]
+    if found == 0.0:
+        return ["all statistics are equal; the digests say that the values are not"] if explained is None else []
+    text = f"the result differs by {short(found)} (relative)" if result is not None else ""
+    text = text or f"relative difference {short(found)}"
+    if isinstance(explained, (int, float)):
+        came = " and what came in" if isinstance(arrived, (int, float)) and arrived else ""
+        text += f"; rounding{came} may do {short(explained)}"
+        if 0 < explained < found:
+            text += f", it is {_times(found / explained)} that"
+    lines = [text]
+    if isinstance(arrived, (int, float)) and "arguments" not in evidence:
+        lines.append("its inputs are the same" if not arrived else f"its inputs differ by {short(arrived)}")
+    return lines
+
+
+def _of_whole_numbers(evidence: dict[str, Any]) -> bool:
+    # Whole numbers have no rounding; their difference is 1 by definition.
+    left = evidence.get("candidate")
+    return isinstance(left, dict) and any(word in str(left.get("dtype")).lower() for word in ("int", "bool"))
+
+
+def short(value: float) -> str:
+    """A relative difference: two digits are enough."""
+    return f"{value:.2g}" if value < 0.95 or value >= 1 else f"{value:.4g}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f} times" if ratio < 10 else f"{ratio:,.0f} times" if ratio < 1e6 else f"{ratio:.0e} times"
+
+
+def brief(finding: Finding, width: int) -> str:
+    """A finding in one line of at most ``width`` characters."""
+    message = clean(finding.message)
+    if len(message) > width:
+        relation = _RELATION.search(message)
+        words = relation[0] if relation else ""
+        if words.startswith("(relative difference "):
+            words = f"by {words[len('(relative difference ') : -1]}"
+        message = f"{clean(finding.where)} {words}".rstrip()
+    return message if len(message) <= width else f"{message[: max(width - 3, 0)]}..."
+
+
+def alike(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
+    """Findings that differ by nothing but numbers in their place, as the first of them and how many there are."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        where = _DIGITS.sub("#", finding.where)
+        key = (finding.kind, finding.harmless, finding.direction, finding.step, finding.rank, where)
+        groups.setdefault(key, []).append(finding)
+    return [(group[0], len(group)) for group in groups.values()]
+
+
+def advice(finding: Finding) -> str:
+    """What to do about a finding."""
+    if finding.harmless:
+        return "Nothing has to be done: loss, gradients and weights of what was recorded do not change by it."
+    return ADVICE.get(finding.kind, "")
+
+
+def listed(value: Any, most: int = SHOWN) -> str:
+    """Some names, and how many more there are."""
+    if isinstance(value, dict):
+        value = [f"{key} {item}" for key, item in value.items()]
+    if not isinstance(value, (list, tuple)):
+        return number(value) if isinstance(value, float) else clean(value)
+    shown = ", ".join(clean(item) for item in value[:most])
+    return shown + (f" and {len(value) - most} more" if len(value) > most else "")
+
+
+def kinds_in_words(findings: Sequence[Finding]) -> str:
+    """How many of which kind: ``45 argument, 1 computation``."""
+    return ", ".join(f"{count} {clean(kind)}" for kind, count in Counter(f.kind for f in findings).most_common())
+
+
+def counts(verdict: Verdict) -> list[str]:
+    """What was compared, and what came of it, in sentences."""
+    summary = verdict.summary
+    if not summary:
+        return []
+    done, common = summary.get("steps_compared", 0), summary.get("steps_in_common", 0)
+    steps = _plural(common, "step") if done == common else f"{done} of {_plural(common, 'step')}"
+    pairs = summary.get("pairs", 0)
+    states = (
+        ("same", "the same"),
+        ("rounding", "apart by rounding"),
+        ("victim", "apart by what came in"),
+        ("guilty", "apart by more than that"),
+    )
+    told = [f"{summary[key]} {words}" for key, words in states if summary.get(key)]
+    lines = [
+        f"{steps}, {_plural(summary.get('ranks', 0), 'rank')}, {_plural(pairs, 'pair')} of calls"
+        + (f": {', '.join(told)}" if told else "")
+    ]
+    alone = [
+        f"{summary[f'{side}_only']} only in the {side}"
+        for side in ("candidate", "reference")
+        if summary.get(f"{side}_only")
+    ]
+    if alone:
+        lines.append(f"calls {', '.join(alone)}")
+    if verdict.status == "diverged" and done < common:
+        lines.append("later steps are not compared: they only follow")
+    reached = summary.get("largest_effect")
+    if verdict.status == "harmless" and isinstance(reached, float):
+        allowed = short(summary.get("rounding_tolerance", 0.0))
+        lines.append(
+            f"loss, gradients and weights differ by at most {short(reached)} (relative); rounding may do {allowed}"
+            if reached
+            else "loss, gradients and weights are the same"
+        )
+    return lines
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
