@@ -94,6 +94,9 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(f"give one of: two dumps; -i compare.json; -tp and -gp; {found}.")
     if args.dumps:
         return _short_form(args)
+    for flag, given in (("--html", args.html), ("--parquet", args.parquet), ("--fail-on", args.fail_on)):
+        if given:
+            raise UsageError(f"{flag} belongs to the form with two dumps; leave it out.")
     if args.xlsx and args.csv:
         raise UsageError("--xlsx and --csv exclude each other.")
     if args.jobs < 1:

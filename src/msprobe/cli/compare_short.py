@@ -7,6 +7,7 @@ compared, or the input is bad.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import threading
 import time
@@ -80,6 +81,8 @@ def _compare(args: argparse.Namespace) -> int:
     if args.output_path is not None or asked:
         folder = check_output_folder(args.output_path or DEFAULT_OUTPUT)
     candidate, reference = args.dumps
+    if _is_same(candidate, reference):
+        raise InvalidInputError(f'both paths lead to the same dump, "{candidate}"; give two.')
     with _progress() as tell:
         verdict = compare_runs(candidate, reference, tell, with_calls="html" in asked)
         written: list[Path] = []
@@ -126,6 +129,14 @@ def _check(args: argparse.Namespace, asked: Sequence[str]) -> None:
             f"{', '.join(wrong)}: how names answer to each other in the sheet; ask for one (--xlsx, --csv, --parquet). "
             "The verdict finds out by itself."
         )
+
+
+def _is_same(candidate: str, reference: str) -> bool:
+    """True for one folder given twice: a slip of the hand that would always agree."""
+    try:
+        return os.path.samefile(candidate, reference)
+    except OSError:
+        return False  # the reader says what is wrong with them
 
 
 def _fail_on(text: str | None) -> Callable[[Verdict], int]:

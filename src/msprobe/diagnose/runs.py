@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,6 +51,7 @@ def compare_runs(
     one, other = open_dump(candidate), open_dump(reference)
     steps, ranks_of, notes, findings = _common(one, other)
     if not steps:
+        notes.append("no step of one dump is in the other")
         return Verdict("incomparable", str(candidate), str(reference), tuple(findings), tuple(notes))
     status: Status = "agree"
     done: list[Compared] = []
@@ -204,6 +205,13 @@ def _worse(one: Status, other: Status) -> Status:
     return max(one, other, key=order.index)
 
 
+def _steps_in_words(steps: Sequence[int | None]) -> str:
+    if steps == [None]:
+        return "a folder without a number of its step is"
+    shown = ", ".join(map(str, steps[:10])) + (f" and {len(steps) - 10} more" if len(steps) > 10 else "")
+    return f"steps {shown} are" if len(steps) > 1 else f"step {shown} is"
+
+
 def _common(
     one: Dump, other: Dump
 ) -> tuple[
@@ -226,12 +234,10 @@ def _common(
     if not (steps and steps[0][0] != steps[0][1]):
         for side, missing in (("candidate", only[0]), ("reference", only[1])):
             if missing:
-                text = (
-                    f"step {', '.join(map(str, missing[:10]))} {'are' if len(missing) > 1 else 'is'} only in the {side}"
-                )
+                text = f"{_steps_in_words(missing)} only in the {side}"
                 notes.append(text)
-                findings_text = Finding("step_count", text, where=f"step {missing[0]}", step=missing[0], harmless=True)
-                findings.append(findings_text)
+                where = _steps_in_words(missing[:1]).removesuffix(" is")
+                findings.append(Finding("step_count", text, where=where, step=missing[0], harmless=True))
 
     def ranks_of(left: int | None, right: int | None) -> list[tuple[Rank, Rank]]:
         mine, theirs = one.ranks(left), other.ranks(right)

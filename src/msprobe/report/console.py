@@ -54,11 +54,11 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
     findings = phrases.leading(verdict)
     if findings:
         if verdict.status in ("agree", "incomparable"):
-            yield from _further(findings, 1, width)
+            yield from _further(findings, 1, width, mixed=False)
         else:
             yield Line("")
             yield from _finding(findings[0], width)
-            yield from _further(findings[1:], 2, width)
+            yield from _further(findings[1:], 2, width, verdict.status == "diverged")
     said = {finding.message for finding in findings}
     yield from _section("Notes", [note for note in verdict.notes if note not in said], width)
     yield from _section("Compared", phrases.counts(verdict), width)
@@ -95,7 +95,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
         yield from _labelled("to do", advice, width)
 
 
-def _further(findings: Sequence[Finding], first: int, width: int) -> Iterator[Line]:
+def _further(findings: Sequence[Finding], first: int, width: int, mixed: bool) -> Iterator[Line]:
     groups = phrases.alike(findings)
     if not groups:
         return
@@ -103,7 +103,7 @@ def _further(findings: Sequence[Finding], first: int, width: int) -> Iterator[Li
     yield Line("")
     yield Line("Further findings; later ones may follow from earlier ones" if first > 1 else "Findings", "heading")
     for number, (finding, count) in enumerate(groups[:_FURTHER], first):
-        head = f"  {number}. {clean(finding.kind)}{' (harmless)' if finding.harmless else ''}: "
+        head = f"  {number}. {clean(finding.kind)}{' (harmless)' if mixed and finding.harmless else ''}: "
         tail = f" ({count} alike)" if count > 1 else ""
         if several and isinstance(finding.rank, int):
             tail += f" [rank {finding.rank}]"

@@ -41,10 +41,11 @@ def _parts(verdict: Verdict) -> Iterator[str]:
         yield from _finding(findings[0])
         yield "</article>"
         yield from _step(verdict.calls, findings[0])
-        yield from _further(findings[1:], "Further findings", "Later ones may follow from earlier ones.")
+        words = "Later ones may follow from earlier ones."
+        yield from _further(findings[1:], "Further findings", words, verdict.status == "diverged")
     else:
         yield from _step(verdict.calls, None)
-        yield from _further(findings, "Findings", "")
+        yield from _further(findings, "Findings", "", mixed=False)
     yield from _list("Notes", verdict.notes)
     yield from _list("Compared", phrases.counts(verdict))
     yield f"</main>\n<footer>msprobe {_text(__version__)}</footer>\n</body>\n</html>"
@@ -77,17 +78,18 @@ def _evidence(finding: Finding) -> Iterator[str]:
         yield "</tbody></table>"
     for line in phrases.evidence_lines(finding):
         yield f"<p>{_text(line)}</p>"
-    names = finding.evidence.get("parameters") or finding.evidence.get("calls")
-    if isinstance(names, (list, tuple)) and len(names) > phrases.SHOWN:
-        shown = "\n".join(_text(name) for name in names)
-        yield f"<details><summary>all {len(names)}</summary><pre>{shown}</pre></details>"
+    for key in ("parameters", "calls"):
+        names = finding.evidence.get(key)
+        if isinstance(names, (list, tuple)) and len(names) > phrases.SHOWN:
+            shown = "\n".join(_text(name) for name in names)
+            yield f"<details><summary>all {len(names)} {key}</summary><pre>{shown}</pre></details>"
 
 
 def _stack(finding: Finding, source: Frame | None) -> Iterator[str]:
     every = phrases.frames(finding.stack)
     own = [frame for frame in phrases.own_frames(finding.stack, _OWN_FRAMES + 1) if frame != source][:_OWN_FRAMES]
     if own:
-        yield f"<details><summary>called by</summary>{_frames(own)}</details>"
+        yield f'<details class="own"><summary>called by</summary>{_frames(own)}</details>'
     if len(every) > len(own) + 1:
         yield f"<details><summary>whole call stack ({len(every)} frames)</summary>{_frames(every)}</details>"
 
@@ -127,8 +129,8 @@ def origin_of(calls: Sequence[Call], finding: Finding) -> int | None:
 def _neighbours(calls: Sequence[Call], origin: int) -> Iterator[str]:
     first = max(0, origin - _BEFORE)
     yield "<h2>Around it</h2>"
-    yield '<div class="wide"><table><thead><tr><th>record</th><th>call</th><th>module</th><th>judged</th>'
-    yield "<th>input</th><th>result differs</th><th>explained</th></tr></thead><tbody>"
+    yield '<div class="wide"><table><thead><tr><th>record</th><th>call</th><th>judged</th>'
+    yield "<th>input</th><th>result differs</th><th>explained</th><th>module</th></tr></thead><tbody>"
     for index in range(first, min(len(calls), origin + _AFTER + 1)):
         call = calls[index]
         mark = ' class="here"' if index == origin else ""
@@ -138,9 +140,9 @@ def _neighbours(calls: Sequence[Call], origin: int) -> Iterator[str]:
             sizes = (_size(call.arrived), _size(call.left), allowed)
         yield (
             f'<tr{mark}><td class="number">{call.order}</td><td class="call">{_breakable(call.name)}</td>'
-            f'<td>{_text(call.module or "")}</td><td><i class="{call.status}"></i>{_text(WORDS[call.status])}</td>'
+            f'<td><i class="{call.status}"></i>{_text(WORDS[call.status])}</td>'
             + "".join(f'<td class="number">{size}</td>' for size in sizes)
-            + "</tr>"
+            + f"<td>{_text(call.module or '')}</td></tr>"
         )
     yield "</tbody></table></div>"
 
@@ -149,14 +151,14 @@ def _size(value: float) -> str:
     return "" if value == 0.0 else "no size" if not math.isfinite(value) else phrases.short(value)
 
 
-def _further(findings: Sequence[Finding], title: str, words: str) -> Iterator[str]:
+def _further(findings: Sequence[Finding], title: str, words: str, mixed: bool) -> Iterator[str]:
     if not findings:
         return
     yield f"<section><h2>{title} ({len(findings)})</h2>"
     if words:
         yield f'<p class="quiet">{words}</p>'
     for finding in findings:
-        harmless = " (harmless)" if finding.harmless else ""
+        harmless = " (harmless)" if mixed and finding.harmless else ""
         rank = f" rank {finding.rank}:" if isinstance(finding.rank, int) else ""
         yield '<details class="finding"><summary>'
         yield f'<span class="kind">{_text(finding.kind)}</span>{harmless}{rank} {_text(finding.message)}</summary>'

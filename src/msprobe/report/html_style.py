@@ -6,13 +6,13 @@ STYLE = """
 :root {
   color-scheme: light dark;
   --paper: #ffffff; --ink: #1d2329; --quiet: #5d6975; --line: #d9dee3; --panel: #f5f7f9; --code: #eef1f4;
-  --same: #c9d1d8; --rounding: #4d8fd1; --victim: #e0982b; --guilty: #c8372d; --alone: #8a55b8;
+  --same: #c9d1d8; --rounding: #4d8fd1; --victim: #e0982b; --guilty: #c8372d; --alone: #8a55b8; --gone: #1f9a94;
   --bad: #b3261e; --good: #1b7f3b; --warn: #8a6100; --mark: #fff3d6;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #15191d; --ink: #e4e8ec; --quiet: #98a4b0; --line: #343c44; --panel: #1d2328; --code: #252c33;
-    --same: #46505a; --rounding: #5fa3e6; --victim: #eab04d; --guilty: #f0685e; --alone: #b58ae0;
+    --same: #46505a; --rounding: #5fa3e6; --victim: #eab04d; --guilty: #f0685e; --alone: #b58ae0; --gone: #4fc4bd;
     --bad: #ff8a80; --good: #6fd08c; --warn: #e3bd62; --mark: #3b3216;
   }
 }
@@ -46,7 +46,7 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 .wide { overflow-x: auto; } .wide table { min-width: 44rem; width: 100%; font-size: .9em; }
 .wide th, .wide td { overflow-wrap: normal; white-space: nowrap; }
 .wide td.call { white-space: normal; min-width: 14rem; }
-.wide th:nth-child(n+5) { text-align: right; }
+.wide th:nth-child(n+4):nth-child(-n+6) { text-align: right; }
 .todo { border-left: 3px solid var(--rounding); padding: .1rem 0 .1rem .7rem; margin: .8rem 0; }
 details { margin: .35rem 0; } summary { cursor: pointer; }
 details.finding { border: 1px solid var(--line); border-radius: 6px; padding: .35rem .7rem; }
@@ -73,11 +73,13 @@ ol.frames { list-style: none; margin: .3rem 0; padding: 0; } ol.frames li { marg
 }
 .legend i, td i { display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin-right: .4em; }
 .same { fill: var(--same); } .rounding { fill: var(--rounding); } .victim { fill: var(--victim); }
-.guilty { fill: var(--guilty); } .candidate_only, .reference_only { fill: var(--alone); }
+.guilty { fill: var(--guilty); } .candidate_only { fill: var(--alone); }
+.reference_only { fill: var(--gone); }
 i.same {
   background: var(--same); } i.rounding { background: var(--rounding); } i.victim { background: var(--victim);
 }
-i.guilty { background: var(--guilty); } i.candidate_only, i.reference_only { background: var(--alone); }
+i.guilty { background: var(--guilty); } i.candidate_only { background: var(--alone); }
+i.reference_only { background: var(--gone); }
 .grid { stroke: var(--line); stroke-width: 1; vector-effect: non-scaling-stroke; }
 .here { stroke: var(--ink); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
 tr.here td { background: var(--mark); } tr.here td.call { font-weight: 600; }
@@ -88,7 +90,7 @@ footer { margin-top: 2.5rem; font-size: .82rem; color: var(--quiet); }
   .strip svg { height: 7rem; }
 }
 @media print {
-  body { max-width: none; font-size: 10pt; } details::details-content { content-visibility: visible; display: block; }
+  body { max-width: none; font-size: 10pt; } article .own::details-content { content-visibility: visible; display: block; }
   .strip svg, i, tr.here td { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   .wide { overflow: visible; } .wide table { min-width: 0; } article, tr { break-inside: avoid; }
 }
