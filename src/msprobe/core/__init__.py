@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from msprobe.capture.single_save import SingleSave
+    from msprobe.diagnose.runs import compare_runs
     from msprobe.report.single_sheet import SingleComparator
 
-__all__ = ["SingleComparator", "SingleSave"]
+__all__ = ["SingleComparator", "SingleSave", "compare_runs"]
 
 _HOMES = {
     "SingleComparator": "msprobe.report.single_sheet",
     "SingleSave": "msprobe.capture.single_save",
+    "compare_runs": "msprobe.diagnose.runs",
 }
 
 

@@ -59,8 +59,9 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
             yield Line("")
             yield from _finding(findings[0], width)
             yield from _further(findings[1:], 2, width, verdict.status == "diverged")
-    said = {finding.message for finding in findings}
-    yield from _section("Notes", [note for note in verdict.notes if note not in said], width)
+    said = [phrases.headline(verdict), *(finding.message for finding in findings)]
+    notes = [note for note in verdict.notes if not any(clean(note) in text for text in said)]
+    yield from _section("Notes", notes, width)
     yield from _section("Compared", phrases.counts(verdict), width)
     yield from _section("Open" if written else "", written, width)
 

@@ -90,7 +90,8 @@ footer { margin-top: 2.5rem; font-size: .82rem; color: var(--quiet); }
   .strip svg { height: 7rem; }
 }
 @media print {
-  body { max-width: none; font-size: 10pt; } article .own::details-content { content-visibility: visible; display: block; }
+  body { max-width: none; font-size: 10pt; }
+  article .own::details-content { content-visibility: visible; display: block; }
   .strip svg, i, tr.here td { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   .wide { overflow: visible; } .wide table { min-width: 0; } article, tr { break-inside: avoid; }
 }

@@ -130,7 +130,8 @@ def headline(verdict: Verdict) -> str:
         summary = verdict.summary
         exact = not any(summary.get(key) for key in ("rounding", "victim", "guilty", "candidate_only"))
         return f"{word}: {'nothing that was recorded differs' if exact else 'no difference beyond rounding'}"
-    return word
+    reason = next((note for note in verdict.notes if note.startswith("no ")), "")
+    return f"{word}: {clean(reason)}" if reason else word
 
 
 def leading(verdict: Verdict) -> list[Finding]:
