@@ -22,7 +22,7 @@ import tempfile
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -161,6 +161,14 @@ def _percent(count: int, of: int) -> str:
     return f"{100 * count / of:.0f} %"
 
 
+def _judged(jobs: list[dict[str, Any]], processes: int) -> Iterator[dict[str, Any]]:
+    if processes == 1:
+        yield from map(judge, jobs)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(judge, jobs)
+
+
 def main() -> int:
     from bugs.clean import CLEAN
     from bugs.patterns import PATTERNS
@@ -193,13 +201,13 @@ def main() -> int:
         {"pattern": one, "draw": number, "mode": mode, "salt": options.salt, "keep": options.keep, "peer": options.peer}
         for one in chosen for number in range(options.draws) for mode in modes
     ]  # fmt: skip
-    if options.jobs == 1:
-        results = [judge(job) for job in jobs]
-    else:
-        with ProcessPoolExecutor(options.jobs) as pool:
-            results = list(pool.map(judge, jobs))
-    Path(options.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(options.json).write_text(json.dumps({"options": vars(options), "results": results}, indent=1))
+    place = Path(options.json)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    results = []
+    for result in _judged(jobs, options.jobs):
+        results.append(result)
+        place.write_text(json.dumps({"options": vars(options), "results": results}, indent=1))
+        sys.stderr.write(f"\r{len(results)} of {len(jobs)} " if sys.stderr.isatty() else "")
     if options.misses:
         print(misses(results))
     print(table(results))

@@ -138,7 +138,6 @@ PATTERNS = (
         truth=(
             answer("structure collective parameter_gradient replica", "squares = squares + parameter.grad.square()"),
             answer("parameter_gradient replica optimizer collective", _STEP, api="Optimizer"),
-            answer("structure collective", "        logits = self.parallel(tokens[:, :-1])", side="reference"),
         ),
         same=frozenset({"loss"}),
         differs=frozenset({"gradients", "weights"}),
