@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from msprobe.diagnose.findings import KINDS, Verdict
+from msprobe.report import phrases
+from msprobe.report.console import finding_lines, verdict_lines, verdict_text
+from unit.report.verdicts import finding, leaf, verdict
+
+
+def words(text: str) -> str:
+    """The text without its line breaks."""
+    return " ".join(text.split())
+
+
+def test_the_first_line_says_what_came_out_and_where() -> None:
+    assert verdict_text(verdict(finding())).startswith("THEY PART at step 3, rank 0, forward pass, in blocks.2\n")
+    assert verdict_text(verdict(finding(rank="rank"))).startswith("THEY PART at step 3, forward pass, in blocks.2\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "first"),
+    [
+        ("agree", "AGREE: no difference beyond rounding"),
+        ("harmless", "HARMLESS: they differ, and loss, gradients and weights do not"),
+        ("incomparable", "CANNOT BE COMPARED: no step of one dump is in the other"),
+    ],
+)
+def test_each_outcome_has_its_word(status: str, first: str) -> None:
+    text = verdict_text(verdict(status=status, notes=("no step of one dump is in the other",)))
+    assert text.splitlines()[0] == first
+
+
+def test_nothing_is_called_rounding_where_nothing_differs() -> None:
+    found = Verdict("agree", "a", "b", summary={"pairs": 7, "same": 7, "steps_in_common": 1, "steps_compared": 1})
+    assert verdict_text(found).startswith("AGREE: nothing that was recorded differs\n")
+
+
+def test_a_finding_says_where_and_shows_both_sides() -> None:
+    text = verdict_text(verdict(finding()))
+    assert "source     /home/me/train.py:97 in forward" in text
+    assert "scores = scores * self.scale" in text
+    assert "called by  /home/me/train.py:131 in step" in text
+    assert "site-packages" not in text, "frames of libraries are not the user's"
+    assert "record 609 of the step" in text
+    assert "the result differs by 0.004 (relative); rounding may do 8e-06, it is 500 times that" in words(text)
+    assert "its inputs are the same" in text
+
+
+def test_digits_are_as_many_as_tell_the_sides_apart() -> None:
+    (row,) = [line.text for line in finding_lines(finding()) if line.text.strip().startswith("max")]
+    assert row.split() == ["max", "1.5000001", "1.5"]
+
+
+def test_arguments_stand_side_by_side() -> None:
+    arguments = [{"slot": "input.1", "candidate": "0.33", "reference": "0.35"}]
+    text = "\n".join(line.text for line in finding_lines(finding(kind="argument", evidence={"arguments": arguments})))
+    assert [line.split() for line in text.splitlines() if "input.1" in line] == [["input.1", "0.33", "0.35"]]
+
+
+def test_what_is_too_long_for_a_column_gets_a_line_of_its_own() -> None:
+    long = "x" * 60
+    arguments = [{"slot": "input.1", "candidate": long, "reference": "0.35"}]
+    text = "\n".join(line.text for line in finding_lines(finding(evidence={"arguments": arguments})))
+    assert f"candidate  {long}" in text
+    assert "reference  0.35" in text
+
+
+def test_a_difference_without_size_is_said_in_words() -> None:
+    evidence = {"difference": math.inf, "candidate": leaf(Max="NaN", nan=3), "reference": leaf()}
+    text = "\n".join(line.text for line in finding_lines(finding(kind="overflow", evidence=evidence)))
+    assert "inf" not in text.replace("infinities", "").replace("infinity", "").replace("info", "")
+    assert [line.split() for line in text.splitlines() if line.strip().startswith("NaN")] == [["NaN", "3", "0"]]
+
+
+def test_of_many_findings_the_first_is_in_full_and_five_in_a_line() -> None:
+    many = [finding(where=f"{'abcdefghij'[i % 10]}{'klmnopqrst'[i // 10]}, output.0") for i in range(100)]
+    lines = verdict_text(verdict(*many)).splitlines()
+    assert sum(line.startswith("THEY PART") for line in lines) == 1
+    numbered = [line for line in lines if line[:5].strip() in {f"{number}." for number in range(200)}]
+    assert [line.split(".")[0].strip() for line in numbered] == ["2", "3", "4", "5", "6"]
+    assert "  and 94 more: 94 computation" in lines
+    assert len(lines) < 60
+
+
+def test_findings_that_differ_in_numbers_alone_are_one_line() -> None:
+    many = [finding(where=f"Tensor.mul.{number}.forward, output.0") for number in range(50)]
+    text = verdict_text(verdict(finding(), *many))
+    assert "(50 alike)" in text
+    assert "  3. " not in text
+
+
+def test_harmless_findings_go_behind_those_that_matter() -> None:
+    text = verdict_text(verdict(finding(harmless=True, message="first but harmless"), finding(message="what matters")))
+    assert words(text).index("what matters") < words(text).index("first but harmless")
+    assert "(harmless)" in text
+
+
+def test_no_findings_and_no_summary_are_a_verdict_too() -> None:
+    for status in phrases.HEADLINES:
+        assert verdict_text(Verdict(status, "a", "b")).startswith(phrases.HEADLINES[status])
+
+
+def test_lines_fit_the_width() -> None:
+    for width in (60, 80, 110):
+        for line in verdict_lines(verdict(finding(), finding(kind="gradient", where="x")), (), width):
+            assert len(line.text) <= width, line.text
+
+
+def test_files_to_open_are_named() -> None:
+    assert verdict_text(verdict(finding()), ["out/verdict.json"]).endswith("\nOpen\n  out/verdict.json\n")
+
+
+def test_every_kind_has_advice() -> None:
+    assert set(phrases.ADVICE) == set(KINDS)
+
+
+EVIL = "a\x1b]0;owned\x07b\x9b31m\u202ec\r\nd"
+
+
+@pytest.mark.parametrize("place", ["message", "where", "module", "evidence", "stack", "alternatives", "note", "path"])
+def test_names_from_files_cannot_drive_the_terminal(place: str) -> None:
+    more: dict[str, Any] = {place: EVIL}
+    if place == "evidence":
+        more = {"evidence": {EVIL: EVIL, "candidate": {"dtype": EVIL}, "reference": EVIL, "parameters": [EVIL] * 9}}
+    elif place == "stack":
+        more = {"stack": (EVIL, f"File {EVIL}, line 3, in {EVIL}, \n {EVIL}"), "evidence": {"source": f"{EVIL}:3"}}
+    elif place == "alternatives":
+        more = {"alternatives": (EVIL,)}
+    shown = verdict(
+        finding(**(more if place not in ("note", "path") else {})), notes=(EVIL,) if place == "note" else ()
+    )
+    if place == "path":
+        shown = Verdict("diverged", EVIL, EVIL, shown.findings)
+    text = verdict_text(shown, [EVIL] if place == "path" else [])
+    assert all(letter.isprintable() for letter in text.replace("\n", "")), ascii(text)
+
+
+@given(st.text(), st.text(), st.dictionaries(st.text(), st.one_of(st.none(), st.floats(), st.text(), st.integers())))
+def test_any_finding_can_be_told(message: str, where: str, evidence: dict[str, Any]) -> None:
+    text = verdict_text(verdict(finding(message=message, where=where, evidence=evidence, stack=(message, where))))
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
