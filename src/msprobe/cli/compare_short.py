@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from msprobe.diagnose.findings import Verdict
     from msprobe.report.row_tables import Format
 
+    _Tables = Callable[[Path, "_Teller"], Iterator[Path]]
+
 DEFAULT_OUTPUT = "./output"
 VERDICT_FILE = "verdict.json"
 PAGE_FILE = "verdict.html"
@@ -77,6 +79,7 @@ def _compare(args: argparse.Namespace) -> int:
         from msprobe.report.parquet_table import check_available
 
         check_available()
+    tables = _tables(args, asked)
     folder = None
     if args.output_path is not None or asked:
         folder = check_output_folder(args.output_path or DEFAULT_OUTPUT)
@@ -88,7 +91,7 @@ def _compare(args: argparse.Namespace) -> int:
         written: list[Path] = []
         try:
             if folder is not None:
-                _write(verdict, folder, args, asked, written, tell)
+                _write(verdict, folder, asked, tables, written, tell)
         finally:
             tell.stop()
             _print(verdict, written)
@@ -166,8 +169,33 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
     return status
 
 
+def _tables(args: argparse.Namespace, asked: Sequence[str]) -> _Tables | None:
+    """What writes the tables that were asked for; mappings are read now, before the work."""
+    formats: list[Format] = [kind for kind in _TABLES if kind in asked]
+    if not formats:
+        return None
+    from msprobe.compare.mapping import load_mappings
+    from msprobe.report.row_tables import Wanted, write_row_tables
+
+    mappings = load_mappings(
+        data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping
+    )
+    candidate, reference = args.dumps
+
+    def write(folder: Path, tell: _Teller) -> Iterator[Path]:
+        wanted = Wanted(folder, formats, fuzzy=args.fuzzy_match, mappings=mappings, jobs=args.jobs)
+        return write_row_tables(candidate, reference, wanted, tell)
+
+    return write
+
+
 def _write(
-    verdict: Verdict, folder: Path, args: argparse.Namespace, asked: Sequence[str], written: list[Path], tell: _Teller
+    verdict: Verdict,
+    folder: Path,
+    asked: Sequence[str],
+    tables: _Tables | None,
+    written: list[Path],
+    tell: _Teller,
 ) -> None:
     """Write the files; each appears when it is whole, and ``written`` grows with them."""
     from msprobe.paths import make_folder, write_atomically
@@ -182,17 +210,9 @@ def _write(
     for path, data in texts.items():
         write_atomically(path, data, fsync=False)
         written.append(path)
-    formats: list[Format] = [kind for kind in _TABLES if kind in asked]
-    if formats:
-        from msprobe.compare.mapping import load_mappings
-        from msprobe.report.row_tables import Wanted, write_row_tables
-
-        mappings = load_mappings(
-            data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping
-        )
-        wanted = Wanted(folder, formats, fuzzy=args.fuzzy_match, mappings=mappings, jobs=args.jobs)
-        candidate, reference = args.dumps
-        written.extend(write_row_tables(candidate, reference, wanted, tell))
+    if tables is not None:
+        for path in tables(folder, tell):
+            written.append(path)
 
 
 def _print(verdict: Verdict, written: Sequence[Path]) -> None:

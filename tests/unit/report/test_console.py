@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unit.report.verdicts import finding, leaf, verdict
 
 from msprobe.diagnose.findings import KINDS, Verdict
 from msprobe.report import phrases
 from msprobe.report.console import finding_lines, verdict_lines, verdict_text
-from unit.report.verdicts import finding, leaf, verdict
 
 
 def words(text: str) -> str:

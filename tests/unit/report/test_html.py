@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from unit.report.verdicts import finding, step_calls, verdict
 
 from msprobe.diagnose.calls import Call, StepCalls
 from msprobe.diagnose.findings import Verdict
 from msprobe.report.html import origin_of, verdict_page
-from unit.report.verdicts import finding, step_calls, verdict
 
 VOID = {"meta", "br", "wbr", "rect", "line"}
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\x1b[2J"

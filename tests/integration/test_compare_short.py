@@ -1,0 +1,271 @@
+"""``msprobe compare CANDIDATE REFERENCE`` as a process: its words, its files, its exit status."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hand_made import call, tensor, write_part
+
+STACK = ["File /home/me/train.py, line 12, in forward, \n y = x * self.scale"]
+
+
+def run(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "msprobe", "compare", *map(str, words)],
+        capture_output=True, text=True, timeout=120, cwd=cwd,
+    )  # fmt: skip
+
+
+def write_dump(folder: Path, scale: float = 2.0, steps: int = 2, noise: float = 0.0, extra: bool = False) -> Path:
+    """A training of two layers; the second one multiplies by ``scale``, its result differs by ``noise``."""
+    for step in range(steps):
+        first = tensor(2, 3, value=3.0 + step)
+        second = tensor(2, 3, value=6.0 + step)
+        third = tensor(2, 3, value=(6.0 + step) * scale / 2.0 * (1 + noise))
+        loss = tensor(value=third["Max"], requires_grad=True)
+        data = {
+            "Torch.exp.0.forward": call(first, out=second),
+            "Tensor.__mul__.0.forward": call(second, {"type": "float", "value": scale}, out=third),
+            "Tensor.mean.0.forward": call(third, out=loss),
+        }
+        if extra:
+            data["Tensor.cpu.0.forward"] = call(loss, out=loss)
+        write_part(
+            folder / f"step{step}" / "rank",
+            data,
+            construct=dict.fromkeys(data),
+            stacks={"Tensor.__mul__.0.forward": STACK},
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    write_dump(folder / "reference")
+    write_dump(folder / "same")
+    write_dump(folder / "other", scale=3.0)
+    write_dump(folder / "short", steps=1)
+    write_part(folder / "stranger", {"Tensor.sin.0.forward": call()})
+    return folder
+
+
+def test_they_agree(dumps: Path) -> None:
+    done = run(dumps / "same", dumps / "reference")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("AGREE: nothing that was recorded differs\n")
+    assert done.stderr == ""
+
+
+def test_they_part(dumps: Path, tmp_path: Path) -> None:
+    done = run(dumps / "other", dumps / "reference", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.startswith("THEY PART at step 0, forward pass\n")
+    assert "Tensor.__mul__.0.forward: input.1 is 3.0, in the reference 2.0" in done.stdout
+    assert "/home/me/train.py:12" in done.stdout
+    assert done.stderr == ""
+    assert list(tmp_path.iterdir()) == [], "without -o nothing is written"
+
+
+def test_they_cannot_be_compared(dumps: Path) -> None:
+    done = run(dumps / "stranger", dumps / "reference")
+    assert done.returncode == 2
+    assert done.stdout.startswith("CANNOT BE COMPARED: ")
+
+
+def test_a_step_more_on_one_side_is_told_and_agrees(dumps: Path) -> None:
+    done = run(dumps / "short", dumps / "reference")
+    assert done.returncode == 0
+    assert "step 1 is only in the reference" in done.stdout
+    assert run(dumps / "short", dumps / "reference", "--fail-on", "step_count").returncode == 1
+
+
+def test_all_files_at_once(dumps: Path, tmp_path: Path) -> None:
+    polars: Any = pytest.importorskip("polars")
+    folder = tmp_path / "a" / "b"
+    done = run(dumps / "other", dumps / "reference", "-o", folder, "--html", "--xlsx", "--csv", "--parquet")
+    assert done.returncode == 1, done.stderr
+    tables = [f"compare_result_step{step}_rank.{kind}" for step in (0, 1) for kind in ("csv", "parquet", "xlsx")]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(["verdict.json", "verdict.html", *tables])
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        assert str(path) in done.stdout, "what was written is named"
+    assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o750
+    found = json.loads((folder / "verdict.json").read_text())
+    assert (found["version"], found["status"]) == (1, "diverged")
+    assert found["findings"][0]["kind"] == "argument"
+    assert "Tensor.__mul__.0.forward" in (folder / "verdict.html").read_text()
+    frame = polars.read_parquet(folder / "compare_result_step0_rank.parquet")
+    csv = (folder / "compare_result_step0_rank.csv").read_text().splitlines()
+    assert frame.height == len(csv) - 1 == 7
+    assert "Tensor.__mul__.0.forward.input.1" in frame["NPU Name"].to_list()
+
+
+def test_a_file_that_is_asked_for_goes_to_output(dumps: Path, tmp_path: Path) -> None:
+    done = run(dumps / "same", dumps / "reference", "--html", cwd=tmp_path)
+    assert done.returncode == 0
+    assert sorted(path.name for path in (tmp_path / "output").iterdir()) == ["verdict.html", "verdict.json"]
+
+
+def test_a_verdict_replaces_the_earlier_one(dumps: Path, tmp_path: Path) -> None:
+    for side, status in (("other", "diverged"), ("same", "agree")):
+        run(dumps / side, dumps / "reference", "-o", tmp_path)
+        assert json.loads((tmp_path / "verdict.json").read_text())["status"] == status
+    assert [path.name for path in tmp_path.iterdir()] == ["verdict.json"]
+
+
+@pytest.mark.parametrize(
+    ("side", "words", "status"),
+    [
+        ("other", "diverged", 1),
+        ("other", "harmless", 1),
+        ("other", "never", 0),
+        ("other", "argument", 1),
+        ("other", "data,argument", 1),
+        ("other", "dtype", 0),
+        ("other", "dtype,diverged", 1),
+        ("same", "harmless", 0),
+        ("stranger", "never", 2),
+    ],
+)
+def test_fail_on(dumps: Path, side: str, words: str, status: int) -> None:
+    assert run(dumps / side, dumps / "reference", "--fail-on", words).returncode == status
+
+
+def broken(folder: Path, what: str) -> Path:
+    """A candidate that cannot be read."""
+    place = folder / what
+    part = place / "step0" / "rank"
+    part.mkdir(parents=True)
+    whole = write_dump(folder / "whole") / "step0" / "rank" / "dump.json"
+    if what == "empty folder":
+        shutil.rmtree(place / "step0")
+    elif what == "other files":
+        shutil.rmtree(place / "step0")
+        (place / "notes.txt").write_text("no dump")
+    elif what == "empty file":
+        (part / "dump.json").write_text("")
+    elif what == "cut file":
+        text = whole.read_text()
+        (part / "dump.json").write_text(text[: len(text) // 2])
+    elif what == "no data":
+        (part / "dump.json").write_text('{"task": "statistics", "level": "L1"}')
+    elif what == "list":
+        (part / "dump.json").write_text("[1, 2]")
+    elif what == "file":
+        shutil.rmtree(place)
+        place.write_text("a file")
+    elif what == "missing":
+        shutil.rmtree(place)
+    return place
+
+
+@pytest.mark.parametrize("side", ["candidate", "reference"])
+@pytest.mark.parametrize(
+    "what", ["missing", "empty folder", "other files", "empty file", "cut file", "no data", "list", "file"]
+)
+def test_bad_input_is_one_line_and_status_2(tmp_path: Path, dumps: Path, what: str, side: str) -> None:
+    wrong = broken(tmp_path, what)
+    pair = (wrong, dumps / "reference") if side == "candidate" else (dumps / "reference", wrong)
+    done = run(*pair, "-o", tmp_path / "out", "--html", "--csv")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("msprobe: ")
+    assert what in line, "the message names the path"
+    assert done.stdout == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_dump_cannot_be_compared(tmp_path: Path) -> None:
+    write_part(tmp_path / "empty" / "step0" / "rank", {})
+    done = run(tmp_path / "empty", write_dump(tmp_path / "whole"))
+    assert done.returncode == 2
+    assert done.stdout.startswith("CANNOT BE COMPARED")
+    assert "Traceback" not in done.stderr
+
+
+def test_one_dump_given_twice_is_a_slip(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump")
+    (tmp_path / "link").symlink_to(dump)
+    for twin in (dump, f"{dump}/", tmp_path / "link"):
+        done = run(dump, twin)
+        assert done.returncode == 2
+        assert "both paths lead to the same dump" in done.stderr
+
+
+def test_an_output_that_cannot_be_written_is_said_before_the_work(dumps: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run(dumps / "other", dumps / "reference", "-o", tmp_path / "file")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert str(tmp_path / "file") in line
+
+
+def test_a_verdict_is_told_even_if_it_cannot_be_written(dumps: Path, tmp_path: Path) -> None:
+    # A folder in the place of the file: the rename fails after all work is done.
+    (tmp_path / "out" / "verdict.json").mkdir(parents=True)
+    done = run(dumps / "other", dumps / "reference", "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert done.stdout.startswith("THEY PART")
+    assert len(done.stderr.splitlines()) == 1
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["verdict.json"], "nothing half-written is left"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["{same}"], "found 1"),
+        (["{same}", "{other}", "{other}"], "found 3"),
+        (["{same}", "{other}", "--fail-on", "typo"], "'typo'"),
+        (["{same}", "{other}", "--fail-on", "never,data"], "never"),
+        (["{same}", "{other}", "--jobs", "0"], "--jobs"),
+        (["{same}", "{other}", "--rank", "0"], "--rank"),
+        (["{same}", "{other}", "-s"], "-s"),
+        (["{same}", "{other}", "-dm", "x.yaml"], "-dm"),
+        (["{same}", "{other}", "--csv", "-dm", "missing.yaml"], "missing.yaml"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(dumps: Path, words: list[str], told: str, tmp_path: Path) -> None:
+    done = run(*(word.format(same=dumps / "same", other=dumps / "other") for word in words), cwd=tmp_path)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_of_two_dumps_are_refused_by_the_other_forms(dumps: Path, tmp_path: Path) -> None:
+    file = dumps / "same" / "step0" / "rank" / "dump.json"
+    done = run("-tp", file, "-gp", dumps / "other/step0/rank/dump.json", "--html", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "--html" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_needs_no_framework(dumps: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.modules['torch'] = sys.modules['mindspore'] = None\n"
+        "from msprobe.cli import main\n"
+        f"sys.exit(main(['compare', {str(dumps / 'other')!r}, {str(dumps / 'reference')!r}, '-o', {str(tmp_path)!r}, "
+        "'--html', '--xlsx', '--csv']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+
+
+def test_names_in_a_dump_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    evil = "Tensor.\x1b]0;owned\x07\x9b2J.0.forward"
+    for side, scale in (("one", 1.0), ("two", 2.0)):
+        write_part(tmp_path / side, {evil: call(tensor(2), out=tensor(2, value=scale))})
+    done = run(tmp_path / "one", tmp_path / "two", "-o", tmp_path / "out", "--html")
+    assert done.returncode == 1, done.stderr
+    assert all(letter.isprintable() for letter in done.stdout.replace("\n", ""))
+    assert "\x1b" not in (tmp_path / "out" / "verdict.html").read_text()
