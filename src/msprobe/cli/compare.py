@@ -150,6 +150,11 @@ def _by_paths(args: argparse.Namespace) -> int:
     if args.rank is not None or args.step is not None:
         ranks, steps = _numbers(args.rank, "--rank"), _numbers(args.step, "--step")
         return _kernels(args.target_path, args.golden_path, args, ranks, steps)
+    if args.diff_analyze:
+        from msprobe.report.first_difference import find_first_difference
+
+        find_first_difference(args.target_path, args.golden_path, args.output_path or DEFAULT_OUTPUT)
+        return 0
     request = _request(
         args,
         form="26.2",
@@ -160,8 +165,6 @@ def _by_paths(args: argparse.Namespace) -> int:
         mappings=_mappings(args, _framework(args, args.target_path), newer=True),
         multiplications=None if args.config is None else read_multiplications(args.config),
     )
-    if args.diff_analyze:
-        raise NotAvailableError("-da is not available yet; `msprobe compare CANDIDATE REFERENCE` names the first call.")
     return _compare(args.target_path, args.golden_path, request, ("-tp", "-gp"))
 
 

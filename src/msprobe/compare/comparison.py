@@ -73,9 +73,11 @@ def compare_parts(
     form: Form = "8.1.1",
     prepare: Prepare | None = None,
     own: OwnMetrics | None = None,
+    by_statistics: bool = False,
 ) -> Comparison:
     """Compare two parts. ``find_names`` goes before ``fuzzy``; ``jobs`` threads read and measure values
     by the formulas of ``form``, after ``prepare`` had them; ``own`` adds metrics of the user.
+    ``by_statistics`` compares dumps of tensors by their statistics.
 
     Raises TaskMismatchError, TooDeepError, DamagedDataError, and what the reader raises.
     """
@@ -83,6 +85,8 @@ def compare_parts(
         if not len(part):
             log.warning(f'"{part.path}": "data" is empty.')
     task = check_tasks(candidate, reference)
+    if by_statistics and task == "tensor":
+        task = "statistics"
     ours, theirs = read_rows(candidate), read_rows(reference)
     mode = mode_of(task, ours, theirs, (candidate, reference)) if len(ours) and len(theirs) else _only_mode(task)
     if find_names is not None:

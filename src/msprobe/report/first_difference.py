@@ -1,0 +1,119 @@
+"""``-da``: the first difference of two dumps as JSON, and in words.
+
+Source of the files: mindstudio-probe 26.2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msprobe import log
+from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.first_difference import FirstDifference, differing_rows, first_differences
+from msprobe.compare.problems import DamagedDataError, TaskMismatchError
+from msprobe.compare.rows import DEBUG, INPUT, STATES, STATISTICS
+from msprobe.compare.sides import files_of, is_folder_pair, open_pair, pair_ranks
+from msprobe.compare.table import table_of
+from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
+
+
+def find_first_difference(candidate: StrPath, reference: StrPath, output: StrPath) -> list[FirstDifference]:
+    """Compare all ranks, write ``compare_result_*.json`` for each and, if something differs, ``diff_analyze_*.json``.
+
+    Two files are one rank. Tensor dumps are compared by their statistics. Raises the errors of
+    :mod:`msprobe.compare.problems`.
+    """
+    check_output_folder(output)
+    comparisons = dict(_compare_ranks(candidate, reference))
+    try:
+        folder = make_folder(output)
+        stamp = time.strftime("%Y%m%d%H%M%S")
+        for rank, comparison in comparisons.items():
+            _write(folder / f"compare_result_{rank}_{stamp}.json", _rank_content(comparison))
+        found = first_differences(comparisons)
+        if found:
+            content = {_key(item.rank): [_call_content(comparisons[item.rank], item.name)] for item in found}
+            _write(folder / f"diff_analyze_{time.time_ns()}.json", content)
+    finally:
+        for comparison in comparisons.values():
+            for part in comparison.parts:
+                part.close()
+    if not found:
+        log.info("no call differs by more than half of the bench's statistics.")
+    for item in found:
+        log.info(f"first difference: {item.rank}, {item.name} (after {item.time} communications).")
+    return found
+
+
+def _compare_ranks(candidate: StrPath, reference: StrPath) -> Iterator[tuple[str, Comparison]]:
+    if not is_folder_pair(candidate, reference, ("-tp", "-gp")):
+        yield Path(candidate).absolute().parent.name, _compare(candidate, reference)
+        return
+    problems = []
+    done = 0
+    for pair in pair_ranks(Path(candidate), Path(reference), strict=False):
+        ours, theirs = files_of(pair.candidate), files_of(pair.reference)
+        try:
+            if "dump" not in ours or "dump" not in theirs:
+                raise DamagedDataError(f'"{pair.candidate}" or "{pair.reference}" has no dump.json.')
+            yield pair.name, _compare(ours["dump"], theirs["dump"])
+            done += 1
+        except (DamagedDataError, TaskMismatchError) as problem:
+            problems.append(problem.message)
+            log.error(f"{pair.name} is not compared: {problem.message}")
+    if not done:
+        raise DamagedDataError(" ".join(problems))
+
+
+def _compare(candidate: StrPath, reference: StrPath) -> Comparison:
+    return compare_parts(*open_pair(candidate, reference), by_statistics=True)
+
+
+def _key(rank: str) -> str:
+    number = rank.removeprefix("rank")
+    return f"rank_{number}" if number else "rank"
+
+
+def _rank_content(comparison: Comparison) -> dict[str, Any]:
+    """For each call whether it is the same, and its rows."""
+    ours = comparison.candidate
+    differ = differing_rows(comparison)
+    table = table_of(comparison, "26.2")
+    content: dict[str, Any] = {}
+    row = 0
+    for block in table.blocks():
+        for cells in zip(*block, strict=True):
+            name = ours.entries[int(ours.entry[row])]
+            call = content.setdefault(name, {"is_same": True, "op_items": []})
+            call["is_same"] &= not differ[row]
+            state = "input" if ours.state[row] == DEBUG else STATES[int(ours.state[row])]
+            item = {**dict(zip(table.header, cells, strict=True)), "state": state, "api_origin_name": name}
+            call["op_items"].append(item)
+            row += 1
+    return content
+
+
+def _call_content(comparison: Comparison, name: str) -> dict[str, Any]:
+    """What the target has of one call."""
+    ours = comparison.candidate
+    data: dict[str, dict[str, Any]] = {"input": {}, "output": {}}
+    for row in (ours.entry == ours.entries.index(name)).nonzero()[0].tolist():
+        part = "input" if ours.state[row] == INPUT else "output" if STATES[ours.state[row]] == "output" else None
+        if part is None:
+            continue
+        if comparison.mode == "md5":
+            data[part][ours.name[row]] = {"md5": ours.md5[row]}
+        else:
+            values = [ours.texts.get(row, float(ours.numbers[statistic, row])) for statistic in range(4)]
+            data[part][ours.name[row]] = dict(zip((word.capitalize() for word in STATISTICS), values, strict=True))
+    return {"op_name": name, "data_info": data, "stack_info": comparison.parts[0].stack(name)}
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    write_atomically(path, json.dumps(content, indent=1).encode(), fsync=False)
+    log.info(f"written: {os.fspath(path)}")
