@@ -75,7 +75,7 @@ class Moment:
         for event in self.optimizer_steps(timeline):
             for name, fields in parameters_of(event).items():
                 gradient = fields.get("grad") if isinstance(fields, dict) else None
-                if is_tensor(gradient):
+                if gradient is not None and is_tensor(gradient):
                     found.setdefault(plain_path(name), gradient)
         return found
 

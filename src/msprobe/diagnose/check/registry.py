@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from msprobe.diagnose.check import (
-    attention,
-    clearing,
-    collectives,
-    dropout,
-    dtypes,
-    labels,
-    mutation,
-    overflow,
-    padding,
-    recompute,
-    replicas,
-    scale,
-    siblings,
-    softmax,
-    ties,
-    unreached,
-    updates,
-)
+from msprobe.diagnose.check.attention import check as attention
+from msprobe.diagnose.check.clearing import check as clearing
+from msprobe.diagnose.check.collectives import check as collectives
+from msprobe.diagnose.check.dropout import check as dropout
+from msprobe.diagnose.check.dtypes import check as dtypes
+from msprobe.diagnose.check.labels import check as labels
 from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.mutation import check as mutation
+from msprobe.diagnose.check.overflow import check as overflow
+from msprobe.diagnose.check.padding import check as padding
+from msprobe.diagnose.check.recompute import check as recompute
+from msprobe.diagnose.check.replicas import check as replicas
+from msprobe.diagnose.check.scale import check as scale
+from msprobe.diagnose.check.siblings import check as siblings
+from msprobe.diagnose.check.softmax import check as softmax
+from msprobe.diagnose.check.ties import check as ties
+from msprobe.diagnose.check.unreached import check as unreached
+from msprobe.diagnose.check.updates import check as updates
 from msprobe.diagnose.findings import Finding
 
 
@@ -43,21 +41,21 @@ class Check:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check("overflow", "a NaN or an infinity is born, forward or backward, on whichever rank", overflow.check, True),
-    Check("softmax", "rows of a softmax do not sum to one", softmax.check),
-    Check("dtypes", "one call computes in another precision than those around it, or than its siblings", dtypes.check),
-    Check("siblings", "a layer calls the same operation with another setting than the other layers", siblings.check),
-    Check("dropout", "dropout is active in eval mode, or inactive in training", dropout.check),
-    Check("attention", "a causal language model attends to later positions", attention.check),
-    Check("labels", "the labels of a language model are its inputs, not shifted", labels.check),
-    Check("recompute", "recomputation gives other values than the forward pass it repeats", recompute.check),
-    Check("mutation", "a tensor that the backward pass needs is written to behind autograd's back", mutation.check),
-    Check("unreached", "parameters get no gradient", unreached.check),
-    Check("scale", "a scaled loss, and gradients that are not scaled back", scale.check),
-    Check("padding", "the padding row of an embedding gets a gradient (needs recorded tensors)", padding.check),
-    Check("ties", "embedding and head begin as one matrix and are trained as two", ties.check),
-    Check("collectives", "ranks of a group get different results from one collective", collectives.check, True),
-    Check("replicas", "what should be the same on all ranks is not", replicas.check, True),
-    Check("clearing", "gradients of the step before are still in those of this step", clearing.check),
-    Check("updates", "parameters with a gradient are not updated", updates.check),
+    Check("overflow", "a NaN or an infinity is born, forward or backward, on whichever rank", overflow, True),
+    Check("softmax", "rows of a softmax do not sum to one", softmax),
+    Check("dtypes", "one call computes in another precision than those around it, or than its siblings", dtypes),
+    Check("siblings", "a layer calls the same operation with another setting than the other layers", siblings),
+    Check("dropout", "dropout is active in eval mode, or inactive in training", dropout),
+    Check("attention", "a causal language model attends to later positions", attention),
+    Check("labels", "the labels of a language model are its inputs, not shifted", labels),
+    Check("recompute", "recomputation gives other values than the forward pass it repeats", recompute),
+    Check("mutation", "a tensor that the backward pass needs is written to behind autograd's back", mutation),
+    Check("unreached", "parameters get no gradient", unreached),
+    Check("scale", "a scaled loss, and gradients that are not scaled back", scale),
+    Check("padding", "the padding row of an embedding gets a gradient (needs recorded tensors)", padding),
+    Check("ties", "embedding and head begin as one matrix and are trained as two", ties),
+    Check("collectives", "ranks of a group get different results from one collective", collectives, True),
+    Check("replicas", "what should be the same on all ranks is not", replicas, True),
+    Check("clearing", "gradients of the step before are still in those of this step", clearing),
+    Check("updates", "parameters with a gradient are not updated", updates),
 )

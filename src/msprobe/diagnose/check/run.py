@@ -77,16 +77,11 @@ def check_run(
             notes += _notes(timelines[rank])
         # A gap in the steps: what was before is not the step before.
         moment = Moment(step, timelines, before if last is not None and step == last + 1 else None)
-        for check in checks:
-            if check.once and check.name in told:
-                continue
-            for found in check.find(moment):
-                mark = (check.name, found.where, found.module, found.kind)
-                if mark in said:
-                    continue
+        for found in _found(moment, checks, told):
+            mark = (found.evidence["check"], found.where, found.module, found.kind)
+            if mark not in said:
                 said.add(mark)
-                told.add(check.name)
-                findings.append(replace(found, evidence={"check": check.name, **found.evidence}))
+                findings.append(found)
         before, last = moment.earlier(), step
         for timeline in timelines.values():
             timeline.part.close()
@@ -106,6 +101,18 @@ def check_run(
             "checks": [check.name for check in checks],
         },
     )
+
+
+def _found(moment: Moment, checks: Sequence[Check], told: set[str]) -> list[Finding]:
+    """What the checks find in a step; ``told``: those that found something, of which some are asked no more."""
+    findings = []
+    for check in checks:
+        if check.once and check.name in told:
+            continue
+        for found in check.find(moment):
+            told.add(check.name)
+            findings.append(replace(found, evidence={"check": check.name, **found.evidence}))
+    return findings
 
 
 def _place(found: Finding) -> tuple[Any, ...]:

@@ -13,7 +13,9 @@ from msprobe.diagnose.timeline import Event, is_tensor
 SAME_ELEMENTS = frozenset("to type type_as float double half bfloat16 clone contiguous detach detach_ cpu cuda".split())
 SHAPES = frozenset("reshape view flatten unflatten squeeze unsqueeze expand expand_as".split())
 #: Calls that make a tensor of their own of what they are given.
-COPIES = frozenset("clone copy contiguous to float double half bfloat16 type cpu cuda tensor as_tensor deepcopy".split())
+COPIES = frozenset(
+    "clone copy contiguous to float double half bfloat16 type cpu cuda tensor as_tensor deepcopy".split()
+)
 
 
 def argument(event: Event, position: int, keyword: str) -> Any:

@@ -1,0 +1,89 @@
+"""A model that predicts the next token and attends to later positions.
+
+That it predicts the next token is known from how its labels are cut from the tokens. Causal attention over L positions
+has at least L(L-1)/2 zeros in each matrix of probabilities; the number of zeros is recorded. With recorded tensors the
+elements above the diagonal are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.check.language import Text, texts
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.values import argument, floats, has_values, measured, tensors
+from msprobe.diagnose.differences import numel
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.errors import MsprobeError
+from msprobe.store.values import read_values
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """The first softmax (or fused attention) of each pass that gives weight to later positions."""
+    for timeline in moment.timelines.values():
+        for text in texts(moment, timeline):
+            if text.ahead is None or text.ahead < 1:
+                continue
+            for event in timeline:
+                if not text.embedding.index < event.index < text.loss.index or event.direction != "forward":
+                    continue
+                found = _looks_ahead(timeline, event, text)
+                if found is not None:
+                    seen, certain = found
+                    yield moment.finding(
+                        timeline,
+                        event,
+                        "computation",
+                        f"attention looks ahead: {seen}, although the labels are the next tokens",
+                        evidence={
+                            "certain": certain,
+                            "probabilities": [measured(leaf) for leaf in floats(event.outputs())],
+                            "labels": text.chain[-1].name,
+                        },
+                    )
+                    break
+
+
+def _looks_ahead(timeline: Timeline, event: Event, text: Text) -> tuple[str, bool] | None:
+    word = operation(event.stem)
+    results = floats(event.outputs())
+    if event.parts.kind != "api" or not results or not has_values(results[0]):
+        return None
+    if word == "scaled_dot_product_attention":
+        given = tensors(event.inputs())
+        length = given[0].get("shape", [0, 0])[-2] if given else 0
+        other = given[1].get("shape", [0, 0])[-2] if len(given) > 1 else 0
+        mask, causal = argument(event, 3, "attn_mask"), argument(event, 5, "is_causal")
+        if length == other == text.length and mask is None and not causal:
+            return "no mask and is_causal=False", True
+        return None
+    shape = results[0].get("shape")
+    if word != "softmax" or not isinstance(shape, list) or len(shape) < 3 or shape[-2:] != [text.length] * 2:
+        return None
+    above = _above_diagonal(timeline, results[0])
+    if above is not None:
+        return (f"{above} of the probabilities of later positions are not zero", True) if above else None
+    length = text.length
+    needed = numel(results[0]) // (length * length) * (length * (length - 1) // 2)
+    zeros = int(results[0].get("zero") or 0)
+    if zeros >= needed:
+        return None
+    return f"{zeros} probabilities are zero, a causal mask alone makes {needed}", False
+
+
+def _above_diagonal(timeline: Timeline, leaf: dict[str, object]) -> int | None:
+    """How many probabilities above the diagonal are not zero; None if the values were not recorded."""
+    name = leaf.get("data_name")
+    if not isinstance(name, str):
+        return None
+    try:
+        values = np.asarray(read_values(timeline.part.tensor_path(name)).array)
+    except (MsprobeError, OSError):
+        return None
+    if values.ndim < 2:
+        return None
+    return int(np.count_nonzero(np.triu(values, 1)))

@@ -1,0 +1,118 @@
+"""Dropout that is active where the module evaluates, or inactive where it trains.
+
+A call knows by its argument whether it drops; its module knows by its mode whether it should. A module that is in
+eval mode by itself among siblings that train is another way to the same fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.values import argument, floats
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.timeline import Event, Timeline
+
+_DROPOUTS = frozenset(
+    "dropout alpha_dropout feature_alpha_dropout feature_dropout dropout1d dropout2d dropout3d native_dropout".split()
+)
+_ATTENTION = "scaled_dot_product_attention"
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """Each dropout whose argument and whose module's mode do not go together."""
+    for timeline in moment.timelines.values():
+        if not timeline.part.ours:
+            continue  # Other recorders do not write the mode of a module.
+        for event in timeline:
+            if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
+                continue
+            active, rate = _activity(event)
+            if active is None or not rate:
+                continue
+            module = event.parent
+            if module is None or not module.is_module:
+                continue
+            trains = module.record.get("training") is not False
+            name = event.stem.rpartition(".")[2]
+            if trains and not active and _learns(event):
+                yield moment.finding(
+                    timeline,
+                    event,
+                    "argument",
+                    f"{name} with rate {rate:g} is called with training=False while its module "
+                    f'"{module.parts.path}" is in training mode: nothing is dropped',
+                    evidence={"training": False, "module_training": True, "rate": rate},
+                )
+            elif not trains and active:
+                yield moment.finding(
+                    timeline,
+                    event,
+                    "argument",
+                    f'{name} with rate {rate:g} drops values although its module "{module.parts.path}" is in eval mode',
+                    evidence={"training": True, "module_training": False, "rate": rate},
+                )
+        yield from _left_in_eval(moment, timeline)
+
+
+def _activity(event: Event) -> tuple[bool | None, float]:
+    """Whether a call drops, and at which rate; None if it is no dropout."""
+    word = operation(event.stem)
+    if word in _DROPOUTS:
+        rate, training = argument(event, 1, "p"), argument(event, 2, "training")
+        if training is None:
+            training = argument(event, 2, "train")
+        rate = 0.5 if rate is None else rate
+        active = event.parts.owner in ("Functional", "VF", "Torch") if training is None else bool(training)
+        return active, float(rate) if isinstance(rate, (int, float)) else 0.0
+    if word == _ATTENTION:
+        rate = argument(event, 4, "dropout_p")
+        return (True, float(rate)) if isinstance(rate, (int, float)) and rate else (None, 0.0)
+    return None, 0.0
+
+
+def _learns(event: Event) -> bool:
+    return any(leaf.get("requires_grad") for leaf in floats(event.inputs()))
+
+
+def _left_in_eval(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
+    """Modules in eval mode that hold inactive dropouts, in a parent that trains and has siblings that train."""
+    said: set[str] = set()
+    training = {
+        event.parts.owner
+        for event in timeline
+        if event.is_module and event.direction == "forward" and event.record.get("training") is not False
+    }
+    for event in timeline:
+        if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
+            continue
+        active, rate = _activity(event)
+        if active is not False or not rate or not _learns(event):
+            continue
+        module = _outermost_in_eval(event)
+        if module is None or module.parts.path in said or module.parts.owner not in training:
+            continue
+        said.add(module.parts.path)
+        yield moment.finding(
+            timeline,
+            event,
+            "argument",
+            f'module "{plain_path(module.parts.path)}" was left in eval mode while the modules around it train: its '
+            f"dropout with rate {rate:g} drops nothing",
+            evidence={"training": False, "module_training": False, "left_in_eval": module.parts.path, "rate": rate},
+            alternatives=(module.name,),
+        )
+
+
+def _outermost_in_eval(event: Event) -> Event | None:
+    """The outermost module in eval mode around a call, if one around that trains; None if all of them evaluate."""
+    above = event.parent
+    found: Event | None = None
+    while above is not None:
+        if above.is_module:
+            if above.record.get("training") is not False:
+                return found
+            found = above
+        above = above.parent
+    return None

@@ -1,0 +1,166 @@
+"""One call computes in another precision than it should.
+
+Three forms: a softmax, a norm or a loss whose 32-bit input is cast to half precision for this call and whose result is
+cast back; one layer of a stack in another precision than all others; double precision that begins in the middle of
+single precision.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.siblings import relative_place
+from msprobe.diagnose.check.values import SAME_ELEMENTS, floats, measured
+from msprobe.diagnose.differences import fingerprint, numel
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.noise import CASTS
+from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.words import dtype_word
+
+_HALF = frozenset(("float16", "bfloat16"))
+#: Calls whose result suffers most from half precision.
+_SENSITIVE = frozenset(
+    "softmax log_softmax layer_norm rms_norm batch_norm group_norm cross_entropy nll_loss logsumexp".split()
+)
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """Casts around sensitive calls, layers unlike their siblings, and double precision by accident."""
+    for timeline in moment.timelines.values():
+        said: set[Event] = set()
+        for found, event in (*_squeezed(moment, timeline), *_doubles(moment, timeline), *_unlike(moment, timeline)):
+            if event not in said:
+                said.add(event)
+                yield found
+
+
+def _squeezed(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
+    """Sensitive calls between a cast down and a cast up."""
+    found = []
+    raised = _raised(timeline)
+    makers = moment.makers(timeline)
+    for event in timeline:
+        if event.direction != "forward" or operation(event.stem) not in _SENSITIVE or event.parts.kind != "api":
+            continue
+        given, results = floats(event.inputs()), floats(event.outputs())
+        if not given or not results or dtype_word(given[0]) not in _HALF or dtype_word(results[0]) not in _HALF:
+            continue
+        cast = makers.of(given[0], event)
+        if cast is None or operation(cast.stem) not in CASTS:
+            continue
+        sources = floats(cast.inputs())
+        if not sources or dtype_word(sources[0]) != "float32" or fingerprint(results[0]) not in raised:
+            continue
+        word = operation(event.stem)
+        message = (
+            f"{word} computes in {dtype_word(given[0])}: its input is cast down from float32 for this call and its "
+            "result is cast up again"
+        )
+        evidence = {"input": measured(given[0]), "before_the_cast": measured(sources[0]), "cast": cast.name}
+        found.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))
+    return found
+
+
+def _raised(timeline: Timeline) -> set[Hashable]:
+    """What tells the half-precision tensors apart that are cast to single precision."""
+    found: set[Hashable] = set()
+    for event in timeline:
+        if event.direction == "forward" and event.parts.kind == "api" and operation(event.stem) in CASTS:
+            given, results = floats(event.inputs()), floats(event.outputs())
+            if given and results and dtype_word(given[0]) in _HALF and dtype_word(results[0]) == "float32":
+                found.add(fingerprint(given[0]))
+    found.discard(None)
+    return found
+
+
+def _doubles(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
+    """Calls that make large double-precision tensors of single-precision ones, where hardly anything else is double."""
+    counts: Counter[str] = Counter()
+    first: list[Event] = []
+    for event in timeline:
+        if event.direction != "forward" or event.parts.kind != "api":
+            continue
+        results, given = floats(event.outputs()), floats(event.inputs())
+        if not results:
+            continue
+        counts[dtype_word(results[0])] += 1
+        lower = [leaf for leaf in given if dtype_word(leaf) in ("float32", *_HALF) and numel(leaf) > 1]
+        promoted = dtype_word(results[0]) == "float64" and operation(event.stem) not in CASTS
+        if promoted and lower and max(map(numel, lower)) >= numel(results[0]) > 1:
+            doubled = [leaf for leaf in given if dtype_word(leaf) == "float64"]
+            # Single and double together: the small one decides without being asked.
+            if doubled and max(map(numel, doubled)) < numel(results[0]):
+                first.append(event)
+    if not first or counts["float64"] > 0.2 * sum(counts.values()):
+        return []
+    event = first[0]
+    given = floats(event.inputs())
+    doubled = [leaf for leaf in given if dtype_word(leaf) == "float64"]
+    message = (
+        f"{operation(event.stem)} computes in float64: one of its arguments, of shape {doubled[0].get('shape')}, is "
+        "float64 and raises the others from lower precision"
+    )
+    evidence = {"inputs": [measured(leaf) for leaf in given], "output": measured(floats(event.outputs())[0])}
+    return [(moment.finding(timeline, event, "dtype", message, evidence=evidence), event)]
+
+
+def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
+    """Calls that compute in a type of their own among the layers of a stack."""
+    places: dict[tuple[Hashable, ...], dict[str, Event]] = {}
+    for event in timeline:
+        if event.direction != "forward" or event.parts.kind != "api" or event.parent is None:
+            continue
+        module = event.parent
+        if not module.is_module or operation(event.stem) in SAME_ELEMENTS or not floats(event.outputs()):
+            continue
+        place = relative_place(module)
+        if place is not None:
+            key = (place, operation(event.stem), module.parts.number, _number(event, module))
+            places.setdefault(key, {})[module.parts.path] = event
+    overall = Counter(
+        (operation(event.stem), _types(event)[1]) for calls in places.values() for event in calls.values()
+    )
+    odd: list[tuple[Finding, Event]] = []
+    said: set[str] = set()
+    for calls in sorted(places.values(), key=lambda calls: min(event.index for event in calls.values())):
+        counts = Counter(_types(event)[1] for event in calls.values())
+        if len(counts) < 2 or len(calls) < 2:
+            continue
+        usual = max(counts, key=lambda one: (counts[one], _common(overall, one, calls)))
+        alone = [path for path, event in calls.items() if _types(event)[1] != usual]
+        if len(alone) != 1 or alone[0] in said:
+            continue
+        path = alone[0]
+        said.add(path)
+        event = calls[path]
+        message = (
+            f'{operation(event.stem)} in "{path}" gives {_types(event)[1]}; in the other layers of this class it gives '
+            f"{usual}"
+        )
+        evidence = {"types": list(_types(event)), "usual": usual, "layers": len(calls)}
+        odd.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))
+    return odd
+
+
+def _common(overall: Counter[tuple[str, str]], one: str, calls: dict[str, Event]) -> int:
+    word = operation(next(iter(calls.values())).stem)
+    return overall[(word, one)]
+
+
+def _number(event: Event, module: Event) -> int:
+    """Which of the calls of this operation in the module it is."""
+    word = operation(event.stem)
+    number = 0
+    for child in module.children:
+        if child is event:
+            return number
+        number += child.parts.kind == "api" and child.direction == "forward" and operation(child.stem) == word
+    return number
+
+
+def _types(event: Event) -> tuple[str, str]:
+    given = floats(event.inputs())
+    return dtype_word(given[0]) if given else "", dtype_word(floats(event.outputs())[0])

@@ -1,0 +1,138 @@
+"""What a step tells of a language model: its tokens, its labels, and that it predicts the next token."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.values import SAME_ELEMENTS, SHAPES, argument, distinct, tensors
+from msprobe.diagnose.differences import fingerprint, is_integer, numel
+from msprobe.diagnose.timeline import Event, Timeline
+
+_LOSSES = frozenset(("cross_entropy", "nll_loss"))
+#: Calls that leave most elements where they are.
+_KEEPS = SAME_ELEMENTS | SHAPES | frozenset(("masked_fill", "clamp", "where"))
+
+
+@dataclass(frozen=True)
+class Text:
+    """One forward pass: the embedding of its tokens, the loss, and where the labels come from.
+
+    ``chain``: the calls that the labels went through, the loss's own first. ``ahead``: by how many positions the
+    labels are ahead of the tokens, where both are slices of one tensor; None if that is not known. ``length``: tokens
+    in a sequence.
+    """
+
+    embedding: Event
+    loss: Event
+    chain: tuple[Event, ...]
+    same_as_tokens: Event | None
+    ahead: int | None
+    length: int
+
+
+def texts(moment: Moment, timeline: Timeline) -> list[Text]:
+    """The passes of language models in a step."""
+    found = []
+    embedding: Event | None = None
+    for event in timeline:
+        if event.direction != "forward" or event.parts.kind != "api":
+            continue
+        word = operation(event.stem)
+        if word == "embedding" and _tokens(event) is not None:
+            embedding = event
+        elif word in _LOSSES and embedding is not None:
+            text = _text(moment, timeline, embedding, event)
+            if text is not None:
+                found.append(text)
+    return found
+
+
+def _tokens(event: Event) -> dict[str, Any] | None:
+    given = tensors(event.inputs())
+    shape = given[0].get("shape") if given else None
+    if given and is_integer(given[0]) and isinstance(shape, list) and len(shape) == 2 and distinct(given[0]):
+        return given[0]
+    return None
+
+
+def _text(moment: Moment, timeline: Timeline, embedding: Event, loss: Event) -> Text | None:
+    tokens = _tokens(embedding)
+    target = dict(loss.inputs()).get("input.1") or dict(loss.inputs()).get("input.target")
+    if tokens is None or not isinstance(target, dict) or not is_integer(target) or numel(target) != numel(tokens):
+        return None
+    makers = moment.makers(timeline)
+    mark = fingerprint(tokens)
+    chain: list[Event] = [loss]
+    leaf, at = target, loss
+    found: Event | None = loss if fingerprint(leaf) == mark else None
+    source: Event | None = None
+    while found is None and len(chain) < 20:
+        maker = makers.of(leaf, at)
+        if maker is None or maker.parts.kind != "api":
+            break
+        chain.append(maker)
+        word = operation(maker.stem)
+        given = tensors(maker.inputs())
+        if word == "getitem" or (word not in _KEEPS) or not given:
+            source = maker if word == "getitem" else None
+            break
+        leaf, at = given[0], maker
+        if fingerprint(leaf) == mark:
+            found = maker
+    # Labels may be the tokens themselves before a mask was laid over them.
+    if found is None and source is not None and any(fingerprint(leaf) == mark for leaf in tensors(source.outputs())):
+        found = source
+    ahead = _ahead(timeline, source, embedding, mark) if source is not None else None
+    shape = tokens["shape"]
+    return Text(embedding, loss, tuple(chain), found, ahead, int(shape[1]))
+
+
+def _ahead(timeline: Timeline, source: Event, embedding: Event, mark: Hashable) -> int | None:
+    """How far the slice that the labels are is ahead of the slice that the tokens are."""
+    begin = _begin(source)
+    whole = tensors(source.inputs())
+    if begin is None or not whole:
+        return None
+    if fingerprint(whole[0]) == mark:
+        return begin
+    for event in timeline:
+        if event.index >= embedding.index:
+            break
+        if event.direction == "forward" and operation(event.stem) == "getitem":
+            given, made = tensors(event.inputs()), tensors(event.outputs())
+            if given and made and fingerprint(given[0]) == fingerprint(whole[0]) and fingerprint(made[0]) == mark:
+                other = _begin(event)
+                if other is not None:
+                    return begin - other
+    return None
+
+
+def _begin(event: Event) -> int | None:
+    """Where a slice along the second (or last) dimension begins."""
+    slots = dict(event.inputs())
+    ranges = [leaf for slot, leaf in slots.items() if slot.startswith("input.1") and isinstance(leaf, dict)]
+    found = [leaf["value"] for leaf in ranges if leaf.get("type") == "slice" and isinstance(leaf.get("value"), list)]
+    if len(found) != len([slot for slot in slots if slot.startswith("input.1")]) or not found:
+        return None
+    first, _, step = (*found[-1], None, None, None)[:3]
+    if step not in (None, 1) or any(one[0] not in (None, 0) for one in found[:-1]):
+        return None
+    if first is None:
+        return 0
+    return first if isinstance(first, int) and first >= 0 else None
+
+
+def is_causal(timeline: Timeline) -> bool:
+    """True if some call says that attention looks back only."""
+    for event in timeline:
+        if event.direction == "forward" and event.parts.kind == "api":
+            word = operation(event.stem)
+            if word in ("tril", "triu"):
+                return True
+            if word == "scaled_dot_product_attention" and argument(event, 5, "is_causal"):
+                return True
+    return False

@@ -1,0 +1,92 @@
+"""Why a call makes a NaN or an infinity, as far as its record tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.check.values import floats, tensors
+from msprobe.diagnose.differences import numbers
+from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.words import dtype_word
+
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38}
+
+
+def reason(timeline: Timeline, event: Event, value: str) -> str:
+    """A half-sentence on the cause."""
+    if event.direction == "backward":
+        return _backward(timeline, event)
+    if event.parts.kind == "optimizer":
+        return "the optimizer makes it of finite weights, gradients and states"
+    if event.parts.kind == "parameters":
+        return "the gradient of a parameter holds it, and no recorded call before it"
+    return _forward(event, value) or "its inputs are finite, its result is not"
+
+
+def _forward(event: Event, value: str) -> str:
+    word = operation(event.stem)
+    given, results = floats(event.inputs()), floats(event.outputs())
+    first = numbers(given[0]) if given else None
+    if word in ("softmax", "log_softmax", "scaled_dot_product_attention") and first is not None:
+        rows = _rows(results[0]) if results else 0
+        if first[1] == float("-inf"):
+            return f"{rows or 'some'} rows hold minus infinity only: they are masked wholly"
+    if word in ("log", "log2", "log10", "log1p") and first is not None:
+        edge = -1.0 if word == "log1p" else 0.0
+        if first[1] < edge:
+            return f"logarithm of negative numbers (the smallest is {first[1]:.6g})"
+        if first[1] == edge:
+            return f"logarithm of zero ({given[0].get('zero', 'some')} of its elements)"
+    if word in ("sqrt", "rsqrt") and first is not None:
+        if first[1] < 0:
+            return f"root of negative numbers (the smallest is {first[1]:.6g})"
+        if first[1] == 0 and word == "rsqrt":
+            return "reciprocal root of zero"
+    if word in ("div", "reciprocal") and given:
+        below = numbers(given[-1])
+        if below is not None and (given[-1].get("zero") or below[0] == 0.0 or below[1] == 0.0):
+            return "division by zero"
+    if word == "exp" and first is not None and first[0] > 10:
+        return f"exponential of large numbers (the largest is {first[0]:.6g})"
+    if any(number and "inf" in str(number[:2]) for number in (numbers(leaf) for leaf in given)):
+        return "it is made of infinities in the input (inf - inf, 0 * inf, inf / inf)"
+    return _too_large(given, results)
+
+
+def _too_large(given: list[dict[str, Any]], results: list[dict[str, Any]]) -> str:
+    if not results:
+        return ""
+    kind = dtype_word(results[0])
+    sizes = [abs(v) for leaf in given if (found := numbers(leaf)) for v in found[:2]]
+    if kind not in _LARGEST or not sizes:
+        return ""
+    return (
+        f"the result is beyond the largest number of {kind} ({_LARGEST[kind]:.5g}); "
+        f"the largest of its inputs is {max(sizes):.5g}"
+    )
+
+
+def _rows(leaf: dict[str, Any]) -> int:
+    shape = leaf.get("shape")
+    count = leaf.get("nan")
+    if isinstance(shape, list) and shape and isinstance(count, int) and shape[-1]:
+        return count // int(shape[-1])
+    return 0
+
+
+def _backward(timeline: Timeline, event: Event) -> str:
+    forward = timeline.forward_of(event)
+    if forward is None or event.is_module:
+        return "the gradients that arrive are finite, those that leave are not"
+    word = operation(forward.stem)
+    given = tensors(forward.inputs())
+    first = numbers(given[0]) if given else None
+    poles = {"sqrt": "root", "rsqrt": "root", "log": "logarithm", "pow": "power", "norm": "norm", "div": "quotient"}
+    if word in poles and first is not None and (first[1] == 0.0 or given[0].get("zero") or word == "div"):
+        zeros = given[-1].get("zero", "some") if word == "div" else given[0].get("zero", "some")
+        return (
+            f"the derivative of the {poles[word]} is infinite at zero, which {zeros} of its elements are; times a "
+            "gradient of zero (a where() behind it, say) that is NaN. Keep zero out before the call"
+        )
+    return "the gradients that arrive are finite, those that leave are not"

@@ -1,0 +1,44 @@
+"""The row of an embedding that stands for padding gets a gradient. Needs recorded tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.values import argument
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.timeline import is_tensor
+from msprobe.errors import MsprobeError
+from msprobe.store.values import read_values
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """Embeddings with a ``padding_idx`` whose row has a gradient."""
+    for timeline in moment.timelines.values():
+        for event in timeline:
+            if event.direction != "backward" or operation(event.stem) != "embedding":
+                continue
+            forward = timeline.forward_of(event)
+            row = argument(forward, 2, "padding_idx") if forward is not None else None
+            gradients = [leaf for slot, leaf in event.outputs() if slot in ("input.1", "output.0") and is_tensor(leaf)]
+            if not isinstance(row, int) or row < 0 or not gradients:
+                continue
+            name = gradients[-1].get("data_name")
+            if not isinstance(name, str) or forward is None:
+                continue
+            try:
+                values = np.asarray(read_values(timeline.part.tensor_path(name)).array)
+            except (MsprobeError, OSError):
+                continue
+            if values.ndim == 2 and row < len(values) and np.any(values[row]):
+                yield moment.finding(
+                    timeline,
+                    event,
+                    "gradient",
+                    f'row {row} of the embedding "{plain_path(forward.module or "")}" stands for padding and gets a '
+                    f"gradient (norm {float(np.linalg.norm(values[row].astype(np.float64))):.3g})",
+                    evidence={"padding_idx": row},
+                )

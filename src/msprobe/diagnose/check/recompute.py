@@ -1,0 +1,101 @@
+"""Recomputation (activation checkpointing) that gives other values than the forward pass it repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.differences import Comparer, Difference, described
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.noise import SAFETY, own_noise, unit
+from msprobe.diagnose.pairing import repeats
+from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.words import measure, relation_in_words
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """The first call of each recomputed region that does not repeat its forward call."""
+    for timeline in moment.timelines.values():
+        pairs = repeats(timeline)
+        if not pairs:
+            continue
+        comparer = Comparer(timeline.part, timeline.part)
+        said: set[Event | None] = set()
+        for again, first in sorted(pairs.items(), key=lambda pair: pair[0].index):
+            region = _region(again)
+            if region in said:
+                continue
+            found = _differs(moment, timeline, comparer, again, first)
+            if found is not None:
+                said.add(region)
+                yield found
+
+
+def _region(event: Event) -> Event | None:
+    """The outermost recomputed module around a call."""
+    found = event if event.is_module else None
+    above = event.parent
+    while above is not None and above.direction == "recompute":
+        found = above
+        above = above.parent
+    return found
+
+
+def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
+    if again.is_module:
+        return None if again.children else _module(moment, timeline, comparer, again, first)
+    allowed = SAFETY * own_noise(again, again.inputs(), again.outputs(), unit(again.inputs(), again.outputs()))
+    given = _counting(comparer.between(again.inputs(), first.inputs()), allowed)
+    result = _counting(comparer.between(again.outputs(), first.outputs()), allowed)
+    settings = [found for found in given if found.what in ("argument", "missing")]
+    if settings:
+        found = settings[0]
+        return _told(
+            moment, timeline, comparer, again, first, found,
+            f"recomputation calls it with {described(found.left)} for {found.slot}, the forward pass with "
+            f"{described(found.right)}",
+        )  # fmt: skip
+    if given:
+        return _told(
+            moment, timeline, comparer, again, first, given[0],
+            f"recomputation begins with another {given[0].slot} than the forward pass: what it works on was changed "
+            "in between",
+        )  # fmt: skip
+    if result:
+        return _told(
+            moment, timeline, comparer, again, first, result[0],
+            "recomputation has the inputs of the forward pass and another result (other random numbers, as a rule)",
+        )  # fmt: skip
+    return None
+
+
+def _module(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
+    """A module in which no call was recorded."""
+    result = _counting(comparer.between(again.outputs(), first.outputs()), 1e-3)
+    if not result:
+        return None
+    message = "recomputation of the module gives another result than its forward pass"
+    return _told(moment, timeline, comparer, again, first, result[0], message)
+
+
+def _told(
+    moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event, found: Difference, message: str
+) -> Finding:
+    words = relation_in_words(found, comparer)
+    evidence = {"forward": first.name, "slot": found.slot, **measure(found)}
+    evidence = {
+        {"candidate": "recomputed", "reference": "forward_pass"}.get(key, key): value for key, value in evidence.items()
+    }
+    how = f" ({words.replace(', in the reference', ', in the forward pass')})" if words else ""
+    return moment.finding(timeline, again, "recompute", message + how, evidence=evidence)
+
+
+def _counting(found: list[Difference], allowed: float) -> list[Difference]:
+    """Differences beyond rounding. What autograd needs, and the memory layout, may differ."""
+    return [
+        one
+        for one in found
+        if one.what in ("argument", "dtype", "shape", "not_finite")
+        or (one.what == "missing" and one.left is not None and one.right is not None)
+        or (one.what == "value" and one.delta > allowed)
+    ]

@@ -1,0 +1,244 @@
+"""What should be the same on all ranks and is not.
+
+Which parameters are copies of each other is not recorded. Those that have the same values on all ranks before the step
+are (constants aside: shares of a bias may all begin with zeros); they must get the same gradient at the optimizer, and
+be the same after the step. Those that get the same gradient on all ranks are copies too, and must have had the same
+values. A call that takes the same tensors on all ranks must make the same of them, a dropout included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose.check.moment import Leaf, Moment, Rank
+from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured
+from msprobe.diagnose.differences import fingerprint, of_statistics
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.noise import SAFETY, own_noise, unit
+from msprobe.diagnose.timeline import Event
+
+_RANDOM = frozenset("dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d bernoulli rand_like".split())
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """Weights that differ before the step, calls on equal inputs, gradients at the optimizer, weights that parted."""
+    if len(moment.timelines) < 2:
+        return
+    for find in (_weights, _calls, _gradients, _parted):
+        found = list(find(moment))
+        yield from found
+        if found:
+            return
+
+
+def _copies(moment: Moment, tables: dict[Rank, dict[str, Leaf]]) -> list[str]:
+    """Parameters with the same values on all ranks that have them (two at least)."""
+    found = []
+    names = dict.fromkeys(name for table in tables.values() for name in table)
+    for name in names:
+        leaves = [table[name] for table in tables.values() if name in table]
+        if len(leaves) > 1 and _equal(leaves) and (distinct(leaves[0]) or _single(leaves[0]) or _of_norm(moment, name)):
+            found.append(name)
+    return found
+
+
+def _equal(leaves: list[Leaf]) -> bool:
+    marks = [(fingerprint(leaf), str(leaf.get("shape")), leaf.get("Max"), leaf.get("Min")) for leaf in leaves]
+    return all(mark == marks[0] for mark in marks)
+
+
+def _single(leaf: Leaf) -> bool:
+    """A single number that is no usual beginning."""
+    return leaf.get("shape") in ([], [1]) and leaf.get("Max") not in (0, 1, 0.0, 1.0)
+
+
+def _of_norm(moment: Moment, name: str) -> bool:
+    """True for parameters of a norm, which no common layout divides among ranks."""
+    for timeline in moment.timelines.values():
+        weight = moment.weights(timeline).get(name)
+        if weight is not None:
+            return weight.event.parts.owner.lower().endswith(("norm", "rmsnorm", "layernorm"))
+    return False
+
+
+def _tables(moment: Moment) -> dict[Rank, dict[str, Leaf]]:
+    return {
+        rank: {name: weight.leaf for name, weight in moment.weights(timeline).items()}
+        for rank, timeline in moment.timelines.items()
+    }
+
+
+def _optimizers(moment: Moment) -> dict[Rank, dict[str, Leaf]]:
+    return {rank: moment.at_optimizer(timeline) for rank, timeline in moment.timelines.items()}
+
+
+def _apart(tables: dict[Rank, dict[str, Leaf]], name: str) -> dict[Rank, Leaf] | None:
+    """A tensor by rank, if it is finite on all ranks and not the same."""
+    leaves = {rank: table[name] for rank, table in tables.items() if name in table}
+    if len(leaves) < 2 or not all(map(has_values, leaves.values())) or _equal(list(leaves.values())):
+        return None
+    return leaves
+
+
+def _weights(moment: Moment) -> Iterable[Finding]:
+    """Copies, by their gradients, whose values differ before the step."""
+    weights, arrived = _tables(moment), _optimizers(moment)
+    wrong = {}
+    for name in _copies(moment, arrived):
+        if not any((table.get(name) or {}).get("Norm") for table in arrived.values()):
+            continue
+        leaves = _apart(weights, name)
+        if leaves is not None:
+            wrong[name] = leaves
+    if wrong:
+        name, leaves = next(iter(wrong.items()))
+        rank = _minority(leaves)
+        weight = moment.weights(moment.timelines[rank])[name]
+        yield moment.finding(
+            moment.timelines[rank],
+            weight.event,
+            "replica",
+            f'"{name}" differs between the ranks before the step, although all ranks get the same gradient for it'
+            + (f"; so do {len(wrong) - 1} other parameters: {listed(list(wrong)[1:])}" if len(wrong) > 1 else ""),
+            where=f"{name} ({plain_path(weight.event.parts.path)})",
+            evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
+        )
+
+
+def _gradients(moment: Moment) -> Iterable[Finding]:
+    """Copies, by their values, whose gradients differ when the optimizer takes them."""
+    weights, arrived = _tables(moment), _optimizers(moment)
+    wrong = {}
+    for name in _copies(moment, weights):
+        leaves = _apart(arrived, name)
+        if leaves is not None and not _is_noise(leaves):
+            wrong[name] = leaves
+    if not wrong:
+        return
+    name, leaves = next(iter(wrong.items()))
+    rank = _minority(leaves)
+    timeline = moment.timelines[rank]
+    step = moment.optimizer_steps(timeline)[0]
+    copies = [one for one in _copies(moment, weights) if all(one in table for table in arrived.values())]
+    ratio = _common_ratio(list(wrong.values()))
+    how = f", each by the factor {ratio:.6g}: they were clipped or scaled by another number" if ratio else ""
+    which = "all" if len(wrong) == len(copies) else f"{len(wrong)} of {len(copies)}"
+    yield moment.finding(
+        timeline,
+        step,
+        "replica",
+        f"the gradients of {which} parameters that are the same on all ranks differ between them at the optimizer"
+        f"{how}: {listed(list(wrong))}; the weights will part",
+        where=f"{name} at {step.name}",
+        evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50], "copies": len(copies), "factor": ratio},
+    )
+
+
+def _parted(moment: Moment) -> Iterable[Finding]:
+    """Copies of the step before that are none any more."""
+    if moment.before is None:
+        return
+    weights = _tables(moment)
+    wrong = {}
+    for name in _copies(moment, moment.before.weights):
+        leaves = _apart(weights, name)
+        if leaves is not None:
+            wrong[name] = leaves
+    if not wrong:
+        return
+    name, leaves = next(iter(wrong.items()))
+    rank = _minority(leaves)
+    weight = moment.weights(moment.timelines[rank])[name]
+    yield moment.finding(
+        moment.timelines[rank],
+        weight.event,
+        "replica",
+        f"{len(wrong)} parameters were the same on all ranks before the last step and are not any more: "
+        f"{listed(list(wrong))}",
+        where=f"{name} ({plain_path(weight.event.parts.path)})",
+        evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
+    )
+
+
+def _calls(moment: Moment) -> Iterable[Finding]:
+    """The first call that takes the same tensors on two ranks and gives another result."""
+    ranks = list(moment.timelines)
+    one = moment.timelines[ranks[0]]
+    for rank in ranks[1:]:
+        other = moment.timelines[rank]
+        for event in one:
+            twin = other.by_name.get(event.name)
+            if twin is None or event.direction not in ("forward", "recompute") or event.parts.kind != "api":
+                continue
+            found = _same_in_other_out(event, twin)
+            if found is not None:
+                random = operation(event.stem) in _RANDOM
+                why = (
+                    "its random numbers are not the same on the ranks"
+                    if random
+                    else "the machine of one of them, or what the call reads besides its arguments, is at fault"
+                )
+                yield moment.finding(
+                    other,
+                    twin,
+                    "replica",
+                    f"{event.name} takes the same tensors on ranks {one.rank} and {rank}, its results differ: {why}",
+                    evidence={str(one.rank): measured(found[0]), str(rank): measured(found[1])},
+                )
+                return
+
+
+def _same_in_other_out(event: Event, twin: Event) -> tuple[Leaf, Leaf] | None:
+    if event.is_collective or event.parts.owner == "Function" or event.children:
+        return None
+    given, others = event.inputs(), twin.inputs()
+    tensors_in = [leaf for leaf in floats(given) if distinct(leaf)]
+    if not tensors_in or [slot for slot, _ in given] != [slot for slot, _ in others]:
+        return None
+    for (_, left), (_, right) in zip(given, others, strict=True):
+        if isinstance(left, dict) and "dtype" in left:
+            if not (isinstance(right, dict) and "dtype" in right and "digest" in left and _equal([left, right])):
+                return None
+        elif left != right:
+            return None
+    random = operation(event.stem) in _RANDOM
+    allowed = 0.0 if random else SAFETY * own_noise(event, given, event.outputs(), unit(given, event.outputs()))
+    for left, right in zip(floats(event.outputs()), floats(twin.outputs()), strict=False):
+        if _equal([left, right]) or left.get("shape") != right.get("shape"):
+            continue
+        if has_values(left) and has_values(right) and of_statistics(left, right) > allowed:
+            return left, right
+    return None
+
+
+def _minority(leaves: dict[Rank, Leaf]) -> Rank:
+    """The rank that is unlike the others; the last one where there is no majority."""
+    marks = {rank: fingerprint(leaf) for rank, leaf in leaves.items()}
+    counts = {mark: list(marks.values()).count(mark) for mark in marks.values()}
+    least = min(counts.values())
+    return [rank for rank in marks if counts[marks[rank]] == least][-1]
+
+
+def _is_noise(leaves: dict[Rank, Leaf]) -> bool:
+    first, *rest = leaves.values()
+    allowed = SAFETY * unit([("", first)])
+    return all(0.0 < of_statistics(first, leaf) <= allowed for leaf in rest)
+
+
+def _common_ratio(found: list[dict[Rank, Leaf]]) -> float | None:
+    """The factor between the first two ranks, if it is the same for all parameters."""
+    ratios = []
+    for leaves in found:
+        first, second, *_ = leaves.values()
+        one, other = first.get("Norm"), second.get("Norm")
+        if not isinstance(one, (int, float)) or not isinstance(other, (int, float)) or not other:
+            return None
+        ratios.append(one / other)
+    if len(ratios) > 1 and max(ratios) - min(ratios) < 1e-4 * abs(max(ratios)) and abs(ratios[0] - 1) > 1e-4:
+        return ratios[0]
+    return None
+
+
+def _by_rank(leaves: dict[Rank, Leaf]) -> dict[str, object]:
+    return {"by_rank": {str(rank): measured(leaf) for rank, leaf in leaves.items()}}

@@ -1,0 +1,144 @@
+"""A loss that is multiplied before the backward pass, and gradients that are not divided again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.values import measured, tensors
+from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+
+#: Smaller powers of two are numbers of ranks or of micro-batches, as a rule.
+_LEAST = 32.0
+_SAME = 1e-3
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """The multiplication of the loss by a power of two that nothing undoes before the optimizer."""
+    for timeline in moment.timelines.values():
+        steps = moment.optimizer_steps(timeline)
+        if not steps or any("grad_scaler" in event.record for event in steps):
+            continue
+        scaled = _scaled_loss(timeline, len(moment.timelines))
+        if scaled is None:
+            continue
+        event, scale = scaled
+        factors = _unscaled(timeline, event, scale)
+        if factors is None:
+            continue
+        rest = scale * factors[1] if factors else scale
+        if factors and rest <= 1.0 + _SAME:
+            continue
+        ratio = _ratio(moment, timeline)
+        if not factors and ratio is not None and abs(ratio * scale - 1.0) < _SAME:
+            continue  # Undone where no call was recorded.
+        if factors:
+            message = (
+                f"the loss is multiplied by {scale:g} and the gradients by {factors[1]:g} ({factors[0].name}): they "
+                f"reach the optimizer {rest:g} times as large as they are"
+            )
+        else:
+            message = (
+                f"the loss is multiplied by {scale:g} before the backward pass and no call divides the gradients by it"
+                + (" again" if ratio is None or abs(ratio - 1.0) < _SAME else "; what clips them hides it")
+            )
+        yield moment.finding(
+            timeline,
+            event,
+            "loss_scale",
+            message,
+            evidence={
+                "scale": scale,
+                "left": rest,
+                "optimizer_over_backward": ratio,
+                "loss": measured(tensors(event.outputs())[0]),
+            },
+            alternatives=(steps[0].name,),
+        )
+
+
+def _scaled_loss(timeline: Timeline, world: int) -> tuple[Event, float] | None:
+    """The multiplication by a power of two at which a backward pass begins."""
+    for event in timeline:
+        if event.direction != "forward" or event.parts.kind != "api" or operation(event.stem) != "mul":
+            continue
+        results = tensors(event.outputs())
+        later = timeline.backward_of(event)
+        if len(results) != 1 or results[0].get("shape") not in ([], [1]) or later is None:
+            continue
+        arrived = tensors(later.inputs())
+        if not arrived or arrived[0].get("Max") != 1.0 or arrived[0].get("Min") != 1.0:
+            continue
+        if any(fingerprint(results[0]) == fingerprint(leaf) for leaf in _taken(timeline, event)):
+            continue
+        scale = _scalar(event)
+        if scale is not None and scale >= _LEAST and math.log2(scale).is_integer() and scale != world:
+            return event, scale
+    return None
+
+
+def _taken(timeline: Timeline, made: Event) -> list[dict[str, Any]]:
+    """Tensors that later calls with a backward pass of their own take."""
+    return [
+        leaf
+        for event in timeline.events[made.index + 1 :]
+        if event.direction == "forward" and event.parts.kind == "api" and timeline.backward_of(event) is not None
+        for leaf in tensors(event.inputs())
+    ]
+
+
+def _scalar(event: Event) -> float | None:
+    """The number that a tensor is multiplied by."""
+    numbers = []
+    given = event.inputs()
+    for place, (_, leaf) in enumerate(given):
+        if isinstance(leaf, dict) and not is_tensor(leaf) and isinstance(leaf.get("value"), (int, float)):
+            numbers.append(float(leaf["value"]))
+        elif place and is_tensor(leaf) and leaf.get("shape") in ([], [1]) and not leaf.get("requires_grad"):
+            value = leaf.get("Max")
+            if isinstance(value, (int, float)):
+                numbers.append(float(value))
+    return numbers[0] if len(numbers) == 1 and math.isfinite(numbers[0]) else None
+
+
+def _unscaled(timeline: Timeline, loss: Event, scale: float) -> tuple[Event, float] | tuple[()] | None:
+    """The call that scales gradients, and its factor; () if there is none; None if that cannot be known."""
+    backward = timeline.backward_of(loss)
+    first = backward.index if backward is not None else loss.index
+    found: tuple[Event, float] | tuple[()] = ()
+    for event in timeline.events[first:]:
+        if event.parts.kind != "api" or event.direction not in ("forward", "optimizer"):
+            continue
+        word = operation(event.stem)
+        if "unscale" in word:
+            return None
+        if event.direction == "optimizer" or word.removeprefix("_foreach_") not in ("mul", "div"):
+            continue
+        number = _scalar(event)
+        results = tensors(event.outputs())
+        if not number or not results or results[0].get("shape") in ([], [1]):
+            continue
+        factor = 1.0 / number if word.removeprefix("_foreach_") == "div" else number
+        if abs(factor * scale - 1.0) < _SAME:
+            return event, factor
+        if 1.0 / scale < factor < 1.0 and not found and math.log2(factor).is_integer():
+            found = event, factor
+    return found
+
+
+def _ratio(moment: Moment, timeline: Timeline) -> float | None:
+    """How large gradients are at the optimizer beside what one backward pass made; None with several passes."""
+    ratios = []
+    arrived = moment.at_optimizer(timeline)
+    for name, passes in moment.gradients(timeline).items():
+        one = passes[0] if len(passes) == 1 else None
+        other = arrived.get(name)
+        if one is not None and other is not None and one.get("Norm") and other.get("Norm"):
+            ratios.append(float(other["Norm"]) / float(one["Norm"]))
+    ratios.sort()
+    return ratios[len(ratios) // 2] if ratios else None

@@ -1,0 +1,109 @@
+"""Parameters that get no gradient although they take part in training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.values import floats, listed, measured
+from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.timeline import Event, Timeline
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """The place at which the graph is cut, with the parameters before it; or each module alone, if none is seen."""
+    for timeline in moment.timelines.values():
+        gradients = moment.gradients(timeline)
+        if not any(leaf is not None for passes in gradients.values() for leaf in passes):
+            continue
+        lost = {
+            name: weight.event
+            for name, weight in moment.weights(timeline).items()
+            if weight.leaf.get("requires_grad")
+            and weight.event.record.get("training") is not False
+            and not any(leaf is not None for leaf in gradients.get(name, ()))
+            and _takes_part(timeline, weight.event)
+        }
+        if lost:
+            yield from _told(moment, timeline, lost)
+
+
+def _takes_part(timeline: Timeline, module: Event) -> bool:
+    """True if a module's result goes on (a branch that nobody uses gets no gradient, rightly)."""
+    marks = {fingerprint(leaf) for leaf in floats(module.outputs())} - {None}
+    return any(
+        event.index > module.index and fingerprint(leaf) in marks
+        for event in timeline
+        if event.direction == "forward" and not _around(event, module)
+        for leaf in floats(event.inputs())
+    )
+
+
+def _around(event: Event, module: Event) -> bool:
+    above: Event | None = module
+    while above is not None:
+        if above is event:
+            return True
+        above = above.parent
+    return False
+
+
+def _told(moment: Moment, timeline: Timeline, lost: dict[str, Event]) -> Iterable[Finding]:
+    names = list(lost)
+    cut = _cut(timeline, lost)
+    if cut is not None:
+        how = "is detached" if operation(cut.stem) == "detach" else "loses its gradient"
+        what = floats(cut.inputs())[0]
+        yield moment.finding(
+            timeline,
+            cut,
+            "missing_gradient",
+            f"{len(names)} parameters get no gradient ({listed(names)}): what they lead to {how} in {cut.name}",
+            evidence={"parameters": names[:50], "count": len(names), "input": measured(what)},
+            alternatives=(lost[names[-1]].name,),
+        )
+        return
+    first = min(lost.values(), key=lambda event: event.index)
+    without = [leaf for leaf in floats(first.outputs()) if not leaf.get("requires_grad")]
+    why = "; the result of the first of them has requires_grad=False, it ran without autograd" if without else ""
+    yield moment.finding(
+        timeline,
+        first,
+        "missing_gradient",
+        f"{len(names)} parameters get no gradient ({listed(names)}){why}",
+        where=f"{plain_path(first.parts.path)}",
+        evidence={"parameters": names[:50], "count": len(names)},
+    )
+
+
+def _cut(timeline: Timeline, lost: dict[str, Event]) -> Event | None:
+    """The call that ends the graph after the last of the modules: takes what has a gradient, gives what has none."""
+    first = min(event.index for event in lost.values())
+    for event in timeline:
+        if event.index <= first or event.direction != "forward" or event.parts.kind != "api":
+            continue
+        given, results = floats(event.inputs()), floats(event.outputs())
+        if (
+            given
+            and results
+            and operation(event.stem) in ("detach", "clone", "numpy", "item", "to")
+            and given[0].get("requires_grad")
+            and not any(leaf.get("requires_grad") for leaf in results)
+            and _leads_from(timeline, lost, given[0])
+        ):
+            return event
+    return None
+
+
+def _leads_from(timeline: Timeline, lost: dict[str, Event], leaf: dict[str, object]) -> bool:
+    """True if a tensor is the result of one of these modules, or of a module around them."""
+    mark = fingerprint(leaf)
+    modules: set[Event] = set()
+    for event in lost.values():
+        above: Event | None = event
+        while above is not None:
+            modules.add(above)
+            above = above.parent
+    return any(mark == fingerprint(result) for module in modules for result in floats(module.outputs()))

@@ -1,0 +1,149 @@
+"""Parameters that have a gradient and are not updated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.values import listed, measured
+from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.optimizer import parameters_of, results_of, settings_by_parameter, value_of
+from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """Parameters that the optimizer leaves as they are, that no optimizer has, or that stay as they were."""
+    if len(moment.timelines) == 1 and any(
+        event.is_collective for timeline in moment.timelines.values() for event in timeline
+    ):
+        alone = True  # Other ranks may have the optimizer of a share.
+    else:
+        alone = False
+    for timeline in moment.timelines.values():
+        steps = moment.optimizer_steps(timeline)
+        for event in steps:
+            yield from _left_alone(moment, timeline, event)
+        if steps and not alone:
+            yield from _in_no_optimizer(moment, timeline, steps)
+        if not steps:
+            yield from _as_before(moment, timeline)
+
+
+def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Finding]:
+    """Weights of one optimizer that are the same before and after its step."""
+    if event.record.get("skipped"):
+        return
+    settings = settings_by_parameter(event)
+    results = results_of(event)
+    stuck: list[str] = []
+    moved = 0
+    for name, fields in parameters_of(event).items():
+        weight = fields.get("weight") if isinstance(fields, dict) else None
+        after = (results.get(name) or {}).get("weight")
+        gradient = fields.get("grad") if isinstance(fields, dict) else None
+        if not (is_tensor(weight) and is_tensor(after)) or gradient is None or not is_tensor(gradient):
+            continue
+        if _is_zero(gradient) or not _rate(settings.get(name, {})):
+            continue
+        if fingerprint(weight) is not None and fingerprint(weight) == fingerprint(after):
+            stuck.append(name)
+        else:
+            moved += 1
+    if stuck:
+        name = stuck[0]
+        fields = parameters_of(event)[name]
+        yield moment.finding(
+            timeline,
+            event,
+            "weights",
+            f"{len(stuck)} of {len(stuck) + moved} parameters are the same after the step, although their gradient and "
+            f"learning rate are not zero: {listed(stuck)}",
+            where=f"{event.name}: {name}",
+            evidence={
+                "parameters": stuck[:50],
+                "weight": measured(fields["weight"]),
+                "grad": measured(fields["grad"]),
+                "lr": _rate(settings.get(name, {})),
+            },
+        )
+
+
+def _rate(settings: dict[str, Any]) -> float:
+    value = value_of(settings.get("lr"))
+    return float(value) if isinstance(value, (int, float)) else 1.0
+
+
+def _is_zero(leaf: dict[str, Any]) -> bool:
+    return leaf.get("Norm") in (0, 0.0, None)
+
+
+def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> Iterable[Finding]:
+    """Parameters with a gradient that no optimizer has, though one has their neighbours."""
+    known: set[str] = set(moment.before.optimized) if moment.before is not None else set()
+    for other in moment.timelines.values():
+        for event in moment.optimizer_steps(other):
+            known.update(plain_path(name) for name in parameters_of(event))
+    weights = moment.weights(timeline)
+    tied = {fingerprint(weight.leaf) for name, weight in weights.items() if name in known}
+    missing = []
+    for name, passes in moment.gradients(timeline).items():
+        weight = weights.get(name)
+        if name in known or weight is None or not weight.leaf.get("requires_grad"):
+            continue
+        if not any(leaf is not None and not _is_zero(leaf) for leaf in passes) or fingerprint(weight.leaf) in tied:
+            continue
+        if _neighbours(name, known):
+            missing.append(name)
+    if missing:
+        stale = [name for event in steps for name in parameters_of(event) if plain_path(name) not in weights]
+        hint = f"; it holds {listed(stale)} instead, which no module uses" if stale else ""
+        yield moment.finding(
+            timeline,
+            steps[-1],
+            "weights",
+            f"{len(missing)} parameters get a gradient and are in no optimizer: {listed(missing)}{hint}",
+            where=f"{steps[-1].name}: {missing[0]}",
+            evidence={"parameters": missing[:50], "held_instead": stale[:50]},
+        )
+
+
+def _neighbours(name: str, known: set[str]) -> bool:
+    """True if an optimizer has other parameters of the same module, or of the module around it."""
+    above = name.rpartition(".")[0]
+    above = above.rpartition(".")[0] or above
+    return any(other.startswith(f"{above}." if above else "") for other in known)
+
+
+def _as_before(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
+    """Without an optimizer's record: weights that are as they were a step ago, while most others are not."""
+    if moment.before is None:
+        return
+    before = moment.before.weights.get(timeline.rank, {})
+    had = moment.before.moved.get(timeline.rank, set())
+    stuck, moved = [], 0
+    weights = moment.weights(timeline)
+    for name in had:
+        if name not in weights or name not in before:
+            continue
+        now, then = weights[name].leaf, before[name]
+        if not then.get("requires_grad"):
+            continue
+        if fingerprint(now) is not None and fingerprint(now) == fingerprint(then):
+            stuck.append(name)
+        elif fingerprint(now) != fingerprint(then):
+            moved += 1
+    if stuck and moved > len(stuck):
+        stuck.sort()
+        weight = weights[stuck[0]]
+        yield moment.finding(
+            timeline,
+            weight.event,
+            "weights",
+            f"{len(stuck)} parameters had a gradient in the step before and are as they were, while {moved} others "
+            f"changed: {listed(stuck)}",
+            where=stuck[0],
+            evidence={"parameters": stuck[:50], "weight": measured(weight.leaf)},
+        )
