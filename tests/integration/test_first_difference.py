@@ -156,3 +156,25 @@ def test_a_communication_that_nobody_answers_does_not_stop_the_clock() -> None:
 def test_names_of_communications(name: str) -> None:
     assert is_communication(f"Distributed.{name}.0.forward")
     assert not is_communication(f"Torch.{name}.0.forward")
+
+
+def test_groups_that_no_argument_names_are_read_from_the_record(tmp_path: Path) -> None:
+    """Ranks 0 and 1 reduce among themselves twice, so rank 2 is not ahead of what happens after that."""
+    for side in ("npu", "bench"):
+        for rank in range(3):
+            values = [1.0] * 6
+            if side == "npu" and rank == 0:
+                values[3] = 9.0
+            if side == "npu" and rank == 2:
+                values = [1.0, 9.0, 1.0, 1.0, 1.0, 1.0]
+            data = step(values, None)
+            for name, record in data.items():
+                record["input_kwargs"] = {}
+                if name.startswith("Distributed"):
+                    ranks = [0, 1] if rank < 2 else [2]
+                    record["process_group"] = {"type": "torch.ProcessGroup", "group_ranks": ranks}
+            write(tmp_path / side / f"rank{rank}", data)
+    words = ["compare", "-tp", str(tmp_path / "npu"), "-gp", str(tmp_path / "bench"), "-da"]
+    assert main([*words, "-o", str(tmp_path / "out")]) == 0
+    (found,) = (tmp_path / "out").glob("diff_analyze_*.json")
+    assert list(json.loads(found.read_text())) == ["rank_2"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -95,11 +96,12 @@ def is_communication(name: str) -> bool:
     return _COMMUNICATION.match(name) is not None
 
 
-def participants(rows: Rows, ranks: Sequence[str], rank: str) -> Speaks:
+def participants(comparison: Comparison, ranks: Sequence[str], rank: str) -> Speaks:
     """For each communication of a rank its kind and the ranks it speaks with, itself included.
 
     A call that names neither group nor partner speaks with all ranks.
     """
+    rows, part = comparison.candidate, comparison.parts[0]
     known = {_number_of(name): name for name in ranks}
     found: Speaks = {}
     ends = np.append(rows.starts, len(rows))[1:]
@@ -109,7 +111,7 @@ def participants(rows: Rows, ranks: Sequence[str], rank: str) -> Speaks:
         if match is None or read_name(name).direction == "backward":
             continue
         kind = match["kind"]
-        numbers = _partners(rows, range(first, end), kind)
+        numbers = _partners(rows, range(first, end), kind) or _group_of(part.record(name))
         speaks = {known[number] for number in numbers if number in known}
         if not speaks:
             speaks = set(ranks) if kind.lstrip("i") not in _PARTNER_SLOTS else set()
@@ -129,6 +131,13 @@ def _partners(rows: Rows, places: range, kind: str) -> list[int]:
         if rows.dtypes[rows.dtype[place]] == "torch.ProcessGroup" and place in rows.texts:
             return [int(word) for word in re.findall(r"\d+", rows.texts[place])]
     return []
+
+
+def _group_of(record: Any) -> list[int]:
+    """The ranks of the group that our recorder notes, also where no argument names it."""
+    group = record.get("process_group") if isinstance(record, dict) else None
+    ranks = group.get("group_ranks") if isinstance(group, dict) else None
+    return [number for number in ranks if type(number) is int] if isinstance(ranks, list) else []
 
 
 def _number_of(rank: str) -> int:
@@ -194,7 +203,7 @@ def first_differences(comparisons: Mapping[str, Comparison]) -> list[FirstDiffer
     """The calls that differ first, one of each rank that has one so early; empty if nothing differs."""
     calls = {rank: calls_of(comparison) for rank, comparison in comparisons.items()}
     ranks = list(calls)
-    speaks = {rank: participants(comparison.candidate, ranks, rank) for rank, comparison in comparisons.items()}
+    speaks = {rank: participants(comparison, ranks, rank) for rank, comparison in comparisons.items()}
     times = communication_times(calls, speaks)
     found = []
     for rank, own in calls.items():
