@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from torch import nn
 
 from msprobe.compare.comparison import Comparison, compare_parts
 from msprobe.compare.suspect import find_suspect
-from msprobe.pytorch import PrecisionDebugger, compare
+from msprobe.pytorch import PrecisionDebugger, compare, compare_distributed
 from msprobe.store.reader import open_dump
 
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -49,8 +50,10 @@ class Block(nn.Module):
         return end(x)
 
 
-def record(folder: Path, dtype: torch.dtype = torch.float32, level: str = "L1", **changes: object) -> Path:
-    """Record one forward and backward; the folder of the step's rank."""
+def record(
+    folder: Path, dtype: torch.dtype = torch.float32, level: str = "L1", stop: bool = True, **changes: object
+) -> Path:
+    """Record one forward and backward; the folder of the step's rank. Without ``stop`` the program dies in it."""
     torch.manual_seed(0)
     model = Block(**changes).to(dtype)  # type: ignore[arg-type]
     x = torch.randn(2, 8, WIDTH, generator=torch.Generator().manual_seed(1)).to(dtype)
@@ -59,10 +62,15 @@ def record(folder: Path, dtype: torch.dtype = torch.float32, level: str = "L1", 
     try:
         debugger.start(model)
         model(x).square().mean().backward()
+        if not stop:
+            shutil.copytree(folder, folder.with_name("killed"))
         debugger.stop()
         debugger.step()
     finally:
         PrecisionDebugger.reset()
+    if not stop:
+        shutil.rmtree(folder)
+        folder.with_name("killed").rename(folder)
     return folder / "step0" / "rank"
 
 
@@ -136,3 +144,18 @@ def test_other_weights_are_named_before_what_follows_from_them(tmp_path: Path) -
     suspect = find_suspect(found)
     assert suspect is not None
     assert found.candidate.name[suspect.row].startswith(("Functional.linear.0.forward.input.1", "Module.qkv.Linear"))
+
+
+def test_a_step_that_was_not_finished_is_compared_as_far_as_it_came(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference = record(tmp_path / "bench")
+    candidate = record(tmp_path / "npu", stop=False)
+    assert not (candidate / "dump.json").exists()
+    assert list(candidate.glob("*.journal"))
+    compare_distributed(candidate.parent, reference.parent, tmp_path / "out")
+    (sheet,) = (tmp_path / "out").glob("*.xlsx")
+    rows = read_table(sheet).rows
+    assert {row["Result"] for row in rows} == {""}
+    assert len(rows) > 50
+    assert "was not finished" in capsys.readouterr().out

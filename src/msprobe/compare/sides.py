@@ -12,11 +12,12 @@ from msprobe import log
 from msprobe.compare.problems import DamagedDataError, FileAndFolderError, InvalidPathError
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath
-from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, Kind
+from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, Kind, journals
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
 
 _RANK = re.compile(r"rank(0|[1-9][0-9]*)?")
+_STEP = re.compile(r"step\d+")
 _PROCESS = re.compile(r"proc\d+")
 _MOST_NAMED = 5
 
@@ -76,6 +77,10 @@ def open_pair(candidate: StrPath, reference: StrPath) -> tuple[DumpPart, DumpPar
 
 def _open(path: StrPath) -> DumpPart:
     try:
+        if not os.path.isfile(path):
+            # A program that was killed leaves a journal instead of the file.
+            kind: Kind = "dump" if Path(path).name == DUMP_FILE else "debug"
+            return open_dump(Path(path).parent).part(kind=kind)
         return open_dump(path).part()
     except InvalidInputError as problem:
         raise DamagedDataError(problem.message) from problem
@@ -95,7 +100,7 @@ def pair_ranks(candidate: Path, reference: Path, strict: bool) -> list[RankPair]
         )
     if not ours or not theirs:
         empty = candidate if not ours else reference
-        raise InvalidPathError(f'folder "{empty}" has no rank folders (rank, rank0, rank1, ...).')
+        raise InvalidPathError(f'folder "{empty}" has no rank folders (rank, rank0, rank1, ...).{_hint(empty)}')
     if ours.keys() == theirs.keys():
         return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in ours]
     if len(ours) == len(theirs) == 1:
@@ -125,11 +130,14 @@ def _ranks(folder: Path, strict: bool) -> dict[int, Path]:
     if strict and foreign:
         raise InvalidPathError(
             f'folder "{folder}" must hold rank folders only (rank, rank0, rank1, ...), found {_listed(foreign)}.'
+            f"{_hint(folder)}"
         )
     if not found and not strict:
         processes = [entry for entry in entries if _PROCESS.fullmatch(entry.name) and entry.is_dir()]
         if len(processes) == 1:
             found = {-1: processes[0]}
+        elif files_of(folder):
+            found = {-1: folder}  # the folder of a rank itself
     return dict(sorted(found.items()))
 
 
@@ -143,9 +151,19 @@ def _say_missing(ours: dict[int, Path], theirs: dict[int, Path], candidate: Path
 
 
 def files_of(folder: Path) -> dict[Kind, Path]:
-    """What there is to compare in the folder of a rank."""
+    """What there is to compare in the folder of a rank, finished or in a journal."""
     kinds: tuple[tuple[Kind, str], ...] = (("dump", DUMP_FILE), ("debug", DEBUG_FILE))
-    return {kind: folder / name for kind, name in kinds if (folder / name).is_file()}
+    left = [path.name for path in journals(folder)]
+    return {
+        kind: folder / name
+        for kind, name in kinds
+        if (folder / name).is_file() or any(journal.startswith(f"{kind}-") for journal in left)
+    }
+
+
+def _hint(folder: Path) -> str:
+    steps = sorted(entry.name for entry in folder.iterdir() if _STEP.fullmatch(entry.name))
+    return f' Give the folder of a step, such as "{folder / steps[0]}".' if steps else ""
 
 
 def _listed(names: list[str]) -> str:

@@ -86,3 +86,17 @@ def test_files_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
     with pytest.raises(InvalidPathError, match=r"other\.json"):
         open_pair(tmp_path / "dump.json", tmp_path / "other.json")
     assert set(files_of(tmp_path)) == {"dump", "debug"}
+
+
+def test_the_folder_of_a_rank_stands_for_itself_in_the_newer_form(tmp_path: Path) -> None:
+    for side in "ab":
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "dump.json").write_text('{"task": "statistics", "data": {}}')
+    (pair,) = pair_ranks(tmp_path / "a", tmp_path / "b", strict=False)
+    assert (pair.candidate, pair.reference) == (tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_root_of_a_dump_is_answered_with_its_steps(strict: bool, tmp_path: Path) -> None:
+    with pytest.raises(InvalidPathError, match=r"Give the folder of a step, such as .*step0"):
+        names(tmp_path, ("step0", "step1"), ("step0",), strict)
