@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help demo test test-slow lint format types imports check bench compat clean
 
 help:
-	@echo "make demo      record a healthy and a broken training of a small GPT, and show both dumps"
+	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
 	@echo "make test      run the tests (minutes)"
 	@echo "make test-slow run the tests that take long, too"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"

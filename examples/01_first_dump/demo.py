@@ -1,6 +1,6 @@
-"""Train a small GPT twice, once with a mistake in it, and record both trainings.
+"""Train a small GPT twice, once with a mistake in it, record both trainings, and let msprobe find the mistake.
 
-    python demo.py [FOLDER]         (FOLDER: where the dumps go, `output` beside this file if left out)
+    python demo.py [FOLDER]         (FOLDER: where the results go, `output` beside this file if left out)
 
 The text is the source of Python's standard library. The mistake is one that is made when attention is
 written anew for other hardware: the second block divides the scores by the square root of the whole width,
@@ -126,6 +126,21 @@ def main() -> None:
     print("stack.json where it was made, construct.json in which module:")
     for name in ("healthy", "broken"):
         print(f"  {(folder / name / 'step0' / 'rank').resolve()}")
+    compare(folder / "broken", folder / "healthy", folder / "comparison")
+
+
+def compare(candidate: Path, reference: Path, results: Path) -> None:
+    """Say where they part, and write it as a page and as a sheet."""
+    command = ["compare", str(candidate), str(reference), "-o", str(results), "--html", "--xlsx"]
+    print(f"\nWhere do they part? msprobe {' '.join(command)}\n", flush=True)
+    status = subprocess.run([sys.executable, "-m", "msprobe", *command]).returncode
+    if status != 1:
+        sys.exit(f"The comparison ended with {status}; 1 (they part) was expected.")
+    print(
+        "\nThat is the line which uses what was planted in class Attention, in the second of three blocks. Open these:"
+    )
+    print(f"  {(results / 'verdict.html').resolve()}   in a browser: the verdict, and all calls of the step")
+    print(f"  {(results / 'compare_result_step0_rank.xlsx').resolve()}   every tensor of both runs, row by row")
 
 
 if __name__ == "__main__":

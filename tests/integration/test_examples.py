@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_first_dump(tmp_path: Path) -> None:
-    """Two trainings are recorded, call for call the same ones, and differ in their values."""
+    """Two trainings are recorded, call for call the same ones, and differ in values; the verdict names the mistake."""
     script = EXAMPLES / "01_first_dump" / "demo.py"
     ended = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=250)
     assert ended.returncode == 0, ended.stderr
@@ -25,3 +26,17 @@ def test_first_dump(tmp_path: Path) -> None:
     assert healthy.data()[second]["output"] != broken.data()[second]["output"]
     assert not healthy.errors()
     assert str(tmp_path / "broken" / "step0" / "rank") in ended.stdout
+    check_verdict(tmp_path / "comparison", ended.stdout)
+
+
+def check_verdict(folder: Path, told: str) -> None:
+    """The planted mistake is found, in its line, and the files to open are there."""
+    assert "THEY PART at step 0, forward pass, in blocks.1.attention" in told
+    verdict = json.loads((folder / "verdict.json").read_text())
+    first = verdict["findings"][0]
+    assert (first["kind"], first["module"]) == ("argument", "blocks.1.attention")
+    assert first["evidence"]["arguments"] == [{"slot": "input.1", "candidate": "0.125", "reference": "0.25"}]
+    assert "* self.scale" in first["stack"][0]
+    for name in ("verdict.html", "compare_result_step0_rank.xlsx"):
+        assert (folder / name).stat().st_size > 10_000
+        assert str(folder / name) in told

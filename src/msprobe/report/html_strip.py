@@ -152,5 +152,10 @@ def _phases(calls: Sequence[Call]) -> str:
             merged[-1] = (merged[-1][0], merged[-1][1] + count)
         else:
             merged.append((word, count))
-    spans = "".join(f'<span class="phase" style="flex:{count} 1 0">{escape(word)}</span>' for word, count in merged)
+    last = max((place for place, (word, _) in enumerate(merged) if word == "backward"), default=len(merged))
+    named = [
+        ("after it" if word == "forward" and place > last else word, count)
+        for place, (word, count) in enumerate(merged)
+    ]
+    spans = "".join(f'<span class="phase" style="flex:{count} 1 0">{escape(word)}</span>' for word, count in named)
     return f'<div class="phases">{spans}</div>'

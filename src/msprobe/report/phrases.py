@@ -66,7 +66,7 @@ _LISTS = {
     "reference_alone": "only the reference calls",
     "candidate_takes": "the candidate takes it from",
     "reference_takes": "the reference takes it from",
-    "calls": "calls that no gradient reaches",
+    "calls": "calls",
     "parameters": "parameters",
     "missing": "missing in the candidate",
     "extra": "only in the candidate",
@@ -148,7 +148,8 @@ def place(finding: Finding) -> str:
         parts.append(f"step {finding.step}")
     if finding.rank is not None and str(finding.rank) not in _NO_RANK:
         parts.append(f"rank {finding.rank}" if isinstance(finding.rank, int) else clean(finding.rank))
-    if finding.direction in _DIRECTIONS:
+    # What is called like a forward call outside of all modules may as well be work on gradients, after backward.
+    if finding.direction in _DIRECTIONS and (finding.module or finding.direction != "forward"):
         parts.append(_DIRECTIONS[finding.direction])
     return ", ".join(parts) or "an unknown place"
 
