@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import noise
 from msprobe.diagnose.differences import described
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.scene import Scene
+from msprobe.diagnose.timeline import is_tensor
 
 
-def blame_argument(scene: Scene, judged: Judged) -> None:
+def blame_argument(scene: Scene, judged: Judged, clear: bool = True) -> None:
+    """Say which arguments differ. ``clear``: the result differs by it."""
     event = judged.event
     parts = [
         f"{one.slot} is {described(one.left)}, in the reference {described(one.right)}" for one in judged.arguments
@@ -18,7 +22,9 @@ def blame_argument(scene: Scene, judged: Judged) -> None:
         "argument",
         f"{event.name}: {'; '.join(parts)}",
         where=f"{event.name}, {judged.arguments[0].slot}",
-        clear=True,
+        clear=clear,
+        # Clipping and the optimizer may hide what is done to gradients, or show it later.
+        matters=judged.left > judged.allowed and in_update(scene, judged),
         evidence={
             "arguments": [
                 {"slot": one.slot, "candidate": described(one.left), "reference": described(one.right)}
@@ -28,3 +34,23 @@ def blame_argument(scene: Scene, judged: Judged) -> None:
             "explained": judged.allowed,
         },
     )
+
+
+def in_update(scene: Scene, judged: Judged) -> bool:
+    """True for a call after a backward pass whose results take part in no other: it works on gradients or weights."""
+    event = judged.event
+    if "backward" not in scene.seen or event.direction not in ("forward", "optimizer"):
+        return False
+    return not any(is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in event.outputs())
+
+
+def tells_something(judged: Judged) -> bool:
+    """True if other arguments are worth telling although the result is the same: not those of shapes and copies."""
+    event = judged.event
+    if event.parts.kind != "api" or operation(event.stem) in noise.MOVES - _MEANT | noise.CASTS | noise.IDLE:
+        return False
+    return any(not is_tensor(one.left) and not is_tensor(one.right) for one in judged.arguments)
+
+
+#: Calls that move values in the forward pass and whose settings count in the backward pass.
+_MEANT = frozenset(("embedding", "max_pool1d", "max_pool2d"))

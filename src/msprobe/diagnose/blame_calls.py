@@ -19,7 +19,10 @@ def blame_calls(
     scene: Scene, judged: Judged, difference: Difference, alone: Sequence[Event], missing: Sequence[Event]
 ) -> None:
     """Calls of one side alone made a tensor that differs."""
-    moves = all(operation(one.stem) in noise.MOVES for one in [*alone, *missing])
+    # Of a gradient that comes back through them, more than moving is to blame.
+    moves = judged.event.direction != "backward" and all(
+        operation(one.stem) in noise.MOVES for one in [*alone, *missing]
+    )
     unit = max((noise.eps_of(leaf) for leaf in (difference.left, difference.right) if is_tensor(leaf)), default=0.0)
     clear = difference.delta > noise.SAFETY * 4 * unit or moves or math.isinf(difference.delta)
     entry = alone[0] if alone else missing[0]

@@ -25,6 +25,12 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         return  # the calls inside tell more
     maker = scene.makers.of(difference.left, event)
     other = scene.other_makers.of(difference.right, judged.partner)
+    if maker is None and scene.after_backward(event, difference) and scene.silent_argument(event) is None:
+        if other is not None and other not in scene.pairing.back:
+            blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
+        else:
+            blame_gradient_on_its_way(scene, judged, difference)
+        return
     if maker is not None and maker in scene.pairing.partner:
         if scene.differs(maker):
             return
@@ -84,14 +90,13 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     if silent is not None:
         blame_argument(scene, silent)
         return
-    if "backward" in scene.seen and event.direction != "backward" and scene.is_gradient(difference):
-        blame_gradient_on_its_way(scene, judged, difference)
-        return
     if not scene.has_calls and event.parent is not None and event.index and scene.anything_before(event):
         blame_unrecorded(scene, judged, difference)
         return
     clear = difference.delta > noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right)))
     clear |= is_integer(difference.left)
+    # The same statistics of other values: another order of them, which no rounding makes.
+    clear |= difference.delta == 0.0 and scene.first_step
     scene.say(
         ("outside", fingerprint(difference.left)),
         judged,
@@ -127,7 +132,9 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
 def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str) -> None:
     kind: Kind = "initial_weights" if scene.first_step else "weights"
     when = "before the first step" if scene.first_step else "at the beginning of this step"
-    clear = difference.delta > noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right))) / 4
+    # A step before leaves weights that are apart by rounding.
+    units = noise.SAFETY / 4 if scene.first_step else noise.SAFETY * 4
+    clear = difference.delta > units * max(map(noise.eps_of, (difference.left, difference.right)))
     scene.say(
         ("weight", name),
         judged,
@@ -190,9 +197,18 @@ def blame_wiring(
 def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
     event = judged.event
     maker = scene.makers.of(difference.left, event)
-    if maker is None:
-        return
-    if maker in scene.pairing.partner:
+    if maker is None and scene.other_makers.of(difference.right, judged.partner) is None:
+        scene.say(
+            ("outside", fingerprint(difference.left)),
+            judged,
+            "dtype",
+            f"{difference.slot} of {event.name} comes from outside the recorded calls in "
+            f"{dtype_word(difference.left)}, in the reference in {dtype_word(difference.right)}",
+            where=f"{event.name}, {difference.slot}",
+            clear=True,
+            evidence=measure(difference),
+        )
+    if maker is None or maker in scene.pairing.partner:
         return
     if operation(maker.stem) in noise.CASTS:
         chain = scene.chain(maker, scene.makers, scene.pairing.partner)

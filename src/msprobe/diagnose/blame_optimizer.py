@@ -19,7 +19,10 @@ def look_at_settings_of(scene: Scene, event: Event) -> None:
     whole = next((one for one in scene.pairing.candidate.events[event.index :] if one.parts.kind == "optimizer"), None)
     if whole is not None and whole in scene.judged and ("settings", whole) not in scene.said:
         scene.said.add(("settings", whole))
-        compare_settings(scene, scene.judged[whole], event.index - 0.5)
+        first = event.index
+        while first and scene.pairing.candidate.events[first - 1].direction == "optimizer":
+            first -= 1
+        compare_settings(scene, scene.judged[whole], first - 0.75)
 
 
 def compare_settings(scene: Scene, judged: Judged, place: float) -> None:

@@ -89,9 +89,15 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
     )
 
 
+#: What differs by so much more than its inputs explain is to blame itself, whatever the model of rounding is worth.
+_EXCESS = 4.0
+
+
 def blame_result(scene: Scene, judged: Judged, clear: bool = True) -> None:
+    """Say that a call gives another result than its inputs explain."""
     event = judged.event
     first = judged.changed_outputs[0]
+    clear = clear and (not judged.changed_inputs or judged.excess > _EXCESS)
     if event.direction in ("backward", "gradient") and first.what == "missing":
         return  # told with all others that are missing
     kind: Kind = "computation"

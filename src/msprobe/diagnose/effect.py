@@ -37,7 +37,11 @@ class Reach:
 
 
 def tolerance(judged: Iterable[Judged]) -> float:
-    """What gradients and results may be apart by rounding: by the coarsest type that most calls compute in."""
+    """What gradients and results may be apart by rounding: by the coarsest type that many calls compute in."""
+    return min(_UNITS * _unit_of(judged), _MOST)
+
+
+def _unit_of(judged: Iterable[Judged]) -> float:
     units: dict[float, int] = {}
     for one in judged:
         if one.event.direction == "forward":
@@ -46,7 +50,7 @@ def tolerance(judged: Iterable[Judged]) -> float:
                 units[found] = units.get(found, 0) + 1
     total = sum(units.values())
     common = [found for found, count in units.items() if count >= 0.1 * total]
-    return min(_UNITS * max(common, default=2.0**-23), _MOST)
+    return max(common, default=2.0**-23)
 
 
 def reach_of(
@@ -72,13 +76,15 @@ def reach_of(
                     sizes[name] = max(sizes.get(name, 0.0), rms(fields["grad"]))
     largest = max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
     # With another number of backward passes only their sum can be compared.
-    summed = steps and any(event.direction == "gradient" for event in [*pairing.alone(), *pairing.missing()])
+    lone = [*pairing.alone(), *pairing.missing()]
+    # So it is where they are reduced over ranks in another way.
+    summed = steps and any(event.direction == "gradient" or event.is_collective for event in lone)
     counted = at_optimizer if summed else [*gradients, *at_optimizer]
     most = max((_weighted(one, largest) for one in counted), default=0.0)
     if not summed:
         most = max(most, _of_results(judged, bool(sizes)))
     return Reach(
-        max(most, _of_weights(judged.values(), vanishing)),
+        max(most, _of_weights(judged.values(), vanishing, _unit_of(judged.values()))),
         frozenset(name for name, size in sizes.items() if size <= _NOTHING * largest),
     )
 
@@ -112,14 +118,15 @@ def _of_optimizer(judged: Judged, comparer: Comparer, vanishing: frozenset[str])
     return found
 
 
-def _of_weights(judged: Iterable[Judged], vanishing: frozenset[str]) -> float:
-    """Parameters that differ in the forward pass."""
+def _of_weights(judged: Iterable[Judged], vanishing: frozenset[str], rounding: float) -> float:
+    """Parameters that differ in the forward pass. ``rounding``: the unit that the run computes in."""
     most = 0.0
     for one in judged:
         for difference in one.parameters:
             name = f"{one.event.parts.path}.{difference.slot.partition('.')[2]}".removeprefix(".")
             if difference.what in ("value", "not_finite") and is_floating(difference.left) and name not in vanishing:
-                most = max(most, math.inf if difference.delta > 8 * noise.eps_of(difference.left) else difference.delta)
+                clear = difference.delta > _UNITS * max(noise.eps_of(difference.left), rounding)
+                most = max(most, math.inf if clear else difference.delta)
     return most
 
 

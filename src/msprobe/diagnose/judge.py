@@ -76,15 +76,19 @@ def is_random(event: Event) -> bool:
 def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
     """Judge all pairs, in the candidate's order of execution. ``producers``: of the candidate."""
     found: dict[Event, Judged] = {}
+    gradients: list[tuple[Event, Event]] = []
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
         if partner is None:
             continue
         if event.direction == "gradient":
-            inherited = _of_users(pairing, event, found, producers)
-        else:
-            inherited = forward_delta(_forward_of(pairing, event, found))
+            gradients.append((event, partner))
+            continue
+        inherited = forward_delta(_forward_of(pairing, event, found))
         found[event] = judge(event, partner, comparer, inherited)
+    for event, partner in gradients:
+        # All uses of a parameter add to its gradient, also those whose backward comes later.
+        found[event] = judge(event, partner, comparer, _of_users(pairing, event, found, producers))
     return found
 
 
@@ -128,10 +132,11 @@ def judge(event: Event, partner: Event, comparer: Comparer, inherited: float = 0
     judged.inputs = comparer.between(inputs, others)
     judged.parameters = comparer.between(event.parameters(), partner.parameters())
     judged.outputs = comparer.between(outputs, results)
-    judged.arrived = max(_largest(judged.changed_inputs), inherited)
+    rounding = noise.unit(inputs, others, outputs, results)
+    # What is known to differ, but looks alike, differs by rounding at least.
+    judged.arrived = max(_largest(judged.changed_inputs), rounding if judged.changed_inputs else 0.0, inherited)
     judged.left = _largest(judged.changed_outputs)
     everything = [*inputs, *event.parameters()]
-    rounding = noise.unit(inputs, others, outputs, results)
     own = noise.own_noise(event, everything, outputs, rounding)
     factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results))
     judged.allowed = noise.SAFETY * (own * min(factor, 64.0) + factor * judged.arrived)
@@ -146,7 +151,7 @@ def forward_delta(forward: Judged | None) -> float:
 
 def _status(judged: Judged) -> Status:
     if not judged.changed_outputs:
-        return "victim" if judged.arrived else "same"
+        return "victim" if judged.changed_inputs else "same"
     if any(one.what == "not_finite" for one in judged.outputs):
         return "victim" if any(one.what == "not_finite" for one in judged.changed_inputs) else "guilty"
     if judged.left > judged.allowed:

@@ -7,7 +7,7 @@ outside, calls that one side alone makes, other arguments, and results that thei
 
 from __future__ import annotations
 
-from msprobe.diagnose.blame_argument import blame_argument
+from msprobe.diagnose.blame_argument import blame_argument, tells_something
 from msprobe.diagnose.blame_gradients import look_for_missing_gradients
 from msprobe.diagnose.blame_inputs import look_at_dtype, look_at_input
 from msprobe.diagnose.blame_optimizer import look_at_optimizer, look_at_settings_of
@@ -17,6 +17,7 @@ from msprobe.diagnose.blame_results import (
     blame_type,
     look_behind_statistics,
 )
+from msprobe.diagnose.blame_writes import look_for_lone_writes
 from msprobe.diagnose.judge import Judged, is_random
 from msprobe.diagnose.scene import Scene, Suspect
 
@@ -38,6 +39,10 @@ def search(scene: Scene) -> list[Suspect]:
         if judged.status != "same":
             scene.tainted.add(event.direction)
     look_for_missing_gradients(scene)
+    look_for_lone_writes(scene)
+    for judged in scene.silent[:10]:
+        if tells_something(judged):
+            blame_argument(scene, judged, clear=False)
     scene.suspects.sort(key=lambda suspect: suspect.place)
     return scene.suspects
 

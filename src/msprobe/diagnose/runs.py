@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe.diagnose.calls import StepCalls, calls_of
+from msprobe.diagnose.common import Rank, Step, StepPair, in_common
 from msprobe.diagnose.differences import Comparer
 from msprobe.diagnose.effect import Reach, reach_of, tolerance
 from msprobe.diagnose.findings import Finding, Status, Verdict
+from msprobe.diagnose.layouts import compare_layouts
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
 from msprobe.diagnose.scene import Scene, Suspect
@@ -20,8 +22,8 @@ from msprobe.paths import StrPath
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump, open_dump
 
-Rank = int | str
 Progress = Callable[[str], None]
+MOST_FINDINGS = 100
 
 
 @dataclass(frozen=True)
@@ -49,75 +51,138 @@ def compare_runs(
     Raises PathError or InvalidInputError if one of them cannot be read.
     """
     one, other = open_dump(candidate), open_dump(reference)
-    steps, ranks_of, notes, findings = _common(one, other)
-    if not steps:
+    common = in_common(one, other)
+    notes, findings = list(common.notes), list(common.findings)
+    if not common.steps:
         notes.append("no step of one dump is in the other")
         return Verdict("incomparable", str(candidate), str(reference), tuple(findings), tuple(notes))
     status: Status = "agree"
     done: list[Compared] = []
-    first = True
-    vanishing: dict[Rank, frozenset[str]] = {}
+    compared = False
     shown: StepCalls | None = None
-    for number, (left, right) in enumerate(steps):
-        results = []
-        for rank, twin in ranks_of(left, right):
-            if progress is not None:
-                progress(f"step {left}, rank {rank}")
-            before = vanishing.get(rank, frozenset())
-            results.append(_compare_part(one, other, (left, rank), (right, twin), first, before, with_calls))
-        vanishing = {result.rank: result.reach.vanishing for result in results}
-        first = False
-        done += [replace(result, calls=None) for result in results]
-        if shown is None and results:
-            shown = results[0].calls
-        if all(not result.summary["pairs"] for result in results):
-            continue
-        found = across_ranks(results)
-        clear = [suspect for suspect in found if suspect.clear]
-        reach = max(result.reach.size for result in results)
-        allowed = max(result.tolerance for result in results)
-        if found and reach <= allowed and number + 1 < len(steps):
-            # What the optimizer does shows in the weights of the next step.
-            later = [
-                _compare_part(
-                    one,
-                    other,
-                    (steps[number + 1][0], rank),
-                    (steps[number + 1][1], twin),
-                    False,
-                    vanishing.get(rank, frozenset()),
-                )
-                for rank, twin in ranks_of(*steps[number + 1])
-            ]
-            reach = max([reach, *(result.reach.size for result in later)])
-        harmless = reach <= allowed
-        if clear or (found and reach > 10 * allowed):
-            chosen = clear or found
-            ordered = [*chosen, *(suspect for suspect in found if suspect not in chosen)]
-            harmless = harmless and not any(suspect.matters for suspect in ordered)
-            findings += [replace(suspect.finding, harmless=harmless) for suspect in ordered[:100]]
-            if status == "agree" or not harmless:
-                rank_at_fault = ordered[0].finding.rank
-                shown = next((result.calls for result in results if result.rank == rank_at_fault), shown)
-            status = _worse(status, "harmless" if harmless else "diverged")
+    tell = _Telling(progress, sum(len(step.ranks) for step in common.steps))
+    steps = _Steps(one, other, tell, with_calls)
+    for number, step in enumerate(common.steps):
+        if not step.ranks:
+            found, remarks = _layouts(one, other, step, first=number == 0)
+            findings += found
+            notes += [remark for remark in remarks if remark not in notes]
+            compared |= bool(remarks)
+            status = _worse(status, "diverged" if found else "agree")
+        else:
+            results = steps.compare(step)
+            done += [replace(result, calls=None) for result in results]
+            shown = shown or results[0].calls
+            if not any(result.summary["pairs"] for result in results):
+                continue
+            compared = True
+            following = common.steps[number + 1] if number + 1 < len(common.steps) else None
+            answer, found, rank = _conclude(results, lambda: steps.reach_in(following))  # noqa: B023: called at once
+            findings += found
+            if found and (status == "agree" or answer == "diverged"):
+                shown = next((result.calls for result in results if result.rank == rank), shown)
+            status = _worse(status, answer)
         if status == "diverged":
             break
-    if not any(result.summary["pairs"] for result in done):
+    if not compared:
         status = "incomparable"
         notes.append("no call of one dump answers to any of the other")
     notes += list(dict.fromkeys(note for result in done for note in result.notes))
-    return Verdict(
-        status, str(candidate), str(reference), tuple(findings), tuple(notes), _summary(done, len(steps)), shown
-    )
+    summary = _summary(done, len(common.steps))
+    return Verdict(status, str(candidate), str(reference), tuple(findings), tuple(notes), summary, shown)
+
+
+def _conclude(
+    results: Sequence[Compared], reach_later: Callable[[], float]
+) -> tuple[Status, list[Finding], Rank | None]:
+    """What the suspects of a step amount to: status, findings in order, and the rank at fault."""
+    found = across_ranks(results)
+    if not found:
+        return "agree", [], None
+    clear = [suspect for suspect in found if suspect.clear]
+    reach = max(result.reach.size for result in results)
+    allowed = max(result.tolerance for result in results)
+    if reach <= allowed:
+        # What the optimizer does shows in the weights of the next step.
+        reach = max(reach, reach_later())
+    harmless = reach <= allowed
+    quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]
+    if harmless and quiet and not clear:
+        return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:10]], None
+    if not clear and reach <= 10 * allowed:
+        return "agree", [], None
+    chosen = clear or found
+    ordered = [*chosen, *(suspect for suspect in found if suspect not in chosen)]
+    harmless = harmless and not any(suspect.matters for suspect in ordered)
+    findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
+    return "harmless" if harmless else "diverged", findings, findings[0].rank
+
+
+def _layouts(one: Dump, other: Dump, step: StepPair, first: bool) -> tuple[list[Finding], list[str]]:
+    """Compare a step of two runs that have no rank in common."""
+    left = [one.part(step.candidate, rank) for rank in one.ranks(step.candidate)]
+    right = [other.part(step.reference, rank) for rank in other.ranks(step.reference)]
+    try:
+        return compare_layouts(left, right, first)
+    finally:
+        for part in (*left, *right):
+            part.close()
+
+
+class _Telling:
+    """Says which part is compared, where somebody wants to know."""
+
+    def __init__(self, progress: Progress | None, parts: int) -> None:
+        self._progress = progress
+        self._parts = parts
+        self._begun = 0
+
+    def next(self, step: Step, rank: Rank) -> None:
+        self._begun += 1
+        if self._progress is not None:
+            words = [f"step {step}"] if step is not None else []
+            words += [f"rank {rank}"] if isinstance(rank, int) else []
+            self._progress(", ".join([*words, f"{self._begun} of {self._parts}"]))
+
+
+class _Steps:
+    """Compares one step after the other; each knows what the one before left behind."""
+
+    def __init__(self, one: Dump, other: Dump, tell: _Telling, with_calls: bool) -> None:
+        self._dumps = one, other
+        self._tell = tell
+        self._with_calls = with_calls
+        self._first = True
+        self._vanishing: dict[Rank, frozenset[str]] = {}
+
+    def compare(self, step: StepPair) -> list[Compared]:
+        """All ranks of a step."""
+        results = []
+        for rank, twin in step.ranks:
+            self._tell.next(step.candidate, rank)
+            results.append(self._part(step, rank, twin, self._with_calls))
+        self._vanishing = {result.rank: result.reach.vanishing for result in results}
+        self._first = False
+        return results
+
+    def reach_in(self, step: StepPair | None) -> float:
+        """How far differences reach in the step that follows."""
+        if step is None:
+            return 0.0
+        return max((self._part(step, rank, twin, False).reach.size for rank, twin in step.ranks), default=0.0)
+
+    def _part(self, step: StepPair, rank: Rank, twin: Rank, with_calls: bool) -> Compared:
+        vanishing = self._vanishing.get(rank, frozenset())
+        places = (step.candidate, rank), (step.reference, twin)
+        return _compare_part(*self._dumps, *places, self._first, vanishing, with_calls)
 
 
 def parts_in_common(candidate: StrPath, reference: StrPath) -> Iterator[tuple[DumpPart, DumpPart]]:
     """The steps and ranks that :func:`compare_runs` compares, each opened when its turn comes."""
     one, other = open_dump(candidate), open_dump(reference)
-    steps, ranks_of, _, _ = _common(one, other)
-    for left, right in steps:
-        for rank, twin in ranks_of(left, right):
-            yield one.part(left, rank), other.part(right, twin)
+    for step in in_common(one, other).steps:
+        for rank, twin in step.ranks:
+            yield one.part(step.candidate, rank), other.part(step.reference, twin)
 
 
 def across_ranks(results: Iterable[Compared]) -> list[Suspect]:
@@ -203,56 +268,3 @@ def _summary(done: list[Compared], steps: int) -> dict[str, Any]:
 def _worse(one: Status, other: Status) -> Status:
     order: list[Status] = ["agree", "harmless", "diverged", "incomparable"]
     return max(one, other, key=order.index)
-
-
-def _steps_in_words(steps: Sequence[int | None]) -> str:
-    if steps == [None]:
-        return "a folder without a number of its step is"
-    shown = ", ".join(map(str, steps[:10])) + (f" and {len(steps) - 10} more" if len(steps) > 10 else "")
-    return f"steps {shown} are" if len(steps) > 1 else f"step {shown} is"
-
-
-def _common(
-    one: Dump, other: Dump
-) -> tuple[
-    list[tuple[int | None, int | None]],
-    Callable[[int | None, int | None], list[tuple[Rank, Rank]]],
-    list[str],
-    list[Finding],
-]:
-    """Steps and ranks that both have; what only one of them has, in words and as findings."""
-    notes: list[str] = []
-    findings: list[Finding] = []
-    steps: list[tuple[int | None, int | None]] = [(step, step) for step in one.steps if step in other.steps]
-    if not steps and len(one.steps) == len(other.steps) == 1:
-        steps = [(one.steps[0], other.steps[0])]
-        notes.append(f"step {one.steps[0]} of the candidate is compared with step {other.steps[0]} of the reference")
-    only = (
-        [step for step in one.steps if step not in other.steps],
-        [step for step in other.steps if step not in one.steps],
-    )
-    if not (steps and steps[0][0] != steps[0][1]):
-        for side, missing in (("candidate", only[0]), ("reference", only[1])):
-            if missing:
-                text = f"{_steps_in_words(missing)} only in the {side}"
-                notes.append(text)
-                where = _steps_in_words(missing[:1]).removesuffix(" is")
-                findings.append(Finding("step_count", text, where=where, step=missing[0], harmless=True))
-
-    def ranks_of(left: int | None, right: int | None) -> list[tuple[Rank, Rank]]:
-        mine, theirs = one.ranks(left), other.ranks(right)
-        both: list[tuple[Rank, Rank]] = [(rank, rank) for rank in mine if rank in theirs]
-        if not both and len(mine) == len(theirs) == 1:
-            return [(mine[0], theirs[0])]
-        return both
-
-    for left, right in steps:
-        mine, theirs = set(map(str, one.ranks(left))), set(map(str, other.ranks(right)))
-        if mine != theirs and not (len(mine) == len(theirs) == 1):
-            for side, missing_ranks in (("candidate", mine - theirs), ("reference", theirs - mine)):
-                if missing_ranks:
-                    text = f"rank {', '.join(sorted(missing_ranks))} only in the {side}"
-                    if text not in notes:
-                        notes.append(text)
-                        findings.append(Finding("step_count", text, where=text, step=left, harmless=True))
-    return [pair_ for pair_ in steps if ranks_of(*pair_)], ranks_of, notes, findings

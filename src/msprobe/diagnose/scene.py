@@ -126,6 +126,10 @@ class Scene:
     def partner_forward(self, judged: Judged) -> Event | None:
         return self.pairing.reference.forward_of(judged.partner)
 
+    def after_backward(self, event: Event, difference: Difference) -> bool:
+        """True if a tensor looks like a gradient that is taken from ``.grad``, after a backward pass."""
+        return "backward" in self.seen and event.direction in ("forward", "optimizer") and self.is_gradient(difference)
+
     def result_of(self, maker: Event, leaf: Any) -> str:
         """Which result of a call a tensor is, in words."""
         mark = fingerprint(leaf)
