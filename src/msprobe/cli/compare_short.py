@@ -34,6 +34,7 @@ _OUTCOMES = ("diverged", "harmless", "never")
 # A progress display for less is only a flicker.
 _LONG_SECONDS = 1.0
 _WIDEST = 110
+_MOST_NAMED = 10
 
 _EPILOG = """\
 two dumps: prints where they part. With -o DIR it also writes DIR/verdict.json and what is asked for (--html, --xlsx,
@@ -113,6 +114,7 @@ def _check(args: argparse.Namespace, asked: Sequence[str]) -> None:
         "--config": args.config,
         "--consistent_check": args.consistent_check,
         "--backend": args.backend,
+        "--metric": args.metric,
         "--rank": args.rank,
         "--step": args.step,
     }
@@ -222,7 +224,11 @@ def _print(verdict: Verdict, written: Sequence[Path]) -> None:
 
     terminal = sys.stdout.isatty()
     width = min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), _WIDEST) if terminal else WIDTH
-    lines = verdict_lines(verdict, [str(path) for path in written], width)
+    # What a person opens first stands first.
+    names = [str(path) for path in sorted(written, key=lambda path: path.name != PAGE_FILE)]
+    if len(names) > _MOST_NAMED:
+        names[_MOST_NAMED:] = [f"and {len(names) - _MOST_NAMED} more in {written[0].parent}"]
+    lines = verdict_lines(verdict, names, width)
     if terminal:
         from rich.console import Console
         from rich.text import Text
