@@ -94,7 +94,8 @@ def _nonfinite(measures: StatisticMeasures) -> Mask:
     ours, theirs = measures.candidate[:2], measures.reference[:2]
     infinite = np.isinf(ours).any(axis=0)
     new_nan = (np.isnan(ours) & measures.comparable[:2] & ~np.isnan(theirs)).any(axis=0)
-    same = (measures.comparable & (measures.candidate == measures.reference)) | ~measures.comparable
+    both_nan = np.isnan(measures.candidate) & np.isnan(measures.reference)
+    same = (measures.candidate == measures.reference) | both_nan | ~measures.comparable
     found: Mask = (infinite & ~(same.all(axis=0) & measures.comparable.any(axis=0))) | new_nan
     return found
 
