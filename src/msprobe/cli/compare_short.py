@@ -225,9 +225,9 @@ def _print(verdict: Verdict, written: Sequence[Path]) -> None:
     terminal = sys.stdout.isatty()
     width = min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), _WIDEST) if terminal else WIDTH
     # What a person opens first stands first.
-    names = [str(path) for path in sorted(written, key=lambda path: path.name != PAGE_FILE)]
+    names = [_shown(path) for path in sorted(written, key=lambda path: path.name != PAGE_FILE)]
     if len(names) > _MOST_NAMED:
-        names[_MOST_NAMED:] = [f"and {len(names) - _MOST_NAMED} more in {written[0].parent}"]
+        names[_MOST_NAMED:] = [f"and {len(names) - _MOST_NAMED} more in {_shown(written[0].parent)}"]
     lines = verdict_lines(verdict, names, width)
     if terminal:
         from rich.console import Console
@@ -241,6 +241,14 @@ def _print(verdict: Verdict, written: Sequence[Path]) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     for line in lines:
         print(line.text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _shown(path: Path) -> str:
+    """The path as a person would type it: from here, if it lies below."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
 
 
 class _Teller:
