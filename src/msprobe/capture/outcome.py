@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from msprobe.capture.step_numbers import StepNumbers
 from msprobe.config.settings import Settings
 from msprobe.store import layout
 
@@ -13,10 +14,33 @@ _MOST_NAMED = 8
 
 @dataclass
 class _Folder:
-    """One dump_path: records by step, and the steps whose writing failed."""
+    """One dump_path. What it keeps does not grow with the number of steps."""
 
-    records: dict[int, int]
-    failed: set[int]
+    steps: StepNumbers = field(default_factory=StepNumbers)
+    # Those of the steps whose writing failed.
+    failed: StepNumbers = field(default_factory=StepNumbers)
+    # Of all steps that did not fail; and of these, how many are of the step that was written last.
+    records: int = 0
+    of_last_step: int = 0
+    last_step: int | None = None
+    # Some step was recorded twice, and both count.
+    is_written_over: bool = False
+
+    def written(self, step: int, records: int, failed: bool) -> bool:
+        """The step has so many records by now. True if that is new."""
+        is_new = step != self.last_step
+        if is_new:
+            self.is_written_over |= step in self.steps and step not in self.failed
+            self.steps.add(step)
+            self.last_step, self.of_last_step = step, 0
+        if failed:
+            self.failed.add(step)
+        if step in self.failed:
+            records = 0
+        is_new |= records != self.of_last_step
+        self.records += records - self.of_last_step
+        self.of_last_step = records
+        return is_new
 
 
 class Outcome:
@@ -26,7 +50,7 @@ class Outcome:
         self._folders: dict[str, _Folder] = {}
         # Steps and ranks as the program reached them, wanted or not.
         self._last_step: int | None = None
-        self._begun: set[int] = set()
+        self._begun = StepNumbers()
         self._rank: int | None = None
         self._world = 1
         self._is_new = True
@@ -52,12 +76,8 @@ class Outcome:
 
     def written(self, dump_path: str, step: int, records: int, failed: bool) -> None:
         """The files of a step are up to date; ``failed``: as far as the disk let them."""
-        folder = self._folders.setdefault(dump_path, _Folder({}, set()))
-        if folder.records.get(step) != records:
+        if self._folders.setdefault(dump_path, _Folder()).written(step, records, failed):
             self._is_new = True
-        folder.records[step] = records
-        if failed:
-            folder.failed.add(step)
 
     def forget(self) -> None:
         """Nothing that came so far is worth a line."""
@@ -78,14 +98,15 @@ class Outcome:
         return found
 
     def _dump_line(self, path: str, folder: _Folder, settings: Settings) -> tuple[bool, str]:
-        steps = folder.records.keys() - folder.failed
-        failed = _words("step", sorted(folder.failed)) if folder.failed else ""
+        steps = [step for step in folder.steps if step not in folder.failed]
+        failed = _words("step", folder.failed) if folder.failed else ""
         if not steps:
             return True, f'No dump was written to "{path}": {failed} failed, as the error above says.'
-        count = sum(folder.records[step] for step in steps)
         line = f'The dump is in "{path}": {_counted(len(steps), "step")} ({numbers_text(steps)})'
-        line += f", {_counted(count, 'record')}"
-        if not count and settings.task in ("overflow_check", "nan_check"):
+        line += f", {_counted(folder.records, 'record')}"
+        if folder.is_written_over:
+            line += " with those that were written over"
+        if not folder.records and settings.task in ("overflow_check", "nan_check"):
             line += "; no overflow was found"
         if failed:
             line += f"; {failed} failed, as an error above says"
@@ -99,7 +120,7 @@ class Outcome:
             steps = layout.steps_of_rank(path, self._rank)
         except OSError:
             return []
-        return [step for step in steps if step not in folder.records]
+        return [step for step in steps if step not in folder.steps]
 
     def _missing_steps(self, settings: Settings) -> str:
         missing = [step for step in settings.steps if step not in self._begun]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from msprobe.capture.outcome import Outcome, numbers_text
 from msprobe.config.settings import Settings
 
 
-def run(outcome: Outcome, settings: Settings, steps: int, rank: int | None = None, world: int = 1) -> None:
+def run(
+    outcome: Outcome, settings: Settings, steps: int, rank: int | None = None, world: int = 1, first: int = 0
+) -> None:
     """What a session tells while a program of so many steps runs."""
-    for step in range(steps):
+    for step in range(first, steps):
         outcome.reached(step, rank, world)
         if settings.wants_step(step) and settings.wants_rank(rank or 0):
             outcome.begun(step)
@@ -38,7 +41,7 @@ def test_nothing_is_said_twice(tmp_path: Path) -> None:
     run(outcome, settings, 2)
     assert outcome.lines(settings) == [(False, f'The dump is in "{tmp_path}": 2 steps (0, 1), 20 records.')]
     assert outcome.lines(settings) == []
-    run(outcome, settings, 3)
+    run(outcome, settings, 3, first=2)
     assert outcome.lines(settings)[0][1].endswith("3 steps (0 to 2), 30 records.")
 
 
@@ -67,6 +70,46 @@ def test_if_every_step_failed_there_is_no_dump(tmp_path: Path) -> None:
     assert outcome.lines(settings) == [
         (True, f'No dump was written to "{tmp_path}": steps 0 to 2 failed, as the error above says.')
     ]
+
+
+def test_a_step_that_fails_after_a_part_of_it_was_written(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    run(outcome, settings, 2)
+    outcome.written(str(tmp_path), 2, 4, failed=False)
+    outcome.written(str(tmp_path), 2, 7, failed=True)
+    outcome.written(str(tmp_path), 3, 4, failed=False)
+    outcome.written(str(tmp_path), 3, 6, failed=False)
+    ((_, line),) = outcome.lines(settings)
+    assert line.endswith("3 steps (0, 1, 3), 26 records; step 2 failed, as an error above says.")
+
+
+def test_records_that_were_written_over_count_and_are_told(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    run(outcome, settings, 3)
+    run(outcome, settings, 2)
+    ((_, line),) = outcome.lines(settings)
+    assert line.endswith("3 steps (0 to 2), 50 records with those that were written over.")
+
+
+@pytest.mark.parametrize("every", [1, 7])
+def test_many_steps_take_no_more_room_than_few(tmp_path: Path, every: int) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+
+    def grow(steps: range) -> int:
+        tracemalloc.start()
+        try:
+            for step in steps:
+                outcome.reached(step, None, 1)
+                outcome.begun(step)
+                outcome.written(str(tmp_path), step, 10 + step, failed=step >= 9_000 * every)
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    grow(range(0, 100 * every, every))
+    assert grow(range(100 * every, 10_000 * every, every)) < 2_000
+    ((_, line),) = outcome.lines(settings)
+    assert "9000 steps" in line
 
 
 def test_steps_of_earlier_runs_are_named(tmp_path: Path) -> None:
