@@ -22,6 +22,7 @@ class Command(Protocol):
 
 # Name -> (module in this package, one line of help). The module is imported when the command is called.
 AVAILABLE: dict[str, tuple[str, str]] = {
+    "check": ("check", "say what is wrong in one dump, without another to compare it with"),
     "compare": ("compare", "compare two dumps: where they part, and a sheet of all tensors"),
     "merge_result": ("merge_result", "show the comparisons of several ranks in one workbook"),
     "run": ("run", "record a training script without touching its source"),

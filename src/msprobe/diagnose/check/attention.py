@@ -7,6 +7,7 @@ elements above the diagonal are looked at.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -15,11 +16,14 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.language import Text, texts
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats, has_values, measured, tensors
-from msprobe.diagnose.differences import numel
+from msprobe.diagnose.differences import numbers, numel
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.timeline import Event, Timeline
 from msprobe.errors import MsprobeError
 from msprobe.store.values import read_values
+
+#: Smaller numbers in the scores stand for minus infinity.
+_MASKED = -1e4
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -67,6 +71,9 @@ def _looks_ahead(timeline: Timeline, event: Event, text: Text) -> tuple[str, boo
     above = _above_diagonal(timeline, results[0])
     if above is not None:
         return (f"{above} of the probabilities of later positions are not zero", True) if above else None
+    scores = numbers(floats(event.inputs())[0]) if floats(event.inputs()) else None
+    if scores is not None and math.isfinite(scores[1]) and scores[1] < _MASKED:
+        return None  # A row masked wholly by a large negative number is uniform, which is no fault of the mask.
     length = text.length
     needed = numel(results[0]) // (length * length) * (length * (length - 1) // 2)
     zeros = int(results[0].get("zero") or 0)
@@ -86,4 +93,6 @@ def _above_diagonal(timeline: Timeline, leaf: dict[str, object]) -> int | None:
         return None
     if values.ndim < 2:
         return None
-    return int(np.count_nonzero(np.triu(values, 1)))
+    # A row that is masked wholly by a large negative number is uniform.
+    uniform = (values == values[..., :1]).all(axis=-1, keepdims=True)
+    return int(np.count_nonzero(np.triu(np.where(uniform, 0, values), 1)))

@@ -1,8 +1,9 @@
-"""Gradients of the step before that are still in those of this step.
+"""Gradients that were not cleared before the step, or that were cleared within it.
 
 Each backward pass adds to a gradient, and the mean of a sum is the sum of the means. So the means of what the backward
 passes of a step made, and of what the optimizer got, tell whether anything else is in it: nothing, up to one factor
-that clipping or scaling gives all gradients, or the gradient that the step before left behind.
+that clipping or scaling gives all gradients, or the gradient that the step before left behind; or whether the last
+pass alone is in it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from msprobe.diagnose.check.values import has_values, measured
 from msprobe.diagnose.differences import numel, rms
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.noise import eps_of
-from msprobe.diagnose.timeline import Timeline
+from msprobe.diagnose.timeline import Event, Timeline
 
 _LEAST = 4
 #: How well the sums must fit (of the size of the means), and how badly without the older gradient.
@@ -28,15 +29,16 @@ _FAILS = 0.2
 
 def check(moment: Moment) -> Iterable[Finding]:
     """The optimizer's step, if what it got is this step's gradient and the last one's together."""
-    if moment.before is None:
-        return
     for rank, timeline in moment.timelines.items():
         steps = moment.optimizer_steps(timeline)
-        before = moment.before.gradients.get(rank, {})
-        names, made, older, arrived, noise = _means(moment, timeline, before)
-        if len(steps) != 1 or len(names) < _LEAST:
+        if len(steps) != 1:
             continue
-        weight = 1.0 / noise
+        yield from _within(moment, timeline, steps[0])
+        before = moment.before.gradients.get(rank, {}) if moment.before is not None else {}
+        names, made, older, arrived, size = _means(moment, timeline, before)
+        if len(names) < _LEAST:
+            continue
+        weight = 1.0 / size
         alone = _fit(made, arrived, weight)
         together = _fit(made + older, arrived, weight)
         if alone > _FAILS and together < _FITS:
@@ -58,6 +60,39 @@ def check(moment: Moment) -> Iterable[Finding]:
                     "misfit_with": together,
                 },
             )
+
+
+def _within(moment: Moment, timeline: Timeline, step: Event) -> Iterable[Finding]:
+    """What the optimizer got, if it is the gradient of the last backward pass alone."""
+    now = moment.at_optimizer(timeline)
+    rows: list[tuple[float, float, float, float]] = []
+    count = 0
+    for name, passes in moment.gradients(timeline).items():
+        arrived = now.get(name)
+        leaves = [leaf for leaf in passes if leaf is not None]
+        if arrived is None or len(leaves) < 2 or not all(map(has_values, (*leaves, arrived))):
+            continue
+        means = [float(leaf["Mean"]) for leaf in leaves]
+        size = sum(rms(leaf) for leaf in leaves)
+        error = size * eps_of(arrived) * (0.25 + 1.0 / math.sqrt(numel(arrived)))
+        if error > 0 and min(abs(means[-1]), abs(sum(means[:-1]))) > 100 * error:
+            rows.append((sum(means), means[-1], float(arrived["Mean"]), size))
+            count = max(count, len(leaves))
+    if len(rows) < _LEAST:
+        return
+    table = np.array(rows, dtype=np.float64)
+    weight = 1.0 / table[:, 3]
+    alone = _fit(table[:, 0], table[:, 2], weight)
+    last = _fit(table[:, 1], table[:, 2], weight)
+    if alone > _FAILS and last < _FITS:
+        yield moment.finding(
+            timeline,
+            step,
+            "parameter_gradient",
+            f"the optimizer gets the gradient of the last of {count} backward passes alone: gradients were cleared "
+            "between the passes (micro-batches) of one step",
+            evidence={"passes": count, "misfit_of_the_sum": alone, "misfit_of_the_last": last, "parameters": len(rows)},
+        )
 
 
 def _means(moment: Moment, timeline: Timeline, before: dict[str, Any]) -> tuple[list[str], Any, Any, Any, Any]:

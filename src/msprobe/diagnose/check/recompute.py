@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.differences import Comparer, Difference, described
+from msprobe.diagnose.check.values import floats
+from msprobe.diagnose.differences import Comparer, Difference, described, fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.noise import SAFETY, own_noise, unit
 from msprobe.diagnose.pairing import repeats
@@ -16,29 +17,65 @@ from msprobe.diagnose.words import measure, relation_in_words
 def check(moment: Moment) -> Iterable[Finding]:
     """The first call of each recomputed region that does not repeat its forward call."""
     for timeline in moment.timelines.values():
-        pairs = repeats(timeline)
-        if not pairs:
-            continue
         comparer = Comparer(timeline.part, timeline.part)
-        said: set[Event | None] = set()
-        for again, first in sorted(pairs.items(), key=lambda pair: pair[0].index):
-            region = _region(again)
-            if region in said:
-                continue
-            found = _differs(moment, timeline, comparer, again, first)
-            if found is not None:
-                said.add(region)
-                yield found
+        for pairs in repeated(timeline):
+            for again, first in sorted(pairs.items(), key=lambda pair: pair[0].index):
+                found = _differs(moment, timeline, comparer, again, first)
+                if found is not None:
+                    yield found
+                    break
 
 
-def _region(event: Event) -> Event | None:
-    """The outermost recomputed module around a call."""
-    found = event if event.is_module else None
-    above = event.parent
-    while above is not None and above.direction == "recompute":
-        found = above
-        above = above.parent
-    return found
+def repeated(timeline: Timeline) -> list[dict[Event, Event]]:
+    """For each recomputed region, its calls with those of the forward pass that they repeat.
+
+    A region may end before its last call, as soon as all is there that the backward pass needs; so calls are counted
+    within their module's pass, not over all passes.
+    """
+    tops = [
+        event
+        for event in timeline
+        if event.direction == "recompute" and (event.parent is None or event.parent.direction != "recompute")
+    ]
+    if not tops:
+        return []
+    loose = repeats(timeline)
+    passes: dict[str, list[Event]] = {}
+    for event in timeline:
+        if event.is_module and event.direction == "forward":
+            passes.setdefault(event.key, []).append(event)
+    used: set[Event] = set()
+    regions: list[dict[Event, Event]] = []
+    for top in tops:
+        region: dict[Event, Event] = {}
+        if top.is_module:
+            free = [one for one in passes.get(top.key, ()) if one not in used and one.index < top.index]
+            first = next((one for one in free if _begins_alike(one, top)), free[0] if free else None)
+            if first is not None:
+                used.add(first)
+                _pair(top, first, region)
+        elif top in loose:
+            region[top] = loose[top]
+        if region:
+            regions.append(region)
+    return regions
+
+
+def _begins_alike(first: Event, again: Event) -> bool:
+    one = [fingerprint(leaf) for leaf in floats(first.inputs())]
+    other = [fingerprint(leaf) for leaf in floats(again.inputs())]
+    return one == other
+
+
+def _pair(again: Event, first: Event, region: dict[Event, Event]) -> None:
+    region[again] = first
+    waiting: dict[str, list[Event]] = {}
+    for child in first.children:
+        if child.direction == first.direction:
+            waiting.setdefault(child.key, []).append(child)
+    for child in again.children:
+        if child.direction == "recompute" and waiting.get(child.key):
+            _pair(child, waiting[child.key].pop(0), region)
 
 
 def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from msprobe.diagnose.check.attention import check as attention
+from msprobe.diagnose.check.averaging import check as averaging
 from msprobe.diagnose.check.clearing import check as clearing
 from msprobe.diagnose.check.collectives import check as collectives
 from msprobe.diagnose.check.dropout import check as dropout
@@ -48,6 +49,7 @@ CHECKS: tuple[Check, ...] = (
     Check("dropout", "dropout is active in eval mode, or inactive in training", dropout),
     Check("attention", "a causal language model attends to later positions", attention),
     Check("labels", "the labels of a language model are its inputs, not shifted", labels),
+    Check("averaging", "means over micro-batches with different numbers of labels are averaged", averaging),
     Check("recompute", "recomputation gives other values than the forward pass it repeats", recompute),
     Check("mutation", "a tensor that the backward pass needs is written to behind autograd's back", mutation),
     Check("unreached", "parameters get no gradient", unreached),
@@ -56,6 +58,6 @@ CHECKS: tuple[Check, ...] = (
     Check("ties", "embedding and head begin as one matrix and are trained as two", ties),
     Check("collectives", "ranks of a group get different results from one collective", collectives, True),
     Check("replicas", "what should be the same on all ranks is not", replicas, True),
-    Check("clearing", "gradients of the step before are still in those of this step", clearing),
+    Check("clearing", "gradients are not cleared between steps, or are cleared between micro-batches", clearing),
     Check("updates", "parameters with a gradient are not updated", updates),
 )

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
-from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured
-from msprobe.diagnose.differences import fingerprint, of_statistics
+from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured, tensors
+from msprobe.diagnose.differences import fingerprint, is_integer, of_statistics
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.noise import SAFETY, own_noise, unit
-from msprobe.diagnose.timeline import Event
+from msprobe.diagnose.optimizer import parameters_of
+from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 
 _RANDOM = frozenset("dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d bernoulli rand_like".split())
 
@@ -36,11 +38,29 @@ def _copies(moment: Moment, tables: dict[Rank, dict[str, Leaf]]) -> list[str]:
     """Parameters with the same values on all ranks that have them (two at least)."""
     found = []
     names = dict.fromkeys(name for table in tables.values() for name in table)
+    unsure = []
     for name in names:
         leaves = [table[name] for table in tables.values() if name in table]
-        if len(leaves) > 1 and _equal(leaves) and (distinct(leaves[0]) or _single(leaves[0]) or _of_norm(moment, name)):
-            found.append(name)
+        if len(leaves) > 1 and _equal(leaves):
+            if distinct(leaves[0]) or _single(leaves[0]):
+                found.append(name)
+            elif _of_norm(moment, name):
+                unsure.append(name)
+    # Norms begin as ones and zeros, copies or not; ranks with the same model and tokens hold copies.
+    same_model = len({frozenset(moment.weights(timeline)) for timeline in moment.timelines.values()}) == 1
+    if unsure and same_model and (found or _same_tokens(moment)):
+        found = [name for name in names if name in found or name in unsure]
     return found
+
+
+def _same_tokens(moment: Moment) -> bool:
+    """True if all ranks look up the same whole numbers first."""
+    marks = set()
+    for timeline in moment.timelines.values():
+        first = next((event for event in timeline if operation(event.stem) == "embedding"), None)
+        tokens = [leaf for leaf in tensors(first.inputs()) if is_integer(leaf)] if first is not None else []
+        marks.add(fingerprint(tokens[0]) if tokens else None)
+    return len(marks) == 1 and None not in marks
 
 
 def _equal(leaves: list[Leaf]) -> bool:
@@ -63,14 +83,26 @@ def _of_norm(moment: Moment, name: str) -> bool:
 
 
 def _tables(moment: Moment) -> dict[Rank, dict[str, Leaf]]:
-    return {
-        rank: {name: weight.leaf for name, weight in moment.weights(timeline).items()}
-        for rank, timeline in moment.timelines.items()
-    }
+    """All parameters by rank: those that modules have, and those that only an optimizer has."""
+    found: dict[Rank, dict[str, Leaf]] = {}
+    for rank, timeline in moment.timelines.items():
+        table = found[rank] = {name: weight.leaf for name, weight in moment.weights(timeline).items()}
+        for event in moment.optimizer_steps(timeline)[:1]:
+            for name, fields in parameters_of(event).items():
+                weight = fields.get("weight") if isinstance(fields, dict) else None
+                if weight is not None and is_tensor(weight):
+                    table.setdefault(plain_path(name), weight)
+    return found
 
 
 def _optimizers(moment: Moment) -> dict[Rank, dict[str, Leaf]]:
     return {rank: moment.at_optimizer(timeline) for rank, timeline in moment.timelines.items()}
+
+
+def _event_of(moment: Moment, timeline: Timeline, name: str) -> Event:
+    """The record that shows a parameter: its module's first pass, or the optimizer's step."""
+    weight = moment.weights(timeline).get(name)
+    return weight.event if weight is not None else moment.optimizer_steps(timeline)[0]
 
 
 def _apart(tables: dict[Rank, dict[str, Leaf]], name: str) -> dict[Rank, Leaf] | None:
@@ -94,14 +126,14 @@ def _weights(moment: Moment) -> Iterable[Finding]:
     if wrong:
         name, leaves = next(iter(wrong.items()))
         rank = _minority(leaves)
-        weight = moment.weights(moment.timelines[rank])[name]
+        event = _event_of(moment, moment.timelines[rank], name)
         yield moment.finding(
             moment.timelines[rank],
-            weight.event,
+            event,
             "replica",
             f'"{name}" differs between the ranks before the step, although all ranks get the same gradient for it'
             + (f"; so do {len(wrong) - 1} other parameters: {listed(list(wrong)[1:])}" if len(wrong) > 1 else ""),
-            where=f"{name} ({plain_path(weight.event.parts.path)})",
+            where=name,
             evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
         )
 
@@ -116,23 +148,53 @@ def _gradients(moment: Moment) -> Iterable[Finding]:
             wrong[name] = leaves
     if not wrong:
         return
-    name, leaves = next(iter(wrong.items()))
+    copies = [one for one in _copies(moment, weights) if all(one in table for table in arrived.values())]
+    left_out = _left_out(moment, copies)
+    name = next((one for one in left_out if one in wrong), next(iter(wrong)))
+    leaves = wrong[name]
     rank = _minority(leaves)
     timeline = moment.timelines[rank]
     step = moment.optimizer_steps(timeline)[0]
-    copies = [one for one in _copies(moment, weights) if all(one in table for table in arrived.values())]
     ratio = _common_ratio(list(wrong.values()))
     how = f", each by the factor {ratio:.6g}: they were clipped or scaled by another number" if ratio else ""
     which = "all" if len(wrong) == len(copies) else f"{len(wrong)} of {len(copies)}"
+    if left_out:
+        message = (
+            f"no collective sums the gradient of {listed(left_out)} over the ranks, as is done for the other "
+            f"parameters that are the same on all of them; the gradients of {which} of these differ at the optimizer"
+        )
+    else:
+        message = (
+            f"the gradients of {which} parameters that are the same on all ranks differ between them at the optimizer"
+            f"{how}: {listed(list(wrong))}; the weights will part"
+        )
     yield moment.finding(
         timeline,
         step,
         "replica",
-        f"the gradients of {which} parameters that are the same on all ranks differ between them at the optimizer"
-        f"{how}: {listed(list(wrong))}; the weights will part",
+        message,
         where=f"{name} at {step.name}",
-        evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50], "copies": len(copies), "factor": ratio},
+        evidence=_by_rank(leaves)
+        | {"parameters": left_out[:50] or list(wrong)[:50], "copies": len(copies), "factor": ratio},
     )
+
+
+def _left_out(moment: Moment, copies: list[str]) -> list[str]:
+    """Copies whose gradient no collective takes, where one takes those of others; empty where that is not seen."""
+    for timeline in moment.timelines.values():
+        carried = {
+            fingerprint(leaf)
+            for event in timeline
+            if event.is_collective
+            for leaf in communication.read(event, timeline.rank)
+        }
+        gradients = moment.gradients(timeline)
+        last = {name: passes[-1] for name, passes in gradients.items() if len(passes) == 1}
+        known = [name for name in copies if last.get(name) is not None]
+        without = [name for name in known if fingerprint(last[name]) not in carried]
+        if without and len(without) < len(known):
+            return without
+    return []
 
 
 def _parted(moment: Moment) -> Iterable[Finding]:
@@ -149,14 +211,14 @@ def _parted(moment: Moment) -> Iterable[Finding]:
         return
     name, leaves = next(iter(wrong.items()))
     rank = _minority(leaves)
-    weight = moment.weights(moment.timelines[rank])[name]
+    event = _event_of(moment, moment.timelines[rank], name)
     yield moment.finding(
         moment.timelines[rank],
-        weight.event,
+        event,
         "replica",
         f"{len(wrong)} parameters were the same on all ranks before the last step and are not any more: "
         f"{listed(list(wrong))}",
-        where=f"{name} ({plain_path(weight.event.parts.path)})",
+        where=name,
         evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
     )
 

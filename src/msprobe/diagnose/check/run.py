@@ -78,7 +78,8 @@ def check_run(
         # A gap in the steps: what was before is not the step before.
         moment = Moment(step, timelines, before if last is not None and step == last + 1 else None)
         for found in _found(moment, checks, told):
-            mark = (found.evidence["check"], found.where, found.module, found.kind)
+            # The same line of the program in the same module, in another pass or step, is no news.
+            mark = (found.evidence["check"], found.module, found.evidence.get("source") or found.where, found.kind)
             if mark not in said:
                 said.add(mark)
                 findings.append(found)

@@ -110,6 +110,9 @@ def _unscaled(timeline: Timeline, loss: Event, scale: float) -> tuple[Event, flo
     """The call that scales gradients, and its factor; () if there is none; None if that cannot be known."""
     backward = timeline.backward_of(loss)
     first = backward.index if backward is not None else loss.index
+    shapes = {
+        str(leaf.get("shape")) for one in timeline if one.direction == "gradient" for leaf in tensors(one.outputs())
+    }
     found: tuple[Event, float] | tuple[()] = ()
     for event in timeline.events[first:]:
         if event.parts.kind != "api" or event.direction not in ("forward", "optimizer"):
@@ -121,7 +124,7 @@ def _unscaled(timeline: Timeline, loss: Event, scale: float) -> tuple[Event, flo
             continue
         number = _scalar(event)
         results = tensors(event.outputs())
-        if not number or not results or results[0].get("shape") in ([], [1]):
+        if not number or not results or results[0].get("requires_grad") or str(results[0].get("shape")) not in shapes:
             continue
         factor = 1.0 / number if word.removeprefix("_foreach_") == "div" else number
         if abs(factor * scale - 1.0) < _SAME:

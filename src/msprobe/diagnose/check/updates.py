@@ -12,6 +12,7 @@ from msprobe.diagnose.differences import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.optimizer import parameters_of, results_of, settings_by_parameter, value_of
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.words import dtype_word
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -52,7 +53,25 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
             stuck.append(name)
         else:
             moved += 1
-    if stuck:
+    half = [name for name in stuck if _is_half(parameters_of(event)[name]["weight"])]
+    if half and len(half) == len(stuck) and moved:
+        fields = parameters_of(event)[half[0]]
+        kind = dtype_word(fields["weight"])
+        yield moment.finding(
+            timeline,
+            event,
+            "weights",
+            f"{len(half)} of {len(half) + moved} parameters in {kind} are the same after the step: their update is "
+            f"smaller than {kind} can hold beside the weight ({listed(half)}); keep master weights in float32",
+            where=f"{event.name}: {half[0]}",
+            evidence={
+                "parameters": half[:50],
+                "weight": measured(fields["weight"]),
+                "lr": _rate(settings.get(half[0], {})),
+            },
+            harmless=True,
+        )
+    elif stuck:
         name = stuck[0]
         fields = parameters_of(event)[name]
         yield moment.finding(
@@ -69,6 +88,10 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
                 "lr": _rate(settings.get(name, {})),
             },
         )
+
+
+def _is_half(leaf: dict[str, Any]) -> bool:
+    return dtype_word(leaf) in ("float16", "bfloat16")
 
 
 def _rate(settings: dict[str, Any]) -> float:

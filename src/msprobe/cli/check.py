@@ -1,0 +1,130 @@
+"""``msprobe check DUMP``: what is wrong in a recorded training, told from one dump alone.
+
+Exit status: 0 nothing found, or only what is harmless; 1 findings; 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msprobe.errors import InvalidInputError, MsprobeError
+
+if TYPE_CHECKING:
+    from msprobe.diagnose.check import Check, CheckResult
+
+FILE = "check.json"
+BAD_INPUT_STATUS = 2
+_EPILOG = """\
+Reads a dump (its root, or the folder of a step or rank) and looks for faults that show without a second run. Prints
+the first one in full; with -o DIR it also writes DIR/check.json. Exit status: 0 nothing found, or only what is
+harmless; 1 findings; 2 bad input.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("dump", nargs="?", help="folder of a dump, of a step or of a rank, or a dump.json")
+    parser.add_argument("-o", "--output_path", metavar="DIR", help=f"write {FILE} there")
+    parser.add_argument("--only", metavar="NAMES", help="run these checks alone, with commas between")
+    parser.add_argument("--skip", metavar="NAMES", help="leave these checks out")
+    parser.add_argument("--list", action="store_true", help="list the checks and end")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Check the dump, print what was found, and return the exit status."""
+    try:
+        return _execute(args)
+    except MsprobeError as problem:
+        if args.debug:
+            raise
+        print(f"msprobe: {problem.message}", file=sys.stderr)
+        return BAD_INPUT_STATUS
+
+
+def _execute(args: argparse.Namespace) -> int:
+    from msprobe.diagnose.check import CHECKS, check_run
+    from msprobe.paths import check_output_folder
+
+    if args.list:
+        width = max(len(check.name) for check in CHECKS)
+        for check in CHECKS:
+            print(f"{check.name:<{width}}  {check.text}")
+        return 0
+    if args.dump is None:
+        raise InvalidInputError("give the folder of a dump (or --list).")
+    chosen = _chosen(CHECKS, args.only, args.skip)
+    folder = check_output_folder(args.output_path) if args.output_path is not None else None
+    result = check_run(args.dump, chosen, _teller())
+    written: list[str] = []
+    try:
+        if folder is not None:
+            written.append(str(_write(folder, result)))
+    finally:
+        _print(result, written)
+    return result.exit_code
+
+
+def _chosen(checks: tuple[Check, ...], only: str | None, skip: str | None) -> list[Check]:
+    """The checks that are asked for. Raises InvalidInputError for names that there are not."""
+    wanted = [name.strip() for name in only.split(",")] if only else [check.name for check in checks]
+    unwanted = [name.strip() for name in skip.split(",")] if skip else []
+    known = {check.name for check in checks}
+    unknown = [name for name in (*wanted, *unwanted) if name not in known]
+    if unknown:
+        raise InvalidInputError(f"no check {', '.join(map(repr, unknown))}; the checks are {', '.join(sorted(known))}.")
+    chosen = [check for check in checks if check.name in wanted and check.name not in unwanted]
+    if not chosen:
+        raise InvalidInputError("--only and --skip leave no check; name others.")
+    return chosen
+
+
+def _write(folder: Path, result: CheckResult) -> Path:
+    from msprobe.paths import make_folder, write_atomically
+
+    text = json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+    make_folder(folder)
+    path = folder / FILE
+    write_atomically(path, text.encode("utf-8", "backslashreplace") + b"\n", fsync=False)
+    return path
+
+
+def _teller() -> Callable[[str], None] | None:
+    """Tells which step is read, on a terminal."""
+    if not sys.stderr.isatty():
+        return None
+    from msprobe.report.phrases import clean
+
+    def tell(text: str) -> None:
+        print(f"\rreading {clean(text)}\x1b[K", end="\r", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _print(result: CheckResult, written: list[str]) -> None:
+    import shutil
+
+    from msprobe.report.check_text import check_lines
+    from msprobe.report.console import WIDTH
+
+    terminal = sys.stdout.isatty()
+    width = min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), 110) if terminal else WIDTH
+    lines = check_lines(result, written, width)
+    if terminal:
+        from rich.console import Console
+        from rich.text import Text
+
+        styles = {"bad": "bold red", "good": "bold green", "heading": "bold", "strong": "bold", "dim": "dim", "": ""}
+        console = Console(highlight=False, soft_wrap=True)
+        for line in lines:
+            console.print(Text(line.text, styles[line.style]))
+        return
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in lines:
+        print(line.text.encode(encoding, "backslashreplace").decode(encoding))

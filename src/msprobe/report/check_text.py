@@ -1,0 +1,166 @@
+"""What ``msprobe check`` found, for the terminal, in the voice of :mod:`msprobe.report.console`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msprobe.diagnose.check import CHECKS, CheckResult
+from msprobe.diagnose.findings import Finding
+from msprobe.report import phrases
+from msprobe.report.console import WIDTH, Line
+from msprobe.report.phrases import clean
+
+HEADLINES = {
+    "found": "FOUND",
+    "harmless": "HARMLESS",
+    "clean": "NOTHING FOUND",
+}
+#: What to do about what each check finds.
+ADVICE: dict[str, str] = {
+    "overflow": "Look at what goes into this call; everything after it only passes the bad value on.",
+    "softmax": "Compute this softmax in float32, or look at what writes to its result.",
+    "dtypes": "Find where the type changes: a cast at this line, autocast, a setting of the layer.",
+    "siblings": "Give the layer the setting of the others, if it is not meant to be different.",
+    "dropout": "Set the mode with model.train() or model.eval() and pass self.training on.",
+    "attention": "Look at the mask: it must hide all positions after the one that asks.",
+    "labels": "Shift the labels by one: tokens[:, 1:] for inputs tokens[:, :-1].",
+    "averaging": "Sum the losses and divide by the number of labels in all micro-batches (and ranks) of the step.",
+    "recompute": "Recomputation has to repeat the forward pass: the same random state, mode and inputs.",
+    "mutation": "Write to a copy (clone), or without .data, so that autograd can see it.",
+    "unreached": "Look for detach, no_grad, requires_grad=False or a copy to numpy at this place.",
+    "scale": "Divide the gradients by the scale after backward (GradScaler.unscale_), before they are clipped.",
+    "padding": "Pass padding_idx to the embedding, or zero the gradient of that row.",
+    "ties": "Tie them again after loading: head.weight = embedding.weight.",
+    "collectives": "Record this exchange with its tensors on all ranks, and check links and communication library.",
+    "replicas": "What is replicated must be made alike on all ranks: broadcast at the start, seeds, reductions.",
+    "clearing": "Call optimizer.zero_grad() once before the first backward pass of each step, and not in between.",
+    "updates": "Give the optimizer the parameters that the model has now; make it after the model is complete.",
+}
+_SHOWN = 10
+_LABEL = 11
+
+
+def check_lines(result: CheckResult, written: Sequence[str] = (), width: int = WIDTH) -> list[Line]:
+    """The whole answer: headline, first finding in full, the others in a line each, notes, what was checked."""
+    return list(_result(result, written, width))
+
+
+def check_text(result: CheckResult, written: Sequence[str] = (), width: int = WIDTH) -> str:
+    """The same as one text."""
+    return "".join(f"{line.text}\n" for line in check_lines(result, written, width))
+
+
+def _result(result: CheckResult, written: Sequence[str], width: int) -> Iterator[Line]:
+    findings = result.findings
+    where = f" at {phrases.place(findings[0])}" if findings else ""
+    yield Line(f"{HEADLINES[result.status]}{where}", "bad" if result.exit_code else "good")
+    yield Line(f"  dump  {clean(result.dump)}", "dim")
+    if findings:
+        yield Line("")
+        yield from _finding(findings[0], width)
+    if len(findings) > 1:
+        yield Line("")
+        yield Line("Further findings; later ones may follow from earlier ones", "heading")
+        for number, finding in enumerate(findings[1 : 1 + _SHOWN], 2):
+            harmless = " (harmless)" if finding.harmless else ""
+            head = f"{number}. {clean(finding.evidence.get('check'))}{harmless}, {phrases.place(finding)}: "
+            yield from _wrapped(f"{head}{clean(finding.message)}", "  ", width)
+        if len(findings) > 1 + _SHOWN:
+            yield Line(f"  and {result.summary.get('findings', len(findings)) - 1 - _SHOWN} more", "dim")
+    yield from _section("Notes", result.notes, width)
+    yield from _section("Checked", _counts(result), width)
+    yield from _section("Open", written, width)
+
+
+def _finding(finding: Finding, width: int) -> Iterator[Line]:
+    name = str(finding.evidence.get("check"))
+    for line in _wrapped(clean(finding.message), "  ", width, hang=""):
+        yield Line(line.text, "strong")
+    yield Line("")
+    says = next((check.text for check in CHECKS if check.name == name), "")
+    yield from _labelled("check", f"{clean(name)}: {says}", width)
+    for label, text in phrases.whereabouts(finding):
+        yield from _labelled(label, text, width)
+    source = phrases.source_of(finding)
+    if source is not None:
+        yield from _labelled("source", f"{source.place} {f'in {source.function}' if source.function else ''}", width)
+        if source.code:
+            yield Line(f"{'':{_LABEL + 6}}{source.code}"[:width], "dim")
+    for number, frame in enumerate(phrases.callers_of(finding, 2)):
+        yield from _labelled("" if number else "called by", f"{frame.place} in {frame.function}", width)
+    lines = [line for key, value in finding.evidence.items() for line in _evidence(key, value)]
+    if lines:
+        yield Line("")
+    for text in lines:
+        yield from _wrapped(text, "  ", width)
+    if finding.alternatives:
+        yield from _wrapped(f"look also at: {phrases.listed(finding.alternatives)}", "  ", width)
+    advice = ADVICE.get(name, "")
+    if advice:
+        yield Line("")
+        yield from _labelled("to do", advice, width)
+
+
+def _evidence(key: str, value: Any) -> Iterator[str]:
+    if key in ("check", "source", "side") or value in (None, [], {}, ""):
+        return
+    label = clean(key).replace("_", " ")
+    if isinstance(value, dict) and "dtype" in value:
+        yield f"{label}: {_tensor(value)}"
+    elif isinstance(value, dict):
+        for inner, item in list(value.items())[: phrases.SHOWN]:
+            text = _tensor(item) if isinstance(item, dict) and "dtype" in item else phrases.number(item)
+            yield f"{'rank' if key in ('by_rank', 'results') else label} {clean(inner)}: {text}"
+    elif isinstance(value, (list, tuple)) and value and all(isinstance(one, dict) and "dtype" in one for one in value):
+        for number, one in enumerate(value[: phrases.SHOWN]):
+            yield f"{label.removesuffix('s')} {number}: {_tensor(one)}"
+    else:
+        yield f"{label}: {phrases.listed(value)}"
+
+
+def _tensor(leaf: dict[str, Any]) -> str:
+    head = f"{clean(leaf.get('dtype')).removeprefix('torch.')}{clean(leaf.get('shape', ''))}"
+    names = (("Max", "max"), ("Min", "min"), ("Mean", "mean"), ("Norm", "norm"))
+    parts = [f"{word} {phrases.number(leaf[key])}" for key, word in names if leaf.get(key) is not None]
+    parts += [
+        f"{leaf[key]} {word}" for key, word in (("nan", "NaN"), ("inf", "infinite"), ("zero", "zeros")) if leaf.get(key)
+    ]
+    return f"{head} {', '.join(parts)}".rstrip()
+
+
+def _counts(result: CheckResult) -> list[str]:
+    summary = result.summary
+    if not summary:
+        return []
+    steps, records = summary.get("steps", 0), summary.get("records", 0)
+    names = summary.get("checks", [])
+    every = len(names) == len(CHECKS)
+    which = f"all {len(names)} checks (msprobe check --list)" if every else f"the checks {phrases.listed(names, 20)}"
+    return [f"{steps} step{'' if steps == 1 else 's'}, {records} records, {which}"]
+
+
+def _section(title: str, texts: Sequence[str], width: int) -> Iterator[Line]:
+    if not texts:
+        return
+    yield Line("")
+    yield Line(title, "heading")
+    for text in texts:
+        yield from _wrapped(clean(text), "  ", width)
+
+
+def _labelled(label: str, text: str, width: int) -> Iterator[Line]:
+    indent = " " * (_LABEL + 2)
+    lines = textwrap.wrap(text, max(width - len(indent), 20), break_long_words=False, break_on_hyphens=False) or [""]
+    yield Line(f"  {label:<{_LABEL}}{lines[0]}".rstrip())
+    for line in lines[1:]:
+        yield Line(f"{indent}{line}")
+
+
+def _wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Line]:
+    for line in textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent + hang,
+        break_long_words=False, break_on_hyphens=False,
+    ):  # fmt: skip
+        yield Line(line)
