@@ -5,6 +5,7 @@ from __future__ import annotations
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
 from msprobe.diagnose.differences import described
+from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.scene import Scene
 from msprobe.diagnose.timeline import is_tensor
@@ -16,11 +17,17 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True) -> None:
     parts = [
         f"{one.slot} is {described(one.left)}, in the reference {described(one.right)}" for one in judged.arguments
     ]
+    kind: Kind = "argument"
+    text = f"{event.name}: {'; '.join(parts)}"
+    if event in scene.pairing.loose and event.stem != judged.partner.stem:
+        # Not the same call: the pair was only for what both compute.
+        kind = "structure"
+        text = f"the candidate calls {event.name} where the reference calls {judged.partner.name}: {'; '.join(parts)}"
     scene.say(
         ("argument", event),
         judged,
-        "argument",
-        f"{event.name}: {'; '.join(parts)}",
+        kind,
+        text,
         where=f"{event.name}, {judged.arguments[0].slot}",
         clear=clear,
         # Clipping and the optimizer may hide what is done to gradients, or show it later.

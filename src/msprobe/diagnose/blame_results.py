@@ -93,7 +93,7 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
 _EXCESS = 4.0
 
 
-def blame_result(scene: Scene, judged: Judged, clear: bool = True) -> None:
+def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool = False) -> None:
     """Say that a call gives another result than its inputs explain."""
     event = judged.event
     first = judged.changed_outputs[0]
@@ -146,6 +146,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True) -> None:
         text,
         where=f"{event.name}, {first.slot}",
         clear=clear,
+        matters=clear and matters,
         evidence={
             "slot": first.slot,
             "difference": judged.left,

@@ -9,7 +9,7 @@ The second is a lower bound of what the values may differ by.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -55,6 +55,8 @@ class Comparer:
         self._deltas: dict[tuple[str, str], float | None] = {}
         # What tells the tensors apart that hold whatever was in memory.
         self.unset: set[Hashable] = set()
+        # What the results of an entry of the reference may differ by, where that was measured.
+        self.measured_noise: Callable[[str], float] = lambda entry: 0.0
 
     def between(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[Difference]:
         """What differs between two lists of slots; those of one name answer to each other."""

@@ -62,14 +62,14 @@ def compare_layouts(
     if not any(words.values()):
         return [], []
     told = ", ".join(f"{count} {word}" for word, count in words.items() if count)
-    notes = [
+    note = (
         f"the layouts differ ({len(candidate)} ranks, {len(reference)} in the reference): compared are the parameters "
         f"before and after the optimizer and the gradients it gets ({told}); calls are not"
-    ]
+    )
     # What differs before the step explains what comes after it.
     begun = {finding.evidence["parameter"] for finding in found if finding.evidence["when"] == "before"}
     kept = [f for f in found if not (f.evidence["when"] == "after" and f.evidence["parameter"] in begun)]
-    return kept, notes
+    return kept, [note]
 
 
 def _collect(parts: Iterable[DumpPart]) -> dict[str, dict[str, dict[str, list[Leaf]]]]:

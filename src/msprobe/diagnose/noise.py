@@ -50,6 +50,8 @@ CASTS = frozenset("to type bfloat16 half float double type_as".split())
 IDLE = frozenset("detach clone contiguous to item numpy cpu cuda tolist zeros ones empty".split())
 #: Calls that work on each element by itself: what they make has the same elements in the same order.
 UNARY = frozenset("cos sin exp log sqrt rsqrt tanh sigmoid square reciprocal float to bfloat16 half pow outer".split())
+#: Calls that compute each element by itself: the same input gives the same bits.
+ELEMENTWISE = UNARY | CASTS | frozenset("add sub mul div neg gelu silu where masked_fill lerp addcmul addcdiv".split())
 #: Calls whose result follows the absolute size of their input: a relative error of x becomes |x| times that.
 _EXPONENTIAL = frozenset(
     """

@@ -77,4 +77,4 @@ def look_at(scene: Scene, judged: Judged) -> None:
         elif not look_behind_statistics(scene, judged):
             blame_result(scene, judged)
     elif judged.status == "rounding":
-        blame_result(scene, judged, clear=False)
+        blame_result(scene, judged, clear=scene.reproduces(judged), matters=True)

@@ -6,8 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.calls import StepCalls, calls_of
 from msprobe.diagnose.common import Rank, Step, StepPair, in_common
 from msprobe.diagnose.differences import Comparer
@@ -24,6 +26,9 @@ from msprobe.store.reader import Dump, open_dump
 
 Progress = Callable[[str], None]
 MOST_FINDINGS = 100
+#: Findings that say what is done otherwise, and findings that a result is further off than expected.
+_FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
+_MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
 
 
 @dataclass(frozen=True)
@@ -42,15 +47,21 @@ class Compared:
 
 
 def compare_runs(
-    candidate: StrPath, reference: StrPath, progress: Progress | None = None, with_calls: bool = False
+    candidate: StrPath,
+    reference: StrPath,
+    progress: Progress | None = None,
+    with_calls: bool = False,
+    noise: StrPath | None = None,
 ) -> Verdict:
     """Say where two recorded trainings part.
 
     ``candidate`` and ``reference`` are folders of dumps (a whole dump, a step, a rank, or a ``dump.json``).
     ``progress`` is told which part is compared next; ``with_calls`` fills :attr:`Verdict.calls`.
+    ``noise`` is the dump of a second healthy run, from which it is measured what each call may differ by.
     Raises PathError or InvalidInputError if one of them cannot be read.
     """
     one, other = open_dump(candidate), open_dump(reference)
+    healthy = None if noise is None else open_dump(noise)
     common = in_common(one, other)
     notes, findings = list(common.notes), list(common.findings)
     if not common.steps:
@@ -61,7 +72,7 @@ def compare_runs(
     compared = False
     shown: StepCalls | None = None
     tell = _Telling(progress, sum(len(step.ranks) for step in common.steps))
-    steps = _Steps(one, other, tell, with_calls)
+    steps = _Steps(one, other, healthy, tell, with_calls)
     for number, step in enumerate(common.steps):
         if not step.ranks:
             found, remarks = _layouts(one, other, step, first=number == 0)
@@ -77,7 +88,7 @@ def compare_runs(
                 continue
             compared = True
             following = common.steps[number + 1] if number + 1 < len(common.steps) else None
-            answer, found, rank = _conclude(results, lambda: steps.reach_in(following))  # noqa: B023: called at once
+            answer, found, rank = _conclude(results, partial(steps.reach_in, following))
             findings += found
             if found and (status == "agree" or answer == "diverged"):
                 shown = next((result.calls for result in results if result.rank == rank), shown)
@@ -112,6 +123,9 @@ def _conclude(
     if not clear and reach <= 10 * allowed:
         return "agree", [], None
     chosen = clear or found
+    if found[0].finding.kind in _FACTS and all(suspect.finding.kind in _MEASURED for suspect in clear):
+        # What was done otherwise comes before what came out of it.
+        chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
     ordered = [*chosen, *(suspect for suspect in found if suspect not in chosen)]
     harmless = harmless and not any(suspect.matters for suspect in ordered)
     findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
@@ -148,8 +162,9 @@ class _Telling:
 class _Steps:
     """Compares one step after the other; each knows what the one before left behind."""
 
-    def __init__(self, one: Dump, other: Dump, tell: _Telling, with_calls: bool) -> None:
+    def __init__(self, one: Dump, other: Dump, healthy: Dump | None, tell: _Telling, with_calls: bool) -> None:
         self._dumps = one, other
+        self._healthy = healthy
         self._tell = tell
         self._with_calls = with_calls
         self._first = True
@@ -174,7 +189,19 @@ class _Steps:
     def _part(self, step: StepPair, rank: Rank, twin: Rank, with_calls: bool) -> Compared:
         vanishing = self._vanishing.get(rank, frozenset())
         places = (step.candidate, rank), (step.reference, twin)
-        return _compare_part(*self._dumps, *places, self._first, vanishing, with_calls)
+        calibration = self._calibrate(step, twin)
+        return _compare_part(*self._dumps, *places, self._first, vanishing, with_calls, calibration)
+
+    def _calibrate(self, step: StepPair, rank: Rank) -> Calibration:
+        healthy = self._healthy
+        if healthy is None or step.reference not in healthy.steps or rank not in healthy.ranks(step.reference):
+            return NO_CALIBRATION
+        part, reference = healthy.part(step.reference, rank), self._dumps[1].part(step.reference, rank)
+        try:
+            return calibrate(part, reference)
+        finally:
+            part.close()
+            reference.close()
 
 
 def parts_in_common(candidate: StrPath, reference: StrPath) -> Iterator[tuple[DumpPart, DumpPart]]:
@@ -204,11 +231,13 @@ def _compare_part(
     first: bool,
     vanishing: frozenset[str] = frozenset(),
     with_calls: bool = False,
+    calibration: Calibration = NO_CALIBRATION,
 ) -> Compared:
     left, right = one.part(*place), other.part(*twin)
     try:
         pairing = pair(Timeline(left), Timeline(right))
         comparer = Comparer(left, right)
+        comparer.measured_noise = calibration.allowed
         scene = Scene(pairing, comparer, first)
         suspects = search(scene)
         return Compared(
@@ -216,7 +245,7 @@ def _compare_part(
             rank=place[1],
             suspects=suspects,
             reach=reach_of(pairing, scene.judged, comparer, vanishing),
-            tolerance=tolerance(scene.judged.values()),
+            tolerance=max(tolerance(scene.judged.values()), MARGIN * calibration.reach),
             summary=_counts(pairing, scene),
             notes=_notes(pairing, scene),
             collectives=[event.index for event in pairing.candidate if event.is_collective],

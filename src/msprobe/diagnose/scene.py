@@ -6,6 +6,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import noise
 from msprobe.diagnose.differences import Comparer, Difference, fingerprint, is_floating
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.judge import Judged, is_random, judge_all
@@ -125,6 +127,23 @@ class Scene:
 
     def partner_forward(self, judged: Judged) -> Event | None:
         return self.pairing.reference.forward_of(judged.partner)
+
+    def reproduces(self, judged: Judged) -> bool:
+        """True if other calls of the API, of the same shapes, gave the same bits from the same input on both sides, as
+        this one should have.
+        """
+        event = judged.event
+        if operation(event.stem) not in noise.ELEMENTWISE or judged.changed_inputs or judged.arguments:
+            return False
+        shapes = [leaf.get("shape") for _, leaf in event.inputs() if is_tensor(leaf)]
+        for one, found in self.judged.items():
+            if one.stem == event.stem and one is not event and found.status == "same":
+                results = [leaf for _, leaf in one.outputs() if is_tensor(leaf)]
+                if [leaf.get("shape") for _, leaf in one.inputs() if is_tensor(leaf)] == shapes and all(
+                    "digest" in leaf for leaf in results
+                ):
+                    return True
+        return False
 
     def after_backward(self, event: Event, difference: Difference) -> bool:
         """True if a tensor looks like a gradient that is taken from ``.grad``, after a backward pass."""
