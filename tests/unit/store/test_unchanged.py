@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from msprobe.paths import FILE_MODE
 from msprobe.store import unchanged
+from msprobe.store.writer import DumpWriter
 
 
 @pytest.fixture(autouse=True)
@@ -58,13 +61,71 @@ def test_writing_again_leaves_the_other_names_as_they_are(tmp_path: Path) -> Non
     write(tmp_path / "1", b"more content")
 
 
-def test_without_hard_links_each_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS])
+def test_without_hard_links_each_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    refused = 0
+
     def refuse(*paths: object) -> None:
-        raise PermissionError("no hard links here")
+        nonlocal refused
+        refused += 1
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refuse)
     first, second = write(tmp_path / "0", b"content"), write(tmp_path / "1", b"content")
+    assert refused == 1
     assert first.stat().st_ino != second.stat().st_ino
+    assert os.listdir(tmp_path / "1") == ["stack.json"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="needs a second file system")
+def test_on_another_disk_it_is_another_file(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        first, second = write(tmp_path / "0", b"content"), write(Path(other) / "1", b"content")
+        if first.stat().st_dev == second.stat().st_dev:
+            pytest.skip("the temporary folder is on the same file system")
+        third = write(Path(other) / "2", b"content")
+        assert third.stat().st_ino == second.stat().st_ino
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_whatever_the_umask_all_names_have_the_mode(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        for step in range(2):
+            write(tmp_path / str(step), b"content")
+    finally:
+        os.umask(before)
+
+
+def test_a_file_with_another_mode_is_not_named_again(tmp_path: Path) -> None:
+    write(tmp_path / "0", b"content").chmod(0o444)
+    write(tmp_path / "1", b"content")
+
+
+def test_a_step_recorded_once_more_leaves_the_others_as_they_are(tmp_path: Path) -> None:
+    def record(step: int, line: int) -> list[bytes]:
+        writer = DumpWriter(tmp_path / f"step{step}" / "rank", {"task": "statistics"})
+        writer.define_stack(0, [f"File train.py, line {line}, in step, \n loss.backward()"])
+        writer.put("Tensor.add.0.forward", {})
+        writer.put_stack("Tensor.add.0.forward", 0)
+        writer.put_parent("Tensor.add.0.forward", f"Module.{line}" if line else None)
+        writer.publish(final=False)
+        writer.publish(final=True)
+        return contents(step)
+
+    def files(step: int) -> list[Path]:
+        return [tmp_path / f"step{step}" / "rank" / name for name in ("stack.json", "construct.json")]
+
+    def contents(step: int) -> list[bytes]:
+        return [path.read_bytes() for path in files(step)]
+
+    before = [record(step, line=1) for step in range(3)]
+    assert [path.stat().st_nlink for path in files(0)] == [3, 3], "else this test shows nothing"
+    again = record(1, line=2)
+    assert again != before[1]
+    assert [contents(step) for step in range(3)] == [before[0], again, before[2]]
+    assert [record(step, line=1) for step in range(3)] == before
+    assert {path.stat().st_mode & 0o777 for step in range(3) for path in files(step)} == {FILE_MODE}
 
 
 def test_what_is_too_large_to_compare_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
