@@ -47,8 +47,12 @@ def record_of(step: int, number: int) -> dict[str, object]:
     return {"step": step, "number": number, "text": "x" * (number * 37 % 3000)}
 
 
-def killed(child: Callable[[Acknowledged], None], after: float) -> tuple[int, int]:
-    """Run ``child`` in a process of its own, kill it ``after`` seconds, and give what it had acknowledged."""
+def killed(
+    child: Callable[[Acknowledged], None], after: float, has_begun: Callable[[], bool] = lambda: True
+) -> tuple[int, int]:
+    """Run ``child`` in a process of its own, kill it ``after`` seconds after it has begun, and give what it had
+    acknowledged.
+    """
     acknowledged = Acknowledged()
     pid = os.fork()
     if pid == 0:
@@ -56,6 +60,9 @@ def killed(child: Callable[[Acknowledged], None], after: float) -> tuple[int, in
             child(acknowledged)
         finally:
             os._exit(1)
+    patience = time.monotonic() + 60
+    while not has_begun() and time.monotonic() < patience:
+        time.sleep(0.001)
     time.sleep(after)
     os.kill(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
@@ -174,7 +181,7 @@ def test_tensor_files_are_whole_or_not_there(tmp_path: Path, threads: int) -> No
                 files.link(f"{number}.link.pt", f"{number}.pt")
                 acknowledged.tell(0, number + 1)
 
-        _, count = killed(child, moments.uniform(0.02, 0.15))
+        _, count = killed(child, moments.uniform(0.02, 0.15), folder.exists)
         names = [path for path in folder.iterdir() if path.suffix == ".pt"]
         for path in names:
             values = read_pt(path).array
