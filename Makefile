@@ -16,7 +16,7 @@ help:
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
 	@echo "make types     mypy, strict, on the package    make imports  the import rules of the architecture"
 	@echo "make check     test, lint, types and imports"
-	@echo "make bench     measure the cost of recording (long; results in bench/)"
+	@echo "make bench     measure the cost of recording and comparing (long; results in bench/)"
 	@echo "make compat    check against the published mindstudio-probe (installs it in environments of its own)"
 	@echo "make clean     remove what the above wrote, the environment excepted"
 
@@ -57,6 +57,7 @@ check: test lint types imports
 bench: $(STAMP)
 	$(RUN) bench/reference_env.py
 	$(RUN) bench/capture/run.py
+	$(RUN) bench/compare/run.py
 
 compat: $(STAMP)
 	$(RUN) bench/reference_env.py
