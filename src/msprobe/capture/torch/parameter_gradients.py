@@ -6,7 +6,7 @@ leaves no trace on the parameter itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -45,36 +45,42 @@ class ParameterGradients:
         """See to it that the gradients of the module's own parameters are noticed."""
         if self.hooks.suspended:
             return
-        # FSDP changes the parameters of a module between its passes.
         entry = f"{name}.parameters_grad"
+        node_of = _node_of()
         for key, parameter in module._parameters.items():
             if parameter is None or not parameter.requires_grad or parameter.grad_fn is not None:
                 continue
-            hook = self._hook_of(parameter)
+            hook = self._hooks.get(id(parameter))
+            if type(parameter) is not nn.Parameter:
+                hook = self._hook_of_other_class(parameter, hook)
+            else:
+                # Asked in every pass: whoever gives a parameter data of another type or on another device, as
+                # `model.half()` does, gives it another node, also if in the end it has the very data it had before.
+                node = node_of(parameter)
+                if hook is None or hook.node is not node:
+                    hook = self._hook_on(parameter, node) or hook
             if hook is None:
                 continue
             if hook not in self._attached:
                 self._attached[hook] = None
                 hook.owners.clear()
                 hook.attach()
-            if (entry, key) not in hook.owners:
-                hook.owners.append((entry, key))
+            owner = entry, key
+            if owner not in hook.owners:
+                hook.owners.append(owner)
 
-    def _hook_of(self, parameter: torch.Tensor) -> _Hook | None:
-        """What sees the parameter's gradient. Whoever gives a parameter data of another type or on another device,
-        as ``model.half()`` does, gives it another node, also if what it has in the end is what it had before.
-        """
-        known = self._hooks.get(id(parameter))
-        kind = parameter.dtype, parameter.device
-        # To ask a tensor of another class for its node may take as long as a call of the model.
-        if known is not None and type(parameter) is not nn.Parameter and known.kind == kind:
-            return known
-        node = _node_now(parameter)
+    def _hook_on(self, parameter: torch.Tensor, node: Any) -> _Hook | None:
+        """A new hook for this parameter; None if the node is none that adds gradients."""
         if node is None or not hasattr(node, "variable"):
+            return None
+        hook = self._hooks[id(parameter)] = _Hook(self, node, (parameter.dtype, parameter.device))
+        return hook
+
+    def _hook_of_other_class(self, parameter: torch.Tensor, known: _Hook | None) -> _Hook | None:
+        """To ask such a tensor for its node may take as long as a call of the model: not if it looks as before."""
+        if known is not None and known.kind == (parameter.dtype, parameter.device):
             return known
-        if known is None or not known.is_on(node):
-            known = self._hooks[id(parameter)] = _Hook(self, node, kind)
-        return known
+        return self._hook_on(parameter, accumulating_node(parameter)) or known
 
     def placeholder(self, name: str, module: nn.Module) -> None:
         """The module has run: its entry has a place now, and says so if no gradient arrives."""
@@ -184,11 +190,11 @@ class _Hook:
     It keeps the node, which keeps the parameter alive, and so the id under which it is known its own.
     """
 
-    __slots__ = ("_handle", "_node", "kind", "owners", "parameters")
+    __slots__ = ("_handle", "kind", "node", "owners", "parameters")
 
     def __init__(self, parameters: ParameterGradients, node: Any, kind: tuple[torch.dtype, torch.device]) -> None:
         self.parameters = parameters
-        self._node = node
+        self.node = node
         # What the parameter was when the node was found.
         self.kind = kind
         self._handle: Any = None
@@ -198,15 +204,11 @@ class _Hook:
     def __call__(self, gradients: Sequence[Any]) -> None:
         self.parameters.arrive(self.owners, gradients[0])
 
-    def is_on(self, node: Any) -> bool:
-        """True if this is the node."""
-        return self._node is node
-
     def attach(self) -> None:
         """See what arrives at the node from now on."""
         hooks = None if self._handle is None else self._handle.hooks_dict_ref()
         if hooks is None:
-            self._handle = self._node.register_prehook(self)
+            self._handle = self.node.register_prehook(self)
         else:
             # The node keeps the dictionary of its hooks, where the first one made it.
             hooks[self._handle.id] = self
@@ -216,10 +218,16 @@ class _Hook:
         self._handle.remove()
 
 
-def _node_now(parameter: torch.Tensor) -> Any:
-    """As :func:`accumulating_node`, for the inside of a recorded pass: a third of the time."""
+def _node_of() -> Callable[[Any], Any]:
+    """What gives the node that accumulates the gradient of a parameter, as :func:`accumulating_node` does; inside a
+    recorded pass of a usual model in a third of the time.
+    """
     if torch._C._len_torch_dispatch_stack() or not torch.is_grad_enabled():
-        return accumulating_node(parameter)
+        return accumulating_node
+    return _node_through_view
+
+
+def _node_through_view(parameter: torch.Tensor) -> Any:
     # Torch functions are off here, and the view is dropped at once.
     node = parameter.view_as(parameter).grad_fn
     return None if node is None else node.next_functions[0][0]
