@@ -99,9 +99,8 @@ def alarms(result: dict[str, Any]) -> list[str]:
 
 def table(results: list[dict[str, Any]]) -> str:
     """One line for each mode."""
-    lines = [
-        f"{'mode':10}  {'visible':>7} {'found':>6} {'others':>6} {'told':>5} {'sound dumps':>11} {'alarms':>6} {'errors':>6}"
-    ]
+    heads = ("visible", "found", "others", "told", "sound dumps", "alarms", "errors")
+    lines = [f"{'mode':10}  " + " ".join(f"{head:>{max(len(head), 6)}}" for head in heads)]
     for mode in MODES:
         every = [one for one in results if one["mode"] == mode]
         found = [one for one in every if "error" not in one]
@@ -112,7 +111,7 @@ def table(results: list[dict[str, Any]]) -> str:
         sound = sum(2 if one["clean"] else 1 for one in found)
         told = sum(one["candidate"]["status"] == "found" for one in others)
         lines.append(
-            f"{mode:10}  {len(seen):7} {sum(map(is_found, seen)):6} {len(others):6} {told:5} {sound:11} "
+            f"{mode:10}  {len(seen):7} {sum(map(is_found, seen)):6} {len(others):6} {told:6} {sound:11} "
             f"{sum(len(alarms(one)) for one in found):6} {len(every) - len(found):6}"
         )
     return "\n".join(lines)

@@ -1,0 +1,635 @@
+"""Each check on records written by hand: the fault is found, and what looks like it is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hand_made import tensor, write_part
+
+from msprobe.diagnose.check import CHECKS, check_run
+from msprobe.diagnose.findings import Finding
+
+
+def some(seed: int, *shape: int, scale: float = 1.0, **more: Any) -> dict[str, Any]:
+    """A tensor of normal numbers, which ``seed`` tells from others."""
+    values = scale * np.random.default_rng(seed).standard_normal(shape)
+    return of(values, f"xxh3:{seed}-{shape}-{scale}", **more)
+
+
+def of(values: Any, digest: str, **more: Any) -> dict[str, Any]:
+    values = np.asarray(values, dtype=np.float64)
+    numbers = {"Max": values.max(), "Min": values.min(), "Mean": values.mean(), "Norm": np.linalg.norm(values)}
+    statistics = {key: float(number) for key, number in numbers.items()}
+    return {**tensor(*values.shape), **statistics, "requires_grad": False, "digest": digest, **more}
+
+
+def plain(value: Any) -> dict[str, Any]:
+    return {"type": type(value).__name__, "value": value}
+
+
+def call(inputs: list[Any], *outputs: Any, **more: Any) -> dict[str, Any]:
+    record = {"input_args": inputs, "input_kwargs": more.pop("keywords", {}), "output": list(outputs)}
+    return {**record, **more}
+
+
+def module(inputs: list[Any], output: Any, **more: Any) -> dict[str, Any]:
+    return {**call(inputs, output), "parameters": more.pop("parameters", {}), **more}
+
+
+def write(folder: Path, data: dict[str, Any], step: int = 0, rank: str = "rank", parents: Any = None) -> None:
+    path = folder / f"step{step}" / rank
+    write_part(path, data, construct=parents)
+    file = path / "dump.json"
+    content = json.loads(file.read_text())
+    content["msprobe"] = {"version": "0", "complete": True}
+    file.write_text(json.dumps(content))
+
+
+def found(folder: Path, name: str) -> list[Finding]:
+    chosen = [check for check in CHECKS if check.name == name]
+    assert chosen, name
+    return list(check_run(folder, chosen).findings)
+
+
+def one(folder: Path, name: str) -> Finding:
+    (finding,) = found(folder, name)
+    assert finding.evidence["check"] == name
+    return finding
+
+
+# ---------------------------------------------------------------- one call
+
+
+@pytest.mark.parametrize(
+    ("mean", "zero", "wrong"),
+    [(0.25, 0, False), (0.25 * (1 + 1e-7), 0, False), (0.25 * 1.001, 0, True), (0.125, 16, False), (0.125, 2, True)],
+)
+def test_rows_of_a_softmax_sum_to_one(tmp_path: Path, mean: float, zero: int, wrong: bool) -> None:
+    given = some(1, 8, 4)
+    result = {**tensor(8, 4, value=mean), "Max": 0.9, "Min": 0.0, "Norm": 2.0, "zero": zero}
+    write(tmp_path, {"Torch.softmax.0.forward": call([given, plain(-1)], result)})
+    assert bool(found(tmp_path, "softmax")) == wrong
+
+
+def test_half_rows_may_be_further_off(tmp_path: Path) -> None:
+    result = {**tensor(8, 4, value=0.25 * 1.001, dtype="torch.bfloat16"), "Max": 0.9, "Min": 0.0, "Norm": 2.0}
+    write(tmp_path, {"Torch.softmax.0.forward": call([some(1, 8, 4), plain(-1)], result)})
+    assert found(tmp_path, "softmax") == []
+
+
+def squeezed(upcast: bool) -> dict[str, Any]:
+    half = {"dtype": "torch.bfloat16"}
+    data = {
+        "Tensor.bfloat16.0.forward": call([some(1, 4, 4)], some(2, 4, 4, **half)),
+        "Torch.softmax.0.forward": call([some(2, 4, 4, **half), plain(-1)], some(3, 4, 4, **half)),
+    }
+    if upcast:
+        data["Tensor.float.0.forward"] = call([some(3, 4, 4, **half)], some(4, 4, 4))
+    return data
+
+
+def test_a_softmax_between_casts(tmp_path: Path) -> None:
+    write(tmp_path, squeezed(upcast=True))
+    finding = one(tmp_path, "dtypes")
+    assert (finding.kind, finding.entry) == ("dtype", "Torch.softmax.0.forward")
+
+
+def test_a_softmax_in_a_half_model_is_meant(tmp_path: Path) -> None:
+    write(tmp_path, squeezed(upcast=False))
+    assert found(tmp_path, "dtypes") == []
+
+
+def test_a_double_that_raises_the_others(tmp_path: Path) -> None:
+    double = {"dtype": "torch.float64"}
+    data = {f"Torch.add.{n}.forward": call([some(n, 4, 4)], some(50 + n, 4, 4)) for n in range(9)}
+    data["Torch.mul.0.forward"] = call([some(20, 4, 4), some(21, 1, **double)], some(22, 4, 4, **double))
+    write(tmp_path, data)
+    assert one(tmp_path, "dtypes").entry == "Torch.mul.0.forward"
+
+
+def layers(records: dict[int, dict[str, Any]], api: str = "Functional.layer_norm") -> tuple[dict[str, Any], Any]:
+    data: dict[str, Any] = {}
+    parents: dict[str, Any] = {}
+    for number, record in records.items():
+        name, above = f"{api}.{number}.forward", f"Module.blocks.{number}.norm.Norm.forward.0"
+        data[name] = record
+        data[above] = module([some(number, 2, 4)], some(90 + number, 2, 4))
+        parents[name], parents[above] = above, None
+    return data, parents
+
+
+def norm(number: int, eps: float) -> dict[str, Any]:
+    arguments = [some(number, 2, 4), [plain(4)], some(70, 4), some(71, 4), plain(eps)]
+    return call(arguments, some(80 + number, 2, 4))
+
+
+def test_one_layer_with_another_epsilon(tmp_path: Path) -> None:
+    data, parents = layers({n: norm(n, 1e-3 if n == 2 else 1e-5) for n in range(4)})
+    write(tmp_path, data, parents=parents)
+    finding = one(tmp_path, "siblings")
+    assert finding.entry == "Functional.layer_norm.2.forward"
+    assert finding.module == "blocks.2.norm"
+
+
+def test_every_second_layer_may_differ(tmp_path: Path) -> None:
+    data, parents = layers({n: norm(n, 1e-3 if n % 2 else 1e-5) for n in range(4)})
+    write(tmp_path, data, parents=parents)
+    assert found(tmp_path, "siblings") == []
+
+
+def dropout(active: bool, trains: bool, rate: float = 0.1, grad: bool = True) -> tuple[dict[str, Any], Any]:
+    given = some(1, 4, 4, requires_grad=grad)
+    more = {} if trains else {"training": False}
+    name, above = "Functional.dropout.0.forward", "Module.drop.Drop.forward.0"
+    data = {
+        name: call([given, plain(rate), plain(active)], some(2, 4, 4, requires_grad=grad)),
+        above: module([given], some(2, 4, 4), **more),
+    }
+    return data, {name: above, above: None}
+
+
+@pytest.mark.parametrize(
+    ("active", "trains", "rate", "grad", "wrong"),
+    [
+        (True, True, 0.1, True, False),
+        (False, True, 0.1, True, True),
+        (False, True, 0.0, True, False),
+        (False, True, 0.1, False, False),
+        (True, False, 0.1, True, True),
+        (False, False, 0.1, True, False),
+    ],
+)
+def test_dropout_and_mode(tmp_path: Path, active: bool, trains: bool, rate: float, grad: bool, wrong: bool) -> None:
+    data, parents = dropout(active, trains, rate, grad)
+    write(tmp_path, data, parents=parents)
+    assert bool(found(tmp_path, "dropout")) == wrong
+
+
+# ---------------------------------------------------------------- language models
+
+
+def text(labels_begin: int, zeros: int, low: float = -np.inf) -> dict[str, Any]:
+    """A model of 4 tokens; the labels begin at this position of a sequence of 5."""
+    whole = {**some(1, 2, 5), "dtype": "torch.int64"}
+    tokens = {**some(2, 2, 4), "dtype": "torch.int64"}
+    labels = tokens if labels_begin == 0 else {**some(3, 2, 4), "dtype": "torch.int64"}
+    scores = {**some(5, 2, 4, 4), "Min": low}
+    piece = {"type": "slice", "value": [None, None, None]}
+    return {
+        "Tensor.tril.0.forward": call([tensor(4, 4)], tensor(4, 4)),
+        "Tensor.__getitem__.0.forward": call([whole, [piece, {"type": "slice", "value": [None, -1, None]}]], tokens),
+        "Tensor.__getitem__.1.forward": call(
+            [whole, [piece, {"type": "slice", "value": [labels_begin or None, None, None]}]], labels
+        ),
+        "Functional.embedding.0.forward": call([tokens, some(4, 9, 3)], some(6, 2, 4, 3)),
+        "Torch.softmax.0.forward": call([scores, plain(-1)], {**some(7, 2, 4, 4), "zero": zeros}),
+        "Functional.cross_entropy.0.forward": call([some(8, 8, 9), labels], some(9, 1)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("zeros", "low", "wrong"), [(12, -np.inf, False), (20, -np.inf, False), (9, -np.inf, True), (9, -3e38, False)]
+)
+def test_attention_that_looks_ahead(tmp_path: Path, zeros: int, low: float, wrong: bool) -> None:
+    write(tmp_path, text(1, zeros, low))
+    assert bool(found(tmp_path, "attention")) == wrong
+    assert found(tmp_path, "labels") == []
+
+
+def test_attention_of_what_predicts_no_next_token_may_look_ahead(tmp_path: Path) -> None:
+    write(tmp_path, text(0, 0))
+    assert found(tmp_path, "attention") == []
+
+
+def test_labels_that_are_the_tokens(tmp_path: Path) -> None:
+    write(tmp_path, text(0, 12))
+    finding = one(tmp_path, "labels")
+    assert finding.kind == "data"
+    assert "Functional.cross_entropy.0.forward" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("masks", "reduction", "wrong"), [((3, 6), "mean", True), ((3, 6), "sum", False), ((5, 5), "mean", False)]
+)
+def test_a_mean_of_means(tmp_path: Path, masks: tuple[int, int], reduction: str, wrong: bool) -> None:
+    data: dict[str, Any] = {}
+    for number, real in enumerate(masks):
+        tokens = {**some(10 * number + 2, 2, 4), "dtype": "torch.int64"}
+        labels = {**some(10 * number + 3, 2, 4), "dtype": "torch.int64"}
+        filled = {**some(10 * number + 4, 2, 4), "dtype": "torch.int64", "Min": -100}
+        mask = {**tensor(2, 4, dtype="torch.bool"), "zero": real}
+        data |= {
+            f"Functional.embedding.{number}.forward": call([tokens, some(4, 9, 3)], some(6 + number, 2, 4, 3)),
+            f"Tensor.masked_fill.{number}.forward": call([labels, mask, plain(-100)], filled),
+            f"Functional.cross_entropy.{number}.forward": call(
+                [some(8, 8, 9), filled], some(40 + number, 1), keywords={"reduction": plain(reduction)}
+            ),
+            f"Functional.cross_entropy.{number}.backward": {"input": [tensor(1)], "output": [some(60, 8, 9)]},
+        }
+    write(tmp_path, data)
+    assert bool(found(tmp_path, "averaging")) == wrong
+
+
+def values(folder: Path, name: str, array: Any) -> str:
+    """Write the values of a tensor beside the dump of step 0."""
+    path = folder / "step0" / "rank" / "dump_tensor_data"
+    path.mkdir(parents=True, exist_ok=True)
+    np.save(path / name, array)
+    return name
+
+
+@pytest.mark.parametrize(("kind", "wrong"), [("causal", False), ("off by one", True), ("a uniform row", False)])
+def test_recorded_probabilities_above_the_diagonal(tmp_path: Path, kind: str, wrong: bool) -> None:
+    probabilities = np.tril(np.full((2, 4, 4), 0.25), 1 if kind == "off by one" else 0)
+    if kind == "a uniform row":
+        probabilities[0, 1] = 0.25
+    data = text(1, 0)
+    data["Torch.softmax.0.forward"]["output"][0]["data_name"] = values(tmp_path, "probs.npy", probabilities)
+    write(tmp_path, data)
+    assert bool(found(tmp_path, "attention")) == wrong
+
+
+@pytest.mark.parametrize("row", [0, 3])
+def test_the_gradient_of_a_padding_row(tmp_path: Path, row: int) -> None:
+    gradient = np.ones((5, 2))
+    gradient[0] = 0.0
+    tokens = {**some(1, 2, 3), "dtype": "torch.int64"}
+    leaf = {**some(2, 5, 2), "data_name": values(tmp_path, "grad.npy", gradient)}
+    data = {
+        "Functional.embedding.0.forward": call([tokens, some(3, 5, 2), plain(row)], some(4, 2, 3, 2)),
+        "Functional.embedding.0.backward": {"input": [some(5, 2, 3, 2)], "output": [leaf]},
+    }
+    write(tmp_path, data)
+    assert bool(found(tmp_path, "padding")) == (row == 3)
+
+
+# ---------------------------------------------------------------- recomputation, saved tensors, the graph
+
+
+def recomputed(again: dict[str, Any], stopped: bool = False) -> tuple[dict[str, Any], Any]:
+    """Two passes of a block of two additions and a dropout, the first of which is recomputed."""
+    data: dict[str, Any] = {}
+    parents: dict[str, Any] = {}
+    for number in range(2):
+        above = f"Module.block.Block.forward.{number}"
+        add, last = f"Torch.add.{2 * number}.forward", f"Torch.add.{2 * number + 1}.forward"
+        drop = f"Torch.dropout.{number}.forward"
+        data[add] = call([some(number, 4)], some(10 + number, 4))
+        data[drop] = call([some(10 + number, 4), plain(0.1)], some(20 + number, 4))
+        data[last] = call([some(20 + number, 4)], some(30 + number, 4))
+        data[above] = module([some(number, 4)], some(30 + number, 4))
+        parents |= {add: above, drop: above, last: above, above: None}
+    above = "Module.block.Block.forward.2"
+    data["Torch.add.4.forward"] = call([some(0, 4)], some(10, 4), is_recompute=True)
+    data["Torch.dropout.2.forward"] = {**again, "is_recompute": True}
+    if not stopped:
+        data["Torch.add.5.forward"] = call([again["output"][0]], some(30, 4), is_recompute=True)
+    data[above] = {**module([some(0, 4)], some(30, 4)), "is_recompute": True}
+    parents |= {name: above for name in data if name not in parents} | {above: None}
+    return data, parents
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_recomputation_that_repeats_the_forward_pass(tmp_path: Path, stopped: bool) -> None:
+    data, parents = recomputed(call([some(10, 4), plain(0.1)], some(20, 4)), stopped)
+    write(tmp_path, data, parents=parents)
+    assert found(tmp_path, "recompute") == []
+
+
+@pytest.mark.parametrize(
+    ("again", "words"),
+    [
+        (call([some(10, 4), plain(0.1)], some(99, 4)), "another result"),
+        (call([some(10, 4), plain(0.2)], some(99, 4)), "0.2"),
+        (call([some(98, 4), plain(0.1)], some(99, 4)), "changed in between"),
+    ],
+)
+def test_recomputation_that_does_not(tmp_path: Path, again: dict[str, Any], words: str) -> None:
+    data, parents = recomputed(again)
+    write(tmp_path, data, parents=parents)
+    finding = one(tmp_path, "recompute")
+    assert finding.entry == "Torch.dropout.2.forward"
+    assert words in finding.message
+
+
+def saved(copied: bool, late: bool = False, followed: bool = False) -> dict[str, Any]:
+    probs = some(2, 4, 4, requires_grad=True)
+    bare = {**probs, "requires_grad": followed}
+    data = {"Torch.softmax.0.forward": call([some(1, 4, 4, requires_grad=True), plain(-1)], probs)}
+    if copied:
+        data["Tensor.clone.0.forward"] = call([{**bare}], bare)
+    write_it = {"Tensor.mul_.0.forward": call([bare, plain(0.9)], some(3, 4, 4, requires_grad=followed))}
+    back = {"Torch.softmax.0.backward": {"input": [some(4, 4, 4)], "output": [some(5, 4, 4)]}}
+    return data | (back | write_it if late else write_it | back)
+
+
+def test_a_saved_tensor_that_is_written_to(tmp_path: Path) -> None:
+    write(tmp_path, saved(copied=False))
+    finding = one(tmp_path, "mutation")
+    assert finding.entry == "Tensor.mul_.0.forward"
+    assert finding.evidence["needed_by"] == "Torch.softmax.0.backward"
+
+
+@pytest.mark.parametrize(
+    "how", [{"copied": True}, {"copied": False, "late": True}, {"copied": False, "followed": True}]
+)
+def test_writes_that_do_no_harm(tmp_path: Path, how: dict[str, bool]) -> None:
+    write(tmp_path, saved(**how))
+    assert found(tmp_path, "mutation") == []
+
+
+def graph(detached: bool, used: bool = True, trained: bool = True) -> dict[str, Any]:
+    weight = some(1, 4, 4, requires_grad=trained)
+    hidden = some(3, 2, 4, requires_grad=True)
+    data = {
+        "Module.one.Linear.forward.0": module([some(2, 2, 4)], hidden, parameters={"weight": weight}),
+        "Module.one.Linear.parameters_grad": {"weight": [None if detached or not trained else some(4, 4, 4)]},
+    }
+    if detached:
+        data["Tensor.detach.0.forward"] = call([hidden], {**hidden, "requires_grad": False})
+    if used:
+        data["Torch.relu.0.forward"] = call([hidden], some(5, 2, 4))
+    other = {"weight": some(6, 4, 4, requires_grad=True)}
+    data["Module.two.Linear.forward.0"] = module([some(5, 2, 4)], some(7, 2, 4, requires_grad=True), parameters=other)
+    data["Module.two.Linear.parameters_grad"] = {"weight": [some(8, 4, 4)]}
+    return data
+
+
+def test_parameters_before_a_detach(tmp_path: Path) -> None:
+    write(tmp_path, graph(detached=True))
+    finding = one(tmp_path, "unreached")
+    assert finding.entry == "Tensor.detach.0.forward"
+    assert finding.evidence["parameters"] == ["one.weight"]
+
+
+@pytest.mark.parametrize("how", [{"detached": False}, {"detached": False, "trained": False}])
+def test_parameters_that_are_reached_or_frozen(tmp_path: Path, how: dict[str, bool]) -> None:
+    write(tmp_path, graph(**how))
+    assert found(tmp_path, "unreached") == []
+
+
+def test_a_branch_that_nobody_uses_gets_no_gradient_rightly(tmp_path: Path) -> None:
+    data = graph(detached=True, used=False)
+    del data["Tensor.detach.0.forward"]
+    write(tmp_path, data)
+    assert found(tmp_path, "unreached") == []
+
+
+# ---------------------------------------------------------------- gradients and weights
+
+
+def optimizer(weights: dict[str, tuple[Any, Any, Any]], lr: float = 0.1, **more: Any) -> dict[str, Any]:
+    """``weights``: name -> before, gradient, after."""
+    return {
+        "input_args": [],
+        "input_kwargs": {name: {"weight": old, "grad": grad} for name, (old, grad, _) in weights.items()},
+        "output": [{name: {"weight": new} for name, (_, _, new) in weights.items()}],
+        "groups": [{"params": list(weights), "lr": plain(lr)}],
+        **more,
+    }
+
+
+@pytest.mark.parametrize("more", [{"lr": 0.0}, {"skipped": True}])
+def test_weights_may_stay_when_nothing_is_asked(tmp_path: Path, more: dict[str, Any]) -> None:
+    data = {"Optimizer.SGD.0.forward": optimizer({"a": (some(1, 4), some(2, 4), some(1, 4))}, **more)}
+    write(tmp_path, data)
+    assert found(tmp_path, "updates") == []
+
+
+def test_weights_that_the_optimizer_leaves(tmp_path: Path) -> None:
+    weights = {"a": (some(1, 4), some(2, 4), some(1, 4)), "b": (some(3, 4), some(4, 4), some(5, 4))}
+    write(tmp_path, {"Optimizer.SGD.0.forward": optimizer(weights)})
+    finding = one(tmp_path, "updates")
+    assert finding.evidence["parameters"] == ["a"]
+    assert not finding.harmless
+
+
+def test_half_weights_that_are_too_coarse_are_told_and_harmless(tmp_path: Path) -> None:
+    half = {"dtype": "torch.bfloat16"}
+    weights = {
+        "a": (some(1, 4, **half), some(2, 4, **half), some(1, 4, **half)),
+        "b": (some(3, 4, **half), some(4, 4, **half), some(5, 4, **half)),
+    }
+    write(tmp_path, {"Optimizer.SGD.0.forward": optimizer(weights)})
+    assert one(tmp_path, "updates").harmless
+
+
+def stale(names: list[str]) -> dict[str, Any]:
+    weights = {name: some(number, 4, requires_grad=True) for number, name in enumerate(("up.weight", "up.bias"))}
+    parameters = {name.partition(".")[2]: leaf for name, leaf in weights.items()}
+    gradients = {key: [some(20 + number, 4)] for number, key in enumerate(parameters)}
+    held = {name: (weights.get(name, some(40, 4)), some(30, 4), some(31, 4)) for name in names}
+    return {
+        "Module.up.Linear.forward.0": module([some(9, 2, 4)], some(8, 2, 4), parameters=parameters),
+        "Module.up.Linear.parameters_grad": gradients,
+        "Optimizer.SGD.0.forward": optimizer(held),
+    }
+
+
+def test_a_parameter_in_no_optimizer(tmp_path: Path) -> None:
+    write(tmp_path, stale(["g0.p0", "up.bias"]))
+    finding = one(tmp_path, "updates")
+    assert finding.evidence["parameters"] == ["up.weight"]
+    assert finding.evidence["held_instead"] == ["g0.p0"]
+
+
+def test_parameters_that_are_all_there(tmp_path: Path) -> None:
+    write(tmp_path, stale(["up.weight", "up.bias"]))
+    assert found(tmp_path, "updates") == []
+
+
+def accumulated(folder: Path, mode: str, factor: float = 0.5) -> None:
+    """Two steps of two passes over six parameters; what the optimizer got is in ``mode``."""
+    random = np.random.default_rng(3)
+    left = {n: np.zeros((5, 4)) for n in range(6)}
+    for step in range(2):
+        data: dict[str, Any] = {}
+        held = {}
+        for n in range(6):
+            passes = [random.standard_normal((5, 4)) for _ in range(2)]
+            name = f"Module.m{n}.Linear.parameters_grad"
+            data[name] = {"weight": [of(passes[-1], f"xxh3:{step}{n}b")]}
+            for number, values in enumerate(passes):
+                data[f"{name}.{number}"] = {"weight": [of(values, f"xxh3:{step}{n}{number}")]}
+            total = passes[-1] if mode == "last" else sum(passes)
+            if mode == "kept":
+                total = total + left[n]
+            left[n] = factor * total
+            held[f"m{n}.weight"] = (some(n, 5, 4), of(left[n], f"xxh3:g{step}{n}"), some(50 + n, 5, 4))
+        data["Optimizer.SGD.0.forward"] = optimizer(held)
+        write(folder, data, step)
+
+
+@pytest.mark.parametrize(("mode", "step", "words"), [("kept", 1, "were not cleared"), ("last", 0, "last of 2")])
+def test_gradients_that_are_not_the_sum_of_the_step(tmp_path: Path, mode: str, step: int, words: str) -> None:
+    accumulated(tmp_path, mode)
+    first = found(tmp_path, "clearing")[0]
+    assert first.step == step
+    assert words in first.message
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5, 1 / 1024])
+def test_gradients_that_are_clipped_together(tmp_path: Path, factor: float) -> None:
+    accumulated(tmp_path, "sum", factor)
+    assert found(tmp_path, "clearing") == []
+
+
+def scaled(unscale: float | None, scale: float = 1024.0, **more: Any) -> dict[str, Any]:
+    loss, larger = (
+        {**tensor(value=2.0), "requires_grad": True, "digest": "xxh3:a"},
+        {**tensor(value=2048.0), "requires_grad": True, "digest": "xxh3:b"},
+    )
+    gradient = some(5, 4, 4)
+    data = {
+        "Tensor.__mul__.0.forward": call([loss, plain(scale)], larger),
+        "Tensor.__mul__.0.backward": {"input": [tensor(value=1.0)], "output": [tensor(value=scale)]},
+        "Module.m.Linear.parameters_grad": {"weight": [gradient]},
+        "Module.m.Linear.backward.0": {"input": [some(7, 2, 4)], "output": [some(8, 2, 4)]},
+    }
+    if unscale is not None:
+        data["Tensor.mul_.0.forward"] = call([gradient, plain(unscale)], some(6, 4, 4))
+    held = {"m.weight": (some(1, 4, 4), gradient if unscale is None else some(6, 4, 4), some(2, 4, 4))}
+    data["Optimizer.SGD.0.forward"] = optimizer(held, **more)
+    return data
+
+
+@pytest.mark.parametrize("unscale", [None, 2.0 / 1024])
+def test_a_loss_scale_that_stays(tmp_path: Path, unscale: float | None) -> None:
+    write(tmp_path, scaled(unscale))
+    finding = one(tmp_path, "scale")
+    assert finding.kind == "loss_scale"
+    assert finding.evidence["left"] == (1024.0 if unscale is None else 2.0)
+
+
+@pytest.mark.parametrize(
+    "data", [scaled(1.0 / 1024), scaled(None, scale=2.0), scaled(None, scale=100.0), scaled(None, grad_scaler={})]
+)
+def test_scales_that_are_undone_or_none(tmp_path: Path, data: dict[str, Any]) -> None:
+    write(tmp_path, data)
+    assert found(tmp_path, "scale") == []
+
+
+def tied(other_gradient: int, owner: str = "Embedding") -> dict[str, Any]:
+    table = some(1, 9, 4, requires_grad=True)
+    return {
+        "Functional.embedding.0.forward": call([{**some(2, 2, 3), "dtype": "torch.int64"}, table], some(3, 2, 3, 4)),
+        f"Module.tokens.{owner}.forward.0": module([some(2, 2, 3)], some(3, 2, 3, 4), parameters={"weight": table}),
+        f"Module.tokens.{owner}.parameters_grad": {"weight": [some(5, 9, 4)]},
+        "Module.head.Linear.forward.0": module([some(3, 2, 3, 4)], some(4, 2, 3, 9), parameters={"weight": table}),
+        "Module.head.Linear.parameters_grad": {"weight": [some(other_gradient, 9, 4)]},
+    }
+
+
+def test_tied_weights_that_are_two(tmp_path: Path) -> None:
+    write(tmp_path, tied(6))
+    finding = one(tmp_path, "ties")
+    assert finding.evidence["parameters"] == ["tokens.weight", "head.weight"]
+
+
+@pytest.mark.parametrize("data", [tied(5), tied(6, owner="Linear")])
+def test_tied_weights_and_copied_layers(tmp_path: Path, data: dict[str, Any]) -> None:
+    write(tmp_path, data)
+    assert found(tmp_path, "ties") == []
+
+
+# ---------------------------------------------------------------- several ranks
+
+
+def of_ranks(folder: Path, make: Any, step: int = 0) -> None:
+    for rank in range(3):
+        write(folder, make(rank), step, f"rank{rank}")
+
+
+def reduced(result: int) -> dict[str, Any]:
+    group = {"process_group": {"type": "torch.ProcessGroup", "group_ranks": [0, 1, 2]}}
+    return {"Distributed.all_reduce.0.forward": call([some(7, 4)], some(result, 4), **group)}
+
+
+def test_a_collective_with_another_result_on_one_rank(tmp_path: Path) -> None:
+    of_ranks(tmp_path, lambda rank: reduced(5 if rank == 1 else 6))
+    finding = one(tmp_path, "collectives")
+    assert (finding.rank, finding.entry) == (1, "Distributed.all_reduce.0.forward")
+
+
+def test_a_collective_with_one_result(tmp_path: Path) -> None:
+    of_ranks(tmp_path, lambda rank: reduced(6))
+    assert found(tmp_path, "collectives") == []
+
+
+def replica(weight: int, gradient: int, after: int = 3) -> dict[str, Any]:
+    leaf = some(weight, 4, requires_grad=True)
+    return {
+        "Module.m.Linear.forward.0": module([some(9, 2, 4)], some(8, 2, 4), parameters={"weight": leaf}),
+        "Optimizer.SGD.0.forward": optimizer({"m.weight": (leaf, some(gradient, 4), some(after, 4))}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda rank: replica(1, 2 + rank), "the gradients of all"),
+        (lambda rank: replica(1 if rank else 7, 2), "before the step"),
+    ],
+)
+def test_replicas_that_are_none(tmp_path: Path, make: Any, words: str) -> None:
+    of_ranks(tmp_path, make)
+    assert words in one(tmp_path, "replicas").message
+
+
+@pytest.mark.parametrize("make", [lambda rank: replica(1, 2), lambda rank: replica(10 + rank, 20 + rank)])
+def test_replicas_and_shares(tmp_path: Path, make: Any) -> None:
+    of_ranks(tmp_path, make)
+    assert found(tmp_path, "replicas") == []
+
+
+def test_replicas_that_part_in_a_step(tmp_path: Path) -> None:
+    def weights(seed: int) -> dict[str, Any]:
+        leaf = some(seed, 4)
+        return {"Module.m.Linear.forward.0": module([some(9, 2, 4)], some(8, 2, 4), parameters={"weight": leaf})}
+
+    of_ranks(tmp_path, lambda rank: weights(1))
+    of_ranks(tmp_path, lambda rank: weights(2 + rank), step=1)
+    finding = one(tmp_path, "replicas")
+    assert finding.step == 1
+    assert "not any more" in finding.message
+
+
+def test_a_dropout_with_other_random_numbers_on_one_rank(tmp_path: Path) -> None:
+    of_ranks(
+        tmp_path,
+        lambda rank: {"Functional.dropout.0.forward": call([some(1, 8, 8), plain(0.1)], some(5 + (rank == 2), 8, 8))},
+    )
+    finding = one(tmp_path, "replicas")
+    assert finding.rank == 2
+    assert "random numbers" in finding.message
+
+
+# ---------------------------------------------------------------- the run
+
+
+def test_what_is_said_once_is_not_said_again(tmp_path: Path) -> None:
+    for step in range(3):
+        data, parents = dropout(active=False, trains=True)
+        write(tmp_path, data, step, parents=parents)
+    assert [finding.step for finding in found(tmp_path, "dropout")] == [0]
+
+
+def test_every_check_has_a_name_of_its_own_and_a_line_of_explanation() -> None:
+    from msprobe.report.check_text import ADVICE
+
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+    assert all(check.text and check.name in ADVICE for check in CHECKS)
+
+
+def test_the_result_as_json(tmp_path: Path) -> None:
+    data, parents = dropout(active=False, trains=True)
+    write(tmp_path, data, parents=parents)
+    content = check_run(tmp_path).to_json()
+    json.dumps(content, allow_nan=False)
+    assert content["version"] == 1
+    assert content["status"] == "found"
+    assert content["findings"][0]["evidence"]["check"] == "dropout"
