@@ -31,7 +31,8 @@ def check(moment: Moment) -> Iterable[Finding]:
     """The optimizer's step, if what it got is this step's gradient and the last one's together."""
     for rank, timeline in moment.timelines.items():
         steps = moment.optimizer_steps(timeline)
-        if len(steps) != 1:
+        # An optimizer with a closure runs backward passes of its own.
+        if len(steps) != 1 or steps[0].record.get("closure"):
             continue
         yield from _within(moment, timeline, steps[0])
         before = moment.before.gradients.get(rank, {}) if moment.before is not None else {}

@@ -17,7 +17,7 @@ from msprobe.diagnose.check.communication import Exchange, Node, Rank
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.overflow_words import reason
 from msprobe.diagnose.check.values import measured, tensors
-from msprobe.diagnose.differences import fingerprint, numbers
+from msprobe.diagnose.differences import fingerprint, is_integer, numbers
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.links import unset_tensors
 from msprobe.diagnose.timeline import Event, Timeline
@@ -185,7 +185,8 @@ class _Watcher:
             word = operation(event.stem)
             if _is_loss(event) and made:
                 return False
-            if not made and (word in _CHOOSES or (word in _FORGETS and birth.value == "-inf")):
+            whole = all(is_integer(leaf) for leaf in tensors(event.outputs()))
+            if not made and (whole or word in _CHOOSES or (word in _FORGETS and birth.value == "-inf")):
                 gone = True
         return gone
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.check.values import floats
+from msprobe.diagnose.check.values import distinct, floats
 from msprobe.diagnose.differences import Comparer, Difference, described, fingerprint
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.links import is_unset, unset_tensors
 from msprobe.diagnose.noise import SAFETY, own_noise, unit
-from msprobe.diagnose.pairing import repeats
 from msprobe.diagnose.timeline import Event, Timeline
 from msprobe.diagnose.words import measure, relation_in_words
 
@@ -18,6 +18,7 @@ def check(moment: Moment) -> Iterable[Finding]:
     """The first call of each recomputed region that does not repeat its forward call."""
     for timeline in moment.timelines.values():
         comparer = Comparer(timeline.part, timeline.part)
+        comparer.unset = unset_tensors(timeline)
         for pairs in repeated(timeline):
             for again, first in sorted(pairs.items(), key=lambda pair: pair[0].index):
                 found = _differs(moment, timeline, comparer, again, first)
@@ -39,10 +40,9 @@ def repeated(timeline: Timeline) -> list[dict[Event, Event]]:
     ]
     if not tops:
         return []
-    loose = repeats(timeline)
     passes: dict[str, list[Event]] = {}
     for event in timeline:
-        if event.is_module and event.direction == "forward":
+        if event.direction == "forward":
             passes.setdefault(event.key, []).append(event)
     used: set[Event] = set()
     regions: list[dict[Event, Event]] = []
@@ -54,11 +54,19 @@ def repeated(timeline: Timeline) -> list[dict[Event, Event]]:
             if first is not None:
                 used.add(first)
                 _pair(top, first, region)
-        elif top in loose:
-            region[top] = loose[top]
+        elif distinct_inputs(top):
+            # A recomputed function: which pass it repeats is known only by what goes in.
+            first = next((one for one in passes.get(top.key, ()) if one.inputs() == top.inputs()), None)
+            if first is not None:
+                region[top] = first
         if region:
             regions.append(region)
     return regions
+
+
+def distinct_inputs(event: Event) -> bool:
+    """True if what goes into a call can tell it from others."""
+    return any(distinct(leaf) and "digest" in leaf for _, leaf in event.inputs())
 
 
 def _begins_alike(first: Event, again: Event) -> bool:
@@ -79,6 +87,8 @@ def _pair(again: Event, first: Event, region: dict[Event, Event]) -> None:
 
 
 def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
+    if is_unset(again):
+        return None
     if again.is_module:
         return None if again.children else _module(moment, timeline, comparer, again, first)
     allowed = SAFETY * own_noise(again, again.inputs(), again.outputs(), unit(again.inputs(), again.outputs()))

@@ -33,6 +33,8 @@ def check(moment: Moment) -> Iterable[Finding]:
     """Each layer that is alone with a setting."""
     for timeline in moment.timelines.values():
         for place, calls in _alike(timeline).items():
+            if place[1] == "dropout" and timeline.part.ours:
+                continue  # Where the mode of modules was recorded, the check of dropouts knows better.
             for position, keyword in _SETTINGS[str(place[1])]:
                 yield from _odd(moment, timeline, calls, position, keyword)
 

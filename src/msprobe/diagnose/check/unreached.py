@@ -26,12 +26,34 @@ def check(moment: Moment) -> Iterable[Finding]:
             and not any(leaf is not None for leaf in gradients.get(name, ()))
             and _takes_part(timeline, weight.event)
         }
+        # A single parameter of a module that is reached is no cut.
+        reached = {name.rpartition(".")[0] for name, passes in gradients.items() if any(passes)}
+        lost = {name: event for name, event in lost.items() if name.rpartition(".")[0] not in reached}
         if lost:
-            yield from _told(moment, timeline, lost)
+            yield from _told(moment, timeline, lost, meant=not _among(lost, reached))
+
+
+def _among(lost: dict[str, Event], reached: set[str]) -> bool:
+    """True if lost and reached modules stand in one module below the root.
+
+    A whole model, or a whole half of one, without gradients is meant, as a rule: a generator while its critic learns,
+    features under a probe.
+    """
+    heads: set[str] = set()
+    for name in lost:
+        parts = name.split(".")
+        heads.update(".".join(parts[:depth]) for depth in range(1, len(parts) - 1))
+    heads = {head for head in heads if not head.isdigit()}
+    return any(other == head or other.startswith(f"{head}.") for head in heads for other in reached)
 
 
 def _takes_part(timeline: Timeline, module: Event) -> bool:
     """True if a module's result goes on (a branch that nobody uses gets no gradient, rightly)."""
+    above: Event | None = module
+    while above is not None:
+        if "error" in above.record:
+            return False
+        above = above.parent
     marks = {fingerprint(leaf) for leaf in floats(module.outputs())} - {None}
     return any(
         event.index > module.index and fingerprint(leaf) in marks
@@ -50,7 +72,7 @@ def _around(event: Event, module: Event) -> bool:
     return False
 
 
-def _told(moment: Moment, timeline: Timeline, lost: dict[str, Event]) -> Iterable[Finding]:
+def _told(moment: Moment, timeline: Timeline, lost: dict[str, Event], meant: bool) -> Iterable[Finding]:
     names = list(lost)
     cut = _cut(timeline, lost)
     if cut is not None:
@@ -63,6 +85,7 @@ def _told(moment: Moment, timeline: Timeline, lost: dict[str, Event]) -> Iterabl
             f"{len(names)} parameters get no gradient ({listed(names)}): what they lead to {how} in {cut.name}",
             evidence={"parameters": names[:50], "count": len(names), "input": measured(what)},
             alternatives=(lost[names[-1]].name,),
+            harmless=meant,
         )
         return
     first = min(lost.values(), key=lambda event: event.index)
@@ -75,6 +98,7 @@ def _told(moment: Moment, timeline: Timeline, lost: dict[str, Event]) -> Iterabl
         f"{len(names)} parameters get no gradient ({listed(names)}){why}",
         where=f"{plain_path(first.parts.path)}",
         evidence={"parameters": names[:50], "count": len(names)},
+        harmless=meant,
     )
 
 

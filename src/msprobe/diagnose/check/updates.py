@@ -8,8 +8,9 @@ from typing import Any
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import listed, measured
-from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.differences import fingerprint, numbers, rms
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.noise import eps_of
 from msprobe.diagnose.optimizer import parameters_of, results_of, settings_by_parameter, value_of
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.words import dtype_word
@@ -47,7 +48,11 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
         gradient = fields.get("grad") if isinstance(fields, dict) else None
         if not (is_tensor(weight) and is_tensor(after)) or gradient is None or not is_tensor(gradient):
             continue
-        if _is_zero(gradient) or not _rate(settings.get(name, {})):
+        if (
+            _is_zero(gradient)
+            or not _rate(settings.get(name, {}))
+            or _is_rounded_away(weight, gradient, settings, name)
+        ):
             continue
         if fingerprint(weight) is not None and fingerprint(weight) == fingerprint(after):
             stuck.append(name)
@@ -90,6 +95,13 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
         )
 
 
+def _is_rounded_away(weight: dict[str, Any], gradient: dict[str, Any], settings: dict[str, Any], name: str) -> bool:
+    """True if a gradient is so small that single precision cannot hold its step (a bias in front of a norm, say)."""
+    found = numbers(gradient)
+    largest = max(abs(v) for v in found[:2]) if found is not None else 0.0
+    return not _is_half(weight) and _rate(settings.get(name, {})) * largest < eps_of(weight) * rms(weight)
+
+
 def _is_half(leaf: dict[str, Any]) -> bool:
     return dtype_word(leaf) in ("float16", "bfloat16")
 
@@ -111,6 +123,8 @@ def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> 
             known.update(plain_path(name) for name in parameters_of(event))
     weights = moment.weights(timeline)
     tied = {fingerprint(weight.leaf) for name, weight in weights.items() if name in known}
+    for event in steps:
+        tied.update(fingerprint(fields.get("weight")) for fields in parameters_of(event).values())
     missing = []
     for name, passes in moment.gradients(timeline).items():
         weight = weights.get(name)

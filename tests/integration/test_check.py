@@ -1,0 +1,158 @@
+"""``msprobe check DUMP`` as a process, and over trainings with planted bugs: found there, silent without them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bugs.patterns import PATTERNS
+from bugs.planting import draw
+from bugs.record import record
+from hand_made import call, tensor, write_part
+
+from msprobe.diagnose.check import CHECKS, check_run
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "msprobe", "check", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sound")
+    write_part(folder / "step0" / "rank", {"Torch.exp.0.forward": call()})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wrong")
+    data = {
+        "Torch.log.0.forward": call(tensor(2, 4, value=-1.0), out=tensor(2, 4, value=float("nan"))),
+        "Torch.mul.0.forward": call(tensor(2, 4, value=float("nan")), out=tensor(2, 4, value=float("nan"))),
+    }
+    stack = ["File /home/me/train.py, line 12, in forward, \n y = torch.log(x)\x1b[31m"]
+    write_part(folder / "step0" / "rank", data, stacks={"Torch.log.0.forward": stack})
+    return folder
+
+
+def test_nothing_is_found_in_a_sound_dump(sound: Path) -> None:
+    done = run(sound)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("NOTHING FOUND\n")
+
+
+def test_what_is_found_is_told_and_written(wrong: Path, tmp_path: Path) -> None:
+    done = run(wrong, "-o", tmp_path / "out")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("FOUND at step 0")
+    assert "logarithm of negative numbers (the smallest is -1)" in " ".join(done.stdout.split())
+    assert "/home/me/train.py:12 in forward" in done.stdout
+    assert "\x1b" not in done.stdout
+    file = tmp_path / "out" / "check.json"
+    content = json.loads(file.read_text())
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert [found["entry"] for found in content["findings"]] == ["Torch.log.0.forward"]
+    assert content["summary"]["kinds"] == {"overflow": 1}
+
+
+def test_every_line_fits_the_terminal(wrong: Path) -> None:
+    assert max(len(line) for line in run(wrong).stdout.splitlines() if str(wrong) not in line) <= 80
+
+
+def test_the_checks_are_listed_and_chosen(wrong: Path) -> None:
+    listed = run("--list")
+    assert listed.returncode == 0
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == [check.name for check in CHECKS]
+    assert run(wrong, "--skip", "overflow").returncode == 0
+    assert run(wrong, "--only", "softmax,dtypes").returncode == 0
+    assert run(wrong, "--only", "overflow").returncode == 1
+
+
+def bad_input(folder: Path, what: str) -> list[object]:
+    if what == "a missing folder":
+        return [folder / "nothing"]
+    if what == "a folder without dump":
+        return [folder]
+    if what == "a file":
+        (folder / "notes.txt").write_text("x")
+        return [folder / "notes.txt"]
+    if what == "a cut file":
+        write_part(folder / "step0" / "rank", {"Torch.exp.0.forward": call(), "Torch.exp.1.forward": call()})
+        file = folder / "step0" / "rank" / "dump.json"
+        file.write_text(file.read_text()[:-60])
+        return [folder]
+    write_part(folder / "step0" / "rank", {} if what == "no records" else {"Torch.exp.0.forward": call()})
+    if what == "an unknown check":
+        return [folder, "--only", "softmaks"]
+    if what == "an output that is a file":
+        (folder / "out").write_text("x")
+        return [folder, "-o", folder / "out"]
+    return [] if what == "nothing" else [folder]
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("a missing folder", "does not exist"),
+        ("a folder without dump", "holds no dump"),
+        ("a file", "dump.json"),
+        ("a cut file", "dump.json"),
+        ("no records", "no record"),
+        ("an unknown check", "softmaks"),
+        ("an output that is a file", "is a file"),
+        ("nothing", "give the folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(tmp_path: Path, what: str, words: str) -> None:
+    done = run(*bad_input(tmp_path, what))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.rglob("check.json"))
+
+
+PLANTED = {
+    "F04": ("overflow", "Torch.softmax.0.forward"),
+    "F13": ("dtypes", r"Torch.softmax"),
+    "F16": ("dropout", "Functional.dropout"),
+    "F17": ("labels", ""),
+    "B01": ("unreached", "Tensor.detach.0.forward"),
+    "B02C": ("mutation", "Tensor.mul_"),
+    "B03": ("recompute", "Functional.dropout"),
+    "B04": ("overflow", "Torch.sqrt"),
+    "B05U": ("scale", "Tensor.__mul__"),
+    "B06": ("ties", "Module.head"),
+    "B07": ("clearing", "Optimizer.AdamW.0.forward"),
+    "O08": ("updates", "Optimizer.AdamW.0.forward"),
+    "D05": ("replicas", "Optimizer.SGD.0.forward"),
+    "D06": ("collectives", "Distributed.all_reduce"),
+}
+
+
+#: Some of them for every run of the tests.
+OFTEN = ("F04", "F17", "B02C", "B07")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in OFTEN else pytest.mark.slow) for n in PLANTED])
+def test_planted_bugs_show_in_their_own_dump_and_in_no_other(tmp_path: Path, name: str) -> None:
+    os.environ.setdefault("MSPROBE_LOG_LEVEL", "3")
+    pattern = PATTERNS[name]
+    pair = record(pattern, draw(pattern, 11), "digest", tmp_path / "pair")
+    assert [told(found) for found in check_run(pair.dump("reference")).findings] == []
+    check, entry = PLANTED[name]
+    first = check_run(pair.dump("candidate")).findings[0]
+    assert first.evidence["check"] == check
+    assert str(first.entry).startswith(entry)
+
+
+def told(found: Any) -> tuple[str, str]:
+    return found.evidence["check"], found.message
