@@ -94,7 +94,7 @@ def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event])
             for open_a, open_b in _gaps(rest_a, rest_b, loosely):
                 # What one side has in a module of its own, the other may do in place.
                 inner_a, inner_b = _opened(open_a), _opened(open_b)
-                if len(inner_a) > len(open_a) or len(inner_b) > len(open_b):
+                if inner_a != list(open_a) or inner_b != list(open_b):
                     todo.append((inner_a, inner_b))
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from unit.diagnose.dumps import Recording, Value, drawn, rounded
 
 Change = Callable[[np.ndarray], np.ndarray]
@@ -27,8 +26,9 @@ class Plan:
     ``results``: site (or ``site.backward``, for the gradient of the first argument) -> what becomes of the result.
     ``arguments``: site -> place -> another plain argument. ``before``: site -> what is done with the first tensor
     before the call. ``left_out``: sites of calls that are not made. ``renamed``: site -> API. ``again``: site ->
-    what becomes of the result when it is recomputed. ``weights``, ``data``, ``parameter_gradients`` (None: none comes),
-    ``at_optimizer``, ``updated``: what becomes of a parameter, the batch, a gradient, a gradient on its way, a new weight.
+    what becomes of the result when it is recomputed. ``weights``, ``data``, ``parameter_gradients`` (None: none
+    comes), ``at_optimizer``, ``updated``: what becomes of a parameter, the batch, a gradient, a gradient on its way, a
+    new weight.
     """
 
     results: Mapping[str, Change] = field(default_factory=dict)
@@ -102,8 +102,8 @@ class Rank:
         with self.rec.module(self._path("head"), "Linear", [x], {"weight": given[1], "bias": given[2]}) as end:
             y, linear = self._do("head.linear", "Functional.linear", given, _linear)
             name_of_head = end(y)
-        loss, mean = self._do("loss", "Functional.mse_loss", [y, aim], lambda a, b: np.square(a - b).mean())
-        self._backward(loss, mean, y, aim, linear, name_of_head, passes, embed, name_of_embedding, tokens)
+        _, mean = self._do("loss", "Functional.mse_loss", [y, aim], lambda a, b: np.square(a - b).mean())
+        self._backward(mean, y, aim, linear, name_of_head, passes, embed, name_of_embedding, tokens)
 
     def _block(self, block: int, x: Value, again: bool = False) -> tuple[Value, dict[str, Any], list[str]]:
         site = f"blocks.{block}"
@@ -130,11 +130,11 @@ class Rank:
         )
         m, calls["mul"] = self._do(f"{site}.mul", "Tensor.__mul__", [d, 0.5], lambda a, factor: a * factor, again)
         y, calls["add"] = self._do(f"{site}.add", "Tensor.__add__", [x, m], np.add, again)
-        calls["values"] = (x.array, t.array, mask)
+        calls["values"] = (t.array, mask)
         return y, calls, [name]
 
     def _backward(
-        self, loss: Value, mean: Any, y: Value, aim: Value, linear: Any, name_of_head: str, passes: list[Any], embed: Any,
+        self, mean: Any, y: Value, aim: Value, linear: Any, name_of_head: str, passes: list[Any], embed: Any,
         name_of_embedding: str, tokens: np.ndarray,
     ) -> None:  # fmt: skip
         plan, rec = self.plan, self.rec
@@ -147,7 +147,7 @@ class Rank:
             site = f"blocks.{block}"
             if plan.recompute:
                 _, calls, names = self._block(block, start, again=True)
-            x, t, mask = calls["values"]
+            t, mask = calls["values"]
             arriving = g
             straight = self._back(f"{site}.add", calls["add"], g, g, g)
             factor = calls["mul"][1][1] if calls["mul"] else 1.0
