@@ -16,7 +16,7 @@ _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38}
 def reason(timeline: Timeline, event: Event, value: str) -> str:
     """A half-sentence on the cause."""
     if event.direction == "backward":
-        return _backward(timeline, event)
+        return _backward(timeline, event, value)
     if event.parts.kind == "optimizer":
         return "the optimizer makes it of finite weights, gradients and states"
     if event.parts.kind == "parameters":
@@ -51,7 +51,7 @@ def _forward(event: Event, value: str) -> str:
         return f"exponential of large numbers (the largest is {first[0]:.6g})"
     if any(number and "inf" in str(number[:2]) for number in (numbers(leaf) for leaf in given)):
         return "it is made of infinities in the input (inf - inf, 0 * inf, inf / inf)"
-    return _too_large(given, results)
+    return _too_large(given, results) if value != "nan" else ""
 
 
 def _too_large(given: list[dict[str, Any]], results: list[dict[str, Any]]) -> str:
@@ -75,7 +75,7 @@ def _rows(leaf: dict[str, Any]) -> int:
     return 0
 
 
-def _backward(timeline: Timeline, event: Event) -> str:
+def _backward(timeline: Timeline, event: Event, value: str) -> str:
     forward = timeline.forward_of(event)
     if forward is None or event.is_module:
         return "the gradients that arrive are finite, those that leave are not"
@@ -86,7 +86,8 @@ def _backward(timeline: Timeline, event: Event) -> str:
     if word in poles and first is not None and (first[1] == 0.0 or given[0].get("zero") or word == "div"):
         zeros = given[-1].get("zero", "some") if word == "div" else given[0].get("zero", "some")
         return (
-            f"the derivative of the {poles[word]} is infinite at zero, which {zeros} of its elements are; times a "
-            "gradient of zero (a where() behind it, say) that is NaN. Keep zero out before the call"
+            f"the derivative of the {poles[word]} is infinite at zero, which {zeros} of its elements are"
+            + ("; times a gradient of zero (a where() behind it, say) that is NaN" if value == "nan" else "")
+            + ". Keep zero out before the call"
         )
     return "the gradients that arrive are finite, those that leave are not"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from msprobe.diagnose.check.moment import Earlier, Moment
 from msprobe.diagnose.check.registry import CHECKS, Check
+from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.findings import Finding, plain
 from msprobe.diagnose.timeline import Timeline
 from msprobe.errors import InvalidInputError
@@ -125,6 +126,8 @@ def _place(found: Finding) -> tuple[Any, ...]:
 def _notes(timeline: Timeline) -> list[str]:
     part = timeline.part
     found = []
+    if not any("Max" in leaf for event in timeline for leaf in tensors(event.outputs())):
+        found.append(f"step {part.step}: no statistics were recorded (summary_mode md5); most checks need them")
     if not part.complete:
         found.append(f"step {part.step}, rank {part.rank}: the recording was interrupted; what is there was checked")
     if not any(event.parts.kind == "api" for event in timeline):

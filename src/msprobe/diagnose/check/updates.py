@@ -46,13 +46,10 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
         weight = fields.get("weight") if isinstance(fields, dict) else None
         after = (results.get(name) or {}).get("weight")
         gradient = fields.get("grad") if isinstance(fields, dict) else None
-        if not (is_tensor(weight) and is_tensor(after)) or gradient is None or not is_tensor(gradient):
+        if weight is None or gradient is None or not all(map(is_tensor, (weight, after, gradient))):
             continue
-        if (
-            _is_zero(gradient)
-            or not _rate(settings.get(name, {}))
-            or _is_rounded_away(weight, gradient, settings, name)
-        ):
+        rate = _rate(settings.get(name, {}))
+        if _is_zero(gradient) or not rate or _is_rounded_away(weight, gradient, rate):
             continue
         if fingerprint(weight) is not None and fingerprint(weight) == fingerprint(after):
             stuck.append(name)
@@ -95,11 +92,11 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
         )
 
 
-def _is_rounded_away(weight: dict[str, Any], gradient: dict[str, Any], settings: dict[str, Any], name: str) -> bool:
+def _is_rounded_away(weight: dict[str, Any], gradient: dict[str, Any], rate: float) -> bool:
     """True if a gradient is so small that single precision cannot hold its step (a bias in front of a norm, say)."""
     found = numbers(gradient)
     largest = max(abs(v) for v in found[:2]) if found is not None else 0.0
-    return not _is_half(weight) and _rate(settings.get(name, {})) * largest < eps_of(weight) * rms(weight)
+    return not _is_half(weight) and rate * largest < eps_of(weight) * rms(weight)
 
 
 def _is_half(leaf: dict[str, Any]) -> bool:
