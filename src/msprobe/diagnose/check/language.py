@@ -36,6 +36,14 @@ class Text:
 
 def texts(moment: Moment, timeline: Timeline) -> list[Text]:
     """The passes of language models in a step."""
+    mark = ("texts", timeline.rank)
+    if mark not in moment.remembered:
+        moment.remembered[mark] = _texts(moment, timeline)
+    found: list[Text] = moment.remembered[mark]
+    return found
+
+
+def _texts(moment: Moment, timeline: Timeline) -> list[Text]:
     found = []
     embedding: Event | None = None
     for event in timeline:

@@ -38,11 +38,15 @@ class Earlier:
 
 @dataclass
 class Moment:
-    """One step of all ranks; ``before`` is the step before it, if that was recorded, ``world`` the number of ranks."""
+    """One step of all ranks; ``before`` is the step before it, if that was recorded.
+
+    ``remembered`` is for what several checks work out of a rank: name and rank -> result.
+    """
 
     step: int | None
     timelines: dict[Rank, Timeline]
     before: Earlier | None = None
+    remembered: dict[tuple[str, Rank], Any] = field(default_factory=dict)
     _makers: dict[Rank, Producers] = field(default_factory=dict)
     _weights: dict[Rank, dict[str, Weight]] = field(default_factory=dict)
     _gradients: dict[Rank, dict[str, list[Leaf | None]]] = field(default_factory=dict)

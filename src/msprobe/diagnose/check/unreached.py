@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check.moment import Moment
@@ -24,8 +24,10 @@ def check(moment: Moment) -> Iterable[Finding]:
             if weight.leaf.get("requires_grad")
             and weight.event.record.get("training") is not False
             and not any(leaf is not None for leaf in gradients.get(name, ()))
-            and _takes_part(timeline, weight.event)
         }
+        if lost:
+            users = _users(timeline)
+            lost = {name: event for name, event in lost.items() if _takes_part(users, event)}
         # A single parameter of a module that is reached is no cut.
         reached = {name.rpartition(".")[0] for name, passes in gradients.items() if any(passes)}
         lost = {name: event for name, event in lost.items() if name.rpartition(".")[0] not in reached}
@@ -47,7 +49,17 @@ def _among(lost: dict[str, Event], reached: set[str]) -> bool:
     return any(other == head or other.startswith(f"{head}.") for head in heads for other in reached)
 
 
-def _takes_part(timeline: Timeline, module: Event) -> bool:
+def _users(timeline: Timeline) -> dict[Hashable, list[Event]]:
+    """The forward calls that take a tensor."""
+    found: dict[Hashable, list[Event]] = {}
+    for event in timeline:
+        if event.direction == "forward":
+            for leaf in floats(event.inputs()):
+                found.setdefault(fingerprint(leaf), []).append(event)
+    return found
+
+
+def _takes_part(users: dict[Hashable, list[Event]], module: Event) -> bool:
     """True if a module's result goes on (a branch that nobody uses gets no gradient, rightly)."""
     above: Event | None = module
     while above is not None:
@@ -56,10 +68,7 @@ def _takes_part(timeline: Timeline, module: Event) -> bool:
         above = above.parent
     marks = {fingerprint(leaf) for leaf in floats(module.outputs())} - {None}
     return any(
-        event.index > module.index and fingerprint(leaf) in marks
-        for event in timeline
-        if event.direction == "forward" and not _around(event, module)
-        for leaf in floats(event.inputs())
+        event.index > module.index and not _around(event, module) for mark in marks for event in users.get(mark, ())
     )
 
 
@@ -105,6 +114,7 @@ def _told(moment: Moment, timeline: Timeline, lost: dict[str, Event], meant: boo
 def _cut(timeline: Timeline, lost: dict[str, Event]) -> Event | None:
     """The call that ends the graph after the last of the modules: takes what has a gradient, gives what has none."""
     first = min(event.index for event in lost.values())
+    results_of = _results(lost)
     for event in timeline:
         if event.index <= first or event.direction != "forward" or event.parts.kind != "api":
             continue
@@ -115,19 +125,18 @@ def _cut(timeline: Timeline, lost: dict[str, Event]) -> Event | None:
             and operation(event.stem) in ("detach", "clone", "numpy", "item", "to")
             and given[0].get("requires_grad")
             and not any(leaf.get("requires_grad") for leaf in results)
-            and _leads_from(timeline, lost, given[0])
+            and fingerprint(given[0]) in results_of
         ):
             return event
     return None
 
 
-def _leads_from(timeline: Timeline, lost: dict[str, Event], leaf: dict[str, object]) -> bool:
-    """True if a tensor is the result of one of these modules, or of a module around them."""
-    mark = fingerprint(leaf)
+def _results(lost: dict[str, Event]) -> set[Hashable]:
+    """What tells the results of these modules, and of the modules around them, apart from other tensors."""
     modules: set[Event] = set()
     for event in lost.values():
         above: Event | None = event
-        while above is not None:
+        while above is not None and above not in modules:
             modules.add(above)
             above = above.parent
-    return any(mark == fingerprint(result) for module in modules for result in floats(module.outputs()))
+    return {fingerprint(leaf) for module in modules for leaf in floats(module.outputs())} - {None}
