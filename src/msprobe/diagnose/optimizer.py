@@ -32,9 +32,9 @@ def changed_settings(event: Event, partner: Event) -> dict[str, list[tuple[str, 
         if theirs is None:
             continue
         for key in {**own, **theirs}:
-            left, right = own.get(key), theirs.get(key)
+            left, right = value_of(own.get(key)), value_of(theirs.get(key))
             if left != right and key not in ("foreach", "fused", "capturable", "differentiable", "maximize_hint"):
-                found.setdefault(key, []).append((name, value_of(left), value_of(right)))
+                found.setdefault(key, []).append((name, left, right))
     return found
 
 

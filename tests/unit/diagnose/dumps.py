@@ -154,7 +154,8 @@ class Recording:
 
         record = {"input_args": [], "input_kwargs": leaves(before), "output": [leaves(after)]}
         if self.ours:
-            record |= {"groups": [{**settings, "params": list(before)}], "class": f"torch.optim.{owner}"}
+            hyper = {key: self.leaf(value) for key, value in settings.items()}
+            record |= {"groups": [{"params": list(before), **hyper}], "class": f"torch.optim.{owner}"}
         self._add(name, record)
         self.parents[name] = "optimizer"
 

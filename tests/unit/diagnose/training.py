@@ -199,9 +199,10 @@ class Rank:
                 continue
             change = plan.at_optimizer.get(name, np.asarray)
             gradient = None if change is None else change(self.summed[name])
-            before[name] = {"weight": self._value(weight, True)}
-            if gradient is not None:
-                before[name]["grad"] = self._value(gradient)
+            before[name] = {
+                "weight": self._value(weight, True),
+                "grad": None if gradient is None else self._value(gradient),
+            }
             if plan.states is not None:
                 state = plan.states.get(name, np.asarray)(weight * weight)
                 before[name]["exp_avg_sq"] = self._value(state)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.diagnose.comparing import agrees, compare, edited, first, told
+from unit.diagnose.training import Plan
+
+TANH = "blocks.1.tanh"
+LOST = ("embedding.weight", "blocks.0.fc.weight", "blocks.0.fc.bias")
+
+
+def off(factor: float) -> Any:
+    return lambda array: array * np.float32(factor)
+
+
+@pytest.mark.parametrize("more", [{}, {"digests": False}, {"ours": False}, {"values": True}])
+def test_a_gradient_that_arriving_ones_do_not_explain(tmp_path: Path, more: dict[str, Any]) -> None:
+    verdict = compare(tmp_path, Plan(results={f"{TANH}.backward": off(1.05)}, **more), Plan(**more))
+    found = first(verdict)
+    assert (found.kind, found.entry, found.direction) == ("gradient", "Torch.tanh.1.backward", "backward")
+    assert "(1.05 times as large); its inputs agree, and so does its forward" in found.message
+    assert found.module == "blocks.1"
+    assert verdict.summary["largest_effect"] > 0.01
+
+
+def test_the_gradient_of_a_call_whose_forward_had_another_argument(tmp_path: Path) -> None:
+    """The result of a forward call need not show what its backward call does with an argument."""
+    plan = Plan(arguments={"blocks.1.dropout": {2: False}}, results={"blocks.1.dropout.backward": off(1.3)})
+    found = first(compare(tmp_path, plan))
+    assert (found.kind, found.entry) == ("argument", "Functional.dropout.1.forward")
+
+
+def test_the_gradient_that_arrives_first_differs(tmp_path: Path) -> None:
+    def scaled(data: dict[str, Any]) -> None:
+        leaf = data["Functional.mse_loss.0.backward"]["input"][0]
+        leaf |= {key: leaf[key] * 8.0 for key in ("Max", "Min", "Mean", "Norm")} | {"digest": "xxh3:0123456789abcdef"}
+
+    plan = Plan(edit=edited(scaled), results={"loss.backward": off(8.0)})
+    verdict = compare(tmp_path, plan)
+    assert told(verdict) == [("loss_scale", "Functional.mse_loss.0.backward")]
+    assert "8 times as large" in first(verdict).message
+
+
+@pytest.mark.parametrize("name", ["blocks.0.fc.weight", "head.bias"])
+def test_a_gradient_of_a_parameter_that_its_uses_do_not_explain(tmp_path: Path, name: str) -> None:
+    verdict = compare(tmp_path, Plan(parameter_gradients={name: off(1.1)}))
+    found = first(verdict)
+    path = name.rpartition(".")[0]
+    assert told(verdict) == [("parameter_gradient", f"Module.{path}.Linear.parameters_grad")]
+    assert found.message.startswith(f"the gradient of {name} differs (1.1 times as large)")
+    assert found.direction == "gradient"
+
+
+def test_the_gradient_of_a_tied_weight_is_explained_by_all_its_uses(tmp_path: Path) -> None:
+    plan = Plan(tied=True, results={"blocks.0.tanh.backward": off(1.05)})
+    verdict = compare(tmp_path, plan, Plan(tied=True))
+    assert first(verdict).entry == "Torch.tanh.0.backward"
+    assert "parameter_gradient" not in dict(told(verdict))
+
+
+def test_the_gradient_of_a_tied_weight(tmp_path: Path) -> None:
+    plan = Plan(tied=True, parameter_gradients={"embedding.weight": off(0.5)})
+    verdict = compare(tmp_path, plan, Plan(tied=True))
+    assert {kind for kind, _ in told(verdict)} == {"parameter_gradient"}
+    assert "1/2 of it" in first(verdict).message
+
+
+class TestMissing:
+    @staticmethod
+    def cut(at: str) -> Any:
+        """Nothing before the result of ``at``, in the first block, gets a gradient."""
+
+        def change(data: dict[str, Any]) -> None:
+            for name in [*data]:
+                number = name.split(".")[-2]
+                of_first = "blocks.0" in name or "embedding" in name or number == "0"
+                if name.endswith(("backward", "backward.0")) and of_first:
+                    if not name.startswith(("Functional.mse_loss", "Module.head", "Module.blocks.1")):
+                        del data[name]
+            for entry in ("Module.blocks.0.fc.Linear.parameters_grad", "Module.embedding.Embedding.parameters_grad"):
+                data[entry] = {key: [None] for key in data[entry]}
+            data[at]["output"][0]["requires_grad"] = False
+
+        return edited(change)
+
+    def test_behind_a_call_that_cuts(self, tmp_path: Path) -> None:
+        at = "Tensor.__add__.0.forward"
+        plan = Plan(edit=self.cut(at), at_optimizer=dict.fromkeys(LOST))
+        verdict = compare(tmp_path, plan)
+        found = first(verdict)
+        assert told(verdict) == [("missing_gradient", at)]
+        assert f"{at} cuts the graph; without gradient: {', '.join(LOST)}" in found.message
+        assert sorted(found.evidence["parameters"]) == sorted(LOST)
+        assert "Torch.tanh.0.backward" in found.evidence["calls"]
+
+    def test_behind_a_call_that_the_candidate_alone_makes(self, tmp_path: Path) -> None:
+        def detach(rec: Any, x: Any) -> Any:
+            rec.call("Tensor.detach", [x], x)
+            return x
+
+        at = "Tensor.detach.0.forward"
+        plan = Plan(before={"blocks.1.linear": detach}, edit=self.cut(at), at_optimizer=dict.fromkeys(LOST))
+        verdict = compare(tmp_path, plan)
+        assert told(verdict) == [("structure", at)]
+
+    @pytest.mark.parametrize("more", [{}, {"level": "L0"}])
+    def test_of_one_parameter(self, tmp_path: Path, more: dict[str, Any]) -> None:
+        name = "blocks.0.fc.weight"
+        plan = Plan(parameter_gradients={name: None}, at_optimizer={name: None}, **more)
+        verdict = compare(tmp_path, plan, Plan(**more))
+        found = first(verdict)
+        assert told(verdict) == [("missing_gradient", "Module.blocks.0.fc.Linear.parameters_grad")]
+        assert found.message == f"no gradient reaches {name}, as it does in the reference"
+        assert found.where == name
+        assert verdict.summary["largest_effect"] == "infinite"
+
+    @pytest.mark.xfail(strict=True, reason="a gradient that the candidate alone has is called agreement")
+    def test_of_the_reference_is_told_too(self, tmp_path: Path) -> None:
+        name = "blocks.0.fc.weight"
+        verdict = compare(tmp_path, Plan(), Plan(parameter_gradients={name: None}, at_optimizer={name: None}))
+        found = first(verdict)
+        assert (found.kind, found.where) == ("missing_gradient", name)
+
+    def test_where_neither_has_one(self, tmp_path: Path) -> None:
+        plan = Plan(parameter_gradients={"head.bias": None}, at_optimizer={"head.bias": None})
+        assert agrees(compare(tmp_path, plan, plan))
