@@ -372,6 +372,15 @@ def test_parameters_that_are_reached_or_frozen(tmp_path: Path, how: dict[str, bo
     assert found(tmp_path, "unreached") == []
 
 
+@pytest.mark.parametrize(("around", "harmless"), [("", True), ("model.", False)])
+def test_a_model_without_gradients_is_meant_and_a_part_of_one_is_not(
+    tmp_path: Path, around: str, harmless: bool
+) -> None:
+    data = {name.replace("Module.", f"Module.{around}"): record for name, record in graph(detached=True).items()}
+    write(tmp_path, data)
+    assert one(tmp_path, "unreached").harmless == harmless
+
+
 def test_a_branch_that_nobody_uses_gets_no_gradient_rightly(tmp_path: Path) -> None:
     data = graph(detached=True, used=False)
     del data["Tensor.detach.0.forward"]
@@ -437,6 +446,20 @@ def test_a_parameter_in_no_optimizer(tmp_path: Path) -> None:
     assert finding.evidence["held_instead"] == ["g0.p0"]
 
 
+def test_a_tied_parameter_is_in_the_optimizer_by_its_other_name(tmp_path: Path) -> None:
+    data = stale(["g0.p0", "up.bias"])
+    step = data["Optimizer.SGD.0.forward"]
+    step["input_kwargs"]["g0.p0"]["weight"] = data["Module.up.Linear.forward.0"]["parameters"]["weight"]
+    write(tmp_path, data)
+    assert found(tmp_path, "updates") == []
+
+
+def test_a_gradient_that_rounding_swallows_moves_nothing(tmp_path: Path) -> None:
+    weights = {"a": (some(1, 4), some(2, 4, scale=1e-9), some(1, 4)), "b": (some(3, 4), some(4, 4), some(5, 4))}
+    write(tmp_path, {"Optimizer.SGD.0.forward": optimizer(weights)})
+    assert found(tmp_path, "updates") == []
+
+
 def test_parameters_that_are_all_there(tmp_path: Path) -> None:
     write(tmp_path, stale(["up.weight", "up.bias"]))
     assert found(tmp_path, "updates") == []
@@ -470,6 +493,16 @@ def test_gradients_that_are_not_the_sum_of_the_step(tmp_path: Path, mode: str, s
     first = found(tmp_path, "clearing")[0]
     assert first.step == step
     assert words in first.message
+
+
+def test_an_optimizer_with_a_closure_makes_passes_of_its_own(tmp_path: Path) -> None:
+    accumulated(tmp_path, "last")
+    for step in range(2):
+        file = tmp_path / f"step{step}" / "rank" / "dump.json"
+        content = json.loads(file.read_text())
+        content["data"]["Optimizer.SGD.0.forward"]["closure"] = True
+        file.write_text(json.dumps(content))
+    assert found(tmp_path, "clearing") == []
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5, 1 / 1024])
@@ -558,6 +591,16 @@ def test_a_collective_with_another_result_on_one_rank(tmp_path: Path) -> None:
 def test_a_collective_with_one_result(tmp_path: Path) -> None:
     of_ranks(tmp_path, lambda rank: reduced(6))
     assert found(tmp_path, "collectives") == []
+
+
+def test_ranks_and_calls_that_are_missing_are_noted(tmp_path: Path) -> None:
+    of_ranks(tmp_path, lambda rank: reduced(6))
+    group = {"process_group": {"type": "torch.ProcessGroup", "group_ranks": [0, 1, 2, 3]}}
+    extra = {"Distributed.all_reduce.1.forward": call([some(7, 4)], some(8, 4), **group)}
+    write(tmp_path, reduced(6) | extra, rank="rank0")
+    notes = " ".join(check_run(tmp_path).notes)
+    assert "not in the dump: 3" in notes
+    assert "Distributed.all_reduce.1.forward has no answer on rank 1, 2" in notes
 
 
 def replica(weight: int, gradient: int, after: int = 3) -> dict[str, Any]:

@@ -155,6 +155,26 @@ class Exchange:
             return "message", pair, argument(event, 3, "tag") or 0
         return word, group(event, everyone)
 
+    def remarks(self) -> list[str]:
+        """Ranks that groups name and the dump does not have, and the first call that some rank of a group lacks."""
+        found = []
+        named = {rank for event in self.of for rank in group(event, ())}
+        absent = sorted(named - {rank for rank in self.timelines if isinstance(rank, int)})
+        if absent and any(isinstance(rank, int) for rank in self.timelines):
+            listed = ", ".join(map(str, absent))
+            found.append(f"groups name ranks that are not in the dump: {listed}; what they did is not known")
+        for node in self.nodes:
+            event = next(iter(node.members.values()))
+            missing = sorted(set(group(event, ())) & set(self.timelines) - set(node.members), key=str)
+            if missing and not node.whole:
+                listed = ", ".join(map(str, missing))
+                found.append(
+                    f"{event.name} has no answer on rank {listed}: the ranks made or recorded different numbers of "
+                    f"{api(event)} calls"
+                )
+                break
+        return found
+
     def in_order(self) -> Iterator[Node]:
         """All calls of all ranks so that nothing comes before what it waits for."""
         places = dict.fromkeys(self.timelines, 0)

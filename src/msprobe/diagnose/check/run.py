@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from msprobe.diagnose.check.communication import Exchange
 from msprobe.diagnose.check.moment import Earlier, Moment
 from msprobe.diagnose.check.registry import CHECKS, Check
 from msprobe.diagnose.check.values import tensors
@@ -84,6 +85,8 @@ def check_run(
             if mark not in said:
                 said.add(mark)
                 findings.append(found)
+        if len(timelines) > 1:
+            notes += [f"step {step}: {remark}" for remark in Exchange(timelines).remarks()]
         before, last = moment.earlier(), step
         for timeline in timelines.values():
             timeline.part.close()
