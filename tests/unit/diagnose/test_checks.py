@@ -454,6 +454,14 @@ def test_a_tied_parameter_is_in_the_optimizer_by_its_other_name(tmp_path: Path) 
     assert found(tmp_path, "updates") == []
 
 
+def test_a_stale_copy_of_equal_values_has_no_gradient(tmp_path: Path) -> None:
+    data = stale(["g0.p0", "up.bias"])
+    held = data["Optimizer.SGD.0.forward"]["input_kwargs"]["g0.p0"]
+    held.update(weight=data["Module.up.Linear.forward.0"]["parameters"]["weight"], grad=None)
+    write(tmp_path, data)
+    assert one(tmp_path, "updates").evidence["parameters"] == ["up.weight"]
+
+
 def test_a_gradient_that_rounding_swallows_moves_nothing(tmp_path: Path) -> None:
     weights = {"a": (some(1, 4), some(2, 4, scale=1e-9), some(1, 4)), "b": (some(3, 4), some(4, 4), some(5, 4))}
     write(tmp_path, {"Optimizer.SGD.0.forward": optimizer(weights)})

@@ -121,7 +121,9 @@ def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> 
     weights = moment.weights(timeline)
     tied = {fingerprint(weight.leaf) for name, weight in weights.items() if name in known}
     for event in steps:
-        tied.update(fingerprint(fields.get("weight")) for fields in parameters_of(event).values())
+        # A copy that nothing uses any more has the values, but no gradient.
+        held = [fields for fields in parameters_of(event).values() if isinstance(fields, dict)]
+        tied.update(fingerprint(fields.get("weight")) for fields in held if is_tensor(fields.get("grad")))
     missing = []
     for name, passes in moment.gradients(timeline).items():
         weight = weights.get(name)
