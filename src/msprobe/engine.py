@@ -1,0 +1,216 @@
+"""Run many independent jobs side by side: in processes of this machine (joblib with loky), or on a Ray cluster.
+
+A job is one call of a function with one value. Function, value and result travel between processes, so they must be
+picklable, and the function importable by name. On a cluster msprobe must be installed on all nodes, and files must have
+the same paths there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import os
+import pickle
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
+
+Engine = Literal["local", "ray"]
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+
+_NEEDS: dict[Engine, tuple[str, str]] = {"local": ("joblib", "jobs"), "ray": ("ray", "ray")}
+
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+
+
+class WorkerLostError(MsprobeError):
+    """A process that ran jobs is gone: use fewer at once, or machines with more memory."""
+
+    code = 6
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many jobs run at once, and where.
+
+    ``count``: None for one on this machine, and for as many as there are CPUs on a Ray cluster. Raises
+    InvalidInputError for a count or an engine that there is not, NotAvailableError where the engine is not installed.
+    """
+
+    count: int | None = None
+    engine: Engine = "local"
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise InvalidInputError(f"the engine must be one of {', '.join(ENGINES)}, found {self.engine!r}.")
+        if self.count is not None and self.count < 1:
+            raise InvalidInputError(f"the number of jobs must be 1 or more, found {self.count}.")
+        module, extra = _NEEDS[self.engine]
+        if not self.alone and importlib.util.find_spec(module) is None:
+            what = f"{self.count} jobs at once need" if self.engine == "local" else "the engine ray needs"
+            raise NotAvailableError(f"{what} {module}, which is not installed: pip install 'msprobe[{extra}]'.")
+
+    @property
+    def alone(self) -> bool:
+        """True if jobs run one after the other, in this process."""
+        return self.count == 1 or (self.count is None and self.engine == "local")
+
+    def inside(self, jobs: int) -> int:
+        """How many threads each of so many jobs may use, where one job can use several."""
+        return max(1, (self.count or 1) // max(1, min(jobs, self.count or 1)))
+
+
+#: One job after the other, in this process.
+ALONE = Workers()
+
+
+def run(
+    function: Callable[[_Job], _Result],
+    jobs: Sequence[_Job],
+    workers: Workers = ALONE,
+    progress: Callable[[int], None] = lambda number: None,
+) -> Iterator[_Result]:
+    """Call ``function`` with each job; gives the results in the order of the jobs, each when it is there.
+
+    One job, or one worker, runs in this process. ``progress`` is told the number of the job whose result is waited for.
+    Jobs run in the working folder of the caller, and what they say in the log is said here, with their result. The
+    first MsprobeError of a job, in their order, is raised here and no further job begins; so it is when the iterator is
+    closed, and after Ctrl-C. Raises WorkerLostError if a process ends in the middle of a job.
+    """
+    if workers.alone or len(jobs) <= 1:
+        for number, job in enumerate(jobs):
+            progress(number)
+            yield function(job)
+        return
+    local = workers.engine == "local"
+    work = _Work(function, os.getcwd(), os.environ.get("MSPROBE_LOG_LEVEL"), deaf=local)
+    results = _in_processes(work, jobs, workers) if local else _on_ray(work, jobs, workers)
+    with contextlib.closing(results):
+        for number in range(len(jobs)):
+            progress(number)
+            done = next(results)
+            if done.said:
+                sys.stdout.write(done.said)
+                sys.stdout.flush()
+            if done.problem is not None:
+                raise done.problem
+            yield done.result
+
+
+@dataclass(frozen=True)
+class _Done(Generic[_Result]):
+    """What comes back of a job; without ``problem`` there is a ``result``."""
+
+    result: _Result
+    problem: MsprobeError | None
+    said: str
+
+
+@dataclass(frozen=True)
+class _Work(Generic[_Job, _Result]):
+    """Runs one job in a worker, as if it ran in the process of the caller.
+
+    ``deaf``: Ctrl-C reaches all processes of a terminal, and it is the caller who ends the workers. Ray ends its own
+    by the same signal.
+    """
+
+    function: Callable[[_Job], _Result]
+    folder: str
+    log_level: str | None
+    deaf: bool
+
+    def __call__(self, job: _Job) -> _Done[Any]:
+        if self.deaf:
+            with contextlib.suppress(ValueError):  # not the main thread of its process
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with contextlib.suppress(OSError):  # a node without this folder
+            os.chdir(self.folder)
+        if self.log_level is not None:
+            os.environ["MSPROBE_LOG_LEVEL"] = self.log_level
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            try:
+                return _Done(self.function(job), None, said.getvalue())
+            except MsprobeError as problem:
+                return _Done(None, _portable(problem), said.getvalue())
+
+
+def _call(work: _Work[_Job, _Result], job: _Job) -> _Done[_Result]:
+    return work(job)
+
+
+def _portable(problem: MsprobeError) -> MsprobeError:
+    """The error; if it cannot travel, one that says the same."""
+    try:
+        pickle.loads(pickle.dumps(problem))
+    except Exception:
+        return MsprobeError(problem.message)
+    return problem
+
+
+def _in_processes(
+    work: _Work[_Job, _Result], jobs: Sequence[_Job], workers: Workers
+) -> Generator[_Done[_Result], None, None]:
+    import joblib
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    count = min(workers.count or 1, len(jobs))
+    # One at a time: jobs are large, and so are their results. Nothing is put into files beside.
+    parallel = joblib.Parallel(
+        n_jobs=count, backend="loky", batch_size=1, pre_dispatch=count + 1, max_nbytes=None, return_as="generator"
+    )
+    results = parallel(joblib.delayed(work)(job) for job in jobs)
+    try:
+        yield from results
+    except BrokenProcessPool as problem:
+        raise WorkerLostError(_lost(problem)) from problem
+    finally:
+        results.close()
+
+
+def _on_ray(
+    work: _Work[_Job, _Result], jobs: Sequence[_Job], workers: Workers
+) -> Generator[_Done[_Result], None, None]:
+    ray: Any = importlib.import_module("ray")
+    _connect(ray, workers)
+    count = workers.count or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    call = ray.remote(max_retries=0)(_call)
+    waiting: deque[Any] = deque()
+    todo = iter(jobs)
+    try:
+        for _ in jobs:
+            waiting.extend(call.remote(work, job) for job in islice(todo, count - len(waiting)))
+            yield ray.get(waiting.popleft())
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError) as lost:
+        raise WorkerLostError(_lost(lost)) from lost
+    # What is under way when the caller stops is not cancelled: that may end the program where a task is done at that
+    # moment (seen in Ray 2.60). It ends by itself, or with the program.
+
+
+def _connect(ray: Any, workers: Workers) -> None:
+    """Use the Ray that the program has, or the cluster of this machine, or one that is started and ends with us."""
+    if ray.is_initialized():
+        return
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        ray.init(address="auto", **quiet)
+    except ConnectionError:
+        if os.environ.get("RAY_ADDRESS"):
+            raise NotAvailableError(
+                f"there is no Ray cluster at {os.environ['RAY_ADDRESS']} (environment variable RAY_ADDRESS)."
+            ) from None
+        ray.init(address="local", num_cpus=workers.count, include_dashboard=False, **quiet)
+
+
+def _lost(problem: BaseException) -> str:
+    return (
+        f"a process that ran jobs has ended ({type(problem).__name__}), of too little memory perhaps; use fewer jobs."
+    )
