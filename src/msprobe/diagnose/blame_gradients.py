@@ -56,6 +56,8 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
 
 def look_for_missing_gradients(scene: Scene) -> None:
     """Backward calls and gradients of parameters that the reference has and the candidate has not."""
+    if not scene.pairing.candidate.part.complete:
+        return  # they would have come after the end
     lost: list[tuple[Event, Event]] = []
     for event in scene.pairing.missing():
         if event.direction != "backward":
