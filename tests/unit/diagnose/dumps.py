@@ -95,7 +95,7 @@ class Recording:
         if self.ours:
             record["input_grads"] = {key: self.leaf(one) for key, one in leaving.items()}
         self._add(name, record)
-        self.parents[name] = self.parents.get(f"{stem}.forward")
+        self.parents[name] = _backward_of(self.parents.get(f"{stem}.forward"))
 
     @contextmanager
     def module(
@@ -127,14 +127,14 @@ class Recording:
         self._add(name, record, order=begun)
         if parameters and f"{stem}.parameters_grad" not in self.data:
             self.data[f"{stem}.parameters_grad"] = {key: [None] for key in parameters}
-            self.parents[f"{stem}.parameters_grad"] = self.parents[name]
+            self.parents[f"{stem}.parameters_grad"] = None
 
     def module_backward(self, forward: str, arriving: list[Any], leaving: list[Any]) -> None:
         """Record the backward pass of the module pass ``forward``."""
         name = forward.replace(".forward.", ".backward.")
         record = {"input": [self.leaf(one) for one in arriving], "output": [self.leaf(one) for one in leaving]}
         self._add(name, record)
-        self.parents[name] = self.parents.get(forward)
+        self.parents[name] = _backward_of(self.parents.get(forward))
 
     def parameter_gradient(self, path: str, owner: str, name: str, gradient: Value | None) -> None:
         """Fill in the gradient of a parameter."""
@@ -226,6 +226,11 @@ def statistics(array: np.ndarray) -> Record:
     kind = int if array.dtype.kind in "iu" else float
     short = [kind(one) if place < 2 else float(np.float32(one)) for place, one in enumerate(numbers)]
     return dict(zip(("Max", "Min", "Mean", "Norm"), short, strict=True))
+
+
+def _backward_of(module: str | None) -> str | None:
+    """The backward pass of a module pass: what backward calls run in."""
+    return module and module.replace(".forward.", ".backward.")
 
 
 def _at(level: str, name: str) -> bool:
