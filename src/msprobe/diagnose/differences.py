@@ -183,9 +183,12 @@ def fingerprint(leaf: Any) -> Hashable | None:
     if isinstance(digest, str):
         return digest, numel(leaf)
     found = statistics(leaf)
-    if found[0] is None or (found[0] == found[1] and numel(leaf) > 1):
+    if found[0] is None:
+        return None
+    count = numel(leaf)
+    if found[0] == found[1] and count > 1:
         return None  # constant: too many look like it
-    return (*found, numel(leaf))
+    return (*found, count)
 
 
 def statistics(leaf: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -194,30 +197,45 @@ def statistics(leaf: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def _alike(left: dict[str, Any], right: dict[str, Any]) -> bool:
-    """Equal statistics, NaN for NaN."""
+    """Equal statistics, NaN for NaN, whether as numbers or as the words of strict JSON."""
     return all(
         a == b or (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b))
-        for a, b in zip(statistics(left), statistics(right), strict=True)
+        for a, b in zip(map(_spoken, statistics(left)), map(_spoken, statistics(right)), strict=True)
     )
+
+
+def _spoken(value: Any) -> Any:
+    """The number that a word of strict JSON stands for; anything else as it is."""
+    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
 
 
 def numel(leaf: dict[str, Any]) -> int:
     """How many elements a tensor has."""
     shape = leaf.get("shape")
-    return math.prod(n for n in shape if isinstance(n, int)) if isinstance(shape, list) else 1
+    if not isinstance(shape, list):
+        return 1
+    try:
+        found = math.prod(shape)
+        if type(found) is int:
+            return found
+    except TypeError:
+        pass
+    return math.prod(n for n in shape if isinstance(n, int))
 
 
 def numbers(leaf: dict[str, Any]) -> tuple[float, float, float, float] | None:
     """The four statistics as floats; None where one is not recorded."""
+    recorded = statistics(leaf)
+    if all(type(value) is float for value in recorded):
+        return recorded
     found = []
-    for value in statistics(leaf):
-        if isinstance(value, (int, float)):
-            found.append(float(value))
-        elif value in ("NaN", "Infinity", "-Infinity"):
-            found.append(float(value.replace("Infinity", "inf")))
+    for value in recorded:
+        number = _spoken(value)
+        if isinstance(number, (int, float)):
+            found.append(float(number))
         else:
             found.append(math.nan if value is not None else 0.0)
-    return (found[0], found[1], found[2], found[3]) if any(v is not None for v in statistics(leaf)) else None
+    return (found[0], found[1], found[2], found[3]) if any(v is not None for v in recorded) else None
 
 
 def not_finite(leaf: Any) -> bool:
