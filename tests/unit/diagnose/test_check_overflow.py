@@ -235,6 +235,16 @@ def test_a_wholly_masked_row_is_born_in_the_softmax(tmp_path: Path) -> None:
     assert "2 rows hold minus infinity only" in found.message
 
 
+def test_memory_that_is_not_filled_yet_is_no_overflow(tmp_path: Path) -> None:
+    data = {
+        "Torch.empty.0.forward": call([{"type": "int", "value": 8}], leaf("n")),
+        "Tensor.view.0.forward": call([leaf("2")], leaf("n")),
+        "Tensor.copy_.0.forward": call([leaf("n"), leaf("1")], leaf("1")),
+        "Torch.mul.0.forward": call([leaf("1"), leaf("2")], leaf("2")),
+    }
+    assert one_rank(tmp_path, data) == []
+
+
 def test_half_precision_overflow_is_told_with_the_largest_number(tmp_path: Path) -> None:
     half = {"dtype": "torch.float16"}
     data = {

@@ -637,6 +637,38 @@ def test_replicas_and_shares(tmp_path: Path, make: Any) -> None:
     assert found(tmp_path, "replicas") == []
 
 
+def test_copies_within_a_group_of_ranks(tmp_path: Path) -> None:
+    """Four ranks: the same share of a weight on 0 and 1, another on 2 and 3; 2 and 3 get other gradients."""
+    for rank in range(4):
+        share = rank // 2
+        group = {"type": "torch.ProcessGroup", "group_ranks": [2 * share, 2 * share + 1]}
+        data = replica(1 + share, 20 + (rank if share else 0))
+        data["Distributed.all_reduce.0.forward"] = call([some(7, 4)], some(30 + share, 4), process_group=group)
+        write(tmp_path, data, rank=f"rank{rank}")
+    finding = one(tmp_path, "replicas")
+    assert set(finding.evidence["by_rank"]) == {"2", "3"}
+
+
+def test_stages_of_a_pipeline_that_begin_from_one_seed(tmp_path: Path) -> None:
+    message = {"send": {"dst": plain(1)}, "recv": {"src": plain(0)}}
+    for rank, word in enumerate(message):
+        data = replica(1, 20 + rank)
+        data[f"Distributed.{word}.0.forward"] = call([some(7, 4)], some(7, 4), keywords=message[word])
+        write(tmp_path, data, rank=f"rank{rank}")
+    assert found(tmp_path, "replicas") == []
+
+
+def test_shares_of_a_divided_tensor_are_no_copies(tmp_path: Path) -> None:
+    def make(rank: int) -> dict[str, Any]:
+        data = replica(1, 20 + rank)
+        held = data["Optimizer.SGD.0.forward"]["input_kwargs"]["m.weight"]
+        held["grad"]["placements"] = [{"Shard": {"dim": 0}}]
+        return data
+
+    of_ranks(tmp_path, make)
+    assert found(tmp_path, "replicas") == []
+
+
 def test_replicas_that_part_in_a_step(tmp_path: Path) -> None:
     def weights(seed: int) -> dict[str, Any]:
         leaf = some(seed, 4)

@@ -7,18 +7,20 @@ one rank to another answers to the n-th ``recv`` there of it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.values import argument
-from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.timeline import Event, Slot, Timeline, is_tensor
 
 Rank = int | str
 
 SENDS = frozenset(("send", "isend"))
 RECEIVES = frozenset(("recv", "irecv"))
+#: Calls that go from one rank to another.
+MESSAGES = SENDS | RECEIVES | {"batch_isend_irecv"}
 #: API -> (position and keyword of what is read, of what is written).
 _READS: dict[str, tuple[int, str]] = {
     "all_reduce": (0, "tensor"),
@@ -105,7 +107,7 @@ def written(event: Event, rank: Rank) -> list[dict[str, Any]]:
     return found or ([leaf for _, leaf in event.outputs() if is_tensor(leaf)] if position == 0 else [])
 
 
-def _part(slots: list[tuple[str, Any]], head: str, position: int, keyword: str) -> list[dict[str, Any]]:
+def _part(slots: Sequence[Slot], head: str, position: int, keyword: str) -> list[dict[str, Any]]:
     wanted = (f"{head}.{position}.", f"{head}.{keyword}.")
     return [leaf for slot, leaf in slots if is_tensor(leaf) and f"{slot}.".startswith(wanted)]
 

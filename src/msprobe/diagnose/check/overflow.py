@@ -26,11 +26,18 @@ from msprobe.diagnose.timeline import Event, Timeline
 _FILLS = frozenset(
     """
     empty empty_like new_empty empty_strided empty_permuted fill full full_like new_full zero zeros zeros_like ones
-    ones_like new_zeros new_ones normal uniform random bernoulli exponential tensor as_tensor
+    ones_like new_zeros new_ones normal uniform random bernoulli exponential tensor as_tensor fsdp_all_gather_copy_in
     """.split()
 )
 #: Calls whose first argument is written over and not read.
 _OVERWRITES = frozenset(("copy", "copy_", "set", "set_", "out"))
+#: Calls that look at memory in another way.
+_MOVES = frozenset(
+    """
+    reshape transpose permute expand expand_as squeeze unsqueeze flatten unflatten movedim narrow select split chunk
+    unbind as_strided view_as_real view_as_complex detach contiguous set resize
+    """.split()
+)
 #: Calls that put a number where a mask says.
 _MASKS = frozenset("masked_fill where triu tril setitem index_fill masked_scatter index_put scatter copy".split())
 #: Calls that choose between values: an infinity that is not chosen is gone.
@@ -89,6 +96,8 @@ def check(moment: Moment) -> Iterable[Finding]:
     origins = _origins(Exchange(moment.timelines), watchers)
     matters = any(watcher.counts for watcher in watchers.values())
     for origin in origins:
+        if origin.how == "bad_input" and not matters:
+            continue
         timeline = moment.timelines[origin.rank]
         event = origin.event
         skipped = any(step.record.get("skipped") for step in moment.optimizer_steps(timeline))
@@ -151,7 +160,11 @@ class _Watcher:
             return _union(communication.written(event, self.rank))
         if event.parts.kind == "api" and operation(event.stem) in _FILLS:
             return frozenset()
-        return _union(tensors(event.outputs()))
+        made = _union(tensors(event.outputs()))
+        if made and event.parts.kind == "api" and operation(event.stem) in _MOVES:
+            # What moves values makes none; memory that is not filled yet may look like anything.
+            made &= self._reads(event) | ({"inf", "-inf"} if _puts_infinity(event) else set())
+        return made
 
     def _births(self) -> dict[Event, Birth]:
         found: dict[Event, Birth] = {}
@@ -242,7 +255,10 @@ def _origins(exchange: Exchange, watchers: dict[Rank, _Watcher]) -> list[Origin]
         made = watcher.made.get(event, frozenset())
         if rank not in tainted and (given or made):
             birth = watcher.births.get(event)
+            moves = event.parts.kind == "api" and operation(event.stem) in _MOVES
             if "nan" in given and "nan" not in seen[rank]:
+                if moves:
+                    continue  # It may be memory that is not filled yet; who computes with it will tell.
                 tainted[rank] = Origin(rank, event, "nan", "bad_input")
                 found.append(tainted[rank])
             elif birth is not None and not birth.dismissed:

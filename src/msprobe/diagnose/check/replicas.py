@@ -9,6 +9,7 @@ values. A call that takes the same tensors on all ranks must make the same of th
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check import communication
@@ -25,13 +26,26 @@ _RANDOM = frozenset("dropout alpha_dropout feature_dropout dropout1d dropout2d d
 
 def check(moment: Moment) -> Iterable[Finding]:
     """Weights that differ before the step, calls on equal inputs, gradients at the optimizer, weights that parted."""
-    if len(moment.timelines) < 2:
-        return
-    for find in (_weights, _calls, _gradients, _parted):
-        found = list(find(moment))
-        yield from found
-        if found:
-            return
+    for ranks in _groups(moment):
+        timelines = {rank: moment.timelines[rank] for rank in ranks}
+        part = replace(moment, timelines=timelines)
+        for find in (_weights, _calls, _gradients, _parted):
+            found = list(find(part))
+            yield from found
+            if found:
+                break
+
+
+def _groups(moment: Moment) -> list[tuple[Rank, ...]]:
+    """The groups of ranks that exchange data, and all ranks together; larger ones first."""
+    everyone = tuple(moment.timelines)
+    found: dict[tuple[Rank, ...], None] = {everyone: None}
+    for timeline in moment.timelines.values():
+        for event in timeline:
+            if event.is_collective:
+                ranks = tuple(rank for rank in communication.group(event, ()) if rank in moment.timelines)
+                found.setdefault(tuple(rank for rank in everyone if rank in ranks))
+    return sorted((ranks for ranks in found if len(ranks) > 1), key=lambda ranks: -len(ranks))
 
 
 def _copies(moment: Moment, tables: dict[Rank, dict[str, Leaf]]) -> list[str]:
@@ -40,12 +54,14 @@ def _copies(moment: Moment, tables: dict[Rank, dict[str, Leaf]]) -> list[str]:
     names = dict.fromkeys(name for table in tables.values() for name in table)
     unsure = []
     for name in names:
-        leaves = [table[name] for table in tables.values() if name in table]
-        if len(leaves) > 1 and _equal(leaves):
+        leaves = [tables[rank][name] for rank in moment.timelines if name in tables.get(rank, {})]
+        if len(leaves) > 1 and _equal(leaves) and not any(map(_is_divided, leaves)):
             if distinct(leaves[0]) or _single(leaves[0]):
                 found.append(name)
             elif _of_norm(moment, name):
                 unsure.append(name)
+    if found and _is_pipeline(moment) and not any(_unlike(moment, tables, name) for name in names):
+        return []  # Stages that begin from one seed are no copies of each other.
     # Norms begin as ones and zeros, copies or not; ranks with the same model and tokens hold copies.
     same_model = len({frozenset(moment.weights(timeline)) for timeline in moment.timelines.values()}) == 1
     if unsure and same_model and (found or _same_tokens(moment)):
@@ -61,6 +77,26 @@ def _same_tokens(moment: Moment) -> bool:
         tokens = [leaf for leaf in tensors(first.inputs()) if is_integer(leaf)] if first is not None else []
         marks.add(fingerprint(tokens[0]) if tokens else None)
     return len(marks) == 1 and None not in marks
+
+
+def _unlike(moment: Moment, tables: dict[Rank, dict[str, Leaf]], name: str) -> bool:
+    leaves = [tables[rank][name] for rank in moment.timelines if name in tables.get(rank, {})]
+    return len(leaves) > 1 and not _equal(leaves)
+
+
+def _is_divided(leaf: Leaf) -> bool:
+    """True for a rank's share of a tensor that is divided among ranks (a DTensor)."""
+    placements = leaf.get("placements")
+    return isinstance(placements, list) and not all("Replicate" in str(one) or str(one) == "R" for one in placements)
+
+
+def _is_pipeline(moment: Moment) -> bool:
+    """True if ranks send each other messages."""
+    return any(
+        event.is_collective and communication.api(event) in communication.MESSAGES
+        for timeline in moment.timelines.values()
+        for event in timeline
+    )
 
 
 def _equal(leaves: list[Leaf]) -> bool:
@@ -108,6 +144,8 @@ def _event_of(moment: Moment, timeline: Timeline, name: str) -> Event:
 def _apart(tables: dict[Rank, dict[str, Leaf]], name: str) -> dict[Rank, Leaf] | None:
     """A tensor by rank, if it is finite on all ranks and not the same."""
     leaves = {rank: table[name] for rank, table in tables.items() if name in table}
+    if any(map(_is_divided, leaves.values())) or len({str(leaf.get("shape")) for leaf in leaves.values()}) > 1:
+        return None
     if len(leaves) < 2 or not all(map(has_values, leaves.values())) or _equal(list(leaves.values())):
         return None
     return leaves

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.differences import fingerprint, is_floating, numbers
 from msprobe.diagnose.noise import eps_of
-from msprobe.diagnose.timeline import Event, is_tensor
+from msprobe.diagnose.timeline import Event, Slot, is_tensor
 
 #: Calls whose result has the same elements in the same order as their first argument, or in part of it.
 SAME_ELEMENTS = frozenset("to type type_as float double half bfloat16 clone contiguous detach detach_ cpu cuda".split())
@@ -25,12 +26,12 @@ def argument(event: Event, position: int, keyword: str) -> Any:
     return found["value"] if isinstance(found, dict) and "value" in found and not is_tensor(found) else found
 
 
-def tensors(slots: list[tuple[str, Any]]) -> list[dict[str, Any]]:
+def tensors(slots: Sequence[Slot]) -> list[dict[str, Any]]:
     """The tensors among slots."""
     return [leaf for _, leaf in slots if is_tensor(leaf)]
 
 
-def floats(slots: list[tuple[str, Any]]) -> list[dict[str, Any]]:
+def floats(slots: Sequence[Slot]) -> list[dict[str, Any]]:
     """The tensors of floating-point numbers among slots."""
     return [leaf for _, leaf in slots if is_floating(leaf)]
 
