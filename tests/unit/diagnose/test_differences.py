@@ -105,7 +105,7 @@ class TestTensors:
         assert numbers({**one, "Max": "Infinity", "Min": "-Infinity"})[:2] == (INF, -INF)  # type: ignore[index]
 
     def test_words_here_and_numbers_there_are_the_same(self, comparer: Comparer) -> None:
-        words = {key: "NaN" for key in ("Max", "Min", "Mean", "Norm")}
+        words = dict.fromkeys(("Max", "Min", "Mean", "Norm"), "NaN")
         one = leaf([1.0, NAN], digests=False)
         assert comparer.leaf("x", {**one, **words}, one) == []
 

@@ -1,0 +1,73 @@
+"""Writes and exchanges that one side alone makes, to what no later call of the step takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.diagnose.comparing import agrees, compare, first, told
+from unit.diagnose.dumps import Recording, Value, drawn
+from unit.diagnose.training import WIDTH, Plan
+
+
+def writing(api: str, *shape: int, count: int = 1) -> Any:
+    """For :attr:`Plan.before`: a write to a tensor that nothing else takes."""
+
+    def before(rec: Recording, x: Value) -> Value:
+        target = drawn("target", *shape)
+        for number in range(count):
+            rec.call(api, [Value(target + np.float32(number)), 0.9], Value(target + np.float32(number + 1)))
+        return x
+
+    return before
+
+
+@pytest.mark.parametrize("side", ["candidate", "reference"])
+def test_a_write_to_what_outlives_the_step(tmp_path: Path, side: str) -> None:
+    plans = [Plan(before={"loss": writing("Tensor.mul_", WIDTH)}), Plan()]
+    verdict = compare(tmp_path, *(plans if side == "candidate" else plans[::-1]))
+    found = first(verdict)
+    assert told(verdict) == [("structure", "Tensor.mul_.0.forward")]
+    assert found.evidence["calls"] == ["Tensor.mul_.0.forward"]
+    assert found.evidence.get("side", "candidate") == side
+    assert "write to what outlives the step" in found.message
+
+
+def test_several_writes_are_told_as_one(tmp_path: Path) -> None:
+    verdict = compare(tmp_path, Plan(before={"loss": writing("Tensor.mul_", WIDTH, count=3)}))
+    assert told(verdict) == [("structure", "Tensor.mul_.0.forward")]
+    assert first(verdict).evidence["calls"][-1] == "Tensor.mul_.2.forward"
+
+
+def test_an_exchange_of_what_is_shaped_like_a_gradient(tmp_path: Path) -> None:
+    verdict = compare(tmp_path, Plan(before={"loss": writing("Distributed.all_reduce", WIDTH, WIDTH)}))
+    assert told(verdict) == [("structure", "Distributed.all_reduce.0.forward")]
+    assert "exchange what stays" in first(verdict).message
+
+
+@pytest.mark.parametrize(
+    "api", ["Tensor.zero_", "Tensor.fill_", "Tensor.normal_", "Tensor.requires_grad_", "Tensor.mul"]
+)
+def test_what_begins_anew_or_writes_nothing_is_none(tmp_path: Path, api: str) -> None:
+    assert agrees(compare(tmp_path, Plan(before={"loss": writing(api, WIDTH)})))
+
+
+def test_a_single_number_is_none(tmp_path: Path) -> None:
+    assert agrees(compare(tmp_path, Plan(before={"loss": writing("Tensor.add_", 1)})))
+
+
+def test_the_same_done_in_another_way_needs_an_effect(tmp_path: Path) -> None:
+    plans = [Plan(before={"loss": writing(api, WIDTH)}) for api in ("Tensor.lerp_", "Torch.lerp")]
+    assert agrees(compare(tmp_path, *plans))
+
+
+def test_what_a_later_call_takes_is_told_by_that(tmp_path: Path) -> None:
+    def write(rec: Recording, x: Value) -> Value:
+        out = x.of(x.array * np.float32(0.9))
+        rec.call("Tensor.mul_", [x, 0.9], out)
+        return out
+
+    verdict = compare(tmp_path, Plan(before={"blocks.1.tanh": write}))
+    assert told(verdict) == [("mutation", "Tensor.mul_.0.forward")]
