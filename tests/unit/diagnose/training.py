@@ -198,7 +198,8 @@ class Rank:
             if name in plan.without:
                 continue
             change = plan.at_optimizer.get(name, np.asarray)
-            gradient = None if change is None else change(self.summed[name])
+            gradient = self.summed[name]
+            gradient = None if change is None or gradient is None else change(gradient)
             before[name] = {
                 "weight": self._value(weight, True),
                 "grad": None if gradient is None else self._value(gradient),
