@@ -20,8 +20,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "SCRIPT and its arguments are run as `python SCRIPT ARGUMENT ...` would run them; "
         "`-m MODULE` is possible after `--`. A step ends with each step of the optimizer; "
-        "the model is found when it is first called. A script that constructs a PrecisionDebugger itself is left to it. "
-        "Exit status: the script's own; 1 if there is nothing to run or the configuration is wrong."
+        "the model is found when it is first called. A script that constructs a PrecisionDebugger itself is left to "
+        "it. Exit status: the script's own; 1 if there is nothing to run or the configuration is wrong."
     )
     parser.add_argument("--config", metavar="FILE", help="config.json; without it: statistics at level L1")
     parser.add_argument("--task", choices=TASKS, help="instead of the one of the configuration")

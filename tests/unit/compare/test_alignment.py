@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 
 from hypothesis import given
@@ -23,7 +24,7 @@ def longest(a: list[int], b: list[int]) -> int:
 def test_pairs_are_equal_elements_in_order(a: list[int], b: list[int]) -> None:
     pairs = align(a, b)
     assert all(a[i] == b[j] for i, j in pairs)
-    assert all(p[0] < q[0] and p[1] < q[1] for p, q in zip(pairs, pairs[1:], strict=False))
+    assert all(p[0] < q[0] and p[1] < q[1] for p, q in itertools.pairwise(pairs))
 
 
 @given(SEQUENCES, SEQUENCES)
@@ -43,7 +44,7 @@ def test_removing_elements_leaves_all_others_matched(a: list[int], data: st.Data
 def test_one_extra_element_shifts_nothing() -> None:
     layer = ["norm", "linear", "view", "view", "matmul", "softmax", "matmul", "linear", "add"]
     reference = layer * 6
-    candidate = reference[:25] + ["mul"] + reference[25:]
+    candidate = [*reference[:25], "mul", *reference[25:]]
     pairs = align(candidate, reference)
     assert pairs == [(i, i) for i in range(25)] + [(i + 1, i) for i in range(25, len(reference))]
 
