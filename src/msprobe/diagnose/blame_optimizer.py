@@ -116,7 +116,7 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                 ("optimizer gradient",), judged, "gradient", text, where=name, clear=True,
                 evidence={"parameter": name, **measure(difference)}, place=place,
             )  # fmt: skip
-        elif field == "weight" and not scene.tainted:
+        elif field == "weight" and difference.what != "missing" and not scene.tainted:
             blame_weight(scene, judged, difference, name)
         elif field not in ("grad", "weight") and not scene.tainted:
             scene.say(

@@ -69,7 +69,9 @@ def pair(candidate: Timeline, reference: Timeline) -> Pairing:
 
 
 def _calls(event: Event) -> list[Event]:
-    return [child for child in event.children if child.direction == event.direction]
+    # A closure runs the forward pass inside the step of the optimizer.
+    wanted = ("optimizer", "forward") if event.direction == "optimizer" else (event.direction,)
+    return [child for child in event.children if child.direction in wanted]
 
 
 def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event]) -> None:

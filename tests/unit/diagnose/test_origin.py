@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_seen_from_the_other_side_it_is_told_at_the_same_call(tmp_path: Path, ki
 ORDER = [kind for kind in PLANTED if kind not in ("gradient", "parameter_gradient")]
 
 
-@pytest.mark.parametrize(("earlier", "later"), [*zip(ORDER, ORDER[1:], strict=False)])
+@pytest.mark.parametrize(("earlier", "later"), [*pairwise(ORDER)])
 def test_of_two_things_the_earlier_one_is_told_first(tmp_path: Path, earlier: str, later: str) -> None:
     verdict = compare(tmp_path, Plan(**PLANTED[earlier][0], **PLANTED[later][0]))
     assert told(verdict)[0] == (earlier, PLANTED[earlier][1])

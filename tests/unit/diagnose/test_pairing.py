@@ -169,6 +169,14 @@ def test_optimizers_answer_to_each_other_whatever_they_are(tmp_path: Path) -> No
     assert pairs(found) == {"Optimizer.AdamW.0.forward": "Optimizer.SGD.0.forward"}
 
 
+def test_what_a_closure_runs_inside_the_step_of_an_optimizer_pairs(tmp_path: Path) -> None:
+    module, step = "Module.fc.Linear.forward.0", "Optimizer.LBFGS.0.forward"
+    data = {"Functional.linear.0.forward": call(), module: call(), step: {"input_args": [], "output": []}}
+    tree = {"Functional.linear.0.forward": module, module: "optimizer", step: "optimizer"}
+    found = by_hand(tmp_path, data, data, tree, tree)
+    assert alone(found) == ([], [])
+
+
 def test_a_dump_of_calls_answers_to_the_calls_of_a_mixed_one(tmp_path: Path) -> None:
     found = pairing(tmp_path, Plan(level="L1"))
     left, right = alone(found)
