@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from unit.diagnose.comparing import agrees, compare, edited, first, told
+from unit.diagnose.dumps import Recording, Value
 from unit.diagnose.training import Plan
 
 TANH = "blocks.1.tanh"
@@ -66,6 +67,60 @@ def test_the_gradient_of_a_tied_weight(tmp_path: Path) -> None:
     verdict = compare(tmp_path, plan, Plan(tied=True))
     assert {kind for kind, _ in told(verdict)} == {"parameter_gradient"}
     assert "1/2 of it" in first(verdict).message
+
+
+def calling(api: str, factor: float = 1.0) -> Any:
+    """A call on each gradient, between the backward pass and the step."""
+
+    def before(rec: Recording, gradient: Value) -> Value:
+        out = gradient.of(gradient.array * np.float32(factor))
+        rec.call(api, [gradient, factor], out)
+        return out
+
+    return before
+
+
+class TestOnTheWayToTheOptimizer:
+    scaled = {"loss.backward": off(1024)}
+
+    def test_the_scale_of_the_loss_is_not_taken_back(self, tmp_path: Path) -> None:
+        reference = Plan(results=self.scaled, before={"step": calling("Tensor.mul_", 1 / 1024)})
+        verdict = compare(tmp_path, Plan(results=self.scaled), reference)
+        found = first(verdict)
+        assert {kind for kind, _ in told(verdict)} == {"loss_scale"}
+        assert {entry for _, entry in told(verdict)} == {f"Tensor.mul_.{number}.forward" for number in range(7)}
+        assert found.evidence["side"] == "reference"
+        assert "1024 times as large" in found.message
+
+    @pytest.mark.xfail(strict=True, reason="lone calls of the reference are told in the order of what shows them")
+    def test_lone_calls_are_told_in_the_order_of_execution(self, tmp_path: Path) -> None:
+        reference = Plan(results=self.scaled, before={"step": calling("Tensor.mul_", 1 / 1024)})
+        orders = [found.order for found in compare(tmp_path, Plan(results=self.scaled), reference).findings]
+        assert orders == sorted(orders, key=lambda order: order or 0)
+
+    def test_the_scale_is_another_one(self, tmp_path: Path) -> None:
+        plans = [Plan(results=self.scaled, before={"step": calling("Tensor.mul_", 1 / size)}) for size in (512, 1024)]
+        found = first(compare(tmp_path, *plans))
+        assert (found.kind, found.entry) == ("argument", "Tensor.mul_.0.forward")
+
+    def test_both_take_it_back(self, tmp_path: Path) -> None:
+        plan = Plan(results=self.scaled, before={"step": calling("Tensor.mul_", 1 / 1024)})
+        assert agrees(compare(tmp_path, plan, plan))
+
+    def test_gradients_that_were_not_cleared(self, tmp_path: Path) -> None:
+        """A call takes a gradient that is not what the backward pass brought."""
+
+        def stale(rec: Recording, gradient: Value) -> Value:
+            return calling("Torch.square")(rec, gradient.of(gradient.array + np.float32(0.1)))
+
+        found = first(compare(tmp_path, Plan(before={"step": stale}), Plan(before={"step": calling("Torch.square")})))
+        assert (found.kind, found.entry) == ("parameter_gradient", "Torch.square.0.forward")
+        assert "gradients of an earlier step" in found.message
+
+    def test_clipping_of_one_side_alone(self, tmp_path: Path) -> None:
+        found = first(compare(tmp_path, Plan(before={"step": calling("Tensor.mul_", 0.3)})))
+        assert found.entry == "Tensor.mul_.0.forward"
+        assert found.kind in ("structure", "loss_scale", "mutation")
 
 
 class TestMissing:

@@ -25,7 +25,7 @@ class Plan:
 
     ``results``: site (or ``site.backward``, for the gradient of the first argument) -> what becomes of the result.
     ``arguments``: site -> place -> another plain argument. ``before``: site -> what is done with the first tensor
-    before the call. ``left_out``: sites of calls that are not made. ``renamed``: site -> API. ``again``: site ->
+    before the call (``step``: with each gradient before the step of the optimizer). ``left_out``: sites of calls that are not made. ``renamed``: site -> API. ``again``: site ->
     what becomes of the result when it is recomputed. ``weights``, ``data``, ``parameter_gradients`` (None: none
     comes), ``at_optimizer``, ``updated``: what becomes of a parameter, the batch, a gradient, a gradient on its way, a
     new weight.
@@ -192,6 +192,8 @@ class Rank:
         """The step of the optimizer."""
         plan = self.plan
         settings = {"lr": 0.1, "momentum": 0, "weight_decay": 0, **plan.settings}
+        if "step" in plan.before:
+            self.summed = {name: plan.before["step"](self.rec, self._value(g)).array for name, g in self.summed.items()}
         before: dict[str, Any] = {}
         after: dict[str, Any] = {}
         for name, weight in self.weights.items():
