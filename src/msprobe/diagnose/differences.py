@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -198,10 +199,12 @@ def statistics(leaf: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 def _alike(left: dict[str, Any], right: dict[str, Any]) -> bool:
     """Equal statistics, NaN for NaN, whether as numbers or as the words of strict JSON."""
-    return all(
-        a == b or (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b))
-        for a, b in zip(map(_spoken, statistics(left)), map(_spoken, statistics(right)), strict=True)
-    )
+    for one, other in zip(statistics(left), statistics(right), strict=True):
+        if one != other:
+            a, b = _spoken(one), _spoken(other)
+            if a != b and not (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b)):
+                return False
+    return True
 
 
 def _spoken(value: Any) -> Any:
@@ -226,7 +229,8 @@ def numel(leaf: dict[str, Any]) -> int:
 def numbers(leaf: dict[str, Any]) -> tuple[float, float, float, float] | None:
     """The four statistics as floats; None where one is not recorded."""
     recorded = statistics(leaf)
-    if all(type(value) is float for value in recorded):
+    one, two, three, four = map(type, recorded)
+    if one is two is three is four is float:
         return recorded
     found = []
     for value in recorded:
@@ -261,12 +265,14 @@ def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
         return 0.0 if one == other else math.inf
     if is_integer(left) and is_integer(right):
         return 1.0
-    if any(a != b and not (math.isfinite(a) and math.isfinite(b)) for a, b in zip(one, other, strict=True)):
+    if not all(map(math.isfinite, (*one, *other))) and any(
+        a != b and not (math.isfinite(a) and math.isfinite(b)) for a, b in zip(one, other, strict=True)
+    ):
         same = all(_same_or_finite(a, b) for a, b in zip(one, other, strict=True))
         return 0.0 if same else math.inf
     # Statistics that are infinite on both sides tell nothing.
     largest = max((abs(v) for v in (*one[:2], *other[:2]) if math.isfinite(v)), default=0.0)
-    typical = max(rms(left), rms(right))
+    typical = max(one[3] / math.sqrt(max(numel(left), 1)), other[3] / math.sqrt(max(numel(right), 1)))
     typical = typical if math.isfinite(typical) else largest
     parts = (
         (one[0], other[0], largest),
@@ -289,8 +295,12 @@ def is_integer(leaf: dict[str, Any]) -> bool:
 
 def is_floating(leaf: Any) -> bool:
     """True for a tensor of floating point or complex numbers."""
-    dtype = str(leaf.get("dtype", "")).lower() if is_tensor(leaf) else ""
-    return "float" in dtype or "complex" in dtype
+    return is_tensor(leaf) and _is_floating(leaf["dtype"])
+
+
+@lru_cache(256)
+def _is_floating(dtype: str) -> bool:
+    return "float" in dtype.lower() or "complex" in dtype.lower()
 
 
 def _compare_plain(slot: str, left: Any, right: Any) -> list[Difference]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from msprobe.compare.entry_names import operation
@@ -66,12 +67,17 @@ _CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std va
 
 def eps_of(leaf: Any) -> float:
     """The distance of 1 to the next number of a tensor's type; 0 for whole numbers."""
-    dtype = str(leaf["dtype"]).lower().rpartition(".")[2]
-    if dtype in _EPS:
-        return _EPS[dtype]
-    if "float8" in dtype:
+    return _eps_of(str(leaf["dtype"]))
+
+
+@lru_cache(256)
+def _eps_of(dtype: str) -> float:
+    name = dtype.lower().rpartition(".")[2]
+    if name in _EPS:
+        return _EPS[name]
+    if "float8" in name:
         return _FLOAT8
-    return 2.0**-23 if is_floating(leaf) else 0.0
+    return 2.0**-23 if is_floating({"dtype": dtype}) else 0.0
 
 
 def unit(*sides: Sequence[Slot]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any
 
 from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.calls import StepCalls, calls_of
+from msprobe.diagnose.collector import no_collection
 from msprobe.diagnose.common import Rank, Step, StepPair, in_common
 from msprobe.diagnose.differences import Comparer
 from msprobe.diagnose.effect import Reach, reach_of, tolerance
@@ -20,11 +22,14 @@ from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
 from msprobe.diagnose.scene import Scene, Suspect
 from msprobe.diagnose.timeline import Timeline
+from msprobe.engine import Engine, Workers, run
+from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump, open_dump
 
 Progress = Callable[[str], None]
+_Place = tuple[Step, Rank]
 MOST_FINDINGS = 100
 #: Findings that say what is done otherwise, and findings that a result is further off than expected.
 _FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
@@ -52,16 +57,22 @@ def compare_runs(
     progress: Progress | None = None,
     with_calls: bool = False,
     noise: StrPath | None = None,
+    jobs: int | None = None,
+    engine: Engine = "local",
 ) -> Verdict:
     """Say where two recorded trainings part.
 
     ``candidate`` and ``reference`` are folders of dumps (a whole dump, a step, a rank, or a ``dump.json``).
     ``progress`` is told which part is compared next; ``with_calls`` fills :attr:`Verdict.calls`.
     ``noise`` is the dump of a second healthy run, from which it is measured what each call may differ by.
-    Raises PathError or InvalidInputError if one of them cannot be read.
+    ``jobs`` ranks of a step are compared at once, with the same result: in processes of this machine, or on a Ray
+    cluster (see :class:`msprobe.engine.Workers`).
+    Raises PathError or InvalidInputError if one of them cannot be read, or ``noise`` has no part in common with the
+    reference; NotAvailableError if what ``jobs`` and ``engine`` need is not installed.
     """
+    workers = Workers(jobs, engine)
     one, other = open_dump(candidate), open_dump(reference)
-    healthy = None if noise is None else open_dump(noise)
+    healthy = {} if noise is None else _healthy_parts(noise, other)
     common = in_common(one, other)
     notes, findings = list(common.notes), list(common.findings)
     if not common.steps:
@@ -72,7 +83,7 @@ def compare_runs(
     compared = False
     shown: StepCalls | None = None
     tell = _Telling(progress, sum(len(step.ranks) for step in common.steps))
-    steps = _Steps(one, other, healthy, tell, with_calls)
+    steps = _Steps(one, other, healthy, tell, with_calls, workers)
     for number, step in enumerate(common.steps):
         if not step.ranks:
             found, remarks = _layouts(one, other, step, first=number == 0)
@@ -103,6 +114,26 @@ def compare_runs(
     return Verdict(status, str(candidate), str(reference), tuple(findings), tuple(notes), summary, shown)
 
 
+def _healthy_parts(noise: StrPath, reference: Dump) -> dict[_Place, Dump]:
+    """The parts of the second healthy run by step and rank of the reference. Raises InvalidInputError if there are
+    none.
+    """
+    healthy = open_dump(noise)
+    found = {
+        (step.reference, twin): healthy.only(step.candidate, rank)
+        for step in in_common(healthy, reference).steps
+        # Another step measures nothing; a folder of a rank by itself has no number.
+        if step.candidate == step.reference or None in (step.candidate, step.reference)
+        for rank, twin in step.ranks
+    }
+    if not found:
+        raise InvalidInputError(
+            f'noise: "{noise}" has no step and rank in common with the reference "{reference.path}"; '
+            "give a second healthy run of the same training."
+        )
+    return found
+
+
 def _conclude(
     results: Sequence[Compared], reach_later: Callable[[], float]
 ) -> tuple[Status, list[Finding], Rank | None]:
@@ -126,7 +157,8 @@ def _conclude(
     if found[0].finding.kind in _FACTS and all(suspect.finding.kind in _MEASURED for suspect in clear):
         # What was done otherwise comes before what came out of it.
         chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
-    ordered = [*chosen, *(suspect for suspect in found if suspect not in chosen)]
+    taken = {id(suspect) for suspect in chosen}
+    ordered = [*chosen, *(suspect for suspect in found if id(suspect) not in taken)]
     harmless = harmless and not any(suspect.matters for suspect in ordered)
     findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
     return "harmless" if harmless else "diverged", findings, findings[0].rank
@@ -149,33 +181,54 @@ class _Telling:
     def __init__(self, progress: Progress | None, parts: int) -> None:
         self._progress = progress
         self._parts = parts
-        self._begun = 0
+        self._before = 0
 
-    def next(self, step: Step, rank: Rank) -> None:
-        self._begun += 1
+    def __call__(self, step: StepPair, number: int) -> None:
+        """Say that the work is at the rank of this number in this step."""
         if self._progress is not None:
-            words = [f"step {step}"] if step is not None else []
+            rank = step.ranks[number][0]
+            words = [f"step {step.candidate}"] if step.candidate is not None else []
             words += [f"rank {rank}"] if isinstance(rank, int) else []
-            self._progress(", ".join([*words, f"{self._begun} of {self._parts}"]))
+            self._progress(", ".join([*words, f"{self._before + number + 1} of {self._parts}"]))
+
+    def done(self, step: StepPair) -> None:
+        """All ranks of a step are done."""
+        self._before += len(step.ranks)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One step of one rank to compare, with all that is to be known of it in another process.
+
+    Each dump has one part. ``vanishing``: see :class:`Reach`, of the step before.
+    """
+
+    candidate: Dump
+    reference: Dump
+    healthy: Dump | None
+    first: bool
+    vanishing: frozenset[str]
+    with_calls: bool
 
 
 class _Steps:
-    """Compares one step after the other; each knows what the one before left behind."""
+    """Compares one step after the other, the ranks of each side by side; a step knows what the one before left."""
 
-    def __init__(self, one: Dump, other: Dump, healthy: Dump | None, tell: _Telling, with_calls: bool) -> None:
+    def __init__(
+        self, one: Dump, other: Dump, healthy: dict[_Place, Dump], tell: _Telling, with_calls: bool, workers: Workers
+    ) -> None:
         self._dumps = one, other
         self._healthy = healthy
         self._tell = tell
         self._with_calls = with_calls
+        self._workers = workers
         self._first = True
         self._vanishing: dict[Rank, frozenset[str]] = {}
 
     def compare(self, step: StepPair) -> list[Compared]:
         """All ranks of a step."""
-        results = []
-        for rank, twin in step.ranks:
-            self._tell.next(step.candidate, rank)
-            results.append(self._part(step, rank, twin, self._with_calls))
+        results = list(run(_compare, self._tasks(step, self._with_calls), self._workers, partial(self._tell, step)))
+        self._tell.done(step)
         self._vanishing = {result.rank: result.reach.vanishing for result in results}
         self._first = False
         return results
@@ -184,24 +237,22 @@ class _Steps:
         """How far differences reach in the step that follows."""
         if step is None:
             return 0.0
-        return max((self._part(step, rank, twin, False).reach.size for rank, twin in step.ranks), default=0.0)
+        results = run(_compare, self._tasks(step, with_calls=False), self._workers)
+        return max((result.reach.size for result in results), default=0.0)
 
-    def _part(self, step: StepPair, rank: Rank, twin: Rank, with_calls: bool) -> Compared:
-        vanishing = self._vanishing.get(rank, frozenset())
-        places = (step.candidate, rank), (step.reference, twin)
-        calibration = self._calibrate(step, twin)
-        return _compare_part(*self._dumps, *places, self._first, vanishing, with_calls, calibration)
-
-    def _calibrate(self, step: StepPair, rank: Rank) -> Calibration:
-        healthy = self._healthy
-        if healthy is None or step.reference not in healthy.steps or rank not in healthy.ranks(step.reference):
-            return NO_CALIBRATION
-        part, reference = healthy.part(step.reference, rank), self._dumps[1].part(step.reference, rank)
-        try:
-            return calibrate(part, reference)
-        finally:
-            part.close()
-            reference.close()
+    def _tasks(self, step: StepPair, with_calls: bool) -> list[_Task]:
+        one, other = self._dumps
+        return [
+            _Task(
+                one.only(step.candidate, rank),
+                other.only(step.reference, twin),
+                self._healthy.get((step.reference, twin)),
+                self._first,
+                self._vanishing.get(rank, frozenset()),
+                with_calls,
+            )
+            for rank, twin in step.ranks
+        ]
 
 
 def parts_in_common(candidate: StrPath, reference: StrPath) -> Iterator[tuple[DumpPart, DumpPart]]:
@@ -217,40 +268,51 @@ def across_ranks(results: Iterable[Compared]) -> list[Suspect]:
     found: list[tuple[int, float, Suspect]] = []
     for result in results:
         for suspect in result.suspects:
-            epoch = sum(1 for place in result.collectives if place < suspect.place)
-            found.append((epoch, suspect.place, suspect))
+            found.append((bisect_left(result.collectives, suspect.place), suspect.place, suspect))
     found.sort(key=lambda item: item[:2])
     return [suspect for _, _, suspect in found]
 
 
-def _compare_part(
-    one: Dump,
-    other: Dump,
-    place: tuple[int | None, Rank],
-    twin: tuple[int | None, Rank],
-    first: bool,
-    vanishing: frozenset[str] = frozenset(),
-    with_calls: bool = False,
-    calibration: Calibration = NO_CALIBRATION,
-) -> Compared:
-    left, right = one.part(*place), other.part(*twin)
+def _compare(task: _Task) -> Compared:
+    """Do a task."""
+    with no_collection():
+        return _compare_part(task, _calibrate(task))
+
+
+def _calibrate(task: _Task) -> Calibration:
+    if task.healthy is None:
+        return NO_CALIBRATION
+    healthy, reference = task.healthy.part(), task.reference.part()
     try:
-        pairing = pair(Timeline(left), Timeline(right))
+        return calibrate(healthy, reference)
+    finally:
+        healthy.close()
+        reference.close()
+
+
+def _compare_part(task: _Task, calibration: Calibration) -> Compared:
+    left, right = task.candidate.part(), task.reference.part()
+    try:
+        timelines = Timeline(left), Timeline(right)
+        pairing = pair(*timelines)
         comparer = Comparer(left, right)
         comparer.measured_noise = calibration.allowed
-        scene = Scene(pairing, comparer, first)
+        scene = Scene(pairing, comparer, task.first)
         suspects = search(scene)
-        return Compared(
-            step=place[0],
-            rank=place[1],
+        compared = Compared(
+            step=left.step,
+            rank=left.rank,
             suspects=suspects,
-            reach=reach_of(pairing, scene.judged, comparer, vanishing),
+            reach=reach_of(pairing, scene.judged, comparer, task.vanishing),
             tolerance=max(tolerance(scene.judged.values()), MARGIN * calibration.reach),
             summary=_counts(pairing, scene),
             notes=_notes(pairing, scene),
             collectives=[event.index for event in pairing.candidate if event.is_collective],
-            calls=calls_of(scene) if with_calls else None,
+            calls=calls_of(scene) if task.with_calls else None,
         )
+        for timeline in timelines:
+            timeline.close()
+        return compared
     finally:
         left.close()
         right.close()

@@ -54,6 +54,7 @@ class Scene:
         self.has_calls = any(event.parts.kind == "api" for event in pairing.candidate)
         self.consumers = (_consumers(pairing.candidate.events), _consumers(pairing.reference.events))
         self.gradient_shapes: set[str] = set()
+        self._reproduced: dict[Hashable, list[Event]] | None = None
         self.silent: list[Judged] = []
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.dtype_policy = _dtype_policy(self.judged.values())
@@ -137,15 +138,19 @@ class Scene:
             return False
         if 0.0 < judged.left <= self.comparer.measured_noise(judged.partner.name):
             return False  # a healthy run does not reproduce it either
-        shapes = [leaf.get("shape") for _, leaf in event.inputs() if is_tensor(leaf)]
-        for one, found in self.judged.items():
-            if one.stem == event.stem and one is not event and found.status == "same":
-                results = [leaf for _, leaf in one.outputs() if is_tensor(leaf)]
-                if [leaf.get("shape") for _, leaf in one.inputs() if is_tensor(leaf)] == shapes and all(
-                    "digest" in leaf for leaf in results
-                ):
-                    return True
-        return False
+        if self._reproduced is None:
+            self._reproduced = self._read_reproduced()
+        return any(one is not event for one in self._reproduced.get(_form(event), ()))
+
+    def _read_reproduced(self) -> dict[Hashable, list[Event]]:
+        """Calls of which nothing differs, known by digests, by what they call on which shapes."""
+        found: dict[Hashable, list[Event]] = {}
+        for event, judged in self.judged.items():
+            if judged.status == "same" and operation(event.stem) in noise.ELEMENTWISE:
+                results = [leaf for _, leaf in event.outputs() if is_tensor(leaf)]
+                if all("digest" in leaf for leaf in results):
+                    found.setdefault(_form(event), []).append(event)
+        return found
 
     def after_backward(self, event: Event, difference: Difference) -> bool:
         """True if a tensor looks like a gradient that is taken from ``.grad``, after a backward pass."""
@@ -218,6 +223,11 @@ class Scene:
             evidence=evidence,
             stack=tuple(timeline.part.stack(forward.name)[:20]),
         )
+
+
+def _form(event: Event) -> Hashable:
+    """What is called, on which shapes."""
+    return event.stem, str([leaf.get("shape") for _, leaf in event.inputs() if is_tensor(leaf)])
 
 
 def _consumers(events: Iterable[Event]) -> dict[Hashable, list[Event]]:

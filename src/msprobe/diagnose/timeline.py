@@ -25,7 +25,10 @@ class Event:
     with the same call in another run.
     """
 
-    __slots__ = ("children", "direction", "index", "key", "name", "parent", "parts", "record")
+    __slots__ = (
+        *("children", "direction", "index", "key", "name", "parent", "parts", "record", "stem"),
+        *("_inputs", "_outputs", "_parameters"),
+    )
 
     def __init__(self, name: str, parts: EntryName, record: Any, direction: Direction) -> None:
         self.name = name
@@ -36,14 +39,15 @@ class Event:
         self.children: list[Event] = []
         self.index = 0
         self.key = f"{parts.kind}:{plain_path(parts.path)}" if parts.path else parts.stem
+        #: The name without number and direction.
+        self.stem = parts.stem
+        # Asked for many times; whoever gets a list does not change it.
+        self._inputs: list[Slot] | None = None
+        self._outputs: list[Slot] | None = None
+        self._parameters: list[Slot] | None = None
 
     def __repr__(self) -> str:
         return f"Event({self.name})"
-
-    @property
-    def stem(self) -> str:
-        """The name without number and direction."""
-        return self.parts.stem
 
     @property
     def is_module(self) -> bool:
@@ -78,6 +82,23 @@ class Event:
 
     def inputs(self) -> list[Slot]:
         """Slot and value of all that went in: arguments, or the gradients that arrived."""
+        if self._inputs is None:
+            self._inputs = self._read_inputs()
+        return self._inputs
+
+    def parameters(self) -> list[Slot]:
+        """The module's parameters and buffers, as they were in the pass."""
+        if self._parameters is None:
+            self._parameters = self._read_parameters()
+        return self._parameters
+
+    def outputs(self) -> list[Slot]:
+        """Slot and value of all that came out: results, or the gradients that left."""
+        if self._outputs is None:
+            self._outputs = self._read_outputs()
+        return self._outputs
+
+    def _read_inputs(self) -> list[Slot]:
         found: list[Slot] = []
         record = self.record
         if self.parts.kind in ("parameters", "saved"):
@@ -89,16 +110,14 @@ class Event:
                 flatten("input", record.get(key), found)
         return found
 
-    def parameters(self) -> list[Slot]:
-        """The module's parameters and buffers, as they were in the pass."""
+    def _read_parameters(self) -> list[Slot]:
         found: list[Slot] = []
         if self.is_module:
             flatten("parameters", self.record.get("parameters"), found)
             flatten("buffers", self.record.get("buffers"), found)
         return found
 
-    def outputs(self) -> list[Slot]:
-        """Slot and value of all that came out: results, or the gradients that left."""
+    def _read_outputs(self) -> list[Slot]:
         found: list[Slot] = []
         record = self.record
         if self.parts.kind in ("parameters", "saved"):
@@ -179,6 +198,13 @@ class Timeline:
                 parent = None
             event.parent = parent
             (self.roots if parent is None else parent.children).append(event)
+
+    def close(self) -> None:
+        """Let go of the events. They know each other, so they would stay until Python searches for such circles."""
+        for event in self.events:
+            event.parent = None
+            event.children.clear()
+        self.events, self.roots, self.by_name = [], [], {}
 
     def forward_of(self, event: Event) -> Event | None:
         """The forward call of a backward call."""

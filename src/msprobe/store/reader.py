@@ -65,6 +65,12 @@ class Dump:
         wanted = kind or self._kind or _kinds(folder.path)[0]
         return DumpPart(folder.path, wanted, folder.step, folder.rank)
 
+    def only(self, step: int | None, rank: int | str) -> Dump:
+        """This dump without its other parts: what a process needs to know that reads the one. KeyError if it is not
+        there.
+        """
+        return Dump(self.path, [self._folders[step, rank]], self._kind)
+
     def parts(self) -> Iterator[DumpPart]:
         """All parts, by step and rank."""
         for step in self.steps:

@@ -9,6 +9,7 @@ from unit.diagnose.comparing import agrees, compare, first, told
 from unit.diagnose.training import Plan, train
 
 from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
+from msprobe.errors import InvalidInputError
 from msprobe.store.reader import open_dump
 
 
@@ -43,7 +44,8 @@ def test_other_arguments_are_never_excused(tmp_path: Path) -> None:
 
 def test_a_healthy_run_of_other_steps_measures_nothing(tmp_path: Path) -> None:
     healthy = train(tmp_path / "healthy", Plan(noise=1e-3, first_step=4))
-    first(compare(tmp_path, Plan(results={"blocks.1.linear": off(1.0001)}), noise=healthy))
+    with pytest.raises(InvalidInputError, match=r"no step and rank in common with the reference"):
+        compare(tmp_path, Plan(results={"blocks.1.linear": off(1.0001)}), noise=healthy)
 
 
 def test_what_is_measured(tmp_path: Path) -> None:
