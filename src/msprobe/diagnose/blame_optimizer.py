@@ -170,7 +170,8 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
     compare_fields(scene, judged, *results, event.index, "after the step")
     for name, field, difference in optimizer.differences(scene.comparer, *results):
         if difference.what in ("value", "not_finite"):
-            clear = difference.delta > noise.SAFETY * 2 * noise.eps_of(difference.left)
+            unit = max(map(noise.eps_of, (difference.left, difference.right)))
+            clear = difference.delta > noise.SAFETY * 2 * unit
             scene.say(
                 ("step", event), judged, "optimizer",
                 f'{event.name}: {field} of "{name}" differs after the step{scene.how(difference)}; gradients, states '

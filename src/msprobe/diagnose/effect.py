@@ -113,7 +113,7 @@ def _of_optimizer(judged: Judged, comparer: Comparer, vanishing: frozenset[str])
     for name, key, difference in optimizer.differences(comparer, *results):
         # From the same gradient and state: the step itself makes the difference.
         own = key == "weight" and name not in unequal and difference.what in ("value", "not_finite")
-        if own and difference.delta > 8 * noise.eps_of(difference.left):
+        if own and difference.delta > 8 * max(map(noise.eps_of, (difference.left, difference.right))):
             found.append(Difference(name, "not_finite", difference.left, difference.right, math.inf))
     return found
 

@@ -25,10 +25,10 @@ class Plan:
 
     ``results``: site (or ``site.backward``, for the gradient of the first argument) -> what becomes of the result.
     ``arguments``: site -> place -> another plain argument. ``before``: site -> what is done with the first tensor
-    before the call (``step``: with each gradient before the step of the optimizer). ``left_out``: sites of calls that are not made. ``renamed``: site -> API. ``again``: site ->
-    what becomes of the result when it is recomputed. ``weights``, ``data``, ``parameter_gradients`` (None: none
-    comes), ``at_optimizer``, ``updated``: what becomes of a parameter, the batch, a gradient, a gradient on its way, a
-    new weight.
+    before the call (``step``: with each gradient before the step of the optimizer). ``left_out``: sites of calls that
+    are not made. ``renamed``: site -> API. ``again``: site -> what becomes of the result when it is recomputed.
+    ``weights``, ``data``, ``parameter_gradients`` (None: none comes), ``at_optimizer``, ``updated``: what becomes of a
+    parameter, the batch, a gradient, a gradient on its way, a new weight.
     """
 
     results: Mapping[str, Change] = field(default_factory=dict)
