@@ -12,8 +12,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from msprobe.compare.alignment import align
-from msprobe.compare.entry_names import operation, plain_path
+from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.recomputation import repeats
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 
 Key = Callable[[Event], Hashable]
@@ -183,44 +184,6 @@ def _pair_recomputation(pairing: Pairing) -> None:
         if partner is not None:
             for left, right in zip(passes_of_it, repeated[1].get(partner, ()), strict=False):
                 pairing.add(left, right)
-
-
-def repeats(timeline: Timeline) -> dict[Event, Event]:
-    """Each recomputed call with the call of the forward pass that it repeats."""
-    again = [event for event in timeline if event.direction == "recompute"]
-    if not again:
-        return {}
-    found: dict[Event, Event] = {}
-    by_place: dict[Hashable, list[Event]] = {}
-    for event in timeline:
-        if event.direction == "forward":
-            by_place.setdefault(_place(event), []).append(event)
-    todo: dict[Hashable, list[Event]] = {}
-    for event in again:
-        todo.setdefault(_place(event), []).append(event)
-    for place, events in todo.items():
-        first = by_place.get(place, [])
-        if not first:
-            continue
-        # Calls of the same kind in the same module, several passes of it one after the other.
-        by_key: dict[str, list[Event]] = {}
-        for event in first:
-            by_key.setdefault(event.key, []).append(event)
-        count: dict[str, int] = {}
-        for event in events:
-            originals = by_key.get(event.key)
-            if originals:
-                number = count.get(event.key, 0)
-                count[event.key] = number + 1
-                found[event] = originals[number % len(originals)]
-    return found
-
-
-def _place(event: Event) -> Hashable:
-    if event.is_module:
-        return event.key
-    parent = event.parent
-    return plain_path(parent.parts.path) if parent is not None else None
 
 
 def _pair_backward(pairing: Pairing) -> None:

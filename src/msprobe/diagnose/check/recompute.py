@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.check.values import distinct, floats
-from msprobe.diagnose.differences import Comparer, Difference, described, fingerprint
+from msprobe.diagnose.differences import Comparer, Difference, described
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.links import is_unset, unset_tensors
 from msprobe.diagnose.noise import SAFETY, own_noise, unit
+from msprobe.diagnose.recomputation import repeated
 from msprobe.diagnose.timeline import Event, Timeline
 from msprobe.diagnose.words import measure, relation_in_words
 
@@ -25,65 +25,6 @@ def check(moment: Moment) -> Iterable[Finding]:
                 if found is not None:
                     yield found
                     break
-
-
-def repeated(timeline: Timeline) -> list[dict[Event, Event]]:
-    """For each recomputed region, its calls with those of the forward pass that they repeat.
-
-    A region may end before its last call, as soon as all is there that the backward pass needs; so calls are counted
-    within their module's pass, not over all passes.
-    """
-    tops = [
-        event
-        for event in timeline
-        if event.direction == "recompute" and (event.parent is None or event.parent.direction != "recompute")
-    ]
-    if not tops:
-        return []
-    passes: dict[str, list[Event]] = {}
-    for event in timeline:
-        if event.direction == "forward":
-            passes.setdefault(event.key, []).append(event)
-    used: set[Event] = set()
-    regions: list[dict[Event, Event]] = []
-    for top in tops:
-        region: dict[Event, Event] = {}
-        if top.is_module:
-            free = [one for one in passes.get(top.key, ()) if one not in used and one.index < top.index]
-            first = next((one for one in free if _begins_alike(one, top)), free[0] if free else None)
-            if first is not None:
-                used.add(first)
-                _pair(top, first, region)
-        elif distinct_inputs(top):
-            # A recomputed function: which pass it repeats is known only by what goes in.
-            first = next((one for one in passes.get(top.key, ()) if one.inputs() == top.inputs()), None)
-            if first is not None:
-                region[top] = first
-        if region:
-            regions.append(region)
-    return regions
-
-
-def distinct_inputs(event: Event) -> bool:
-    """True if what goes into a call can tell it from others."""
-    return any(distinct(leaf) and "digest" in leaf for _, leaf in event.inputs())
-
-
-def _begins_alike(first: Event, again: Event) -> bool:
-    one = [fingerprint(leaf) for leaf in floats(first.inputs())]
-    other = [fingerprint(leaf) for leaf in floats(again.inputs())]
-    return one == other
-
-
-def _pair(again: Event, first: Event, region: dict[Event, Event]) -> None:
-    region[again] = first
-    waiting: dict[str, list[Event]] = {}
-    for child in first.children:
-        if child.direction == first.direction:
-            waiting.setdefault(child.key, []).append(child)
-    for child in again.children:
-        if child.direction == "recompute" and waiting.get(child.key):
-            _pair(child, waiting[child.key].pop(0), region)
 
 
 def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
