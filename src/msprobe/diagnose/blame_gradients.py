@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from msprobe.compare.entry_names import operation
+from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import noise
 from msprobe.diagnose.blame_calls import blame_calls
 from msprobe.diagnose.differences import Difference, fingerprint, is_floating
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.scene import Scene, Suspect
-from msprobe.diagnose.timeline import Event, is_tensor
+from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.words import measure, ratio_in_words
 
 
@@ -75,6 +75,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
         if one.what == "missing" and one.left is None
     ]
     if not lost and not parameters:
+        _say_lone_gradients(scene)
         return
     if lost and not parameters and all(operation(event.stem) in noise.IDLE for event, _ in lost):
         return
@@ -111,6 +112,44 @@ def look_for_missing_gradients(scene: Scene) -> None:
             clear=True,
         )
     )
+
+
+def _say_lone_gradients(scene: Scene) -> None:
+    """Parameters that get a gradient on one side alone, while the backward pass makes the same calls."""
+    sides = (scene.pairing.candidate, scene.pairing.reference)
+    got, known = [_gradients_of(side) for side in sides], [_parameters_of(side) for side in sides]
+    if not (got[0] and got[1]) or not sides[1].part.complete:
+        return  # one of them recorded none, or ended before
+    for mine, other in ((1, 0), (0, 1)):
+        names = [name for name in got[mine] if name not in got[other] and name in known[other]]
+        if not names:
+            continue
+        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        text = f"no gradient reaches {shown}, as it does in the reference"
+        if mine == 0:
+            text = f"a gradient reaches {shown}, and none in the reference"
+        event = got[mine][names[0]]
+        finding = scene.finding(event, "missing_gradient", text, names[0], {"parameters": names[:200]})
+        scene.suspects.append(Suspect(finding, place=event.index, clear=True))
+
+
+def _gradients_of(timeline: Timeline) -> dict[str, Event]:
+    """The parameters that got a gradient, and the records that say so."""
+    return {
+        f"{plain_path(event.parts.path)}.{slot.partition('.')[0]}".removeprefix("."): event
+        for event in timeline
+        if event.direction == "gradient"
+        for slot, leaf in event.outputs()
+        if is_tensor(leaf)
+    }
+
+
+def _parameters_of(timeline: Timeline) -> set[str]:
+    return {
+        f"{plain_path(event.parts.path)}.{slot.partition('.')[2]}".removeprefix(".")
+        for event in timeline
+        for slot, _ in event.parameters()
+    }
 
 
 def where_cut(scene: Scene, event: Event) -> Event | None:

@@ -223,8 +223,8 @@ def statistics(array: np.ndarray) -> Record:
     wide = array.astype(np.float64)
     with np.errstate(all="ignore"):
         numbers = (wide.max(), wide.min(), wide.mean(), float(np.linalg.norm(wide)))
-    kind = int if array.dtype.kind in "iu" else float
-    short = [kind(one) if place < 2 else float(np.float32(one)) for place, one in enumerate(numbers)]
+        kind = int if array.dtype.kind in "iu" else float
+        short = [kind(one) if place < 2 else float(np.float32(one)) for place, one in enumerate(numbers)]
     return dict(zip(("Max", "Min", "Mean", "Norm"), short, strict=True))
 
 

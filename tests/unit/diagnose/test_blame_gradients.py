@@ -171,7 +171,6 @@ class TestMissing:
         assert found.where == name
         assert verdict.summary["largest_effect"] == "infinite"
 
-    @pytest.mark.xfail(strict=True, reason="a gradient that the candidate alone has is called agreement")
     def test_of_the_reference_is_told_too(self, tmp_path: Path) -> None:
         name = "blocks.0.fc.weight"
         verdict = compare(tmp_path, Plan(), Plan(parameter_gradients={name: None}, at_optimizer={name: None}))
