@@ -15,6 +15,7 @@ import os
 import pickle
 import signal
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,8 +26,6 @@ from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 
 Engine = Literal["local", "ray"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
-
-_NEEDS: dict[Engine, tuple[str, str]] = {"local": ("joblib", "jobs"), "ray": ("ray", "ray")}
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -43,7 +42,7 @@ class Workers:
     """How many jobs run at once, and where.
 
     ``count``: None for one on this machine, and for as many as there are CPUs on a Ray cluster. Raises
-    InvalidInputError for a count or an engine that there is not, NotAvailableError where the engine is not installed.
+    InvalidInputError for a count or an engine that there is not, NotAvailableError for Ray where it is not installed.
     """
 
     count: int | None = None
@@ -53,11 +52,9 @@ class Workers:
         if self.engine not in ENGINES:
             raise InvalidInputError(f"the engine must be one of {', '.join(ENGINES)}, found {self.engine!r}.")
         if self.count is not None and self.count < 1:
-            raise InvalidInputError(f"the number of jobs must be 1 or more, found {self.count}.")
-        module, extra = _NEEDS[self.engine]
-        if not self.alone and importlib.util.find_spec(module) is None:
-            what = f"{self.count} jobs at once need" if self.engine == "local" else "the engine ray needs"
-            raise NotAvailableError(f"{what} {module}, which is not installed: pip install 'msprobe[{extra}]'.")
+            raise InvalidInputError(f"jobs (--jobs) must be 1 or more, found {self.count}.")
+        if self.engine == "ray":
+            _check_installed("the engine ray needs", "ray", "ray")
 
     @property
     def alone(self) -> bool:
@@ -84,7 +81,8 @@ def run(
     One job, or one worker, runs in this process. ``progress`` is told the number of the job whose result is waited for.
     Jobs run in the working folder of the caller, and what they say in the log is said here, with their result. The
     first MsprobeError of a job, in their order, is raised here and no further job begins; so it is when the iterator is
-    closed, and after Ctrl-C. Raises WorkerLostError if a process ends in the middle of a job.
+    closed, and after Ctrl-C. Raises WorkerLostError if a process ends in the middle of a job, NotAvailableError if
+    what starts processes is not installed.
     """
     if workers.alone or len(jobs) <= 1:
         for number, job in enumerate(jobs):
@@ -156,9 +154,15 @@ def _portable(problem: MsprobeError) -> MsprobeError:
     return problem
 
 
+def _check_installed(what: str, module: str, extra: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise NotAvailableError(f"{what} {module}, which is not installed: pip install 'msprobe[{extra}]'.")
+
+
 def _in_processes(
     work: _Work[_Job, _Result], jobs: Sequence[_Job], workers: Workers
 ) -> Generator[_Done[_Result], None, None]:
+    _check_installed(f"{workers.count} jobs at once need", "joblib", "jobs")
     import joblib
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
@@ -173,7 +177,10 @@ def _in_processes(
     except BrokenProcessPool as problem:
         raise WorkerLostError(_lost(problem)) from problem
     finally:
-        results.close()
+        with warnings.catch_warnings():
+            # That jobs are given up is no news to who gives them up.
+            warnings.simplefilter("ignore", UserWarning)
+            results.close()
 
 
 def _on_ray(

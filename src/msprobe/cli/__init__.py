@@ -43,10 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     command.configure(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    own, foreign = words[position + 1 :], []
     if hasattr(command, "split"):
-        own, foreign = command.split(own)
-    args = parser.parse_args(own)
+        own, foreign = command.split(words[position + 1 :])
+        args = parser.parse_args(own)
+    else:
+        foreign = []
+        # Options may stand between the paths: `msprobe compare A --html B`.
+        args = parser.parse_intermixed_args(words[position + 1 :])
     args.debug = args.debug or options.debug
     args.framework = options.framework
     args.foreign = foreign

@@ -43,7 +43,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--xlsx", action="store_true", help="write a workbook (the default of the form with -i)")
     parser.add_argument("--csv", action="store_true", help="write CSV (the default of the form with -tp)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="threads that read and measure tensors")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="ranks that are compared at once, and threads that read tensors (1; all CPUs of a Ray cluster)",
+    )
+    parser.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="where: processes here, or a Ray cluster"
+    )
     parser.add_argument("--metric", action="append", metavar="FILE", help="alg_NAME.py with a metric of your own")
     _add_mappings(parser)
     old = parser.add_argument_group("sheet, as mindstudio-probe 8.1.1")
@@ -94,13 +102,11 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(f"give one of: two dumps; -i compare.json; -tp and -gp; {found}.")
     if args.dumps:
         return _short_form(args)
-    for flag, given in (("--html", args.html), ("--parquet", args.parquet), ("--fail-on", args.fail_on)):
-        if given:
+    for flag in ("--html", "--parquet", "--fail-on", "--noise"):
+        if getattr(args, flag.strip("-").replace("-", "_")):
             raise UsageError(f"{flag} belongs to the form with two dumps; leave it out.")
     if args.xlsx and args.csv:
         raise UsageError("--xlsx and --csv exclude each other.")
-    if args.jobs < 1:
-        raise UsageError(f"--jobs must be 1 or more, found {args.jobs}.")
     return _by_file(args) if args.input_path is not None else _by_paths(args)
 
 
@@ -180,8 +186,10 @@ def _consistent(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace, **more: Any) -> Request:
+    from msprobe.engine import Workers
     from msprobe.report.comparing import Request
 
+    workers = Workers(args.jobs, args.engine)
     if args.fuzzy_match and more["mappings"]:
         from msprobe import log
 
@@ -191,7 +199,7 @@ def _request(args: argparse.Namespace, **more: Any) -> Request:
         from msprobe.compare.table import header_of
 
         more["own_metrics"] = load_own_metrics(args.metric, header_of("tensor", more["form"], with_stack=True))
-    return Request(output=args.output_path or DEFAULT_OUTPUT, fuzzy=args.fuzzy_match, jobs=args.jobs, **more)
+    return Request(output=args.output_path or DEFAULT_OUTPUT, fuzzy=args.fuzzy_match, workers=workers, **more)
 
 
 def _stack_choice(stack_path: str | None, stack_mode: bool) -> str | bool | None:

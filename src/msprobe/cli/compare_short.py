@@ -20,6 +20,7 @@ from msprobe.errors import InvalidInputError, MsprobeError
 
 if TYPE_CHECKING:
     from msprobe.diagnose.findings import Verdict
+    from msprobe.engine import Workers
     from msprobe.report.row_tables import Format
 
     _Tables = Callable[[Path, "_Teller"], Iterator[Path]]
@@ -52,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     short.add_argument("--html", action="store_true", help=f"write {PAGE_FILE}, a page in one file")
     short.add_argument("--parquet", action="store_true", help="write the rows as Parquet (needs polars)")
     short.add_argument(
+        "--noise",
+        metavar="DUMP",
+        help="a second healthy run: what it differs by from the reference, the candidate may differ by",
+    )
+    short.add_argument(
         "--fail-on",
         metavar="WHAT",
         help="when to exit with 1: kinds of findings with commas, or diverged (default), harmless, never",
@@ -71,6 +77,7 @@ def short_form(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     from msprobe.diagnose import compare_runs
+    from msprobe.engine import Workers
     from msprobe.paths import check_output_folder
 
     asked = [kind for kind in _FILES if getattr(args, kind)]
@@ -80,15 +87,20 @@ def _compare(args: argparse.Namespace) -> int:
         from msprobe.report.parquet_table import check_available
 
         check_available()
-    tables = _tables(args, asked)
+    workers = Workers(args.jobs, args.engine)
+    tables = _tables(args, asked, workers)
     folder = None
     if args.output_path is not None or asked:
         folder = check_output_folder(args.output_path or DEFAULT_OUTPUT)
     candidate, reference = args.dumps
     if _is_same(candidate, reference):
         raise InvalidInputError(f'both paths lead to the same dump, "{candidate}"; give two.')
+    if args.noise is not None and any(_is_same(args.noise, dump) for dump in args.dumps):
+        raise InvalidInputError(f'--noise: "{args.noise}" is compared itself; give a run of its own.')
     with _progress() as tell:
-        verdict = compare_runs(candidate, reference, tell, with_calls="html" in asked)
+        verdict = compare_runs(
+            candidate, reference, tell, "html" in asked, noise=args.noise, jobs=args.jobs, engine=args.engine
+        )
         written: list[Path] = []
         try:
             if folder is not None:
@@ -103,8 +115,6 @@ def _check(args: argparse.Namespace, asked: Sequence[str]) -> None:
     """Options that mean nothing here are refused: who gives them expects something of them."""
     if len(args.dumps) != 2:
         raise InvalidInputError(f"give two dumps, the candidate and the reference; found {len(args.dumps)}.")
-    if args.jobs < 1:
-        raise InvalidInputError(f"--jobs must be 1 or more, found {args.jobs}.")
     foreign = {
         "-s": args.stack_mode,
         "-c": args.compare_only,
@@ -171,7 +181,7 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
     return status
 
 
-def _tables(args: argparse.Namespace, asked: Sequence[str]) -> _Tables | None:
+def _tables(args: argparse.Namespace, asked: Sequence[str], workers: Workers) -> _Tables | None:
     """What writes the tables that were asked for; mappings are read now, before the work."""
     formats: list[Format] = [kind for kind in _TABLES if kind in asked]
     if not formats:
@@ -185,7 +195,7 @@ def _tables(args: argparse.Namespace, asked: Sequence[str]) -> _Tables | None:
     candidate, reference = args.dumps
 
     def write(folder: Path, tell: _Teller) -> Iterator[Path]:
-        wanted = Wanted(folder, formats, fuzzy=args.fuzzy_match, mappings=mappings, jobs=args.jobs)
+        wanted = Wanted(folder, formats, fuzzy=args.fuzzy_match, mappings=mappings, workers=workers)
         return write_row_tables(candidate, reference, wanted, tell)
 
     return write

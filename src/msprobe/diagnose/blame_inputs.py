@@ -8,6 +8,7 @@ from msprobe.diagnose.blame_argument import blame_argument
 from msprobe.diagnose.blame_calls import blame_calls
 from msprobe.diagnose.blame_gradients import look_at_arriving_gradient
 from msprobe.diagnose.differences import Difference, fingerprint, is_integer
+from msprobe.diagnose.effect import FOLLOWS
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.scene import Scene
@@ -93,10 +94,11 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     if not scene.has_calls and event.parent is not None and event.index and scene.anything_before(event):
         blame_unrecorded(scene, judged, difference)
         return
-    clear = difference.delta > noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right)))
+    measured = scene.comparer.measured_inputs(judged.partner.name)
+    clear = difference.delta > max(noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right))), measured)
     clear |= is_integer(difference.left)
     # The same statistics of other values: another order of them, which no rounding makes.
-    clear |= difference.delta == 0.0 and scene.first_step
+    clear |= difference.delta == 0.0 and scene.first_step and not measured
     scene.say(
         ("outside", fingerprint(difference.left)),
         judged,
@@ -134,7 +136,10 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
     when = "before the first step" if scene.first_step else "at the beginning of this step"
     # A step before leaves weights that are apart by rounding.
     units = noise.SAFETY / 4 if scene.first_step else noise.SAFETY * 4
-    clear = difference.delta > units * max(map(noise.eps_of, (difference.left, difference.right)))
+    if name in scene.apart_before:
+        units = FOLLOWS
+    measured = scene.comparer.measured_inputs(judged.partner.name)
+    clear = difference.delta > max(units * max(map(noise.eps_of, (difference.left, difference.right))), measured)
     scene.say(
         ("weight", name),
         judged,
@@ -142,7 +147,7 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         f'parameter "{name}" differs {when}{scene.how(difference)}',
         where=name,
         # Equal statistics of other values: another order, unless a step before has rounded otherwise.
-        clear=clear or (difference.delta == 0.0 and scene.first_step),
+        clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
         evidence={"parameter": name, **measure(difference)},
     )
 

@@ -26,15 +26,20 @@ class Calibration:
     """What was measured for one step of one rank of the reference.
 
     ``by_entry``: entry of the reference -> relative difference of its results. ``reach``: that of gradients,
-    weights and loss.
+    weights and loss. ``arrived``: entry -> that of what went in.
     """
 
     by_entry: Mapping[str, float] = field(default_factory=dict)
     reach: float = 0.0
+    arrived: Mapping[str, float] = field(default_factory=dict)
 
     def allowed(self, entry: str) -> float:
         """What a candidate may differ by in the results of a call."""
         return MARGIN * self.by_entry.get(entry, 0.0)
+
+    def allowed_inputs(self, entry: str) -> float:
+        """What a candidate may differ by in what goes into a call."""
+        return MARGIN * self.arrived.get(entry, 0.0)
 
 
 #: Nothing was measured: the model of rounding alone counts.
@@ -48,4 +53,5 @@ def calibrate(healthy: DumpPart, reference: DumpPart) -> Calibration:
     comparer.unset = unset_tensors(pairing.candidate, pairing.reference)
     judged = judge_all(pairing, comparer, Producers(pairing.candidate))
     measured = {one.partner.name: one.left for one in judged.values() if one.left}
-    return Calibration(measured, reach_of(pairing, judged, comparer).size)
+    arrived = {one.partner.name: one.arrived for one in judged.values() if one.arrived}
+    return Calibration(measured, reach_of(pairing, judged, comparer).size, arrived)

@@ -58,6 +58,8 @@ class Comparer:
         self.unset: set[Hashable] = set()
         # What the results of an entry of the reference may differ by, where that was measured.
         self.measured_noise: Callable[[str], float] = lambda entry: 0.0
+        # The same for what goes into it: the other healthy run may have got other data.
+        self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
 
     def between(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[Difference]:
         """What differs between two lists of slots; those of one name answer to each other."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from msprobe.diagnose import noise, optimizer
@@ -22,6 +22,9 @@ _SMALL = 1e-3
 #: An optimizer that divides by the size of the gradient makes a full step of such a gradient: the weights that
 #: follow from gradients this many times smaller than the largest tell nothing.
 _NOTHING = 1e-4
+#: Where gradients are apart by rounding, so are weights, and an optimizer that divides by the size of the gradient
+#: enlarges it in the elements whose gradient is about as small as its epsilon.
+FOLLOWS = 4096.0
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,12 @@ class Reach:
 
     ``size``: the largest relative difference among gradients, weights and results of the model; infinite where
     one is missing, or not finite, on one side. ``vanishing``: parameters whose gradients are next to nothing.
+    ``gradients``: how far the gradient of each parameter is apart, where it is at all.
     """
 
     size: float = 0.0
     vanishing: frozenset[str] = field(default_factory=frozenset)
+    gradients: Mapping[str, float] = field(default_factory=dict)
 
 
 def tolerance(judged: Iterable[Judged]) -> float:
@@ -53,10 +58,10 @@ def _unit_of(judged: Iterable[Judged]) -> float:
     return max(common, default=2.0**-23)
 
 
-def reach_of(
-    pairing: Pairing, judged: dict[Event, Judged], comparer: Comparer, vanishing: frozenset[str] = frozenset()
-) -> Reach:
-    """How far the differences of a step reach. ``vanishing``: of the step before."""
+def reach_of(pairing: Pairing, judged: dict[Event, Judged], comparer: Comparer, before: Reach | None = None) -> Reach:
+    """How far the differences of a step reach. ``before``: those of the step before."""
+    before = before or Reach()
+    apart: dict[str, float] = {}
     gradients: list[Difference] = []
     at_optimizer: list[Difference] = []
     sizes: dict[str, float] = {}
@@ -68,9 +73,12 @@ def reach_of(
                     name = f"{one.event.parts.path}.{slot.partition('.')[0]}".removeprefix(".")
                     sizes[name] = max(sizes.get(name, 0.0), rms(leaf))
             gradients += one.changed_outputs
+            for difference in one.changed_outputs:
+                name = f"{one.event.parts.path}.{difference.slot.partition('.')[0]}".removeprefix(".")
+                apart[name] = max(apart.get(name, 0.0), difference.delta)
         elif one.event.parts.kind == "optimizer":
             steps = True
-            at_optimizer += _of_optimizer(one, comparer, vanishing)
+            at_optimizer += _of_optimizer(one, comparer, before.vanishing, apart)
             for name, fields in optimizer.parameters_of(one.partner).items():
                 if is_tensor(fields.get("grad")):
                     sizes[name] = max(sizes.get(name, 0.0), rms(fields["grad"]))
@@ -84,8 +92,9 @@ def reach_of(
     if not summed:
         most = max(most, _of_results(judged, bool(sizes)))
     return Reach(
-        max(most, _of_weights(judged.values(), vanishing, _unit_of(judged.values()))),
+        max(most, _of_weights(judged.values(), before, _unit_of(judged.values()))),
         frozenset(name for name, size in sizes.items() if size <= _NOTHING * largest),
+        apart,
     )
 
 
@@ -98,7 +107,9 @@ def _weighted(difference: Difference, largest: float) -> float:
     return difference.delta * min(1.0, size / (_SMALL * largest))
 
 
-def _of_optimizer(judged: Judged, comparer: Comparer, vanishing: frozenset[str]) -> list[Difference]:
+def _of_optimizer(
+    judged: Judged, comparer: Comparer, vanishing: frozenset[str], apart: dict[str, float]
+) -> list[Difference]:
     one, other = optimizer.parameters_of(judged.event), optimizer.parameters_of(judged.partner)
     found: list[Difference] = []
     unequal: set[str] = set(vanishing)
@@ -107,6 +118,7 @@ def _of_optimizer(judged: Judged, comparer: Comparer, vanishing: frozenset[str])
             unequal.add(name)
             if key == "grad":
                 found.append(difference)
+                apart[name] = max(apart.get(name, 0.0), difference.delta)
     if set(one) != set(other):
         found.append(Difference("", "missing", None, None, math.inf))
     results = optimizer.results_of(judged.event), optimizer.results_of(judged.partner)
@@ -118,14 +130,19 @@ def _of_optimizer(judged: Judged, comparer: Comparer, vanishing: frozenset[str])
     return found
 
 
-def _of_weights(judged: Iterable[Judged], vanishing: frozenset[str], rounding: float) -> float:
+def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> float:
     """Parameters that differ in the forward pass. ``rounding``: the unit that the run computes in."""
     most = 0.0
     for one in judged:
         for difference in one.parameters:
             name = f"{one.event.parts.path}.{difference.slot.partition('.')[2]}".removeprefix(".")
-            if difference.what in ("value", "not_finite") and is_floating(difference.left) and name not in vanishing:
-                clear = difference.delta > _UNITS * max(noise.eps_of(difference.left), rounding)
+            if (
+                difference.what in ("value", "not_finite")
+                and is_floating(difference.left)
+                and name not in before.vanishing
+            ):
+                units = _UNITS if name not in before.gradients else FOLLOWS
+                clear = difference.delta > units * max(noise.eps_of(difference.left), rounding)
                 most = max(most, math.inf if clear else difference.delta)
     return most
 

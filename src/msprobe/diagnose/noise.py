@@ -130,7 +130,7 @@ def amplification(event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot])
     if size > 0 and typical > 0 and (word in _DIFFERENCES or event.direction == "backward"):
         factor = max(factor, min(typical / size, 1e4))
     elif size > 0 and word in ("sum", "mean"):
-        terms = numel(tensors[0]) / max(1, numel(results[0]))
+        terms = max(1, numel(tensors[0])) / max(1, numel(results[0]))
         expected = typical * math.sqrt(terms) / (terms if word == "mean" else 1.0)
         factor = max(factor, min(expected / size, 1e4))
     elif size > 0 and word in ("matmul", "linear", "einsum", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,7 +25,6 @@ from msprobe.diagnose.timeline import Timeline
 from msprobe.engine import Engine, Workers, run
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath
-from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump, open_dump
 
 Progress = Callable[[str], None]
@@ -200,14 +199,14 @@ class _Telling:
 class _Task:
     """One step of one rank to compare, with all that is to be known of it in another process.
 
-    Each dump has one part. ``vanishing``: see :class:`Reach`, of the step before.
+    Each dump has one part. ``before``: how far the differences of the step before reach.
     """
 
     candidate: Dump
     reference: Dump
     healthy: Dump | None
     first: bool
-    vanishing: frozenset[str]
+    before: Reach
     with_calls: bool
 
 
@@ -223,13 +222,13 @@ class _Steps:
         self._with_calls = with_calls
         self._workers = workers
         self._first = True
-        self._vanishing: dict[Rank, frozenset[str]] = {}
+        self._reached: dict[Rank, Reach] = {}
 
     def compare(self, step: StepPair) -> list[Compared]:
         """All ranks of a step."""
         results = list(run(_compare, self._tasks(step, self._with_calls), self._workers, partial(self._tell, step)))
         self._tell.done(step)
-        self._vanishing = {result.rank: result.reach.vanishing for result in results}
+        self._reached = {result.rank: result.reach for result in results}
         self._first = False
         return results
 
@@ -248,19 +247,21 @@ class _Steps:
                 other.only(step.reference, twin),
                 self._healthy.get((step.reference, twin)),
                 self._first,
-                self._vanishing.get(rank, frozenset()),
+                self._reached.get(rank, Reach()),
                 with_calls,
             )
             for rank, twin in step.ranks
         ]
 
 
-def parts_in_common(candidate: StrPath, reference: StrPath) -> Iterator[tuple[DumpPart, DumpPart]]:
-    """The steps and ranks that :func:`compare_runs` compares, each opened when its turn comes."""
+def parts_in_common(candidate: StrPath, reference: StrPath) -> list[tuple[Dump, Dump]]:
+    """The steps and ranks that :func:`compare_runs` compares; each dump has one part."""
     one, other = open_dump(candidate), open_dump(reference)
-    for step in in_common(one, other).steps:
-        for rank, twin in step.ranks:
-            yield one.part(step.candidate, rank), other.part(step.reference, twin)
+    return [
+        (one.only(step.candidate, rank), other.only(step.reference, twin))
+        for step in in_common(one, other).steps
+        for rank, twin in step.ranks
+    ]
 
 
 def across_ranks(results: Iterable[Compared]) -> list[Suspect]:
@@ -296,14 +297,15 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
         timelines = Timeline(left), Timeline(right)
         pairing = pair(*timelines)
         comparer = Comparer(left, right)
-        comparer.measured_noise = calibration.allowed
+        comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
         scene = Scene(pairing, comparer, task.first)
+        scene.apart_before = task.before.gradients
         suspects = search(scene)
         compared = Compared(
             step=left.step,
             rank=left.rank,
             suspects=suspects,
-            reach=reach_of(pairing, scene.judged, comparer, task.vanishing),
+            reach=reach_of(pairing, scene.judged, comparer, task.before),
             tolerance=max(tolerance(scene.judged.values()), MARGIN * calibration.reach),
             summary=_counts(pairing, scene),
             notes=_notes(pairing, scene),

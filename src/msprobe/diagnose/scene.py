@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,6 +55,8 @@ class Scene:
         self.consumers = (_consumers(pairing.candidate.events), _consumers(pairing.reference.events))
         self.gradient_shapes: set[str] = set()
         self._reproduced: dict[Hashable, list[Event]] | None = None
+        # Gradients that were apart in the step before: their weights are, too.
+        self.apart_before: Mapping[str, float] = {}
         self.silent: list[Judged] = []
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.dtype_policy = _dtype_policy(self.judged.values())

@@ -10,6 +10,7 @@ from msprobe import log
 from msprobe.compare.mapping import load_mappings
 from msprobe.compare.problems import InvalidArgumentError, InvalidPathError, WrongTypeError
 from msprobe.compare.sides import is_folder_pair
+from msprobe.engine import Engine, Workers
 from msprobe.report.comparing import Request, compare_files, compare_folders
 
 _KNOWN = ("data_mapping", "suffix", "is_print_compare_log")
@@ -65,9 +66,16 @@ def compare_distributed(
     stack_mode: bool = False,
     auto_analyze: bool = True,
     fuzzy_match: bool = False,
+    *,
+    jobs: int | None = None,
+    engine: Engine = "local",
     **kwargs: Any,
 ) -> None:
-    """Compare the ranks of two step folders; one result for each rank, as :func:`compare` writes it."""
+    """Compare the ranks of two step folders; one result for each rank, as :func:`compare` writes it.
+
+    ``jobs`` ranks at once, in processes of this machine or on a Ray cluster.
+    """
+    workers = Workers(jobs, engine)
     log_rows = kwargs.get("is_print_compare_log", True)
     _check_flags(
         stack_mode=stack_mode, auto_analyze=auto_analyze, fuzzy_match=fuzzy_match, is_print_compare_log=log_rows
@@ -80,6 +88,7 @@ def compare_distributed(
         fuzzy=fuzzy_match,
         mappings=load_mappings(data=_data_mapping(kwargs)),
         log_rows=log_rows,
+        workers=workers,
     )
     _warn_unknown("compare_distributed", kwargs)
     if not is_folder_pair(npu_dump_dir, bench_dump_dir, ("npu_dump_dir", "bench_dump_dir")):

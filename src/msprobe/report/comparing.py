@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +23,7 @@ from msprobe.compare.rows import Rows
 from msprobe.compare.sides import RankPair, files_of, open_pair, pair_ranks
 from msprobe.compare.stacks import StackOf, read_stacks
 from msprobe.compare.table import Table, table_of
+from msprobe.engine import ALONE, Workers, run
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.report.advisor import unmatched_lines, write_advice
 from msprobe.report.csv_table import write_csv
@@ -40,7 +41,8 @@ class Request:
     """What is wanted of a comparison.
 
     ``stack`` is False for no column of call stacks, a path for those of one file, None for those beside the
-    candidate, if there are any. ``suffix`` stands in the names of the files.
+    candidate, if there are any. ``suffix`` stands in the names of the files. ``workers`` compare ranks side by side,
+    and the tensors of a single file in threads.
     """
 
     output: StrPath
@@ -52,7 +54,7 @@ class Request:
     mappings: Mappings = field(default_factory=Mappings)
     suffix: str = ""
     log_rows: bool = False
-    jobs: int = 1
+    workers: Workers = ALONE
     multiplications: Multiplications | None = None
     own_metrics: OwnMetrics | None = None
 
@@ -71,8 +73,11 @@ class Outcome:
         return self.rows > 0 and self.matched == 0
 
 
-def compare_files(candidate: StrPath, reference: StrPath, request: Request, rank: str = "") -> Outcome:
-    """Compare two ``dump.json`` or two ``debug.json`` and write sheet, advice and mapping.
+def compare_files(
+    candidate: StrPath, reference: StrPath, request: Request, rank: str = "", threads: int | None = None
+) -> Outcome:
+    """Compare two ``dump.json`` or two ``debug.json`` and write sheet, advice and mapping. ``threads`` read tensors, as
+    many as there are workers if nothing else is said.
 
     Raises the errors of :mod:`msprobe.compare.problems`, PathError and InvalidInputError; then nothing was written.
     """
@@ -81,7 +86,7 @@ def compare_files(candidate: StrPath, reference: StrPath, request: Request, rank
         raise StackMissingError(f'field "stack_path": "{request.stack}" does not exist.')
     first, second = open_pair(candidate, reference)
     try:
-        return _compare_open(first, second, request, rank, output)
+        return _compare_open(first, second, request, rank, output, threads or request.workers.inside(1))
     finally:
         first.close()
         second.close()
@@ -93,31 +98,42 @@ def compare_folders(candidate: StrPath, reference: StrPath, request: Request) ->
     A rank whose data are damaged, or of tasks that cannot be compared, is said and passed over. Raises
     InvalidPathError where the folders do not answer to each other.
     """
-    pairs = pair_ranks(Path(candidate), Path(reference), strict=request.form == "8.1.1")
+    pairs = list(pair_ranks(Path(candidate), Path(reference), strict=request.form == "8.1.1"))
+    # Functions of users and matrices that were read stay in their process; their tensors are read in threads.
+    here = request.own_metrics is not None or request.multiplications is not None
+    threads = (request.workers.count or 1) if here else request.workers.inside(len(pairs))
+    work = partial(_compare_rank, request=replace(request, workers=ALONE), threads=threads)
     outcomes: list[Outcome] = []
     problems: list[str] = []
-    for pair in pairs:
-        outcomes += _compare_rank(pair, request, problems)
+    for found, failed in run(work, pairs, ALONE if here else request.workers):
+        outcomes += found
+        problems += failed
     if problems and not outcomes:
         raise DamagedDataError(" ".join(problems))
     return outcomes
 
 
-def _compare_rank(pair: RankPair, request: Request, problems: list[str]) -> Iterable[Outcome]:
+def _compare_rank(pair: RankPair, request: Request, threads: int) -> tuple[list[Outcome], list[str]]:
+    """What came of the files of one rank, and what went wrong."""
     ours, theirs = files_of(pair.candidate), files_of(pair.reference)
+    outcomes: list[Outcome] = []
+    problems: list[str] = []
     common = [kind for kind in ours if kind in theirs]
     if not common:
         problems.append(f'"{pair.candidate}" and "{pair.reference}" have neither dump.json nor debug.json in common.')
         log.error(f"{pair.name} is not compared: {problems[-1]}")
     for kind in common:
         try:
-            yield compare_files(ours[kind], theirs[kind], request, pair.name)
+            outcomes.append(compare_files(ours[kind], theirs[kind], request, pair.name, threads))
         except (DamagedDataError, TaskMismatchError) as problem:
             problems.append(problem.message)
             log.error(f"{pair.name} is not compared: {problem.message}")
+    return outcomes, problems
 
 
-def _compare_open(first: DumpPart, second: DumpPart, request: Request, rank: str, output: Path) -> Outcome:
+def _compare_open(
+    first: DumpPart, second: DumpPart, request: Request, rank: str, output: Path, threads: int
+) -> Outcome:
     _warn_incomplete(first, second)
     if not len(first) or not len(second):
         empty = first if not len(first) else second
@@ -137,7 +153,7 @@ def _compare_open(first: DumpPart, second: DumpPart, request: Request, rank: str
         fuzzy=request.fuzzy,
         find_names=find_names if request.mappings else None,
         cross_framework=crosses_frameworks(first, second),
-        jobs=request.jobs,
+        jobs=threads,
         form=request.form,
         prepare=None if request.multiplications is None else request.multiplications.apply,
         own=request.own_metrics,

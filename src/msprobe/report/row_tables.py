@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,11 +16,13 @@ from msprobe.compare.problems import ComparisonError
 from msprobe.compare.rows import Rows
 from msprobe.compare.table import table_of
 from msprobe.diagnose.runs import parts_in_common
+from msprobe.engine import ALONE, Workers, run
 from msprobe.paths import StrPath, make_folder
 from msprobe.report.comparing import crosses_frameworks, sheets_of
 from msprobe.report.csv_table import write_csv
 from msprobe.report.workbook import write_workbook
 from msprobe.store.part import DumpPart
+from msprobe.store.reader import Dump
 
 Format = Literal["xlsx", "csv", "parquet"]
 
@@ -32,39 +35,47 @@ class Wanted:
     formats: Sequence[Format]
     fuzzy: bool = False
     mappings: Mappings = field(default_factory=Mappings)
-    jobs: int = 1
+    workers: Workers = ALONE
 
 
 def write_row_tables(
     candidate: StrPath, reference: StrPath, wanted: Wanted, progress: Callable[[str], None] = lambda text: None
 ) -> Iterator[Path]:
-    """Write ``compare_result_{step}_{rank}.{format}`` for all steps and ranks in common; gives each path when the
-    file is whole.
+    """Write ``compare_result_{step}_{rank}.{format}`` for all steps and ranks in common, as many at once as there are
+    workers; gives each path when the files of its part are whole.
 
     A part whose rows cannot be compared (dumps of different tasks) is said and passed over. Raises what the reader
     and PathError say.
     """
-    for first, second in parts_in_common(candidate, reference):
-        try:
-            name = _name(first)
-            progress(f"rows of {name}")
-            comparison = _compare(first, second, wanted)
-        except ComparisonError as problem:
-            log.warning(f"no table of {name}: {problem.message}")
-        else:
-            yield from _write(comparison, wanted, name)
-        finally:
-            first.close()
-            second.close()
+    pairs = parts_in_common(candidate, reference)
+    work = partial(_write_part, wanted=wanted, threads=wanted.workers.inside(len(pairs)))
+    for paths in run(work, pairs, wanted.workers, lambda number: progress(f"rows of {_name(pairs[number][0])}")):
+        yield from paths
 
 
-def _name(part: DumpPart) -> str:
-    step = "" if part.step is None else f"_step{part.step}"
-    rank = f"rank{part.rank}" if isinstance(part.rank, int) else "rank"
+def _write_part(pair: tuple[Dump, Dump], wanted: Wanted, threads: int) -> list[Path]:
+    name = _name(pair[0])
+    first, second = pair[0].part(), pair[1].part()
+    try:
+        comparison = _compare(first, second, wanted, threads)
+        return list(_write(comparison, wanted, name))
+    except ComparisonError as problem:
+        log.warning(f"no table of {name}: {problem.message}")
+        return []
+    finally:
+        first.close()
+        second.close()
+
+
+def _name(dump: Dump) -> str:
+    """A name for the only part of a dump."""
+    number, only = dump.steps[0], dump.ranks()[0]
+    step = "" if number is None else f"_step{number}"
+    rank = f"rank{only}" if isinstance(only, int) else "rank"
     return f"{step}_{rank}".lstrip("_")
 
 
-def _compare(first: DumpPart, second: DumpPart, wanted: Wanted) -> Comparison:
+def _compare(first: DumpPart, second: DumpPart, wanted: Wanted, threads: int) -> Comparison:
     def find_names(ours: Rows, theirs: Rows, one: DumpPart, other: DumpPart) -> NameMapping:
         return apply_mappings(wanted.mappings, ours, theirs, one, other).names
 
@@ -74,7 +85,7 @@ def _compare(first: DumpPart, second: DumpPart, wanted: Wanted) -> Comparison:
         fuzzy=wanted.fuzzy,
         find_names=find_names if wanted.mappings else None,
         cross_framework=crosses_frameworks(first, second),
-        jobs=wanted.jobs,
+        jobs=threads,
     )
 
 

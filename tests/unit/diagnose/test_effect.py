@@ -28,7 +28,7 @@ def reach(
     parts = [dump.part() for dump in dumps]
     pairing, comparer = pair(Timeline(parts[0]), Timeline(parts[1])), Comparer(parts[0], parts[1])
     judged = judge_all(pairing, comparer, Producers(pairing.candidate))
-    return reach_of(pairing, judged, comparer, vanishing), list(judged.values())
+    return reach_of(pairing, judged, comparer, Reach(vanishing=vanishing)), list(judged.values())
 
 
 def test_equal_runs_have_none(tmp_path: Path) -> None:
