@@ -173,7 +173,8 @@ def _in_processes(
     )
     results = parallel(joblib.delayed(work)(job) for job in jobs)
     try:
-        yield from results
+        for done in results:  # and not `yield from`, which would close them before the finally
+            yield done
     except BrokenProcessPool as problem:
         raise WorkerLostError(_lost(problem)) from problem
     finally:

@@ -52,9 +52,10 @@ def test_jobs_run_in_other_processes_and_in_this_folder(
     assert {folder for _, folder in found} == {str(tmp_path)}
 
 
-@pytest.mark.parametrize("workers", [ALONE, Workers(1), Workers(1, "ray")])
-def test_one_worker_is_this_process(workers: Workers) -> None:
-    assert list(run(eval, ["__import__('os').getpid()"] * 3, workers)) == [os.getpid()] * 3
+@pytest.mark.parametrize("engine", ENGINES)
+def test_one_worker_is_this_process(engine: Engine) -> None:
+    for workers in (ALONE, Workers(1, engine)):
+        assert list(run(eval, ["__import__('os').getpid()"] * 3, workers)) == [os.getpid()] * 3
 
 
 def test_one_job_is_done_in_this_process() -> None:
@@ -98,10 +99,10 @@ def test_a_process_that_is_killed_is_told(engine: Engine) -> None:
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(NotAvailableError, match=r"4 jobs at once need joblib, .*: pip install 'msprobe\[jobs\]'\."):
-        Workers(4)
+        list(run(operator.neg, [1, 2], Workers(4)))
+    assert list(run(operator.neg, [1], Workers(4))) == [-1], "nothing is needed for one job"
     with pytest.raises(NotAvailableError, match=r"the engine ray needs ray, .*: pip install 'msprobe\[ray\]'\."):
         Workers(engine="ray")
-    assert Workers(1).alone
 
 
 @pytest.mark.parametrize(("count", "engine"), [(0, "local"), (-1, "ray"), (2, "dask")])
