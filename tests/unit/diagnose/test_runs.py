@@ -205,8 +205,6 @@ def test_progress_is_told_for_each_part(tmp_path: Path) -> None:
 
 def test_parts_in_common(tmp_path: Path) -> None:
     one, other = train(tmp_path / "one", Plan(steps=2)), train(tmp_path / "other", Plan(steps=3))
-    pairs = list(parts_in_common(one, other))
-    assert [(left.step, right.step) for left, right in pairs] == [(0, 0), (1, 1)]
-    for pair in pairs:
-        for part in pair:
-            part.close()
+    pairs = parts_in_common(one, other)
+    assert [(left.steps, right.steps) for left, right in pairs] == [([0], [0]), ([1], [1])]
+    assert [left.ranks() for left, _ in pairs] == [["rank"], ["rank"]]
