@@ -173,7 +173,7 @@ def _in_processes(
     )
     results = parallel(joblib.delayed(work)(job) for job in jobs)
     try:
-        for done in results:  # and not `yield from`, which would close them before the finally
+        for done in results:  # noqa: UP028  (`yield from` would close them before the finally)
             yield done
     except BrokenProcessPool as problem:
         raise WorkerLostError(_lost(problem)) from problem

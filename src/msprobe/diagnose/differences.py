@@ -276,13 +276,16 @@ def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
     largest = max((abs(v) for v in (*one[:2], *other[:2]) if math.isfinite(v)), default=0.0)
     typical = max(one[3] / math.sqrt(max(numel(left), 1)), other[3] / math.sqrt(max(numel(right), 1)))
     typical = typical if math.isfinite(typical) else largest
-    parts = (
-        (one[0], other[0], largest),
-        (one[1], other[1], largest),
-        (one[2], other[2], typical or largest),
-        (one[3], other[3], max(one[3], other[3])),
+    return max(
+        _relative(one[0], other[0], largest),
+        _relative(one[1], other[1], largest),
+        _relative(one[2], other[2], typical or largest),
+        _relative(one[3], other[3], max(one[3], other[3])),
     )
-    return max((abs(a - b) / size if size and a != b else 0.0) for a, b, size in parts)
+
+
+def _relative(a: float, b: float, size: float) -> float:
+    return abs(a - b) / size if size and a != b else 0.0
 
 
 def _same_or_finite(a: float, b: float) -> bool:
@@ -291,8 +294,12 @@ def _same_or_finite(a: float, b: float) -> bool:
 
 def is_integer(leaf: dict[str, Any]) -> bool:
     """True for whole numbers and truth values."""
-    dtype = str(leaf.get("dtype", "")).lower()
-    return "int" in dtype or "bool" in dtype
+    return _is_integer(str(leaf.get("dtype", "")))
+
+
+@lru_cache(256)
+def _is_integer(dtype: str) -> bool:
+    return "int" in dtype.lower() or "bool" in dtype.lower()
 
 
 def is_floating(leaf: Any) -> bool:

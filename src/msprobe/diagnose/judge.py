@@ -139,7 +139,8 @@ def judge(event: Event, partner: Event, comparer: Comparer, inherited: float = 0
     everything = [*inputs, *event.parameters()]
     own = noise.own_noise(event, everything, outputs, rounding)
     factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results))
-    modelled = noise.SAFETY * (own * min(factor, 64.0) + factor * judged.arrived)
+    safety = noise.SAFETY if judged.arrived or rounding <= 2.0**-23 else noise.SAFETY_OF_OWN
+    modelled = safety * (own * min(factor, 64.0) + factor * judged.arrived)
     judged.allowed = max(modelled, comparer.measured_noise(partner.name))
     judged.status = _status(judged)
     return judged

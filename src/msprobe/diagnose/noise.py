@@ -20,6 +20,8 @@ from msprobe.diagnose.timeline import Event, Slot, is_tensor
 
 #: A result this many times further off than the model expects is not rounding.
 SAFETY = 16.0
+#: The same for a result of inputs that agree: nothing but the call's own rounding makes it differ.
+SAFETY_OF_OWN = 4.0
 
 _EPS = {
     "float64": 2.0**-52,
@@ -82,20 +84,25 @@ def _eps_of(dtype: str) -> float:
 
 def unit(*sides: Sequence[Slot]) -> float:
     """The rounding unit of the coarsest floating-point type among all these values."""
-    return max((eps_of(leaf) for side in sides for _, leaf in side if is_tensor(leaf)), default=0.0)
+    coarsest = 0.0
+    for side in sides:
+        for _, leaf in side:
+            if is_tensor(leaf):
+                coarsest = max(coarsest, eps_of(leaf))
+    return coarsest
 
 
 def own_noise(event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot], rounding: float) -> float:
     """The relative rounding error a call may add itself. ``rounding``: see :func:`unit`."""
+    # Sums of half types are kept in single precision.
+    sums = min(rounding, _EPS["float32"])
     if event.direction in ("forward", "recompute", "optimizer") and event.parts.kind == "api":
         word = operation(event.stem)
         if word in MOVES:
             return 0.0
-        terms = _terms(inputs, outputs)
-        return rounding * (2.0 + math.sqrt(terms) / 4)
-    terms = _terms(inputs, outputs)
+        return rounding * 2.0 + sums * math.sqrt(_terms(inputs, outputs)) / 4
     depth = 1 + len(event.children)
-    return rounding * (4.0 + math.sqrt(terms) / 2) * math.sqrt(depth)
+    return (rounding * 4.0 + sums * math.sqrt(_terms(inputs, outputs)) / 2) * math.sqrt(depth)
 
 
 def _terms(inputs: Sequence[Slot], outputs: Sequence[Slot]) -> float:
