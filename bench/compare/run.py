@@ -30,6 +30,8 @@ REPOSITORY = HERE.parent.parent
 TOOLS = ("ours", "8.1.1", "26.2.0")
 # Calls of a dump of statistics; a call has 2.6 rows. The published package is not asked for the last.
 SIZES = {"2k": 786, "10k": 3929, "41k": 15_716, "1M": 384_616}
+# What `msprobe compare A B` is asked: the verdict. The published package has nothing like it.
+VERDICTS = {"20k": 7693}
 TENSORS = {"2000 x 1 KiB": (2000, 1 << 10), "200 x 1 MiB": (200, 1 << 20), "8 x 32 MiB": (8, 32 << 20)}
 TIMEOUT = 900
 
@@ -71,6 +73,10 @@ def cases(below: Path, wanted: Callable[[str], bool]) -> Iterator[Case]:
         pair, rows = _statistics(below / "md5", SIZES["10k"], md5=True)
         yield Case("md5 10k", pair, f"{rows} rows")
         yield Case("fuzzy md5 10k", pair, f"{rows} rows", flags=("fuzzy",), formats=("xlsx",))
+    for name, calls in VERDICTS.items():
+        if wanted(f"verdict {name}"):
+            pair, rows = _statistics(below / f"v{name}", calls)
+            yield Case(f"verdict {name}", pair, f"{rows} rows", formats=("verdict",))
     for name, (count, nbytes) in TENSORS.items():
         if wanted(f"tensors {name}"):
             pair = below / f"t{count}-1", below / f"t{count}-2"
@@ -88,6 +94,12 @@ def _statistics(below: Path, calls: int, md5: bool = False) -> tuple[tuple[Path,
 def command(tool: str, case: Case, form: str, output: Path) -> list[str] | None:
     """The command line; None if the tool has no such form."""
     dumps = [str(folder / "dump.json") for folder in case.folders]
+    if form == "verdict":
+        return (
+            [sys.executable, "-m", "msprobe", "compare", *dumps, "-o", str(output), "--fail-on", "never"]
+            if tool == "ours"
+            else None
+        )
     if tool == "26.2.0" or (tool == "ours" and form == "csv"):
         program = [str(command_of(tool))] if tool != "ours" else [sys.executable, "-m", "msprobe"]
         flags = ["--xlsx"] if form == "xlsx" else []
@@ -118,7 +130,7 @@ def measure(tool: str, case: Case, form: str) -> Measure | None:
         except subprocess.TimeoutExpired:
             return None
         wall = time.perf_counter() - started
-        if done.returncode != 0 or not list(Path(folder).glob("compare_result_*")):
+        if done.returncode != 0 or not [*Path(folder).glob("compare_result_*"), *Path(folder).glob("verdict.json")]:
             print(f"{tool}, {case.name}, {form}: failed", file=sys.stderr)
             return None
     found = json.loads(done.stdout.splitlines()[-1])
