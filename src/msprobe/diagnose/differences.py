@@ -14,13 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-import numpy as np
-
 from msprobe.compare.entry_names import EntryName
 from msprobe.diagnose.timeline import Slot, is_tensor
 from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
-from msprobe.store.values import read_values
 
 What = Literal["value", "argument", "missing", "dtype", "shape", "layout", "requires_grad", "not_finite"]
 
@@ -151,6 +148,11 @@ class Comparer:
 
     def values(self, left: str, right: str) -> tuple[Any, Any] | None:
         """The values of two tensors, flat; None where one cannot be read."""
+        # Here and below: a dump without tensor files is compared without numpy, which takes a third of the start.
+        import numpy as np
+
+        from msprobe.store.values import read_values
+
         try:
             one = read_values(self.candidate.tensor_path(left)).array
             other = read_values(self.reference.tensor_path(right)).array
@@ -161,6 +163,8 @@ class Comparer:
 
 def of_values(left: Any, right: Any) -> float:
     """Relative L2 distance of two flat arrays; infinite where NaN and infinities are in other places."""
+    import numpy as np
+
     if left.dtype == right.dtype and np.array_equal(left, right):
         return 0.0
     if left.dtype.kind in "biu" and right.dtype.kind in "biu":

@@ -137,10 +137,10 @@ def judge(event: Event, partner: Event, comparer: Comparer, inherited: float = 0
     judged.arrived = max(_largest(judged.changed_inputs), rounding if judged.changed_inputs else 0.0, inherited)
     judged.left = _largest(judged.changed_outputs)
     everything = [*inputs, *event.parameters()]
-    own = noise.own_noise(event, everything, outputs, rounding)
     factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results))
+    own = noise.own_noise(event, everything, outputs, rounding, min(factor, 64.0))
     safety = noise.SAFETY if judged.arrived or rounding <= 2.0**-23 else noise.SAFETY_OF_OWN
-    modelled = safety * (own * min(factor, 64.0) + factor * judged.arrived)
+    modelled = safety * (own + factor * judged.arrived)
     judged.allowed = max(modelled, comparer.measured_noise(partner.name))
     judged.status = _status(judged)
     return judged

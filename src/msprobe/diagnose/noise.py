@@ -92,17 +92,21 @@ def unit(*sides: Sequence[Slot]) -> float:
     return coarsest
 
 
-def own_noise(event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot], rounding: float) -> float:
-    """The relative rounding error a call may add itself. ``rounding``: see :func:`unit`."""
+def own_noise(
+    event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot], rounding: float, factor: float = 1.0
+) -> float:
+    """The relative rounding error a call may add itself. ``rounding``: see :func:`unit`; ``factor``: its amplification,
+    which enlarges the errors inside the call, not that of the result itself.
+    """
     # Sums of half types are kept in single precision.
     sums = min(rounding, _EPS["float32"])
     if event.direction in ("forward", "recompute", "optimizer") and event.parts.kind == "api":
         word = operation(event.stem)
         if word in MOVES:
             return 0.0
-        return rounding * 2.0 + sums * math.sqrt(_terms(inputs, outputs)) / 4
+        return rounding * 2.0 + factor * sums * math.sqrt(_terms(inputs, outputs)) / 4
     depth = 1 + len(event.children)
-    return (rounding * 4.0 + sums * math.sqrt(_terms(inputs, outputs)) / 2) * math.sqrt(depth)
+    return factor * (rounding * 4.0 + sums * math.sqrt(_terms(inputs, outputs)) / 2) * math.sqrt(depth)
 
 
 def _terms(inputs: Sequence[Slot], outputs: Sequence[Slot]) -> float:

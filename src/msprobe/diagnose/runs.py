@@ -158,9 +158,17 @@ def _conclude(
         chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
     taken = {id(suspect) for suspect in chosen}
     ordered = [*chosen, *(suspect for suspect in found if id(suspect) not in taken)]
-    harmless = harmless and not any(suspect.matters for suspect in ordered)
+    harmless = harmless and not any(suspect.matters or (reach > 0 and _is_wrong(suspect)) for suspect in ordered)
     findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
     return "harmless" if harmless else "diverged", findings, findings[0].rank
+
+
+def _is_wrong(suspect: Suspect) -> bool:
+    """True if a call gives a result that its inputs, which agree, cannot give: that is no harmless difference, however
+    small it has become where it is looked at.
+    """
+    finding = suspect.finding
+    return suspect.clear and finding.kind == "computation" and finding.evidence.get("inputs_differ_by") == 0
 
 
 def _layouts(one: Dump, other: Dump, step: StepPair, first: bool) -> tuple[list[Finding], list[str]]:

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from msprobe.diagnose.differences import Comparer, Difference, described, is_floating, is_integer, numbers, numel
 from msprobe.diagnose.timeline import Event, is_tensor
 
@@ -81,6 +79,8 @@ def relation_in_words(difference: Difference, comparer: Comparer) -> str:
 
 def of_values(left: Any, right: Any, shape: Any = None) -> str:
     """The relation of two flat arrays of one size, in words; empty if they are just different."""
+    import numpy as np
+
     if left.dtype.kind not in "fiub" or right.dtype.kind not in "fiub":
         return ""
     a, b = left.astype(np.float64), right.astype(np.float64)
@@ -122,6 +122,8 @@ def of_values(left: Any, right: Any, shape: Any = None) -> str:
 
 def _index(flat: int, shape: Any) -> str:
     if isinstance(shape, list) and shape and all(isinstance(n, int) for n in shape):
+        import numpy as np
+
         return str([int(i) for i in np.unravel_index(flat, shape)])
     return str(flat)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store import entries, json_index, layout
-from msprobe.store.columns import Columns, columns
 from msprobe.store.journal_reader import JournalGone, JournalReader
+
+if TYPE_CHECKING:
+    from msprobe.store.columns import Columns
 
 
 class DumpPart:
@@ -78,6 +80,8 @@ class DumpPart:
 
     def tensors(self, with_values: bool = False) -> Columns:
         """All tensors as columns; ``with_values`` adds a row for each argument that is no tensor."""
+        from msprobe.store.columns import columns  # numpy: half of the start of those who need no columns
+
         return columns(self.records(), with_values)
 
     def stack(self, name: str) -> list[str]:
