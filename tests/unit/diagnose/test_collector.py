@@ -23,7 +23,7 @@ def test_no_search_inside_and_as_before_behind() -> None:
         with no_collection():
             assert not gc.isenabled()
         assert not gc.isenabled()
-        1 / 0  # noqa: B018
+        1 / 0
     assert gc.isenabled()
 
 
