@@ -144,7 +144,7 @@ BREAKABLE: dict[str, tuple[Any, str]] = {
     "edges of modules": (modules, "edge_of"),
     "gathering": (gradients.Gathering, "add"),
     "sums": (gradients.Gathering, "result"),
-    "nodes of parameters": (parameter_gradients, "accumulating_node"),
+    "nodes of parameters": (parameter_gradients, "_node_through_view"),
     "parents": (Session, "parent"),
     "numbers": (Session, "number"),
     "records of the session": (Session, "put"),

@@ -117,8 +117,8 @@ class DumpWriter:
 
     @property
     def count(self) -> int:
-        """The number of records so far."""
-        return self._count_at_end if self._closed else len(self._records)
+        """The number of records so far, without those whose place is only reserved."""
+        return self._count_at_end if self._closed else sum(1 for place in self._records.values() if place)
 
     @property
     def failed(self) -> bool:
