@@ -8,7 +8,6 @@ from msprobe.diagnose.blame_argument import blame_argument
 from msprobe.diagnose.blame_calls import blame_calls
 from msprobe.diagnose.blame_gradients import look_at_arriving_gradient
 from msprobe.diagnose.differences import Difference, fingerprint, is_integer
-from msprobe.diagnose.effect import FOLLOWS
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.scene import Scene
@@ -136,10 +135,9 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
     when = "before the first step" if scene.first_step else "at the beginning of this step"
     # A step before leaves weights that are apart by rounding.
     units = noise.SAFETY / 4 if scene.first_step else noise.SAFETY * 4
-    if name in scene.apart_before:
-        units = FOLLOWS
     measured = scene.comparer.measured_inputs(judged.partner.name)
     clear = difference.delta > max(units * max(map(noise.eps_of, (difference.left, difference.right))), measured)
+    clear &= name not in scene.apart_before
     scene.say(
         ("weight", name),
         judged,

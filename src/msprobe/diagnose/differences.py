@@ -106,7 +106,9 @@ class Comparer:
             if not_finite(left) and not not_finite(right):
                 found.append(Difference(slot, "not_finite", left, right, math.inf))
             else:
-                found.append(Difference(slot, "value", left, right, self.delta(left, right)))
+                delta = self.delta(left, right)
+                if delta or not _half_known(left, right):
+                    found.append(Difference(slot, "value", left, right, delta))
         return found
 
     def _is_unset(self, left: Any, right: Any) -> bool:
@@ -255,7 +257,12 @@ def not_finite(leaf: Any) -> bool:
     if leaf.get("nan") or leaf.get("inf"):
         return True
     found = numbers(leaf)
-    return found is not None and not all(map(math.isfinite, found[:3]))
+    if found is None:
+        return False
+    return any(
+        recorded is not None and not math.isfinite(value)
+        for recorded, value in zip(statistics(leaf)[:3], found[:3], strict=True)
+    )
 
 
 def rms(leaf: dict[str, Any]) -> float:
@@ -268,7 +275,10 @@ def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
     """Relative distance of the statistics of two tensors; 1 for whole numbers that differ."""
     one, other = numbers(left), numbers(right)
     if one is None or other is None:
-        return 0.0 if one == other else math.inf
+        return 0.0  # not recorded on one side: nothing is known
+    lacking = [a is None or b is None for a, b in zip(statistics(left), statistics(right), strict=True)]
+    if any(lacking):
+        one, other = _without(one, lacking), _without(other, lacking)
     if is_integer(left) and is_integer(right):
         return 1.0
     if not all(map(math.isfinite, (*one, *other))) and any(
@@ -286,6 +296,19 @@ def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
         _relative(one[2], other[2], typical or largest),
         _relative(one[3], other[3], max(one[3], other[3])),
     )
+
+
+def _half_known(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """True if one side has not recorded what the other has: then nothing is known of the difference."""
+    if any(kind in left and kind in right for kind in ("digest", "md5")):
+        return False
+    return any((a is None) != (b is None) for a, b in zip(statistics(left), statistics(right), strict=True))
+
+
+def _without(found: tuple[float, float, float, float], lacking: list[bool]) -> tuple[float, float, float, float]:
+    """The statistics with those that one side has not recorded left out: zero, on both sides."""
+    first, second, third, fourth = (0.0 if gone else value for value, gone in zip(found, lacking, strict=True))
+    return first, second, third, fourth
 
 
 def _relative(a: float, b: float, size: float) -> float:

@@ -22,9 +22,6 @@ _SMALL = 1e-3
 #: An optimizer that divides by the size of the gradient makes a full step of such a gradient: the weights that
 #: follow from gradients this many times smaller than the largest tell nothing.
 _NOTHING = 1e-4
-#: Where gradients are apart by rounding, so are weights, and an optimizer that divides by the size of the gradient
-#: enlarges it in the elements whose gradient is about as small as its epsilon.
-FOLLOWS = 4096.0
 
 
 @dataclass(frozen=True)
@@ -131,9 +128,16 @@ def _of_optimizer(
 
 
 def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> float:
-    """Parameters that differ in the forward pass. ``rounding``: the unit that the run computes in."""
+    """Parameters that differ in the forward pass. ``rounding``: the unit that the run computes in.
+
+    Where gradients are apart by rounding, an optimizer that divides by their size makes anything of those that are
+    next to nothing; so a few such weights tell nothing, but most of them do.
+    """
     most = 0.0
+    names: set[str] = set()
+    after_rounding: set[str] = set()
     for one in judged:
+        names.update(f"{one.event.parts.path}.{slot.partition('.')[2]}" for slot, _ in one.event.parameters())
         for difference in one.parameters:
             name = f"{one.event.parts.path}.{difference.slot.partition('.')[2]}".removeprefix(".")
             if (
@@ -141,9 +145,13 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
                 and is_floating(difference.left)
                 and name not in before.vanishing
             ):
-                units = _UNITS if name not in before.gradients else FOLLOWS
-                clear = difference.delta > units * max(noise.eps_of(difference.left), rounding)
-                most = max(most, math.inf if clear else difference.delta)
+                clear = difference.delta > _UNITS * max(noise.eps_of(difference.left), rounding)
+                if name not in before.gradients:
+                    most = max(most, math.inf if clear else difference.delta)
+                elif clear:
+                    after_rounding.add(name)
+    if 2 * len(after_rounding) > len(names):
+        return math.inf
     return most
 
 

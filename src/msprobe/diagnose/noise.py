@@ -64,6 +64,9 @@ _EXPONENTIAL = frozenset(
     """.split()
 )
 _DIFFERENCES = frozenset("add sub rsub addcmul addcdiv lerp mse_loss l1_loss cumsum diff".split())
+#: A quotient is as far apart as its divisor, and that may be next to nothing in some elements.
+_QUOTIENTS = frozenset("div addcdiv reciprocal rsqrt sqrt".split())
+_OF_QUOTIENTS = 1024.0
 _CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std var_mean std_mean normalize".split())
 
 
@@ -134,6 +137,8 @@ def amplification(event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot])
         factor = 4.0
     if word in _EXPONENTIAL or event.parts.kind != "api":
         factor = max(factor, min(max((_largest(leaf) for leaf in tensors), default=1.0), 64.0))
+    if word in _QUOTIENTS and event.direction == "optimizer":
+        factor = max(factor, _OF_QUOTIENTS)
     if word in _CENTRING:
         factor = max(factor, max(_centring(leaf) for leaf in tensors[:1]))
     size = min(rms(leaf) for leaf in results)

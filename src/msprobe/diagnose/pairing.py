@@ -56,6 +56,10 @@ class Pairing:
 
 def pair(candidate: Timeline, reference: Timeline) -> Pairing:
     """Pair the events of two timelines."""
+    if candidate.is_flat != reference.is_flat:
+        # One of them does not tell in which module a call ran: so nothing can be aligned module by module.
+        for timeline in (candidate, reference):
+            timeline.flatten()
     pairing = Pairing(candidate, reference)
     for directions in (("forward",), ("optimizer",)):
         _pair_calls(

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +48,7 @@ class Compared:
     notes: list[str]
     collectives: list[int]
     calls: StepCalls | None = None
+    lone: list[str] = field(default_factory=list)
 
 
 def compare_runs(
@@ -85,7 +86,7 @@ def compare_runs(
     steps = _Steps(one, other, healthy, tell, with_calls, workers)
     for number, step in enumerate(common.steps):
         if not step.ranks:
-            found, remarks = _layouts(one, other, step, first=number == 0)
+            found, remarks = _layouts(one, other, step, first=number == 0 and step.candidate in (None, 0))
             findings += found
             notes += [remark for remark in remarks if remark not in notes]
             compared |= bool(remarks)
@@ -105,6 +106,9 @@ def compare_runs(
             status = _worse(status, answer)
         if status == "diverged":
             break
+    lone = list(dict.fromkeys(name for result in done for name in result.lone))
+    if compared and status == "agree" and lone:
+        notes.append(f"calls of one side alone, which change nothing that was recorded: {_listed(lone)}")
     if not compared:
         status = "incomparable"
         notes.append("no call of one dump answers to any of the other")
@@ -254,7 +258,7 @@ class _Steps:
                 one.only(step.candidate, rank),
                 other.only(step.reference, twin),
                 self._healthy.get((step.reference, twin)),
-                self._first,
+                self._first and step.candidate in (None, 0),
                 self._reached.get(rank, Reach()),
                 with_calls,
             )
@@ -319,6 +323,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             notes=_notes(pairing, scene),
             collectives=[event.index for event in pairing.candidate if event.is_collective],
             calls=calls_of(scene) if task.with_calls else None,
+            lone=_lone(pairing),
         )
         for timeline in timelines:
             timeline.close()
@@ -336,6 +341,18 @@ def _counts(pairing: Pairing, scene: Scene) -> dict[str, Any]:
         "reference_only": len(pairing.reference) - len(pairing.partner),
         **{state: states[state] for state in ("same", "rounding", "victim", "guilty")},
     }
+
+
+def _lone(pairing: Pairing) -> list[str]:
+    """Calls that one side alone makes, as far as the other would have recorded them."""
+    one, other = pairing.candidate.part, pairing.reference.part
+    if not (one.ours and other.ours) or one.header.get("level") != other.header.get("level"):
+        return []
+    return [event.name for event in [*pairing.alone(), *pairing.missing()] if event.direction != "recompute"]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _notes(pairing: Pairing, scene: Scene) -> list[str]:

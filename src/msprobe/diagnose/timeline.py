@@ -206,6 +206,17 @@ class Timeline:
             event.children.clear()
         self.events, self.roots, self.by_name = [], [], {}
 
+    @property
+    def is_flat(self) -> bool:
+        """True if it is not known what ran inside what: no construct.json, or a level without modules."""
+        return not any(event.children for event in self.events)
+
+    def flatten(self) -> None:
+        """Take all calls for roots; in which module they ran stays known."""
+        self.roots = list(self.events)
+        for event in self.events:
+            event.children = []
+
     def forward_of(self, event: Event) -> Event | None:
         """The forward call of a backward call."""
         parts = event.parts

@@ -104,8 +104,10 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
 
 
 def _evidence(key: str, value: Any) -> Iterator[str]:
-    if key in ("check", "source", "side") or value in (None, [], {}, ""):
+    if key in ("check", "source", "side") or value is None or (hasattr(value, "__len__") and not len(value)):
         return
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     label = clean(key).replace("_", " ")
     if isinstance(value, dict) and "dtype" in value:
         yield f"{label}: {_tensor(value)}"

@@ -128,7 +128,9 @@ def headline(verdict: Verdict) -> str:
         return f"{word}: they differ, and loss, gradients and weights do not"
     if verdict.status == "agree":
         summary = verdict.summary
-        exact = not any(summary.get(key) for key in ("rounding", "victim", "guilty", "candidate_only"))
+        exact = not any(
+            summary.get(key) for key in ("rounding", "victim", "guilty", "candidate_only", "reference_only")
+        )
         return f"{word}: {'nothing that was recorded differs' if exact else 'no difference beyond rounding'}"
     reason = next((note for note in verdict.notes if note.startswith("no ")), "")
     return f"{word}: {clean(reason)}" if reason else word

@@ -159,7 +159,6 @@ def test_what_is_calculated_between_modules_is_blamed_on_the_one_around(tmp_path
     assert told(verdict) == [("computation", "Module.blocks.1.Block.forward.0")]
 
 
-@pytest.mark.xfail(strict=True, reason="statistics that one side did not record count as not finite")
 def test_statistics_that_one_side_did_not_record_say_nothing(tmp_path: Path) -> None:
     def without(data: dict[str, Any]) -> None:
         for leaf in data["Torch.tanh.1.forward"]["input_args"] + data["Torch.tanh.1.forward"]["output"]:
