@@ -133,8 +133,10 @@ def test_every_error_can_travel() -> None:
 def test_interrupt_ends_the_workers_too(tmp_path: Path) -> None:
     script = tmp_path / "wait.py"
     script.write_text(
-        "import time\n"
+        "import signal\n"
         "from msprobe.engine import Workers, run\n"
+        # A shell lets what it starts in the background ignore interrupts.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "if __name__ == '__main__':\n"
         '    list(run(eval, [\'print(__import__("os").getpid(), file=open("%d", "w")) or '
         '__import__("time").sleep(60)\' % n for n in range(2)], Workers(2)))\n'
