@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,9 +22,10 @@ from msprobe.errors import MsprobeError
 from msprobe.pytorch import PrecisionDebugger, compare_distributed
 from msprobe.report.verdict_file import verdict_bytes
 
-WITHOUT_RAY = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="ray has no wheel for this Python or is not installed"
-)
+# As in tests/unit/test_engine.py: Ray has a process of its own.
+ON_RAY = "MSPROBE_TEST_ON_RAY"
+NO_RAY = importlib.util.find_spec("ray") is None
+WITHOUT_RAY = pytest.mark.skipif(ON_RAY not in os.environ, reason="run by test_all_this_holds_on_ray")
 AT_ONCE = [("local", 2), pytest.param("ray", 2, marks=WITHOUT_RAY)]
 
 
@@ -207,3 +209,12 @@ def msprobe(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "msprobe", "compare", *map(str, words)], capture_output=True, text=True, timeout=120
     )
+
+
+@pytest.mark.skipif(NO_RAY, reason="ray has no wheel for this Python or is not installed")
+@pytest.mark.skipif(ON_RAY in os.environ, reason="these are the tests on Ray")
+def test_all_this_holds_on_ray() -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "ray", __file__]
+    done = subprocess.run(words, env=os.environ | {ON_RAY: "1"}, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout

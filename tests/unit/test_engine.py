@@ -19,9 +19,10 @@ from msprobe.engine import ALONE, Engine, WorkerLostError, Workers, run
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError, PathError
 from msprobe.store.reader import open_dump
 
-WITHOUT_RAY = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="ray has no wheel for this Python or is not installed"
-)
+# A Ray of our own does not start in a process that has forked and run gloo before: these tests have one to themselves.
+ON_RAY = "MSPROBE_TEST_ON_RAY"
+NO_RAY = importlib.util.find_spec("ray") is None
+WITHOUT_RAY = pytest.mark.skipif(ON_RAY not in os.environ, reason="run by test_all_this_holds_on_ray")
 ENGINES = ["local", pytest.param("ray", marks=WITHOUT_RAY)]
 # What runs in a worker must be importable there, so the jobs are functions of others.
 
@@ -164,3 +165,12 @@ def _is_gone(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return not Path("/proc/self").exists() or not Path(f"/proc/{process}").exists()
+
+
+@pytest.mark.skipif(NO_RAY, reason="ray has no wheel for this Python or is not installed")
+@pytest.mark.skipif(ON_RAY in os.environ, reason="these are the tests on Ray")
+def test_all_this_holds_on_ray() -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "ray", __file__]
+    done = subprocess.run(words, env=os.environ | {ON_RAY: "1"}, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout
