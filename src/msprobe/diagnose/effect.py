@@ -23,6 +23,9 @@ _SMALL = 1e-3
 #: follow from gradients this many times smaller than the largest tell nothing.
 _NOTHING = 1e-4
 
+#: A weight may be this many times further apart than its gradient was.
+_FOLLOWS = 4.0
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -148,7 +151,7 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
                 clear = difference.delta > _UNITS * max(noise.eps_of(difference.left), rounding)
                 if name not in before.gradients:
                     most = max(most, math.inf if clear else difference.delta)
-                elif clear:
+                elif clear and difference.delta > _FOLLOWS * before.gradients[name]:
                     after_rounding.add(name)
     if 2 * len(after_rounding) > len(names):
         return math.inf
