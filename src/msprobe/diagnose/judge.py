@@ -139,6 +139,9 @@ def judge(event: Event, partner: Event, comparer: Comparer, inherited: float = 0
     everything = [*inputs, *event.parameters()]
     factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results))
     own = noise.own_noise(event, everything, outputs, rounding, min(factor, 64.0))
+    if any("digest" not in leaf for _, leaf in _tensors(everything)):
+        # Inputs that look alike may be apart by rounding.
+        own = max(own, rounding)
     safety = noise.SAFETY if judged.arrived or rounding <= 2.0**-23 else noise.SAFETY_OF_OWN
     modelled = safety * (own + factor * judged.arrived)
     judged.allowed = max(modelled, comparer.measured_noise(partner.name))
