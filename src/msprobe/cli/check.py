@@ -108,23 +108,7 @@ def _teller() -> Callable[[str], None] | None:
 
 
 def _print(result: CheckResult, written: list[str]) -> None:
-    import shutil
-
     from msprobe.report.check_text import check_lines
-    from msprobe.report.console import WIDTH
+    from msprobe.report.console import print_lines
 
-    terminal = sys.stdout.isatty()
-    width = min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), 110) if terminal else WIDTH
-    lines = check_lines(result, written, width)
-    if terminal:
-        from rich.console import Console
-        from rich.text import Text
-
-        styles = {"bad": "bold red", "good": "bold green", "heading": "bold", "strong": "bold", "dim": "dim", "": ""}
-        console = Console(highlight=False, soft_wrap=True)
-        for line in lines:
-            console.print(Text(line.text, styles[line.style]))
-        return
-    encoding = sys.stdout.encoding or "utf-8"
-    for line in lines:
-        print(line.text.encode(encoding, "backslashreplace").decode(encoding))
+    print_lines(lambda width: check_lines(result, written, width))

@@ -34,7 +34,6 @@ _TABLES: tuple[Format, ...] = ("xlsx", "csv", "parquet")
 _OUTCOMES = ("diverged", "harmless", "never")
 # A progress display for less is only a flicker.
 _LONG_SECONDS = 1.0
-_WIDEST = 110
 _MOST_NAMED = 10
 
 _EPILOG = """\
@@ -228,29 +227,13 @@ def _write(
 
 
 def _print(verdict: Verdict, written: Sequence[Path]) -> None:
-    import shutil
+    from msprobe.report.console import print_lines, verdict_lines
 
-    from msprobe.report.console import WIDTH, verdict_lines
-
-    terminal = sys.stdout.isatty()
-    width = min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), _WIDEST) if terminal else WIDTH
     # What a person opens first stands first.
     names = [_shown(path) for path in sorted(written, key=lambda path: path.name != PAGE_FILE)]
     if len(names) > _MOST_NAMED:
         names[_MOST_NAMED:] = [f"and {len(names) - _MOST_NAMED} more in {_shown(written[0].parent)}"]
-    lines = verdict_lines(verdict, names, width)
-    if terminal:
-        from rich.console import Console
-        from rich.text import Text
-
-        styles = {"bad": "bold red", "good": "bold green", "heading": "bold", "strong": "bold", "dim": "dim", "": ""}
-        console = Console(highlight=False, soft_wrap=True)
-        for line in lines:
-            console.print(Text(line.text, styles[line.style]))
-        return
-    encoding = sys.stdout.encoding or "utf-8"
-    for line in lines:
-        print(line.text.encode(encoding, "backslashreplace").decode(encoding))
+    print_lines(lambda width: verdict_lines(verdict, names, width))
 
 
 def _shown(path: Path) -> str:

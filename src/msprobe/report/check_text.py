@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msprobe.diagnose.check import CHECKS, CheckResult
 from msprobe.diagnose.findings import Finding
 from msprobe.report import phrases
-from msprobe.report.console import WIDTH, Line
+from msprobe.report.console import WIDTH, Line, labelled, section, wrapped
 from msprobe.report.phrases import clean
 
 HEADLINES = {
@@ -66,41 +65,41 @@ def _result(result: CheckResult, written: Sequence[str], width: int) -> Iterator
         for number, finding in enumerate(findings[1 : 1 + _SHOWN], 2):
             harmless = " (harmless)" if finding.harmless else ""
             head = f"{number}. {clean(finding.evidence.get('check'))}{harmless}, {phrases.place(finding)}: "
-            yield from _wrapped(f"{head}{clean(finding.message)}", "  ", width)
+            yield from wrapped(f"{head}{clean(finding.message)}", "  ", width)
         if len(findings) > 1 + _SHOWN:
             yield Line(f"  and {result.summary.get('findings', len(findings)) - 1 - _SHOWN} more", "dim")
-    yield from _section("Notes", result.notes, width)
-    yield from _section("Checked", _counts(result), width)
-    yield from _section("Open", written, width)
+    yield from section("Notes", result.notes, width)
+    yield from section("Checked", _counts(result), width)
+    yield from section("Open", written, width)
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:
     name = str(finding.evidence.get("check"))
-    for line in _wrapped(clean(finding.message), "  ", width, hang=""):
+    for line in wrapped(clean(finding.message), "  ", width, hang=""):
         yield Line(line.text, "strong")
     yield Line("")
     says = next((check.text for check in CHECKS if check.name == name), "")
-    yield from _labelled("check", f"{clean(name)}: {says}", width)
+    yield from labelled("check", f"{clean(name)}: {says}", width)
     for label, text in phrases.whereabouts(finding):
-        yield from _labelled(label, text, width)
+        yield from labelled(label, text, width)
     source = phrases.source_of(finding)
     if source is not None:
-        yield from _labelled("source", f"{source.place} {f'in {source.function}' if source.function else ''}", width)
+        yield from labelled("source", f"{source.place} {f'in {source.function}' if source.function else ''}", width)
         if source.code:
             yield Line(f"{'':{_LABEL + 6}}{source.code}"[:width], "dim")
     for number, frame in enumerate(phrases.callers_of(finding, 2)):
-        yield from _labelled("" if number else "called by", f"{frame.place} in {frame.function}", width)
+        yield from labelled("" if number else "called by", f"{frame.place} in {frame.function}", width)
     lines = [line for key, value in finding.evidence.items() for line in _evidence(key, value)]
     if lines:
         yield Line("")
     for text in lines:
-        yield from _wrapped(text, "  ", width)
+        yield from wrapped(text, "  ", width)
     if finding.alternatives:
-        yield from _wrapped(f"look also at: {phrases.listed(finding.alternatives)}", "  ", width)
+        yield from wrapped(f"look also at: {phrases.listed(finding.alternatives)}", "  ", width)
     advice = ADVICE.get(name, "")
     if advice:
         yield Line("")
-        yield from _labelled("to do", advice, width)
+        yield from labelled("to do", advice, width)
 
 
 def _evidence(key: str, value: Any) -> Iterator[str]:
@@ -141,28 +140,3 @@ def _counts(result: CheckResult) -> list[str]:
     every = len(names) == len(CHECKS)
     which = f"all {len(names)} checks (msprobe check --list)" if every else f"the checks {phrases.listed(names, 20)}"
     return [f"{steps} step{'' if steps == 1 else 's'}, {records} records, {which}"]
-
-
-def _section(title: str, texts: Sequence[str], width: int) -> Iterator[Line]:
-    if not texts:
-        return
-    yield Line("")
-    yield Line(title, "heading")
-    for text in texts:
-        yield from _wrapped(clean(text), "  ", width)
-
-
-def _labelled(label: str, text: str, width: int) -> Iterator[Line]:
-    indent = " " * (_LABEL + 2)
-    lines = textwrap.wrap(text, max(width - len(indent), 20), break_long_words=False, break_on_hyphens=False) or [""]
-    yield Line(f"  {label:<{_LABEL}}{lines[0]}".rstrip())
-    for line in lines[1:]:
-        yield Line(f"{indent}{line}")
-
-
-def _wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Line]:
-    for line in textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent + hang,
-        break_long_words=False, break_on_hyphens=False,
-    ):  # fmt: skip
-        yield Line(line)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +17,7 @@ from msprobe.report.phrases import Row, clean
 Style = Literal["", "bad", "good", "heading", "strong", "dim"]
 
 WIDTH = 80
+_WIDEST = 110
 _FURTHER = 5
 _CALLERS = 2
 _LABEL = 11
@@ -61,18 +64,18 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
             yield from _further(findings[1:], 2, width, verdict.status == "diverged")
     said = [phrases.headline(verdict), *(finding.message for finding in findings)]
     notes = [note for note in verdict.notes if not any(clean(note) in text for text in said)]
-    yield from _section("Notes", notes, width)
-    yield from _section("Compared", phrases.counts(verdict), width)
-    yield from _section("Open" if written else "", written, width)
+    yield from section("Notes", notes, width)
+    yield from section("Compared", phrases.counts(verdict), width)
+    yield from section("Open" if written else "", written, width)
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:
-    for line in _wrapped(clean(finding.message), "  ", width, hang=""):
+    for line in wrapped(clean(finding.message), "  ", width, hang=""):
         yield Line(line.text, "strong")
     yield Line("")
-    yield from _labelled("kind", f"{clean(finding.kind)}: {KINDS.get(finding.kind, '')}", width)
+    yield from labelled("kind", f"{clean(finding.kind)}: {KINDS.get(finding.kind, '')}", width)
     for label, text in phrases.whereabouts(finding):
-        yield from _labelled(label, text, width)
+        yield from labelled(label, text, width)
     source = phrases.source_of(finding)
     for label, frame in (
         *((("source", source),) if source else ()),
@@ -81,7 +84,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
             for number, frame in enumerate(phrases.callers_of(finding, _CALLERS))
         ),
     ):
-        yield from _labelled(label, f"{frame.place} {f'in {frame.function}' if frame.function else ''}".rstrip(), width)
+        yield from labelled(label, f"{frame.place} {f'in {frame.function}' if frame.function else ''}".rstrip(), width)
         if frame.code:
             yield Line(f"{'':{_LABEL + 6}}{frame.code}"[:width], "dim")
     rows, lines = phrases.evidence_rows(finding), phrases.evidence_lines(finding)
@@ -89,11 +92,11 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
         yield Line("")
     yield from _table(rows, width)
     for text in lines:
-        yield from _wrapped(text, "  ", width)
+        yield from wrapped(text, "  ", width)
     advice = phrases.advice(finding)
     if advice:
         yield Line("")
-        yield from _labelled("to do", advice, width)
+        yield from labelled("to do", advice, width)
 
 
 def _further(findings: Sequence[Finding], first: int, width: int, mixed: bool) -> Iterator[Line]:
@@ -115,16 +118,18 @@ def _further(findings: Sequence[Finding], first: int, width: int, mixed: bool) -
         yield Line(f"  and {len(kinds)} more: {phrases.kinds_in_words(kinds)}"[:width], "dim")
 
 
-def _section(title: str, texts: Sequence[str], width: int) -> Iterator[Line]:
+def section(title: str, texts: Sequence[str], width: int) -> Iterator[Line]:
+    """A heading and what stands below it; nothing if there is nothing."""
     if not texts:
         return
     yield Line("")
     yield Line(title, "heading")
     for text in texts:
-        yield from _wrapped(clean(text), "  ", width)
+        yield from wrapped(clean(text), "  ", width)
 
 
-def _labelled(label: str, text: str, width: int) -> Iterator[Line]:
+def labelled(label: str, text: str, width: int) -> Iterator[Line]:
+    """A word at the left and a text beside it."""
     indent = " " * (_LABEL + 2)
     lines = textwrap.wrap(text, max(width - len(indent), 20), break_long_words=False, break_on_hyphens=False) or [""]
     yield Line(f"  {label:<{_LABEL}}{lines[0]}".rstrip())
@@ -132,7 +137,8 @@ def _labelled(label: str, text: str, width: int) -> Iterator[Line]:
         yield Line(f"{indent}{line}")
 
 
-def _wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Line]:
+def wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Line]:
+    """A text in lines of at most ``width``."""
     for line in textwrap.wrap(
         text, width, initial_indent=indent, subsequent_indent=indent + hang,
         break_long_words=False, break_on_hyphens=False,
@@ -152,4 +158,22 @@ def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
         else:
             yield Line(f"  {row.label}")
             for side, text in (("candidate", row.candidate), ("reference", row.reference)):
-                yield from _wrapped(f"{side}  {text}", "    ", width)
+                yield from wrapped(f"{side}  {text}", "    ", width)
+
+
+def print_lines(render: Callable[[int], Iterable[Line]]) -> None:
+    """Print lines on stdout, in colour and as wide as the terminal if it is one. ``render``: the lines for a width."""
+    terminal = sys.stdout.isatty()
+    width = min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), _WIDEST) if terminal else WIDTH
+    if terminal:
+        from rich.console import Console
+        from rich.text import Text
+
+        styles = {"bad": "bold red", "good": "bold green", "heading": "bold", "strong": "bold", "dim": "dim", "": ""}
+        console = Console(highlight=False, soft_wrap=True)
+        for line in render(width):
+            console.print(Text(line.text, styles[line.style]))
+        return
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in render(width):
+        print(line.text.encode(encoding, "backslashreplace").decode(encoding))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from msprobe.diagnose.check import CHECKS, CheckResult
@@ -79,3 +80,10 @@ def test_what_files_say_cannot_drive_the_terminal() -> None:
         [evil],
     )
     assert not any(letter in text for letter in "\x1b\x07\u202e")
+
+
+def test_evidence_of_arrays_is_shown() -> None:
+    measured = {"check": "clearing", "means": np.array([0.5, 0.25]), "none": np.array([])}
+    text = check_text(result(finding(evidence=measured)))
+    assert "0.25" in text
+    assert "none" not in text
