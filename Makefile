@@ -7,12 +7,13 @@ STAMP := $(VENV)/.msprobe-installed
 NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-browser lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
 	@echo "make test      run the tests (minutes)"
 	@echo "make test-slow run the tests that take long, too"
+	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
 	@echo "make types     mypy, strict, on the package    make imports  the import rules of the architecture"
 	@echo "make check     test, lint, types and imports"
@@ -37,6 +38,10 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser"
+
+test-browser: $(STAMP)
+	.ci/browser
+	MSPROBE_BROWSER=required OMP_NUM_THREADS=1 $(RUN) -m pytest tests/browser tests/unit/report/test_html.py -m browser
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .
