@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from msprobe.capture import native
 from msprobe.capture.records import PLAIN, parts_of
@@ -252,8 +252,11 @@ class Gathering:
         if self.expected[index] == 1:
             self.described[index] = describe(gradient)
             return
+        before = self.sums[index]
+        if type(gradient) is not torch.Tensor and is_traceable_wrapper_subclass(gradient):
+            self.sums[index] = _sum_of_distributed(before, gradient)
+            return
         with Quiet():
-            before = self.sums[index]
             if before is None:
                 # A copy: the engine may add to a gradient in place only while nobody else holds it.
                 self.sums[index] = gradient.detach().clone()
@@ -265,6 +268,20 @@ class Gathering:
         if self.sums[index] is not None:
             return describe(self.sums[index])
         return self.described[index]
+
+
+def _sum_of_distributed(before: Any, gradient: Any) -> Any:
+    """``before`` and ``gradient`` added, each rank what it holds of them; a wrapper of other tensors has no memory of
+    its own that a kernel could read. TypeError for what cannot be added without asking other ranks.
+    """
+    own, spec = getattr(gradient, "_local_tensor", None), getattr(gradient, "_spec", None)
+    if own is None or spec is None:
+        raise TypeError(f"shares of a gradient of type {type(gradient).__name__} cannot be added")
+    if before is not None and before._spec.placements != spec.placements:
+        raise TypeError("shares of a gradient that are distributed in several ways cannot be added")
+    with Quiet():
+        local = own.detach().clone() if before is None else before._local_tensor + own
+    return type(gradient)(local, spec, requires_grad=False)
 
 
 def collect_tensors(
