@@ -125,6 +125,8 @@ class Comparer:
                     return one == other
         if statistics(left) != statistics(right) and not _alike(left, right):
             return False
+        if _other_count(left, right):
+            return False
         exact = self._of_values(left, right)
         return exact is None or exact == 0.0
 
@@ -272,7 +274,9 @@ def rms(leaf: dict[str, Any]) -> float:
 
 
 def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
-    """Relative distance of the statistics of two tensors; 1 for whole numbers that differ."""
+    """Relative distance of the statistics of two tensors; 1 for whole numbers that differ, and for another number of
+    elements that are not finite.
+    """
     one, other = numbers(left), numbers(right)
     if one is None or other is None:
         return 0.0  # not recorded on one side: nothing is known
@@ -280,6 +284,8 @@ def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
     if any(lacking):
         one, other = _without(one, lacking), _without(other, lacking)
     if is_integer(left) and is_integer(right):
+        return 1.0
+    if _other_count(left, right):
         return 1.0
     if not all(map(math.isfinite, (*one, *other))) and any(
         a != b and not (math.isfinite(a) and math.isfinite(b)) for a, b in zip(one, other, strict=True)
@@ -296,6 +302,11 @@ def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
         _relative(one[2], other[2], typical or largest),
         _relative(one[3], other[3], max(one[3], other[3])),
     )
+
+
+def _other_count(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """True if both sides count elements that are not finite, and count other numbers of them."""
+    return any(kind in left and kind in right and left[kind] != right[kind] for kind in ("nan", "inf"))
 
 
 def _half_known(left: dict[str, Any], right: dict[str, Any]) -> bool:
@@ -361,7 +372,9 @@ def _same_plain(left: Any, right: Any) -> bool:
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
         if math.isnan(left) and math.isnan(right):
             return True
-        return left == right or abs(left - right) <= _SAME_NUMBER * max(abs(left), abs(right))
+        if left == right or math.isinf(left) or math.isinf(right):
+            return left == right
+        return abs(left - right) <= _SAME_NUMBER * max(abs(left), abs(right))
     return bool(left == right)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
-from msprobe.diagnose.differences import Comparer, Difference
+from msprobe.diagnose.differences import Comparer, Difference, not_finite
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.pairing import Pairing
 from msprobe.diagnose.timeline import Event, Slot, is_tensor
@@ -85,7 +86,7 @@ def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dic
             gradients.append((event, partner))
             continue
         inherited = forward_delta(_forward_of(pairing, event, found))
-        found[event] = judge(event, partner, comparer, inherited)
+        found[event] = judge(event, partner, comparer, inherited, partial(_of_maker, event, found, producers))
     for event, partner in gradients:
         # All uses of a parameter add to its gradient, also those whose backward comes later.
         found[event] = judge(event, partner, comparer, _of_users(pairing, event, found, producers))
@@ -108,6 +109,12 @@ def _of_users(pairing: Pairing, event: Event, judged: dict[Event, Judged], produ
     return largest
 
 
+def _of_maker(event: Event, judged: dict[Event, Judged], producers: Producers, leaf: Any) -> float:
+    """How much the call differs that made a tensor which ``event`` takes."""
+    maker = producers.of(leaf, event)
+    return forward_delta(judged.get(maker)) if maker is not None else 0.0
+
+
 def _forward_of(pairing: Pairing, event: Event, judged: dict[Event, Judged]) -> Judged | None:
     if event.direction != "backward":
         return None
@@ -117,9 +124,15 @@ def _forward_of(pairing: Pairing, event: Event, judged: dict[Event, Judged]) -> 
     return judged.get(forward) or judged.get(pairing.repeats.get(forward, forward))
 
 
-def judge(event: Event, partner: Event, comparer: Comparer, inherited: float = 0.0) -> Judged:
+def judge(
+    event: Event,
+    partner: Event,
+    comparer: Comparer,
+    inherited: float = 0.0,
+    of_maker: Callable[[Any], float] = lambda leaf: 0.0,
+) -> Judged:
     """Judge one pair. ``inherited``: how much the forward call of a backward call differs, or what a gradient is
-    made from.
+    made from. ``of_maker``: how much the call differs that made a tensor.
     """
     judged = Judged(event, partner)
     if _same_record(event, partner) and inherited == 0.0:
@@ -135,6 +148,10 @@ def judge(event: Event, partner: Event, comparer: Comparer, inherited: float = 0
     rounding = noise.unit(inputs, others, outputs, results)
     # What is known to differ, but looks alike, differs by rounding at least.
     judged.arrived = max(_largest(judged.changed_inputs), rounding if judged.changed_inputs else 0.0, inherited)
+    for one in judged.changed_inputs:
+        if not_finite(one.left) and math.isfinite(one.delta):
+            # A mask of infinities hides the statistics of what is beside them; what it was made from tells more.
+            judged.arrived = max(judged.arrived, of_maker(one.left))
     judged.left = _largest(judged.changed_outputs)
     everything = [*inputs, *event.parameters()]
     factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results))

@@ -140,6 +140,8 @@ class Scene:
             return False
         if 0.0 < judged.left <= self.comparer.measured_noise(judged.partner.name):
             return False  # a healthy run does not reproduce it either
+        if any(one.what == "dtype" for one in (*judged.inputs, *judged.outputs)):
+            return False  # the same value in another type: its result is rounded otherwise
         if self._reproduced is None:
             self._reproduced = self._read_reproduced()
         return any(one is not event for one in self._reproduced.get(_form(event), ()))

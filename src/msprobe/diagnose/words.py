@@ -72,9 +72,18 @@ def relation_in_words(difference: Difference, comparer: Comparer) -> str:
         return "whole numbers differ"
     if difference.delta == 0.0:
         return "the same statistics, other values: another order of the same elements, or less than rounding"
-    if math.isinf(difference.delta):
-        return "not finite"
+    counted = _counted_in_words(left, right)
+    if counted or math.isinf(difference.delta):
+        return counted or "not finite"
     return f"relative difference {difference.delta:.2g}"
+
+
+def _counted_in_words(left: dict[str, Any], right: dict[str, Any]) -> str:
+    """How many elements are not finite on each side, where both have some and they were counted."""
+    for key, word in (("nan", "NaN"), ("inf", "infinite")):
+        if left.get(key) != right.get(key) and left.get(key) and right.get(key):
+            return f"{left[key]} of {numel(left)} elements are {word}, in the reference {right[key]}"
+    return ""
 
 
 def of_values(left: Any, right: Any, shape: Any = None) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from unit.diagnose.comparing import agrees, compare, edited, first, told
-from unit.diagnose.dumps import Recording, Value, drawn
-from unit.diagnose.training import Plan
+from unit.diagnose.dumps import Recording, Value, drawn, rounded
+from unit.diagnose.training import WIDTH, Plan
 
 TANH = "blocks.1.tanh"
 
@@ -188,3 +188,24 @@ class TestSavedTensors:
     def test_of_an_unknown_writer(self, tmp_path: Path) -> None:
         found = first(compare(tmp_path, Plan(results=self.plant)))
         assert (found.kind, found.entry) == ("gradient", "Torch.tanh.1.backward")
+
+
+@pytest.mark.parametrize("digests", [True, False])
+def test_the_rounding_of_another_type_is_no_fault_of_a_call_that_reproduces_others(
+    tmp_path: Path, digests: bool
+) -> None:
+    """A weight decay of 1e-5, say: a one keeps its value in a half type, and a zero in both."""
+
+    def decay(dtype: str) -> Any:
+        def decayed(rec: Recording, x: Value) -> Value:
+            for start in (np.zeros(WIDTH, np.float32), np.ones(WIDTH, np.float32)):
+                out = rounded(start * np.float32(1 - 1e-5), dtype)
+                rec.call("Tensor.mul", [Value(start, dtype=dtype), 1 - 1e-5], Value(out, dtype=dtype))
+            return x
+
+        return decayed
+
+    plans = [Plan(dtype=t, before={"head.linear": decay(t)}, digests=digests) for t in ("bfloat16", "float32")]
+    verdict = compare(tmp_path, *plans)
+    assert agrees(verdict)
+    assert verdict.notes == ("precision: bfloat16 in the candidate where the reference has float32",)

@@ -59,6 +59,17 @@ class TestTensors:
         assert comparer.same(one, {**one, "Max": 99.0})
         assert not comparer.same(one, {**one, "digest": "xxh3:0"})
 
+    def test_infinities_are_counted_where_their_statistics_look_alike(self, comparer: Comparer) -> None:
+        """Two masks: all but the maximum is infinite."""
+        one, other = leaf([1.0, -INF, -INF, 1.0], digests=False), leaf([1.0, -INF, 0.5, 1.0], digests=False)
+        assert {key: one[key] for key in ("Max", "Min", "Mean", "Norm")} == {
+            key: other[key] for key in ("Max", "Min", "Mean", "Norm")
+        }
+        assert comparer.same(one, other)
+        (found,) = comparer.leaf("output.0", {**one, "inf": 2}, {**other, "inf": 1})
+        assert (found.what, found.delta) == ("value", 1.0)
+        assert comparer.same({**one, "inf": 2}, other)  # not counted on one side
+
     def test_digests_of_other_kinds_are_not_compared(self, comparer: Comparer) -> None:
         one = leaf(drawn("a", 4))
         assert comparer.same(one, {**one, "digest": "xor:0"})
@@ -130,6 +141,9 @@ class TestPlainValues:
             (plain("float", 1.0), plain("int", 1), []),
             (plain("float", 0.1 + 0.2), plain("float", 0.3), []),
             (plain("float", NAN), plain("float", NAN), []),
+            (plain("float", -INF), plain("float", -INF), []),
+            (plain("float", -INF), plain("float", INF), ["argument"]),
+            (plain("float", -1.0), plain("float", -INF), ["argument"]),
             (plain("str", "a"), plain("str", "b"), ["argument"]),
             (plain("bool", True), plain("bool", False), ["argument"]),
             (plain("slice", [0, 2, None]), plain("slice", [0, 3, None]), ["argument"]),

@@ -130,3 +130,36 @@ class TestGradientsOfParameters:
         plan = Plan(parameter_gradients={"head.bias": lambda array: array * np.float32(1.1)})
         assert self.of(tmp_path, "Module.head.Linear.parameters_grad", plan, Plan()).status == "guilty"
         assert self.of(tmp_path / "x", "Module.embedding.Embedding.parameters_grad", plan, Plan()).status == "same"
+
+
+class TestMaskedWithInfinities:
+    """``masked_fill(-inf)`` with another mask, and the softmax of it."""
+
+    scores = drawn("scores", 6, 6)
+
+    def calls(self, diagonal: int, rec: Recording, factor: float = 1.0) -> np.ndarray:
+        mask = np.tril(np.ones((6, 6), bool), diagonal)
+        scores = Value(self.scores * np.float32(factor))
+        masked = Value(np.where(mask, scores.array, np.float32("-inf")).astype(np.float32))
+        rec.call("Tensor.masked_fill", [scores, Value(~mask, dtype="bool"), -math.inf], masked)
+        exponents = np.exp(np.where(mask, scores.array - scores.array.max(axis=-1, keepdims=True), np.float32("-inf")))
+        return np.asarray(exponents / exponents.sum(axis=-1, keepdims=True), np.float32), masked
+
+    def judged(self, folder: Path, diagonal: int, factor: float = 1.0, planted: float = 1.0) -> list[Judged]:
+        parts = []
+        for side, place, of_scores, of_result in (("one", diagonal, factor, planted), ("other", 0, 1.0, 1.0)):
+            rec = Recording()
+            result, masked = self.calls(place, rec, of_scores)
+            rec.call("Torch.softmax", [masked], Value(result * np.float32(of_result)))
+            parts.append(open_dump(rec.write(folder / side)).part())
+        pairing = pair(*(Timeline(part) for part in parts))
+        return list(judge_all(pairing, Comparer(*parts), Producers(pairing.candidate)).values())
+
+    @pytest.mark.parametrize("diagonal", [1, 2, 3])
+    def test_its_softmax_is_a_victim(self, tmp_path: Path, diagonal: int) -> None:
+        masking, softmax = self.judged(tmp_path, diagonal)
+        assert (masking.status, softmax.status) == ("victim", "victim")
+
+    def test_its_softmax_is_guilty_where_only_rounding_comes_in(self, tmp_path: Path) -> None:
+        masking, softmax = self.judged(tmp_path, 0, factor=1 + 3e-7, planted=1.1)
+        assert (masking.status, softmax.status) == ("victim", "guilty")

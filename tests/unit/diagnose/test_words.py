@@ -104,6 +104,10 @@ def test_anything_else_is_a_distance() -> None:
         ("value", leaf(A[:4]), leaf(A[:5]), math.inf, "shape [4], in the reference [5]"),
         ("value", leaf(A), leaf(A + 1), 0.3, "relative difference 0.3"),
         ("value", leaf(A), leaf(A + 1), math.inf, "not finite"),
+        (
+            *("value", leaf(A) | {"inf": 20}, leaf(A) | {"inf": 30}, 1.0),
+            "20 of 100 elements are infinite, in the reference 30",
+        ),
         ("value", leaf(A * 2), leaf(A), 0.5, "2 times as large"),
         ("not_finite", leaf(A), leaf(A), math.inf, "some NaN, no infinite of 100"),
         ("missing", leaf(A), None, math.inf, ""),
