@@ -116,6 +116,13 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
     if scene.tainted & {"backward", "gradient"}:
         return
     event = judged.event
+    leftover = leftover_in_words(scene, f"{difference.slot} of {event.name}", "after the backward pass")
+    if leftover:
+        scene.say(
+            ("not cleared",), judged, "parameter_gradient", leftover, where=f"{event.name}, {difference.slot}",
+            clear=True, evidence={"cause": "not_cleared", **measure(difference)}, matters=True,
+        )  # fmt: skip
+        return
     scene.say(
         ("gradient on its way", event),
         judged,
@@ -127,6 +134,19 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         evidence=measure(difference),
         # Clipping hides it, as long as it clips.
         matters=True,
+    )
+
+
+def leftover_in_words(scene: Scene, what: str, when: str) -> str:
+    """That gradients were not cleared, if the step before proves it."""
+    side, count = scene.not_cleared
+    if not side:
+        return ""
+    where = "the candidate" if side == "candidate" else "the reference"
+    return (
+        f"the gradients of {where} still hold those of the step before {when} ({what}): its optimizer gets the "
+        f"gradient of the other side plus the one that it got a step ago, as the means of {count} "
+        f"parameter{'s' * (count > 1)} show. zero_grad() is not called between these steps"
     )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from msprobe.diagnose import noise, optimizer
 from msprobe.diagnose.blame_calls import blame_calls
-from msprobe.diagnose.blame_inputs import blame_weight
+from msprobe.diagnose.blame_inputs import blame_weight, leftover_in_words
 from msprobe.diagnose.judge import Judged
+from msprobe.diagnose.links import Producers
 from msprobe.diagnose.scene import Scene
 from msprobe.diagnose.timeline import Event
 from msprobe.diagnose.words import measure
@@ -36,7 +37,11 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             f"the optimizer is {event.parts.owner}, in the reference {partner.parts.owner}",
             where=event.name,
             clear=True,
-            evidence={"candidate": event.record.get("class"), "reference": partner.record.get("class")},
+            evidence={
+                "cause": "class",
+                "candidate": event.record.get("class"),
+                "reference": partner.record.get("class"),
+            },
             place=place,
             matters=True,
         )
@@ -77,7 +82,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             ),
             where=(gone or more)[0],
             clear=True,
-            evidence={"missing": gone[:200], "extra": more[:200]},
+            evidence={"cause": "members", "missing": gone[:200], "extra": more[:200]},
             place=place,
         )
     compare_states(scene, judged, one, other, place)
@@ -99,11 +104,18 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
             continue
         if field == "grad" and not changed and name not in known:
             left = difference.left
-            other_maker = scene.other_makers.of(difference.right, judged.partner)
-            if other_maker is not None and other_maker not in scene.pairing.back:
-                blame_calls(
-                    scene, judged, difference, [], scene.chain(other_maker, scene.other_makers, scene.pairing.back)
-                )
+            alone = lone_makers(scene, left, event, scene.makers, scene.pairing.partner)
+            missing = lone_makers(scene, difference.right, judged.partner, scene.other_makers, scene.pairing.back)
+            if alone or missing:
+                blame_calls(scene, judged, difference, alone, missing)
+                continue
+            leftover = leftover_in_words(scene, name, "when the optimizer steps")
+            if difference.what != "missing" and leftover:
+                scene.say(
+                    ("not cleared",), judged, "parameter_gradient", leftover, where=name, clear=True,
+                    evidence={"parameter": name, "cause": "not_cleared", **measure(difference)}, place=place,
+                    matters=True,
+                )  # fmt: skip
                 continue
             if difference.what == "missing":
                 text = f'"{name}" has {"no" if left is None else "a"} gradient when the optimizer steps, '
@@ -125,6 +137,12 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                 where=f"{event.name}, {field} of {name}", clear=True,
                 evidence={"parameter": name, "field": field, **measure(difference)}, place=place,
             )  # fmt: skip
+
+
+def lone_makers(scene: Scene, leaf: Any, user: Event, makers: Producers, paired: Any) -> list[Event]:
+    """The calls of one side alone that made what ``user`` takes."""
+    maker = makers.of(leaf, user)
+    return scene.chain(maker, makers, paired) if maker is not None and maker not in paired else []
 
 
 def compare_fields(

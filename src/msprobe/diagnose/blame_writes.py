@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msprobe.compare.entry_names import writes_in_place
+from msprobe.diagnose import optimizer
 from msprobe.diagnose.differences import Difference, fingerprint, numel
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.scene import Scene, Suspect
-from msprobe.diagnose.timeline import Event, is_tensor
+from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.words import named
 
 #: Writes that begin something new.
@@ -51,10 +52,14 @@ def look_for_lone_writes(scene: Scene) -> None:
             where=first.name,
             evidence={"calls": [event.name for event in found[:200]]},
         )
-        twin = _place(scene, first)
+        place = scene.place_of(first)
         # The other side may do the same in another way: then the weights tell.
         sure = not _done_otherwise(found[0], others)
-        scene.suspects.append(Suspect(finding, twin, clear=sure, matters=sure))
+        if sure and scene.arrival.clean:
+            # What they do to gradients is undone, or undoes something, before anything uses these.
+            timeline = pairing.candidate if events is here else pairing.reference
+            sure = not all(_is_gradient(event, timeline) for event in found)
+        scene.suspects.append(Suspect(finding, place, clear=sure, matters=sure))
 
 
 def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool:
@@ -69,6 +74,20 @@ def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool
     if not writes_in_place(event.stem) or event.stem.endswith(_BEGIN):
         return False
     return shaped or makers.of(target, event) is None
+
+
+def _is_gradient(event: Event, timeline: Timeline) -> bool:
+    """True if a call writes to what the backward pass brought, or to what the optimizer gets."""
+    brought = (leaf for one in timeline if one.direction == "gradient" for _, leaf in one.outputs())
+    taken = (
+        fields.get("grad")
+        for one in timeline
+        if one.parts.kind == "optimizer"
+        for fields in optimizer.parameters_of(one).values()
+    )
+    marks = {fingerprint(leaf) for leaf in (*brought, *taken)} - {None}
+    written = [leaf for _, leaf in [*event.inputs()[:1], *event.outputs()]]
+    return any(fingerprint(leaf) in marks for leaf in written)
 
 
 def _done_otherwise(event: Event, others: Sequence[Event]) -> bool:
@@ -88,17 +107,6 @@ def _beginning(event: Event, alone: Sequence[Event]) -> Event:
     while event.index - 1 in indices and indices[event.index - 1].direction == event.direction:
         event = indices[event.index - 1]
     return event
-
-
-def _place(scene: Scene, event: Event) -> float:
-    """Where an event of either side stands in the candidate's order."""
-    if scene.pairing.candidate.by_name.get(event.name) is event:
-        return event.index
-    for before in reversed(scene.pairing.reference.events[: event.index]):
-        twin = scene.pairing.back.get(before)
-        if twin is not None:
-            return twin.index + 0.5
-    return -0.5
 
 
 def _named_in(suspect: Suspect) -> Sequence[str]:

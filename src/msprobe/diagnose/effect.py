@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from msprobe.diagnose import noise, optimizer
+from msprobe.diagnose.arrival import arrival_of
 from msprobe.diagnose.differences import Comparer, Difference, is_floating, rms
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.pairing import Pairing
@@ -87,6 +88,8 @@ def reach_of(pairing: Pairing, judged: dict[Event, Judged], comparer: Comparer, 
     lone = [*pairing.alone(), *pairing.missing()]
     # So it is where they are reduced over ranks in another way.
     summed = steps and any(event.direction == "gradient" or event.is_collective for event in lone)
+    # And a factor that one side alone gives the loss, and takes from the gradients before anything else uses them.
+    summed = summed or (bool(gradients) and arrival_of(judged.values(), comparer).clean)
     counted = at_optimizer if summed else [*gradients, *at_optimizer]
     most = max((_weighted(one, largest) for one in counted), default=0.0)
     if not summed:

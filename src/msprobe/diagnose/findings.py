@@ -52,14 +52,15 @@ KINDS: dict[Kind, str] = {
     "computation": "all inputs of a call agree, and its result does not",
     "mutation": "a tensor was written to after it was made, where the other side leaves it alone",
     "recompute": "recomputation gives other values than the forward pass it repeats",
-    "gradient": "the gradients that reach a call agree, those that leave it do not",
+    "gradient": "the gradients that reach a call agree, those that leave it do not; or they differ on their way",
     "missing_gradient": "a gradient arrives on one side only",
     "parameter_gradient": "the gradient of a parameter differs where those of the calls that use it agree",
     "collective": "the inputs of a collective agree on all its ranks, its result does not",
     "replica": "what should be the same on all ranks is not",
-    "optimizer": "the optimizer has the same gradients and other settings, states or results",
+    "optimizer": "the optimizer has the same gradients and other settings, parameters, states or results, or steps on "
+    "one side only",
     "weights": "weights differ at the beginning of a step, while the step before agrees as far as it was recorded",
-    "loss_scale": "gradients differ by one constant factor from the loss on",
+    "loss_scale": "the loss or the gradients differ by one constant factor",
     "overflow": "a NaN or an infinity is born",
     "step_count": "one side has steps, ranks or passes that the other does not have",
 }

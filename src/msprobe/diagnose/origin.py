@@ -17,6 +17,7 @@ from msprobe.diagnose.blame_results import (
     blame_type,
     look_behind_statistics,
 )
+from msprobe.diagnose.blame_steps import look_for_lone_steps
 from msprobe.diagnose.blame_writes import look_for_lone_writes
 from msprobe.diagnose.judge import Judged, is_random
 from msprobe.diagnose.scene import Scene, Suspect
@@ -40,6 +41,7 @@ def search(scene: Scene) -> list[Suspect]:
             scene.tainted.add(event.direction)
     look_for_missing_gradients(scene)
     look_for_lone_writes(scene)
+    look_for_lone_steps(scene)
     for judged in scene.silent[:10]:
         if tells_something(judged):
             blame_argument(scene, judged, clear=False)

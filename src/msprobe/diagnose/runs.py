@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,13 +13,15 @@ from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, ca
 from msprobe.diagnose.calls import StepCalls, calls_of
 from msprobe.diagnose.collector import no_collection
 from msprobe.diagnose.common import Rank, Step, StepPair, in_common
+from msprobe.diagnose.conclusion import Compared, across_ranks, conclude
 from msprobe.diagnose.differences import Comparer
 from msprobe.diagnose.effect import Reach, reach_of, tolerance
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.layouts import compare_layouts
+from msprobe.diagnose.leftover import Left, gradients_left
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
-from msprobe.diagnose.scene import Scene, Suspect
+from msprobe.diagnose.scene import Scene
 from msprobe.diagnose.timeline import Timeline
 from msprobe.engine import Engine, Workers, run
 from msprobe.errors import InvalidInputError
@@ -29,26 +30,6 @@ from msprobe.store.reader import Dump, open_dump
 
 Progress = Callable[[str], None]
 _Place = tuple[Step, Rank]
-MOST_FINDINGS = 100
-#: Findings that say what is done otherwise, and findings that a result is further off than expected.
-_FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
-_MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
-
-
-@dataclass(frozen=True)
-class Compared:
-    """What came out for one step of one rank."""
-
-    step: int | None
-    rank: Rank
-    suspects: list[Suspect]
-    reach: Reach
-    tolerance: float
-    summary: dict[str, Any]
-    notes: list[str]
-    collectives: list[int]
-    calls: StepCalls | None = None
-    lone: list[str] = field(default_factory=list)
 
 
 def compare_runs(
@@ -84,6 +65,7 @@ def compare_runs(
     shown: StepCalls | None = None
     tell = _Telling(progress, sum(len(step.ranks) for step in common.steps))
     steps = _Steps(one, other, healthy, tell, with_calls, workers)
+    excused: set[str] = set()
     for number, step in enumerate(common.steps):
         if not step.ranks:
             found, remarks = _layouts(one, other, step, first=number == 0 and step.candidate in (None, 0))
@@ -99,8 +81,11 @@ def compare_runs(
                 continue
             compared = True
             following = common.steps[number + 1] if number + 1 < len(common.steps) else None
-            answer, found, rank = _conclude(results, partial(steps.reach_in, following))
+            suspects = [one for one in across_ranks(results) if one.shows_later not in excused]
+            answer, found, rank = conclude(results, suspects, partial(steps.reach_in, following), following is not None)
             findings += found
+            if answer != "diverged":
+                excused.update(one.shows_later for one in suspects if one.shows_later)
             if found and (status == "agree" or answer == "diverged"):
                 shown = next((result.calls for result in results if result.rank == rank), shown)
             status = _worse(status, answer)
@@ -135,44 +120,6 @@ def _healthy_parts(noise: StrPath, reference: Dump) -> dict[_Place, Dump]:
             "give a second healthy run of the same training."
         )
     return found
-
-
-def _conclude(
-    results: Sequence[Compared], reach_later: Callable[[], float]
-) -> tuple[Status, list[Finding], Rank | None]:
-    """What the suspects of a step amount to: status, findings in order, and the rank at fault."""
-    found = across_ranks(results)
-    if not found:
-        return "agree", [], None
-    clear = [suspect for suspect in found if suspect.clear]
-    reach = max(result.reach.size for result in results)
-    allowed = max(result.tolerance for result in results)
-    if reach <= allowed:
-        # What the optimizer does shows in the weights of the next step.
-        reach = max(reach, reach_later())
-    harmless = reach <= allowed
-    quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]
-    if harmless and quiet and not clear:
-        return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:10]], None
-    if not clear and reach <= 10 * allowed:
-        return "agree", [], None
-    chosen = clear or found
-    if found[0].finding.kind in _FACTS and all(suspect.finding.kind in _MEASURED for suspect in clear):
-        # What was done otherwise comes before what came out of it.
-        chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
-    taken = {id(suspect) for suspect in chosen}
-    ordered = [*chosen, *(suspect for suspect in found if id(suspect) not in taken)]
-    harmless = harmless and not any(suspect.matters or (reach > 0 and _is_wrong(suspect)) for suspect in ordered)
-    findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
-    return "harmless" if harmless else "diverged", findings, findings[0].rank
-
-
-def _is_wrong(suspect: Suspect) -> bool:
-    """True if a call gives a result that its inputs, which agree, cannot give: that is no harmless difference, however
-    small it has become where it is looked at.
-    """
-    finding = suspect.finding
-    return suspect.clear and finding.kind == "computation" and finding.evidence.get("inputs_differ_by") == 0
 
 
 def _layouts(one: Dump, other: Dump, step: StepPair, first: bool) -> tuple[list[Finding], list[str]]:
@@ -211,7 +158,8 @@ class _Telling:
 class _Task:
     """One step of one rank to compare, with all that is to be known of it in another process.
 
-    Each dump has one part. ``before``: how far the differences of the step before reach.
+    Each dump has one part. ``before``: how far the differences of the step before reach. ``left``: the
+    gradients that it left behind, in the candidate and in the reference.
     """
 
     candidate: Dump
@@ -219,6 +167,7 @@ class _Task:
     healthy: Dump | None
     first: bool
     before: Reach
+    left: tuple[Mapping[str, Left], Mapping[str, Left]]
     with_calls: bool
 
 
@@ -235,12 +184,14 @@ class _Steps:
         self._workers = workers
         self._first = True
         self._reached: dict[Rank, Reach] = {}
+        self._left: dict[Rank, tuple[Mapping[str, Left], Mapping[str, Left]]] = {}
 
     def compare(self, step: StepPair) -> list[Compared]:
         """All ranks of a step."""
         results = list(run(_compare, self._tasks(step, self._with_calls), self._workers, partial(self._tell, step)))
         self._tell.done(step)
         self._reached = {result.rank: result.reach for result in results}
+        self._left = {result.rank: result.left for result in results}
         self._first = False
         return results
 
@@ -260,6 +211,7 @@ class _Steps:
                 self._healthy.get((step.reference, twin)),
                 self._first and step.candidate in (None, 0),
                 self._reached.get(rank, Reach()),
+                self._left.get(rank, ({}, {})),
                 with_calls,
             )
             for rank, twin in step.ranks
@@ -274,16 +226,6 @@ def parts_in_common(candidate: StrPath, reference: StrPath) -> list[tuple[Dump, 
         for step in in_common(one, other).steps
         for rank, twin in step.ranks
     ]
-
-
-def across_ranks(results: Iterable[Compared]) -> list[Suspect]:
-    """The suspects of all ranks: between two exchanges of data, what happened earlier on its own rank goes first."""
-    found: list[tuple[int, float, Suspect]] = []
-    for result in results:
-        for suspect in result.suspects:
-            found.append((bisect_left(result.collectives, suspect.place), suspect.place, suspect))
-    found.sort(key=lambda item: item[:2])
-    return [suspect for _, _, suspect in found]
 
 
 def _compare(task: _Task) -> Compared:
@@ -312,6 +254,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
         comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
         scene = Scene(pairing, comparer, task.first)
         scene.apart_before = task.before.gradients
+        scene.left_before = task.left
         suspects = search(scene)
         compared = Compared(
             step=left.step,
@@ -324,6 +267,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             collectives=[event.index for event in pairing.candidate if event.is_collective],
             calls=calls_of(scene) if task.with_calls else None,
             lone=_lone(pairing),
+            left=(gradients_left(timelines[0]), gradients_left(timelines[1])),
         )
         for timeline in timelines:
             timeline.close()

@@ -8,9 +8,11 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
+from msprobe.diagnose.arrival import Arrival, arrival_of
 from msprobe.diagnose.differences import Comparer, Difference, fingerprint, is_floating
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.judge import Judged, is_random, judge_all
+from msprobe.diagnose.leftover import Left, gradients_left, holds_older
 from msprobe.diagnose.links import Producers, unset_tensors
 from msprobe.diagnose.pairing import Pairing
 from msprobe.diagnose.timeline import Event, is_tensor
@@ -23,12 +25,15 @@ class Suspect:
 
     ``place``: index in the timeline; ``clear``: it is beyond what rounding may do, or a fact that needs no measure;
     ``matters``: it is no harmless difference, even if its effect does not show in the steps that were recorded.
+    ``shows_later``: if not empty, whether it is harmless is seen in the next step alone, and what it says of one step
+    it says of all: suspects of the same words are one.
     """
 
     finding: Finding
     place: float
     clear: bool
     matters: bool = False
+    shows_later: str = ""
 
 
 class Scene:
@@ -57,9 +62,35 @@ class Scene:
         self._reproduced: dict[Hashable, list[Event]] | None = None
         # Gradients that were apart in the step before: their weights are, too.
         self.apart_before: Mapping[str, float] = {}
+        # The gradients that the step before left behind, in the candidate and in the reference.
+        self.left_before: tuple[Mapping[str, Left], Mapping[str, Left]] = ({}, {})
+        self._not_cleared: tuple[str, int] | None = None
+        self._arrival: Arrival | None = None
         self.silent: list[Judged] = []
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.dtype_policy = _dtype_policy(self.judged.values())
+
+    @property
+    def arrival(self) -> Arrival:
+        """What gradients become on their way to the optimizer."""
+        if self._arrival is None:
+            self._arrival = arrival_of(self.judged.values(), self.comparer)
+        return self._arrival
+
+    @property
+    def not_cleared(self) -> tuple[str, int]:
+        """The side whose optimizer gets gradients that hold those of the step before, too, and of how many parameters
+        that shows; an empty word if none does.
+        """
+        if self._not_cleared is None:
+            mine, theirs = gradients_left(self.pairing.candidate), gradients_left(self.pairing.reference)
+            before, other_before = self.left_before
+            count = holds_older(mine, theirs, before)
+            found = ("candidate", count) if count else ("", 0)
+            if not count and (count := holds_older(theirs, mine, other_before)):
+                found = "reference", count
+            self._not_cleared = found
+        return self._not_cleared
 
     def differs(self, event: Event) -> bool:
         found = self.judged.get(event)
@@ -155,6 +186,18 @@ class Scene:
                 if all("digest" in leaf for leaf in results):
                     found.setdefault(_form(event), []).append(event)
         return found
+
+    def place_of(self, event: Event) -> float:
+        """Where an event of either side stands in the candidate's order; calls of the reference alone stand behind the
+        pair that they follow there, in their own order.
+        """
+        if self.pairing.candidate.by_name.get(event.name) is event:
+            return event.index
+        for before in reversed(self.pairing.reference.events[: event.index]):
+            twin = self.pairing.back.get(before)
+            if twin is not None:
+                return twin.index + 1 - 1 / (1 + event.index - before.index)
+        return -1 / (1 + event.index)
 
     def after_backward(self, event: Event, difference: Difference) -> bool:
         """True if a tensor looks like a gradient that is taken from ``.grad``, after a backward pass."""

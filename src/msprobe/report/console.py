@@ -11,6 +11,7 @@ from typing import Literal
 
 from msprobe.diagnose.findings import KINDS, Finding, Verdict
 from msprobe.report import phrases
+from msprobe.report.advice import advice_on
 from msprobe.report.phrases import Row, clean
 
 #: What a line is; those who print decide how it looks. The text alone says everything.
@@ -93,7 +94,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     yield from _table(rows, width)
     for text in lines:
         yield from wrapped(text, "  ", width)
-    advice = phrases.advice(finding)
+    advice = advice_on(finding)
     if advice:
         yield Line("")
         yield from labelled("to do", advice, width)

@@ -10,6 +10,7 @@ from msprobe import __version__
 from msprobe.diagnose.calls import Call, StepCalls
 from msprobe.diagnose.findings import KINDS, Finding, Verdict
 from msprobe.report import phrases
+from msprobe.report.advice import advice_on
 from msprobe.report.html_strip import WORDS, strip
 from msprobe.report.html_style import STYLE
 from msprobe.report.phrases import Frame, clean
@@ -59,7 +60,7 @@ def _finding(finding: Finding) -> Iterator[str]:
         about.append(("source", _frame(source)))
     yield _pairs(about)
     yield from _evidence(finding)
-    advice = phrases.advice(finding)
+    advice = advice_on(finding)
     if advice:
         yield f'<p class="todo">{_text(advice)}</p>'
     yield from _stack(finding, source)

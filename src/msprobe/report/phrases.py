@@ -12,42 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from msprobe.diagnose.findings import Finding, Kind, Status, Verdict
+from msprobe.diagnose.findings import Finding, Status, Verdict
 
 HEADLINES: dict[Status, str] = {
     "diverged": "THEY PART",
     "harmless": "HARMLESS",
     "agree": "AGREE",
     "incomparable": "CANNOT BE COMPARED",
-}
-#: What to do about a finding of each kind.
-ADVICE: dict[Kind, str] = {
-    "data": "Give both runs the same batch: check the order of the data, the seed of its sampler, and masks or "
-    "tables that are made before the model runs.",
-    "initial_weights": "Load the same checkpoint on both sides, or set the same seed before the model is made.",
-    "structure": "Look at the source line: one side does something that the other does not.",
-    "argument": "Make the argument the same on both sides and compare again: what differs later may be gone.",
-    "dtype": "Find where the type changes: autocast, a setting of the layer, the types of the checkpoint.",
-    "layout": "A later call depends on how this tensor lies in memory: make it contiguous on both sides, or look at "
-    "that call.",
-    "computation": "Suspect this call itself. Record it with task tensor on both sides (its name in the list), "
-    "and run it alone on the saved inputs.",
-    "mutation": "Look for what writes to this tensor after it was made: calls whose names end in _, out=, views of it.",
-    "recompute": "Recomputation has to repeat the forward pass: the same random state, the same mode (train or eval), "
-    "nothing changed in between.",
-    "gradient": "Look at the backward of this call: an autograd Function of your own, its kernel, hooks on tensors.",
-    "missing_gradient": "Look for detach, no_grad, requires_grad=False or a copy to numpy between this call and the "
-    "loss.",
-    "parameter_gradient": "Look at what happens to the gradient after backward: hooks, accumulation over "
-    "micro-batches, reduction between ranks.",
-    "collective": "Check group, order and dtype of this exchange on all ranks, and the communication library.",
-    "replica": "What is replicated must be made alike on all ranks: seeds, broadcasts at the start, reductions.",
-    "optimizer": "Make the settings of the optimizer the same: groups, learning rate, betas, eps, weight decay.",
-    "weights": "Something between the steps was not recorded. Call stop() after optimizer.step() and record again.",
-    "loss_scale": "Check what the loss is multiplied with and divided by: scaler, micro-batches, tokens, ranks.",
-    "overflow": "Look at what goes into this call: a division by zero, log or sqrt of what is not positive, a number "
-    "beyond what half precision holds.",
-    "step_count": "Record the same steps and ranks on both sides.",
 }
 _DIRECTIONS = {
     "forward": "forward pass",
@@ -80,7 +51,7 @@ _DIGITS = re.compile(r"\d+")
 _TOLD = frozenset(_LISTS).union(
     """
     arguments candidate reference relative_difference difference explained inputs_differ_by source side slot field
-    parameter
+    parameter cause phase
     """.split()
 )
 
@@ -360,13 +331,6 @@ def alike(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
         key = (finding.kind, finding.harmless, finding.direction, finding.step, finding.rank, where)
         groups.setdefault(key, []).append(finding)
     return [(group[0], len(group)) for group in groups.values()]
-
-
-def advice(finding: Finding) -> str:
-    """What to do about a finding."""
-    if finding.harmless:
-        return "Nothing has to be done: loss, gradients and weights of what was recorded do not change by it."
-    return ADVICE.get(finding.kind, "")
 
 
 def listed(value: Any, most: int = SHOWN) -> str:

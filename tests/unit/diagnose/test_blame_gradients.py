@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,17 @@ def calling(api: str, factor: float = 1.0) -> Any:
     return before
 
 
+def clip(rec: Recording, gradient: Value, most: float = 0.01) -> Value:
+    """Gives a gradient the norm ``most``."""
+    norm = np.float32(np.linalg.norm(gradient.array))
+    size, factor = Value(np.asarray(norm)), Value(np.asarray(np.float32(most) / norm))
+    out = gradient.of(gradient.array * factor.array)
+    rec.call("Torch.linalg_vector_norm", [gradient], size)
+    rec.call("Tensor.__rtruediv__", [size, most], factor)
+    rec.call("Tensor.mul_", [gradient, factor], out)
+    return out
+
+
 class TestOnTheWayToTheOptimizer:
     scaled = {"loss.backward": off(1024)}
 
@@ -92,7 +104,6 @@ class TestOnTheWayToTheOptimizer:
         assert found.evidence["side"] == "reference"
         assert "1024 times as large" in found.message
 
-    @pytest.mark.xfail(strict=True, reason="lone calls of the reference are told in the order of what shows them")
     def test_lone_calls_are_told_in_the_order_of_execution(self, tmp_path: Path) -> None:
         reference = Plan(results=self.scaled, before={"step": calling("Tensor.mul_", 1 / 1024)})
         orders = [found.order for found in compare(tmp_path, Plan(results=self.scaled), reference).findings]
@@ -117,10 +128,78 @@ class TestOnTheWayToTheOptimizer:
         assert (found.kind, found.entry) == ("parameter_gradient", "Torch.square.0.forward")
         assert "gradients of an earlier step" in found.message
 
-    def test_clipping_of_one_side_alone(self, tmp_path: Path) -> None:
+    def test_a_factor_of_one_side_alone(self, tmp_path: Path) -> None:
         found = first(compare(tmp_path, Plan(before={"step": calling("Tensor.mul_", 0.3)})))
         assert found.entry == "Tensor.mul_.0.forward"
-        assert found.kind in ("structure", "loss_scale", "mutation")
+        assert (found.kind, found.evidence["cause"]) == ("loss_scale", "gradient_factor")
+
+    @pytest.mark.parametrize("candidate", [True, False])
+    def test_clipping_of_one_side_alone(self, tmp_path: Path, candidate: bool) -> None:
+        plans = [Plan(before={"step": clip}), Plan()]
+        found = first(compare(tmp_path, *(plans if candidate else plans[::-1])))
+        assert (found.kind, found.evidence["cause"]) == ("structure", "clipping")
+        assert found.entry == "Torch.linalg_vector_norm.0.forward"
+        assert ("the candidate alone clips" if candidate else "the reference clips") in found.message
+
+    def test_clipping_by_another_norm_is_no_call_of_one_side(self, tmp_path: Path) -> None:
+        other = Plan(before={"step": lambda rec, gradient: clip(rec, gradient, 0.02)})
+        found = first(compare(tmp_path, other, Plan(before={"step": clip})))
+        assert (found.kind, found.evidence.get("cause")) == ("argument", None)
+
+
+class TestFactorOfTheLoss:
+    """The loss is multiplied before the backward pass begins from it."""
+
+    scaled = {"loss.backward": off(1024)}
+    plain = Plan(root=lambda rec, loss: loss)
+
+    @staticmethod
+    def times(factor: float) -> Any:
+        def multiply(rec: Recording, loss: Value) -> Value:
+            out = loss.of(loss.array * np.float32(factor))
+            rec.call("Tensor.__mul__", [loss, factor], out)
+            return out
+
+        return multiply
+
+    @pytest.mark.parametrize("more", [{}, {"digests": False}, {"level": "L1"}])
+    @pytest.mark.parametrize("candidate", [True, False])
+    def test_that_nothing_undoes(self, tmp_path: Path, candidate: bool, more: dict[str, Any]) -> None:
+        plans = [Plan(root=self.times(1024), results=self.scaled, **more), replace(self.plain, **more)]
+        found = first(compare(tmp_path, *(plans if candidate else plans[::-1])))
+        assert (found.kind, found.entry, found.evidence["cause"]) == (
+            *("loss_scale", "Tensor.__mul__.2.forward", "loss_factor"),
+        )
+        ratio = "1024 times as large" if candidate else "1/1024 of it"
+        assert f"the loss is {ratio}, and the gradients that the optimizer gets are {ratio}" in found.message
+        assert found.message.endswith("nothing undoes it")
+
+    def test_that_is_undone_is_harmless(self, tmp_path: Path) -> None:
+        undone = {"step": calling("Tensor.mul_", 1 / 1024)}
+        plan = Plan(root=self.times(1024), results=self.scaled, before=undone, steps=2)
+        found = first(compare(tmp_path, plan, replace(self.plain, steps=2)), "harmless")
+        assert (found.kind, found.entry) == ("loss_scale", "Tensor.__mul__.2.forward")
+        assert found.message.endswith("the gradients that the optimizer gets agree: it is undone before")
+
+    def test_that_clipping_hides_is_not_undone(self, tmp_path: Path) -> None:
+        plan = Plan(root=self.times(1024), results=self.scaled, before={"step": clip})
+        found = first(compare(tmp_path, plan, replace(self.plain, before={"step": clip})))
+        assert found.kind == "loss_scale"
+        assert found.message.endswith("clipping hides it from the optimizer")
+
+    def test_of_a_term_of_the_loss_is_a_call_of_one_side(self, tmp_path: Path) -> None:
+        def with_term(factor: float | None) -> Any:
+            def root(rec: Recording, loss: Value) -> Value:
+                term = self.times(factor)(rec, loss) if factor is not None else loss
+                whole = loss.of(loss.array + term.array)
+                rec.call("Tensor.__add__", [loss, term], whole)
+                return whole
+
+            return root
+
+        results = {"loss.backward": off(1.5)}
+        found = first(compare(tmp_path, Plan(root=with_term(2.0), results=results), Plan(root=with_term(None))))
+        assert (found.kind, found.entry) == ("structure", "Tensor.__mul__.2.forward")
 
 
 class TestMissing:

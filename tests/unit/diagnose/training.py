@@ -28,7 +28,8 @@ class Plan:
     before the call (``step``: with each gradient before the step of the optimizer). ``left_out``: sites of calls that
     are not made. ``renamed``: site -> API. ``again``: site -> what becomes of the result when it is recomputed.
     ``weights``, ``data``, ``parameter_gradients`` (None: none comes), ``at_optimizer``, ``updated``: what becomes of a
-    parameter, the batch, a gradient, a gradient on its way, a new weight.
+    parameter, the batch, a gradient, a gradient on its way, a new weight. ``root``: what is done with the loss, from
+    which the backward pass begins.
     """
 
     results: Mapping[str, Change] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class Plan:
     data: Change | None = None
     parameter_gradients: Mapping[str, Change | None] = field(default_factory=dict)
     at_optimizer: Mapping[str, Change | None] = field(default_factory=dict)
+    root: Callable[[Recording, Value], Value] | None = None
     updated: Mapping[str, Change] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     states: Mapping[str, Change] | None = None
@@ -102,7 +104,10 @@ class Rank:
         with self.rec.module(self._path("head"), "Linear", [x], {"weight": given[1], "bias": given[2]}) as end:
             y, linear = self._do("head.linear", "Functional.linear", given, _linear)
             name_of_head = end(y)
-        _, mean = self._do("loss", "Functional.mse_loss", [y, aim], lambda a, b: np.square(a - b).mean())
+        loss, mean = self._do("loss", "Functional.mse_loss", [y, aim], lambda a, b: np.square(a - b).mean())
+        if plan.root is not None:
+            root = plan.root(self.rec, loss)
+            self.rec.call("Torch.ones_like", [root], root.of(np.ones((), np.float32)))
         self._backward(mean, y, aim, linear, name_of_head, passes, embed, name_of_embedding, tokens)
 
     def _block(self, block: int, x: Value, again: bool = False) -> tuple[Value, dict[str, Any], list[str]]:

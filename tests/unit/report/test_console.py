@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from unit.report.verdicts import finding, leaf, verdict
 
 from msprobe.diagnose.findings import KINDS, Verdict
-from msprobe.report import phrases
+from msprobe.report import advice, phrases
 from msprobe.report.console import finding_lines, verdict_lines, verdict_text
 
 
@@ -117,7 +117,20 @@ def test_files_to_open_are_named() -> None:
 
 
 def test_every_kind_has_advice() -> None:
-    assert set(phrases.ADVICE) == set(KINDS)
+    assert set(advice.ADVICE) == set(KINDS)
+
+
+@pytest.mark.parametrize("cause", sorted(advice.BY_CAUSE))
+def test_a_known_cause_has_advice_of_its_own(cause: str) -> None:
+    text = " ".join(verdict_text(verdict(finding(evidence={"cause": cause}))).split())
+    assert f"to do {advice.BY_CAUSE[cause]}" in text
+    assert "cause:" not in text
+
+
+@pytest.mark.parametrize("cause", ["of another version", 3, ["clipping"], None])
+def test_an_unknown_cause_gets_the_advice_of_its_kind(cause: Any) -> None:
+    text = " ".join(verdict_text(verdict(finding(evidence={"cause": cause}))).split())
+    assert f"to do {advice.ADVICE['computation']}" in text
 
 
 EVIL = "a\x1b]0;owned\x07b\x9b31m\u202ec\r\nd"

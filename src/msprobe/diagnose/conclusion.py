@@ -1,0 +1,89 @@
+"""What the suspects of a step amount to: a status, and the findings in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msprobe.diagnose.calls import StepCalls
+from msprobe.diagnose.common import Rank
+from msprobe.diagnose.effect import Reach
+from msprobe.diagnose.findings import Finding, Status
+from msprobe.diagnose.leftover import Left
+from msprobe.diagnose.scene import Suspect
+
+MOST_FINDINGS = 100
+#: Findings that say what is done otherwise, and findings that a result is further off than expected.
+_FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
+_MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What came out for one step of one rank. ``left``: the gradients that candidate and reference leave behind."""
+
+    step: int | None
+    rank: Rank
+    suspects: list[Suspect]
+    reach: Reach
+    tolerance: float
+    summary: dict[str, Any]
+    notes: list[str]
+    collectives: list[int]
+    left: tuple[Mapping[str, Left], Mapping[str, Left]]
+    calls: StepCalls | None = None
+    lone: list[str] = field(default_factory=list)
+
+
+def conclude(
+    results: Sequence[Compared], found: Sequence[Suspect], reach_later: Callable[[], float], goes_on: bool
+) -> tuple[Status, list[Finding], Rank | None]:
+    """What the suspects of a step amount to: status, findings in order, and the rank at fault. ``reach_later``: how
+    far differences reach in the next step, if there is one (``goes_on``).
+    """
+    if not found:
+        return "agree", [], None
+    clear = [suspect for suspect in found if suspect.clear]
+    reach = max(result.reach.size for result in results)
+    allowed = max(result.tolerance for result in results)
+    if reach <= allowed:
+        # What the optimizer does shows in the weights of the next step.
+        reach = max(reach, reach_later())
+    harmless = reach <= allowed
+    quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]
+    if harmless and quiet and not clear:
+        return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:10]], None
+    if not clear and reach <= 10 * allowed:
+        return "agree", [], None
+    chosen = clear or found
+    if found[0].finding.kind in _FACTS and all(suspect.finding.kind in _MEASURED for suspect in clear):
+        # What was done otherwise comes before what came out of it.
+        chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
+    taken = {id(suspect) for suspect in chosen}
+    ordered = [*chosen, *(suspect for suspect in found if id(suspect) not in taken)]
+    harmless = harmless and not any(
+        suspect.matters or (reach > 0 and _is_wrong(suspect)) or (suspect.shows_later and not goes_on)
+        for suspect in ordered
+    )
+    findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
+    return "harmless" if harmless else "diverged", findings, findings[0].rank
+
+
+def _is_wrong(suspect: Suspect) -> bool:
+    """True if a call gives a result that its inputs, which agree, cannot give: that is no harmless difference, however
+    small it has become where it is looked at.
+    """
+    finding = suspect.finding
+    return suspect.clear and finding.kind == "computation" and finding.evidence.get("inputs_differ_by") == 0
+
+
+def across_ranks(results: Iterable[Compared]) -> list[Suspect]:
+    """The suspects of all ranks: between two exchanges of data, what happened earlier on its own rank goes first."""
+    found: list[tuple[int, float, Suspect]] = []
+    for result in results:
+        for suspect in result.suspects:
+            found.append((bisect_left(result.collectives, suspect.place), suspect.place, suspect))
+    found.sort(key=lambda item: item[:2])
+    return [suspect for _, _, suspect in found]

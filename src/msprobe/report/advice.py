@@ -1,0 +1,59 @@
+"""What to do about a finding: by its cause where that is known, else by its kind."""
+
+from __future__ import annotations
+
+from msprobe.diagnose.findings import Finding, Kind
+
+#: What to do about a finding of each kind.
+ADVICE: dict[Kind, str] = {
+    "data": "Give both runs the same batch: check the order of the data, the seed of its sampler, and masks or "
+    "tables that are made before the model runs.",
+    "initial_weights": "Load the same checkpoint on both sides, or set the same seed before the model is made.",
+    "structure": "Look at the source line: one side does something that the other does not.",
+    "argument": "Make the argument the same on both sides and compare again: what differs later may be gone.",
+    "dtype": "Find where the type changes: autocast, a setting of the layer, the types of the checkpoint.",
+    "layout": "A later call depends on how this tensor lies in memory: make it contiguous on both sides, or look at "
+    "that call.",
+    "computation": "Suspect this call itself. Record it with task tensor on both sides (its name in the list), "
+    "and run it alone on the saved inputs.",
+    "mutation": "Look for what writes to this tensor after it was made: calls whose names end in _, out=, views of it.",
+    "recompute": "Recomputation has to repeat the forward pass: the same random state, the same mode (train or eval), "
+    "nothing changed in between.",
+    "gradient": "Look at the backward of this call: an autograd Function of your own, its kernel, hooks on tensors.",
+    "missing_gradient": "Look for detach, no_grad, requires_grad=False or a copy to numpy between this call and the "
+    "loss.",
+    "parameter_gradient": "Look at what happens to the gradient after backward: hooks, accumulation over "
+    "micro-batches, reduction between ranks.",
+    "collective": "Check group, order and dtype of this exchange on all ranks, and the communication library.",
+    "replica": "What is replicated must be made alike on all ranks: seeds, broadcasts at the start, reductions.",
+    "optimizer": "Make the settings of the optimizer the same: groups, learning rate, betas, eps, weight decay.",
+    "weights": "Something between the steps was not recorded. Call stop() after optimizer.step() and record again.",
+    "loss_scale": "Check what the loss is multiplied with and divided by: scaler, micro-batches, tokens, ranks.",
+    "overflow": "Look at what goes into this call: a division by zero, log or sqrt of what is not positive, a number "
+    "beyond what half precision holds.",
+    "step_count": "Record the same steps and ranks on both sides.",
+}
+#: What to do about a cause that the diagnosis recognised (``evidence.cause``).
+BY_CAUSE: dict[str, str] = {
+    "clipping": "Clip the gradients on both sides, in the same way and by the same norm, or on neither.",
+    "loss_factor": "Take the factor of the loss away, or divide the gradients by it before they are clipped and before "
+    "the optimizer steps (GradScaler.unscale_); check micro-batches, tokens and ranks that the loss is divided by.",
+    "gradient_factor": "Give the gradients the same factor on both sides between the backward pass and the optimizer: "
+    "loss scale, number of micro-batches, of tokens, of ranks.",
+    "not_cleared": "Call optimizer.zero_grad() once in every step before the first backward pass (and clear gradients "
+    "in no other way on one side only).",
+    "no_step": "Call optimizer.step() on both sides. If one side calls it after stop(), call stop() after "
+    "optimizer.step() there too, and record again.",
+    "members": "Give the optimizers the same parameters: make each after its model is complete, and pass all of "
+    "model.parameters().",
+    "class": "Use the same optimizer on both sides.",
+}
+
+
+def advice_on(finding: Finding) -> str:
+    """What to do about a finding; empty for kinds that this version does not know."""
+    if finding.harmless:
+        return "Nothing has to be done: loss, gradients and weights of what was recorded do not change by it."
+    cause = finding.evidence.get("cause")
+    known = BY_CAUSE.get(cause) if isinstance(cause, str) else None
+    return known or ADVICE.get(finding.kind, "")
