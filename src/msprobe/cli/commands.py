@@ -23,6 +23,7 @@ class Command(Protocol):
 # Name -> (module in this package, one line of help). The module is imported when the command is called.
 AVAILABLE: dict[str, tuple[str, str]] = {
     "check": ("check", "say what is wrong in one dump, without another to compare it with"),
+    "code_mapping": ("code_mapping", "name the source lines of the kernels of a MindSpore graph"),
     "compare": ("compare", "compare two dumps: where they part, and a sheet of all tensors"),
     "merge_result": ("merge_result", "show the comparisons of several ranks in one workbook"),
     "run": ("run", "record a training script without touching its source"),
@@ -33,7 +34,6 @@ AVAILABLE: dict[str, tuple[str, str]] = {
 PLANNED: tuple[str, ...] = (
     "acc_check",
     "api_precision_compare",
-    "code_mapping",
     "config_check",
     "graph",
     "graph_visualize",

@@ -130,11 +130,11 @@ _NO_ORDER = (0, 0, 0)
 
 
 def _arrays(folder: Path) -> list[_Found]:
-    long_names = _long_names(folder / MAPPING_FILE)
+    real_names = long_names(folder / MAPPING_FILE)
     found: list[_Found] = []
     strangers = 0
     for path in sorted(folder.glob("*.npy")):
-        match = _KERNEL.fullmatch(long_names.get(path.name, path.name))
+        match = _KERNEL.fullmatch(real_names.get(path.name, path.name))
         if match is None:
             strangers += 1
             continue
@@ -147,8 +147,8 @@ def _arrays(folder: Path) -> list[_Found]:
     return found
 
 
-def _long_names(path: Path) -> dict[str, str]:
-    """Name of the file -> name of the kernel, both with ``.npy``, for names that were too long."""
+def long_names(path: Path) -> dict[str, str]:
+    """Name of the file -> name of the kernel, both with ``.npy``, of a ``mapping.csv`` for names that were too long."""
     if not path.is_file():
         return {}
     found: dict[str, str] = {}

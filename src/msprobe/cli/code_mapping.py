@@ -1,0 +1,48 @@
+"""``msprobe -f mindspore code_mapping``: which lines of the program a kernel of a static graph comes from."""
+
+from __future__ import annotations
+
+import argparse
+
+from msprobe.errors import NotAvailableError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``msprobe code_mapping``."""
+    parser.epilog = (
+        "For .npy files the result is code_mapping_{time}.csv in the output folder; statistic.csv files are extended "
+        "in place by the columns Code Stack and Scope Name. Exit status: 0 done; 1 a path cannot be used or the IR "
+        "names no graph nodes, and nothing was written then."
+    )
+    parser.add_argument(
+        "--ir", required=True, metavar="IR", help="text of the graph, best graph_build_*.ir; or the folder with them"
+    )
+    parser.add_argument(
+        "--dump_data", "--dump-data", required=True, metavar="PATH", help="a .npy file, a statistic.csv, or a folder"
+    )
+    parser.add_argument("--output", default="./", metavar="DIR", help="folder for the csv (default: this one)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Join the dump with the graph, and say what was written."""
+    if args.framework == "pytorch":
+        raise NotAvailableError(
+            "code_mapping reads graphs of MindSpore; write `msprobe -f mindspore code_mapping ...`. A PyTorch dump has "
+            "the lines of each call in its stack.json."
+        )
+    from msprobe.report.code_mapping import map_code
+
+    result = map_code(args.ir, args.dump_data, args.output)
+    tally = result.tally
+    for path in result.written:
+        print(f"code mapping: {path}")
+    parts = [f"{tally.mapped} of {tally.kernels} found in the graph"]
+    counts = (
+        (tally.without_code, "of them without source lines"),
+        (tally.parameters, "are parameters"),
+        (tally.other_graphs, "are of other graphs than the IR"),
+        (tally.not_found, "not found"),
+    )
+    parts += [f"{count} {words}" for count, words in counts if count]
+    print("; ".join(parts))
+    return 0

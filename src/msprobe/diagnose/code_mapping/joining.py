@@ -1,0 +1,168 @@
+"""The kernels of a dump and the texts of their graphs side by side."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from msprobe.diagnose.code_mapping.dumped_kernels import (
+    OP_NAME,
+    STATISTICS,
+    DumpFiles,
+    OpNames,
+    graph_of,
+    statistics_rows,
+)
+from msprobe.diagnose.code_mapping.ir_text import IrGraph, read_ir
+from msprobe.diagnose.code_mapping.kernel_lookup import KernelCode, KernelLookup
+from msprobe.errors import PathError
+from msprobe.paths import StrPath
+
+# What a folder of texts is searched for, the best first: graph_build has the numbers of the dump.
+_GRAPH_TEXTS = (
+    re.compile(r"graph_build_(?P<graph>\d+)_(?P<pass>\d+)\.ir"),
+    re.compile(r"ms_output_trace_code_graph_(?P<graph>\d+)(?P<pass>)\.ir"),
+)
+_PARAMETER = "Parameter"
+
+_Find = Callable[[str], "KernelCode | None"]
+
+
+@dataclass
+class Tally:
+    """What came of it: kernels are files of values or rows of statistics."""
+
+    kernels: int = 0
+    mapped: int = 0
+    without_code: int = 0
+    parameters: int = 0
+    other_graphs: int = 0
+
+    def note(self, code: KernelCode | None, parameter: bool, other_graph: bool) -> None:
+        """Count one kernel."""
+        self.kernels += 1
+        if code is not None:
+            self.mapped += 1
+            self.without_code += not code.stack
+        elif parameter:
+            self.parameters += 1
+        elif other_graph:
+            self.other_graphs += 1
+
+    @property
+    def not_found(self) -> int:
+        """Kernels that the graphs should have and have not."""
+        return self.kernels - self.mapped - self.parameters - self.other_graphs
+
+
+def read_graphs(path: StrPath) -> list[IrGraph]:
+    """Read one text, or all texts of kernel graphs in a folder. Raises PathError and InvalidInputError."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return [read_ir(path)]
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as problem:
+        raise PathError(f'folder "{folder}" cannot be read: {problem.strerror}.') from problem
+    for kind in _GRAPH_TEXTS:
+        newest: dict[int, tuple[int, str]] = {}
+        for found in filter(None, map(kind.fullmatch, names)):
+            graph = int(found["graph"])
+            newest[graph] = max(newest.get(graph, (-1, "")), (int(found["pass"] or 0), found[0]))
+        if newest:
+            return [read_ir(folder / name) for _, name in (newest[graph] for graph in sorted(newest))]
+    raise PathError(
+        f'folder "{folder}" holds no graph_build_*.ir and no ms_output_trace_code_graph_*.ir; give one file.'
+    )
+
+
+class Join:
+    """Finds the code of every kernel of a dump; ``tally`` counts while the rows are asked for."""
+
+    def __init__(self, graphs: Sequence[IrGraph], files: DumpFiles) -> None:
+        self.tally = Tally()
+        self._files = files
+        self._lookups = [KernelLookup(graph) for graph in graphs]
+        self._by_number = {
+            graph.number: lookup
+            for graph, lookup in zip(graphs, self._lookups, strict=True)
+            if graph.number is not None
+        }
+        dumped = {graph_of(folder) for folder in files.folders}
+        # A text that names its graph is asked for that graph only, if the folders of the dump name theirs.
+        self._numbers_agree = len(self._by_number) == len(graphs) and not dumped.isdisjoint(self._by_number)
+
+    @property
+    def names_kernels(self) -> bool:
+        """False if all texts name cells only."""
+        return any(lookup.names_kernels for lookup in self._lookups)
+
+    def values(self) -> Iterator[tuple[Path, KernelCode | None]]:
+        """Each file of values and where it comes from, graph by graph in the order of execution."""
+        for folders in self._by_graph():
+            find, other = self._finder(folders, self._names_of_files(folders))
+            names = OpNames()
+            for folder in folders:
+                for file in self._files.files(folder):
+                    code = find(names.of_file(file))
+                    self.tally.note(code, file.name.startswith(f"{_PARAMETER}."), other)
+                    yield file, code
+
+    def statistics(self) -> Iterator[tuple[Path, Iterator[tuple[list[str], KernelCode | None]]]]:
+        """Each statistics file with its rows; that of the header, the first, has no code."""
+        for folders in self._by_graph():
+            find, other = self._finder(folders, self._names_in_rows(folders))
+            for folder in folders:
+                for file in self._files.files(folder):
+                    yield file, self._rows(file, find, other)
+
+    def _rows(self, file: Path, find: _Find, other_graph: bool) -> Iterator[tuple[list[str], KernelCode | None]]:
+        rows = statistics_rows(file)
+        header = next(rows)
+        place = [cell.strip() for cell in header].index(OP_NAME)
+        yield header, None
+        for row in rows:
+            code = find(row[place].strip())
+            self.tally.note(code, row[0].strip() == _PARAMETER, other_graph)
+            yield row, code
+
+    def _by_graph(self) -> Iterator[list[Path]]:
+        """The folders of the iterations of each graph."""
+        for _, folders in groupby(self._files.folders, lambda folder: folder.parent):
+            yield list(folders)
+
+    def _names_of_files(self, folders: Iterable[Path]) -> Iterator[str]:
+        names = OpNames()
+        return (names.of_file(file) for folder in folders for file in self._files.files(folder))
+
+    def _names_in_rows(self, folders: Iterable[Path]) -> Iterator[str]:
+        for folder in folders:
+            for file in self._files.files(folder):
+                rows = statistics_rows(file)
+                place = [cell.strip() for cell in next(rows)].index(OP_NAME)
+                yield from (row[place].strip() for row in rows)
+
+    def _finder(self, folders: Sequence[Path], names: Iterable[str]) -> tuple[_Find, bool]:
+        """What finds the kernels of these folders, and True if they are of a graph that has no text here."""
+        lookups = self._lookups
+        if self._numbers_agree:
+            number = graph_of(folders[0])
+            lookups = [self._by_number[number]] if number in self._by_number else []
+        wanted = set(names) if lookups else set()
+        found: dict[str, KernelCode] = {}
+        for lookup in reversed(lookups):
+            found.update(lookup.find(wanted))
+        return found.get, not lookups
+
+
+def check_statistics(files: DumpFiles) -> None:
+    """Read all statistics files to their ends, so that none is changed if one is wrong."""
+    if files.kind == STATISTICS:
+        for folder in files.folders:
+            for file in files.files(folder):
+                for _ in statistics_rows(file):
+                    pass
