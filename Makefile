@@ -2,18 +2,24 @@
 # Another Python: make test PYTHON=python3.12
 PYTHON ?= python3
 VENV ?= .venv
+# MindSpore has an environment of its own: it needs an older numpy than torch's tests run with.
+MINDSPORE_VENV ?= .venv-mindspore
+MINDSPORE_PYTHON ?= $(PYTHON)
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.msprobe-installed
+MINDSPORE_RUN := $(MINDSPORE_VENV)/bin/python
+MINDSPORE_STAMP := $(MINDSPORE_VENV)/.msprobe-installed
 NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow test-browser lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-browser test-mindspore lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
 	@echo "make test      run the tests (minutes)"
 	@echo "make test-slow run the tests that take long, too"
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
+	@echo "make test-mindspore  run the tests on MindSpore, which it installs in an environment of its own"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
 	@echo "make types     mypy, strict, on the package    make imports  the import rules of the architecture"
 	@echo "make check     test, lint, types and imports"
@@ -42,6 +48,17 @@ test-slow: $(STAMP)
 test-browser: $(STAMP)
 	.ci/browser
 	MSPROBE_BROWSER=required OMP_NUM_THREADS=1 $(RUN) -m pytest tests/browser tests/unit/report/test_html.py -m browser
+
+$(MINDSPORE_STAMP): pyproject.toml setup.py constraints-mindspore.txt $(NATIVE)
+	@$(MINDSPORE_PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' || \
+	  { echo "MindSpore needs Python 3.10 to 3.12; choose one with: make MINDSPORE_PYTHON=python3.11" >&2; exit 1; }
+	@test -x $(MINDSPORE_RUN) || $(MINDSPORE_PYTHON) -m venv $(MINDSPORE_VENV)
+	$(MINDSPORE_RUN) -m pip install --quiet -e '.[mindspore,compare]' pytest pytest-timeout -c constraints-mindspore.txt
+	@touch $@
+
+test-mindspore: $(MINDSPORE_STAMP)
+	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest tests/unit/mindspore tests/integration/test_mindspore_*.py \
+	  tests/unit/capture/test_array_statistics.py -m "not slow"
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .
@@ -72,4 +89,4 @@ clean:
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.so' -delete
-	rm -f $(STAMP)
+	rm -f $(STAMP) $(MINDSPORE_STAMP)

@@ -87,6 +87,9 @@ class Session:
         # True while descriptions wait for numbers that are still on a device.
         self.has_late: Callable[[], bool] = lambda: False
 
+        # What writes the whole tensors of a step into a folder.
+        self.file_writer: Callable[[Path], TensorFileWriter] = _pt_files
+
         # How many ranks the program has.
         self.world: Callable[[], int] = lambda: 1
         self.outcome = Outcome()
@@ -304,7 +307,7 @@ class Session:
                 if self._folder is None:
                     self._open()
                 assert self._folder is not None
-                self._files = TensorFileWriter(self._folder / layout.TENSOR_FOLDER, write_files=native.write_files)
+                self._files = self.file_writer(self._folder / layout.TENSOR_FOLDER)
             return self._files
 
     def publish(self, final: bool, interrupted: bool = False) -> None:
@@ -377,6 +380,9 @@ class Session:
             kind = type(error).__name__
             log.once(("fault", what.split(".")[0], kind), "error", f"Could not record {what}: {kind}: {error}")
             writer = self._writer
+            if writer is None and self.recording and self.keeps_records:
+                with self.lock:
+                    writer = self._writer or self._open()
             if writer is not None and self._faults <= 1000:
                 trace = "".join(traceback.format_exception(error))
                 writer.error(f"{what} failed: pid={os.getpid()}\n{trace}")
@@ -388,3 +394,7 @@ class Session:
             f"Nothing was recorded in step {self.step}: no call was made between start() and stop(), or the filters"
             " (list, scope, data_mode) matched nothing."
         )
+
+
+def _pt_files(folder: Path) -> TensorFileWriter:
+    return TensorFileWriter(folder, write_files=native.write_files)

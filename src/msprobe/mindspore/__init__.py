@@ -1,1 +1,59 @@
-"""The names that scripts for MindSpore import; nothing but re-exports."""
+"""The names that scripts for MindSpore import: ``from msprobe.mindspore import PrecisionDebugger``.
+
+MindSpore is imported when one of them is asked for: ``msprobe.mindspore.compare`` works on files and does without.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from msprobe.capture.mindspore.callbacks import MsprobeInitStep, MsprobeStep
+    from msprobe.capture.mindspore.debugger import PrecisionDebugger
+    from msprobe.capture.mindspore.seed import seed_all
+
+__all__ = ["MsprobeInitStep", "MsprobeStep", "PrecisionDebugger", "seed_all"]
+
+_HOMES = {
+    "PrecisionDebugger": "msprobe.capture.mindspore.debugger",
+    "seed_all": "msprobe.capture.mindspore.seed",
+    "MsprobeStep": "msprobe.capture.mindspore.callbacks",
+    "MsprobeInitStep": "msprobe.capture.mindspore.callbacks",
+}
+
+# Names that scripts of other versions import from here, and what does their work.
+_NOT_YET = {
+    "TrainerMon": "monitoring the training state",
+    "save": "saving tensors inside a static graph",
+    "save_grad": "saving gradients inside a static graph",
+    "step": "numbering what is saved inside a static graph",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is not None:
+        try:
+            return getattr(importlib.import_module(home), name)
+        except ModuleNotFoundError as problem:
+            if (problem.name or "").partition(".")[0] != "mindspore":
+                raise
+            from msprobe.errors import NotAvailableError
+
+            raise NotAvailableError(f"msprobe.mindspore.{name} needs MindSpore: pip install mindspore.") from problem
+    work = _NOT_YET.get(name)
+    if work is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _not_yet(name, work)
+
+
+def _not_yet(name: str, work: str) -> Any:
+    """Stands for a tool of a later version: importing the name works, using it says so."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        from msprobe.errors import NotAvailableError
+
+        raise NotAvailableError(f"msprobe.mindspore.{name}: {work} is not available in this version.")
+
+    return refuse

@@ -1,0 +1,242 @@
+"""What a dump says of a tensor whose values are a numpy array: type, shape, statistics, digest.
+
+For adapters that read values on the host (MindSpore), and for values that never were on a device. The numbers are
+those of :mod:`msprobe.capture.native` where it is built, else numpy's; both sum in double.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xxhash
+
+from msprobe.capture import native
+from msprobe.capture.native import encode
+from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
+
+_NO_NUMBERS = b'"Max": null,\n "Min": null,\n "Mean": null,\n "Norm": null'
+_MOST_PREFIXES = 100_000
+
+
+class HostArray(NamedTuple):
+    """The values of a tensor on the host.
+
+    ``stored``: the elements as they are in memory, C order (``uint16`` for bfloat16). ``kind``: the name of the element
+    type without any prefix, a key of :data:`msprobe.store.dtypes.ELEMENT_TYPES`.
+    """
+
+    stored: Array
+    kind: str
+
+    @property
+    def meant(self) -> Array:
+        """The same numbers in a type that numpy calculates with: bfloat16 as float32."""
+        return to_meant(self.stored, ELEMENT_TYPES[self.kind])
+
+
+class ArrayInfo:
+    """The description of one tensor.
+
+    ``text``: JSON object, written for depth 0. ``nonfinite``: whether an element is NaN or infinite, None when not
+    known. ``data_name``: the file that keeps the values, if one does.
+    """
+
+    __slots__ = ("cut", "data_name", "nonfinite", "text")
+
+    def __init__(self, text: bytes, cut: int, nonfinite: bool | None, data_name: str | None = None) -> None:
+        self.text = text
+        # Where data_name belongs in the text: behind the reference's keys, before ours.
+        self.cut = cut
+        self.nonfinite = nonfinite
+        self.data_name = data_name
+
+    def with_file(self, data_name: str) -> ArrayInfo:
+        """The same description, naming the file that keeps the values."""
+        entry = b',\n "data_name": ' + encode(data_name, 0)
+        text = self.text[: self.cut] + entry + self.text[self.cut :]
+        return ArrayInfo(text, self.cut + len(entry), self.nonfinite, data_name)
+
+    def __repr__(self) -> str:
+        return f"ArrayInfo({self.text.decode(errors='replace')})"
+
+
+class _Numbers(NamedTuple):
+    text: bytes  # "Max": .. "Norm": ..
+    counts: bytes  # of NaN, infinity and zero, where there are any
+    nonfinite: bool
+
+
+class ArrayStatistics:
+    """Describes tensors by their values on the host.
+
+    ``summary_mode``: "statistics"; "md5" (statistics and a CRC-32); "xor" (a 64-bit XOR in place of statistics); "xxh3"
+    (statistics and an order-sensitive digest of every tensor); "structure" (neither, and no value is read). Tensors of
+    whole numbers have the digest in every mode but "structure". ``high_precision`` leaves mean and norm of half types
+    in float32.
+    """
+
+    def __init__(self, summary_mode: str = "statistics", high_precision: bool = False) -> None:
+        self.structure = summary_mode == "structure"
+        self._crc = summary_mode == "md5"
+        self._xor = summary_mode == "xor"
+        self._digest_all = summary_mode == "xxh3"
+        self._high = high_precision
+        self._prefixes: dict[Any, bytes] = {}
+
+    def describe(
+        self,
+        type_name: str,
+        dtype: str,
+        shape: tuple[int, ...],
+        read: Callable[[], HostArray],
+        further: Sequence[tuple[str, Any]] = (),
+    ) -> ArrayInfo:
+        """The description of one tensor; ``read`` gives its values. ``further``: keys of its own, behind all others.
+
+        Raises what ``read`` raises.
+        """
+        head = self._prefix(type_name, dtype, shape)
+        behind = b"".join(b",\n " + encode(key, 0) + b": " + encode(value, 1) for key, value in further)
+        if self.structure:
+            return ArrayInfo(head + behind + b"\n}", len(head), None)
+        values = read()
+        nonfinite: bool | None = None
+        extra = b""
+        if self._xor:
+            head += b',\n "md5": ' + _xor(values.stored)
+        else:
+            numbers = _numbers(values, self._high)
+            head += b",\n " + numbers.text
+            nonfinite = numbers.nonfinite
+            if numbers.counts:
+                extra = b",\n " + numbers.counts
+        if self._crc:
+            head += b',\n "md5": "%08x"' % crc32(values)
+        if (
+            self._digest_all
+            or values.stored.dtype.kind in "ib"
+            or (values.stored.dtype.kind == "u" and _is_whole(values))
+        ):
+            digest = xxhash.xxh3_64_hexdigest(_bytes(values.stored)).encode()
+            extra += b',\n "digest": "xxh3:%s"' % digest
+        return ArrayInfo(head + extra + behind + b"\n}", len(head), nonfinite)
+
+    def absent(self, type_name: str, dtype: str, shape: tuple[int, ...], reason: str) -> ArrayInfo:
+        """The description of a tensor whose values cannot be read."""
+        head = self._prefix(type_name, dtype, shape)
+        if not self.structure and not self._xor:
+            head += b",\n " + _NO_NUMBERS
+        if self._crc or self._xor:
+            head += b',\n "md5": null'
+        return ArrayInfo(head + b',\n "unsupported": ' + encode(reason, 0) + b"\n}", len(head), None)
+
+    def _prefix(self, type_name: str, dtype: str, shape: tuple[int, ...]) -> bytes:
+        key = type_name, dtype, shape
+        known = self._prefixes.get(key)
+        if known is None:
+            if len(self._prefixes) >= _MOST_PREFIXES:
+                self._prefixes.clear()
+            whole = encode({"type": type_name, "dtype": dtype, "shape": [int(n) for n in shape]}, 0)
+            known = self._prefixes[key] = whole[: -len(b"\n}")]
+        return known
+
+
+def crc32(values: HostArray) -> int:
+    """The CRC-32 of a tensor's bytes in C order; bfloat16 is hashed as float32, as the reference does."""
+    return zlib.crc32(_bytes(values.meant))
+
+
+def _is_whole(values: HostArray) -> bool:
+    """Whether an array of unsigned numbers means whole numbers, not the bits of floats."""
+    return values.kind.startswith("uint")
+
+
+def _bytes(array: Array) -> memoryview:
+    # Types that numpy has no buffer format for go as what they are: bytes.
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _xor(array: Array) -> bytes:
+    raw = bytes(_bytes(array))
+    if not raw:
+        return b"null"
+    words = np.frombuffer(raw + b"\0" * (-len(raw) % 8), "<u8")
+    return b'"0x%016x"' % int(np.bitwise_xor.reduce(words))
+
+
+def _numbers(values: HostArray, high_precision: bool) -> _Numbers:
+    stored = values.stored
+    if stored.size == 0:
+        return _Numbers(_NO_NUMBERS, b"", False)
+    if stored.ndim == 0:
+        return _scalar(values.meant)
+    kind = native.KINDS.get(values.kind)
+    if native.statistics is not None and kind is not None and stored.dtype.kind != "c" and stored.flags.c_contiguous:
+        flags = native.HIGH_PRECISION if high_precision else 0
+        text, counts, answer = native.statistics(stored.ctypes.data, stored.size, kind, flags)
+        return _Numbers(text, counts, answer != 0)
+    return _reduce(values, high_precision)
+
+
+def _scalar(array: Array) -> _Numbers:
+    """One number: it is its own maximum, minimum and mean, and its magnitude is the norm."""
+    value = array.item()
+    if isinstance(value, bool):
+        return _Numbers(_join(value, value, None, None), b"", False)
+    if isinstance(value, complex):
+        value = float(np.abs(array))
+    finite = bool(np.isfinite(value)) if isinstance(value, float) else True
+    return _Numbers(_join(value, value, value, abs(value)), b"", not finite)
+
+
+def _reduce(values: HostArray, high_precision: bool) -> _Numbers:
+    array = values.meant
+    if array.dtype.kind == "b":
+        zeros = int(array.size - np.count_nonzero(array))
+        return _Numbers(_join(bool(array.any()), bool(array.all()), None, None), _counts(0, 0, zeros), False)
+    magnitudes = np.abs(array) if array.dtype.kind == "c" else array
+    zeros = int(array.size - np.count_nonzero(array))
+    with np.errstate(all="ignore"):
+        wide = magnitudes.astype(np.float64)
+        nans, infs = int(np.isnan(wide).sum()), int(np.isinf(wide).sum())
+        if nans:
+            nothing = float("nan")
+            return _Numbers(_join(nothing, nothing, nothing, nothing), _counts(nans, infs, zeros), True)
+        mean, norm = float(wide.mean()), float(np.sqrt(np.square(wide).sum()))
+    if array.dtype.kind != "f" and array.dtype.kind != "c":
+        return _Numbers(_join(array.max().item(), array.min().item(), mean, norm), _counts(0, 0, zeros), False)
+    mean, norm = (_round(number, values.kind, high_precision) for number in (mean, norm))
+    greatest, least = magnitudes.max().item(), magnitudes.min().item()
+    return _Numbers(_join(greatest, least, mean, norm), _counts(0, infs, zeros), infs > 0)
+
+
+def _round(number: float, kind: str, high_precision: bool) -> float:
+    """A mean or norm in the type that the framework would answer in; float32 for half types at high precision."""
+    if kind in ("float64", "complex128"):
+        return number
+    with np.errstate(over="ignore"):
+        single = np.float32(number)
+        if high_precision or kind not in ("float16", "bfloat16") or not np.isfinite(single):
+            return float(single)
+        return float(np.float16(single)) if kind == "float16" else float(nearest_bfloat16(np.array(single)))
+
+
+def nearest_bfloat16(array: Array) -> Array:
+    """float32 values rounded to the nearest bfloat16, ties to even; still float32."""
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    result: Array = (rounded & np.uint32(0xFFFF0000)).view(np.float32).reshape(array.shape)
+    return np.where(np.isfinite(array), result, array)
+
+
+def _join(greatest: Any, least: Any, mean: Any, norm: Any) -> bytes:
+    numbers = (encode(greatest, 0), encode(least, 0), encode(mean, 0), encode(norm, 0))
+    return b'"Max": %s,\n "Min": %s,\n "Mean": %s,\n "Norm": %s' % numbers
+
+
+def _counts(nans: int, infs: int, zeros: int) -> bytes:
+    found = ((b"nan", nans), (b"inf", infs), (b"zero", zeros))
+    return b",\n ".join(b'"%s": %d' % pair for pair in found if pair[1])

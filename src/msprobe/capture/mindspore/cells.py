@@ -1,0 +1,134 @@
+"""The cells of a model: their names, and hooks that tell of their passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from mindspore import nn
+
+from msprobe import log
+from msprobe.capture.units import UnitRecorder
+
+
+class Passes(Protocol):
+    """Whoever wants to know of a cell's passes."""
+
+    def enter(self, name: str, cell: nn.Cell, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """The cell is about to run."""
+
+    def leave(self, name: str, cell: nn.Cell, result: Any) -> None:
+        """The cell has run."""
+
+
+def name_cells(model: Any, record_root: bool = False) -> list[tuple[str, nn.Cell]]:
+    """The cells to watch and their entry names: ``Cell.{[index.]path}.{Class}``. The root itself only if asked for."""
+    several = isinstance(model, (list, tuple))
+    named: list[tuple[str, nn.Cell]] = []
+    for index, root in enumerate(model if several else [model]):
+        lead = f"{index}." if several else ""
+        inside = [(path, cell) for path, cell in root.cells_and_names() if path]
+        if record_root or not inside:
+            if not record_root:
+                kind = type(root).__name__
+                log.once(
+                    ("leaf", kind),
+                    "warning",
+                    f"The model is a single {kind} without cells inside; it is recorded itself.",
+                )
+            named.append((f"Cell.{lead}root.{type(root).__name__}", root))
+        named += [(f"Cell.{lead}{path}.{type(cell).__name__}", cell) for path, cell in inside]
+    return named
+
+
+def cells_of(model: Any) -> list[nn.Cell]:
+    """All cells of one model or several, the roots among them."""
+    roots = model if isinstance(model, (list, tuple)) else [model]
+    return [cell for root in roots for _, cell in root.cells_and_names()]
+
+
+class CellHooks:
+    """The hooks on the cells of a model between start and stop."""
+
+    def __init__(self, units: UnitRecorder) -> None:
+        self.units = units
+        self.session = units.session
+        self._handles: list[Any] = []
+        self._seen: set[int] = set()
+
+    def watch(self, named: Iterable[tuple[str, nn.Cell]]) -> None:
+        """Put hooks on these cells, each under the name that its entries carry; the first name of a cell counts."""
+        for name, cell in named:
+            if id(cell) not in self._seen:
+                self._seen.add(id(cell))
+                self._handles += watch_passes(self, name, cell)
+
+    def remove(self) -> None:
+        """Take all hooks off the cells."""
+        handles, self._handles = self._handles, []
+        self._seen.clear()
+        for handle in handles:
+            self.session.guard(handle.remove)
+        self.units.leave_all()
+
+    def enter(self, name: str, cell: nn.Cell, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """The cell is about to run."""
+        thread = self.session.thread
+        if thread.muted or not self.session.recording:
+            return
+        thread.muted += 1
+        try:
+            self.units.enter(name, cell, args, kwargs, 2)
+        finally:
+            thread.muted -= 1
+
+    def leave(self, name: str, cell: nn.Cell, result: Any) -> None:
+        """The cell has run."""
+        thread = self.session.thread
+        if thread.muted or not self.session.recording:
+            return
+        thread.muted += 1
+        try:
+            self.units.leave(name, cell, result)
+        finally:
+            thread.muted -= 1
+
+
+def watch_passes(passes: Passes, name: str, cell: nn.Cell) -> list[Any]:
+    """Tell ``passes`` of each pass of ``cell``, under ``name``. Returns what removes the hooks again."""
+    return [
+        cell.register_forward_pre_hook(_Before(passes, name), with_kwargs=True),
+        cell.register_forward_hook(_After(passes, name), with_kwargs=True),
+    ]
+
+
+class _Hook:
+    """A hook on a cell of the user. A copy of the cell (deepcopy, pickle) gets one that does nothing."""
+
+    __slots__ = ("name", "passes")
+
+    def __init__(self, passes: Passes | None = None, name: str = "") -> None:
+        self.passes = passes
+        self.name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), ())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Hook:
+        return type(self)()
+
+
+class _Before(_Hook):
+    __slots__ = ()
+
+    def __call__(self, cell: nn.Cell, args: Any, kwargs: Any) -> None:
+        if self.passes is not None:
+            self.passes.enter(self.name, cell, args, kwargs)
+
+
+class _After(_Hook):
+    __slots__ = ()
+
+    def __call__(self, cell: nn.Cell, args: Any, kwargs: Any, result: Any) -> None:
+        if self.passes is not None:
+            self.passes.leave(self.name, cell, result)

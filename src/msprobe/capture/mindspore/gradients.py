@@ -1,0 +1,302 @@
+"""The backward of calls and passes: what arrives at their results and what leaves them to their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe import log
+from msprobe.capture.adapter import Place
+from msprobe.capture.array_statistics import HostArray
+from msprobe.capture.mindspore import graph
+from msprobe.capture.mindspore.graph import Edge, NodeHooks
+from msprobe.capture.mindspore.tensors import MindSporeTensors, host_array, sum_of
+from msprobe.capture.session import Session
+from msprobe.capture.units import Unit, UnitRecorder
+
+
+class _Note:
+    """What is known of a call's arguments before it runs."""
+
+    __slots__ = ("edges", "oldest")
+
+    def __init__(self, edges: list[Edge], oldest: int) -> None:
+        self.edges = edges
+        self.oldest = oldest
+
+
+class GraphGradients:
+    """Watches gradients by hooks on nodes of the graph (:class:`msprobe.capture.adapter.Gradients`)."""
+
+    def __init__(self, session: Session, tensors: MindSporeTensors, hooks: NodeHooks) -> None:
+        self.session = session
+        self.tensors = tensors
+        self.hooks = hooks
+        self.units: UnitRecorder
+        # Units of which some gradients have arrived.
+        self.open: dict[_Watch, None] = {}
+        # The youngest node that was seen: what comes later is younger.
+        self._youngest = -1
+        self._is_readable = graph.is_readable()
+        if not self._is_readable:
+            log.warning("This MindSpore does not show the graph of its backward pass; gradients are not recorded.")
+
+    def note(self, tensors: Sequence[Place]) -> _Note | None:
+        """See :class:`msprobe.capture.adapter.Gradients`."""
+        if not self._is_readable:
+            return None
+        edges = [graph.edge_of(place) for place in tensors]
+        for edge in edges:
+            self._see(edge.node)
+        return _Note(edges, self._youngest + 1)
+
+    def _see(self, node: Any) -> None:
+        if node is not None and not node.is_leaf():
+            self._youngest = max(self._youngest, node._sequence_nr())
+
+    def watch(self, unit: Unit, note: Any, tensors: Sequence[Place]) -> None:
+        """See :class:`msprobe.capture.adapter.Gradients`."""
+        results = graph.results_of(tensors)
+        results = {key: result for key, result in results.items() if not result.node.is_leaf()}
+        if not results:
+            return
+        for result in results.values():
+            self._see(result.node)
+        edges: list[Edge] = note.edges
+        boundary = graph.find_boundary(results, edges, note.oldest)
+        # An argument that is handed through as a result: its gradient is that of all its uses.
+        through: dict[int, list[tuple[int, int]]] = {}
+        handed: dict[int, int] = {}
+        for index, edge in enumerate(edges):
+            passed = results.get(edge.key[0]) if edge.node is not None else None
+            for slot, output in passed.slots if passed is not None else ():
+                if slot == edge.key[1] and index not in handed:
+                    handed[index] = output
+                    through.setdefault(edge.key[0], []).append((slot, index))
+        watch = _Watch(unit, edges, [path for path, _ in tensors], self.session.generation, handed)
+        watch.nodes = len(results)
+        watch.boundaries = len(boundary)
+        for place in boundary:
+            for _, index in place.slots:
+                watch.shares[index] += 1
+        for index in handed:
+            watch.shares[index] = 1
+        for key, result in results.items():
+            self.hooks.before(result.node, self._arrive, watch, result.slots, through.get(key, ()))
+        for place in boundary:
+            slots = [(position, index) for position, index in place.slots if index not in handed]
+            self.hooks.after(place.node, self._pass_on, watch, slots)
+
+    # ------------------------------------------------------------ while gradients arrive
+
+    def _arrive(
+        self, watch: _Watch, slots: list[tuple[int, int]], through: Sequence[tuple[int, int]], received: Sequence[Any]
+    ) -> None:
+        """Gradients reach the node of results. ``slots``: (slot of the node, result)."""
+        session = self.session
+        if watch.generation != session.generation or not session.recording:
+            return
+        session.thread.muted += 1
+        try:
+            if watch.arrived >= watch.nodes:
+                # The graph is walked again before all of the last walk's gradients came.
+                self._close(watch)
+            self._begin(watch)
+            watch.arrived += 1
+            for slot, index in slots:
+                gradient = received[slot] if slot < len(received) else None
+                if gradient is not None and watch.wanted and self.units.input:
+                    path = f"{watch.entry}.input.{watch.results[index].removeprefix('output.')}"
+                    watch.inputs[index] = self.units.described(gradient, path, watch.entry)
+            for slot, index in through:
+                self._take(watch, index, received[slot])
+            self._close_if_done(watch)
+        except Exception as error:
+            session.fault(watch.entry, error)
+        finally:
+            session.thread.muted -= 1
+
+    def _pass_on(
+        self, watch: _Watch, slots: list[tuple[int, int]], passed_on: Sequence[Any], received: Sequence[Any]
+    ) -> None:
+        """A node at the boundary has run. ``slots``: (position among what it passes on, argument)."""
+        session = self.session
+        if watch.generation != session.generation or not session.recording:
+            return
+        session.thread.muted += 1
+        try:
+            self._begin(watch)
+            watch.passed += 1
+            for position, index in slots:
+                self._take(watch, index, passed_on[position])
+            self._close_if_done(watch)
+        except Exception as error:
+            session.fault(watch.entry, error)
+        finally:
+            session.thread.muted -= 1
+
+    def _begin(self, watch: _Watch) -> None:
+        if watch.begun:
+            return
+        watch.begun = True
+        flt = self.units.filter
+        if flt is None:
+            watch.wanted = True
+        else:
+            watch.wanted = flt.enter_module(watch.entry) if watch.is_module else flt.wants_call(watch.entry)
+        watch.order = self.session.next_order()
+        self.open[watch] = None
+
+    def _take(self, watch: _Watch, index: int, gradient: Any) -> None:
+        """A share of the gradient of an argument."""
+        if gradient is None or not watch.wanted or not self.units.output:
+            return
+        if watch.shares[index] == 1:
+            path = f"{watch.entry}.output.{watch.places[index]}"
+            watch.described[index] = self.units.described(gradient, path, watch.entry)
+            return
+        array = host_array(gradient)
+        watch.parts.setdefault(index, []).append(HostArray(array.stored.copy(), array.kind))
+        watch.like[index] = gradient.dtype, tuple(gradient.shape)
+        if len(watch.parts[index]) == watch.shares[index]:
+            self._add_up(watch, index)
+
+    def _add_up(self, watch: _Watch, index: int) -> None:
+        """The argument is used several times inside the unit: its gradient is the sum of what comes back."""
+        total = sum_of(watch.parts.pop(index))
+        dtype, shape = watch.like.pop(index)
+        info: Any = self.tensors.describe_array(total, str(dtype), shape)
+        if self.units.saving and self.session.saves(watch.entry):
+            info = self.tensors.keeper.keep(total, info, f"{watch.entry}.output.{watch.places[index]}")
+        watch.described[index] = info
+
+    # ------------------------------------------------------------ when they have arrived
+
+    def _close_if_done(self, watch: _Watch) -> None:
+        if watch.arrived >= watch.nodes and watch.passed >= watch.boundaries:
+            self._close(watch)
+
+    def _close(self, watch: _Watch) -> None:
+        self.open.pop(watch, None)
+        if not watch.begun:
+            return
+        for index in list(watch.parts):
+            self._add_up(watch, index)
+        if watch.wanted:
+            tree: dict[str, Any] = {}
+            if self.units.input:
+                tree["input"] = watch.inputs
+            if self.units.output:
+                self._add_outputs(watch, tree)
+            tree["msprobe"] = {"order": watch.order}
+            self.units.put(watch.entry, tree, None, backward_of(watch.parent))
+        if watch.is_module and self.units.filter is not None:
+            self.units.filter.leave_module(watch.entry)
+        watch.again()
+
+    def _add_outputs(self, watch: _Watch, tree: dict[str, Any]) -> None:
+        words: dict[str, Any] = {}
+        output: list[Any] = []
+        for path, described in zip(watch.paths, watch.described, strict=True):
+            if path.startswith("kwargs."):
+                if described is not None:
+                    words[path.removeprefix("kwargs.")] = described
+            else:
+                output.append(described)
+        tree["output"] = output
+        if words:
+            tree["kwargs_grads"] = words
+        if watch.merged:
+            # Several arguments are one tensor: only the gradient of all of them together exists.
+            tree["merged"] = watch.merged
+        if watch.handed:
+            tree["handed_through"] = {watch.paths[i]: f"output.{output}" for i, output in watch.handed.items()}
+
+    def close_open(self) -> None:
+        """Write what has not all arrived: the rest of the graph was not asked for."""
+        for watch in list(self.open):
+            self.session.guard(self._close, watch)
+
+    def forget_step(self) -> None:
+        """A new step: nothing of the old one is waited for."""
+        self.open.clear()
+        self.hooks.remove()
+
+
+class _Watch:
+    """One unit between its forward and its backward. No node and no tensor is kept here: the hooks on the nodes keep
+    this, so they would keep the graph alive.
+    """
+
+    __slots__ = (
+        "arrived",
+        "begun",
+        "boundaries",
+        "described",
+        "entry",
+        "generation",
+        "handed",
+        "inputs",
+        "is_module",
+        "like",
+        "merged",
+        "nodes",
+        "order",
+        "parent",
+        "parts",
+        "passed",
+        "paths",
+        "places",
+        "results",
+        "shares",
+        "wanted",
+    )
+
+    def __init__(
+        self, unit: Unit, edges: Sequence[Edge], results: list[str], generation: int, handed: dict[int, int]
+    ) -> None:
+        self.entry = unit.backward
+        self.is_module = unit.module is not None
+        self.parent = unit.parent
+        self.generation = generation
+        self.paths = [edge.path for edge in edges]
+        # Their places in the list of gradients; those of keywords keep their words.
+        positional = iter(range(len(edges)))
+        self.places = [path if path.startswith("kwargs.") else str(next(positional)) for path in self.paths]
+        self.merged = _merged(edges)
+        self.results = results
+        self.handed = handed
+        # How many nodes results come from, and how many lead to arguments; how many shares each argument has.
+        self.nodes = 0
+        self.boundaries = 0
+        self.shares = [0] * len(edges)
+        self.again()
+
+    def again(self) -> None:
+        """Ready for a pass (the graph may be walked backward more than once)."""
+        self.begun = self.wanted = False
+        self.order = self.arrived = self.passed = 0
+        self.inputs: list[Any] = [None] * len(self.results)
+        self.described: list[Any] = [None] * len(self.paths)
+        self.parts: dict[int, list[HostArray]] = {}
+        self.like: dict[int, Any] = {}
+
+
+def _merged(edges: Sequence[Edge]) -> dict[str, str]:
+    """Arguments that are the same tensor as an earlier one: their paths, and that one's."""
+    first: dict[tuple[int, int], str] = {}
+    merged: dict[str, str] = {}
+    for edge in edges:
+        if edge.node is not None:
+            known = first.setdefault(edge.key, edge.path)
+            if known != edge.path:
+                merged[edge.path] = known
+    return merged
+
+
+def backward_of(parent: Any) -> Any:
+    """The backward entry of a cell's forward entry; other parents as they are."""
+    if isinstance(parent, str) and ".forward." in parent:
+        head, _, number = parent.rpartition(".forward.")
+        return f"{head}.backward.{number}"
+    return parent

@@ -1,0 +1,124 @@
+"""Functions and cells that are compiled inside a dynamic-graph program (``mindspore.jit``).
+
+While one is compiled, MindSpore reads the source of what it calls: nothing of ours may be in place then. A compiled
+function that runs is one call, ``Jit.{function or cell class}.{n}``; its gradients are those of its node in the graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from mindspore import nn
+
+from msprobe import log
+from msprobe.capture.mindspore.patches import Replacement
+from msprobe.capture.units import UnitRecorder
+
+# Where the class is: up to MindSpore 2.8 in the second.
+_PLACES = ("mindspore.graph.api", "mindspore.common.api")
+
+
+class Pausable(Protocol):
+    """The recorder: takes everything off, and puts it back."""
+
+    def pause(self) -> None:
+        """Take everything of ours off functions and cells."""
+
+    def resume(self) -> None:
+        """Put it back."""
+
+
+def executor_class() -> Any:
+    """The class whose objects compile and run a function; None if this MindSpore has it elsewhere."""
+    for place in _PLACES:
+        try:
+            found = getattr(importlib.import_module(place), "_JitExecutor", None)
+        except ImportError:
+            continue
+        if isinstance(found, type):
+            return found
+    return None
+
+
+class JitRecorder:
+    """Steps aside while something is compiled, and records calls of compiled functions."""
+
+    def __init__(self, units: UnitRecorder, recorder: Pausable, records_calls: bool) -> None:
+        self.units = units
+        self.recorder = recorder
+        self._replacements: list[Replacement] = []
+        executor = executor_class()
+        if executor is None:
+            log.warning(
+                "This MindSpore has its compiler of functions in an unknown place; do not compile while recording."
+            )
+            return
+        wanted = [("compile", self._outside)]
+        if records_calls:
+            wanted.append(("__call__", self._recorded))
+        self._replacements = [
+            Replacement(executor, name, make(vars(executor)[name])) for name, make in wanted if name in vars(executor)
+        ]
+
+    def attach(self) -> None:
+        """Begin to watch."""
+        for replacement in self._replacements:
+            replacement.put()
+
+    def detach(self) -> None:
+        """Leave the class as it was."""
+        for replacement in self._replacements:
+            replacement.take_off()
+
+    def _outside(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        recorder = self.recorder
+
+        @functools.wraps(original)
+        def compile_without_us(executor: Any, *args: Any, **kwargs: Any) -> Any:
+            recorder.pause()
+            try:
+                return original(executor, *args, **kwargs)
+            finally:
+                recorder.resume()
+
+        return compile_without_us
+
+    def _recorded(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        units = self.units
+        session = units.session
+        thread = session.thread
+
+        @functools.wraps(original)
+        def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
+            if thread.muted or not session.recording:
+                return original(executor, *args, **kwargs)
+            name = _name_of(executor)
+            if not args and not kwargs:
+                log.once(("jit", name), "warning", f"Jit.{name} has no arguments; it is not recorded.")
+                return original(executor, *args, **kwargs)
+            thread.muted += 1
+            try:
+                unit = units.begin_call(f"Jit.{name}", args, kwargs, 1)
+                if unit is None:
+                    return original(executor, *args, **kwargs)
+                try:
+                    result = original(executor, *args, **kwargs)
+                except BaseException as error:
+                    units.fail_call(unit, error)
+                    raise
+                units.end_call(unit, result)
+                return result
+            finally:
+                thread.muted -= 1
+
+        return run
+
+
+def _name_of(executor: Any) -> str:
+    owner = getattr(executor, "obj", None)
+    if isinstance(owner, nn.Cell):
+        return type(owner).__name__
+    return str(getattr(executor.fn, "__name__", "function"))

@@ -1,0 +1,129 @@
+"""Gradients of parameters, one entry for each cell: ``Cell.{path}.{Class}.parameters_grad``.
+
+A hook on a parameter sees its whole gradient, when all its uses have been added up. The entry has its place behind the
+cell's first forward entry; what has no gradient there is ``[null]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mindspore import nn
+
+from msprobe.capture.units import UnitRecorder
+
+_NOTHING = [None]
+
+
+class CellFacts:
+    """What the core asks of cells (:class:`msprobe.capture.adapter.Modules`), and their parameters' gradients."""
+
+    def __init__(self, units: UnitRecorder) -> None:
+        self.units = units
+        self.session = units.session
+        self._handles: list[Any] = []
+        # Entry -> parameter -> its gradient.
+        self._trees: dict[str, dict[str, Any]] = {}
+        self._waiting: dict[str, None] = {}
+        # By identity of the parameter: the entries that show it, and its key in each. The parameter is kept.
+        self._owners: dict[int, tuple[Any, list[tuple[str, str]]]] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
+        """See :class:`msprobe.capture.adapter.Modules`. Names are those of the attributes."""
+        return list(_own_parameters(module))
+
+    def is_training(self, module: Any) -> bool:
+        """Cells are in evaluation mode until told otherwise, so that says nothing of most."""
+        return True
+
+    def watch(self, named: Iterable[tuple[str, nn.Cell]]) -> None:
+        """Put hooks on the parameters of these cells."""
+        if not self.units.backward:
+            return
+        for name, cell in named:
+            for key, parameter in _own_parameters(cell):
+                if not parameter.requires_grad:
+                    continue
+                known = self._owners.get(id(parameter))
+                if known is None:
+                    known = self._owners[id(parameter)] = (parameter, [])
+                    self._handles.append(parameter.register_hook(self._hook(known[1])))
+                known[1].append((f"{name}.parameters_grad", key))
+
+    def remove(self) -> None:
+        """Take the hooks away."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            self.session.guard(handle.remove)
+        self._owners.clear()
+
+    def ran(self, name: str, module: Any) -> None:
+        """The cell's entry has a place now, and says so if no gradient arrives."""
+        entry = f"{name}.parameters_grad"
+        if entry in self._trees:
+            return
+        tree: dict[str, Any] = {key: _NOTHING for key, value in _own_parameters(module) if value.requires_grad}
+        if tree:
+            self._trees[entry] = tree
+            if self.session.reserve(entry):
+                self._waiting[entry] = None
+            else:
+                self._write(entry)
+
+    def _hook(self, owners: list[tuple[str, str]]) -> Callable[[Any], None]:
+        def arrived(gradient: Any) -> None:
+            thread = self.session.thread
+            if not self.session.recording:
+                return
+            thread.muted += 1
+            try:
+                for entry, key in owners:
+                    self._arrive(entry, key, gradient)
+            except Exception as error:
+                self.session.fault(owners[0][0], error)
+            finally:
+                thread.muted -= 1
+
+        return arrived
+
+    def _arrive(self, entry: str, key: str, gradient: Any) -> None:
+        tree = self._trees.get(entry)
+        if tree is None:
+            if self.units.filter is not None and not self.units.filter.wants_call(entry):
+                return
+            tree = self._trees[entry] = {}
+        count = self._counts.get((entry, key), 0)
+        self._counts[entry, key] = count + 1
+        path = f"{entry}.{key}" if count == 0 else f"{entry}.{count}.{key}"
+        tree[key] = [self.units.described(gradient, path, entry)]
+        self._waiting[entry] = None
+        if _NOTHING not in tree.values():
+            self._write(entry)
+
+    def _write(self, entry: str) -> None:
+        self._waiting.pop(entry, None)
+        tree = self._trees[entry]
+        if not self.units.overflow or self.units.overflowed(entry, {"output": list(tree.values())}):
+            self.session.put(entry, dict(tree))
+
+    def close_open(self) -> None:
+        """Write what has arrived since an entry was last written."""
+        for entry in list(self._waiting):
+            self.session.guard(self._write, entry)
+
+    def begin_step(self) -> None:
+        """A new step: nothing has arrived yet."""
+        self._trees.clear()
+        self._waiting.clear()
+        self._counts.clear()
+
+
+def _own_parameters(cell: nn.Cell) -> Iterable[tuple[str, Any]]:
+    """A cell's own parameters, by attribute; one that has two names counts under the first."""
+    seen: set[int] = set()
+    for key, value in (getattr(cell, "_params", None) or {}).items():
+        if value is not None and id(value) not in seen:
+            seen.add(id(value))
+            yield key, value

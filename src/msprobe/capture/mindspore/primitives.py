@@ -1,0 +1,93 @@
+"""Primitive objects that cells hold as attributes (``self.matmul = ops.MatMul()``), recorded when they are called.
+
+An object's call goes through its class, so the classes of those objects are patched while recording; objects that no
+cell of the model holds pass through.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mindspore import nn, ops
+
+from msprobe.capture.mindspore.patches import Replacement
+from msprobe.capture.units import UnitRecorder
+
+
+class PrimitiveRecorder:
+    """Watches the primitives of a model between start and stop."""
+
+    def __init__(self, units: UnitRecorder) -> None:
+        self.units = units
+        # By identity: the key of its entries and the object, which is kept so that its identity stays its own.
+        self._keys: dict[int, tuple[str, Any]] = {}
+        self._patched: list[Replacement] = []
+
+    def watch(self, cells: Iterable[nn.Cell]) -> None:
+        """Find the primitives of these cells. One that is held twice has the name of its first place."""
+        self._keys.clear()
+        for cell in cells:
+            for name, value in primitives_of(cell):
+                self._keys.setdefault(id(value), (f"Primitive.{name}.{type(value).__name__}", value))
+
+    def attach(self) -> None:
+        """Patch the classes of the primitives that are watched."""
+        owners: dict[type, None] = {}
+        for _, primitive in self._keys.values():
+            for kind in type(primitive).__mro__:
+                if "__call__" in vars(kind):
+                    owners[kind] = None
+                    break
+        for owner in owners:
+            replacement = Replacement(owner, "__call__", self._recorded(vars(owner)["__call__"]))
+            replacement.put()
+            self._patched.append(replacement)
+
+    def detach(self) -> None:
+        """Leave the classes as they were."""
+        patched, self._patched = self._patched, []
+        for replacement in patched:
+            replacement.take_off()
+
+    def forget(self) -> None:
+        """Let go of the model."""
+        self._keys.clear()
+
+    def _recorded(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        units, keys = self.units, self._keys
+        session = units.session
+        thread = session.thread
+
+        @functools.wraps(original)
+        def replacement(primitive: Any, *args: Any, **kwargs: Any) -> Any:
+            found = keys.get(id(primitive))
+            if found is None or thread.muted or not session.recording:
+                return original(primitive, *args, **kwargs)
+            thread.muted += 1
+            try:
+                unit = units.begin_call(found[0], args, kwargs, 1)
+                if unit is None:
+                    return original(primitive, *args, **kwargs)
+                try:
+                    result = original(primitive, *args, **kwargs)
+                except BaseException as error:
+                    units.fail_call(unit, error)
+                    raise
+                units.end_call(unit, result)
+                return result
+            finally:
+                thread.muted -= 1
+
+        return replacement
+
+
+def primitives_of(cell: nn.Cell) -> Iterable[tuple[str, Any]]:
+    """The primitives among a cell's attributes, by attribute."""
+    held = getattr(cell, "_primitives", None)
+    found = dict(held) if held else {}
+    for name, value in vars(cell).items():
+        if isinstance(value, ops.Primitive):
+            found.setdefault(name, value)
+    return [(name, value) for name, value in found.items() if isinstance(value, ops.Primitive)]

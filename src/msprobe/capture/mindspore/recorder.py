@@ -1,0 +1,183 @@
+"""The recorder of MindSpore trainings in the dynamic graph: puts the parts together and attaches them between start
+and stop. Nothing of it is attached at any other time.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import types
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import mindspore
+from mindspore import nn
+
+from msprobe.capture import native
+from msprobe.capture.array_files import ArrayKeeper, array_file_writer
+from msprobe.capture.array_statistics import ArrayStatistics
+from msprobe.capture.mindspore.apis import ApiRecorder
+from msprobe.capture.mindspore.cells import CellHooks, cells_of
+from msprobe.capture.mindspore.gradients import GraphGradients
+from msprobe.capture.mindspore.graph import NodeHooks
+from msprobe.capture.mindspore.jit import JitRecorder
+from msprobe.capture.mindspore.parameter_gradients import CellFacts
+from msprobe.capture.mindspore.primitives import PrimitiveRecorder
+from msprobe.capture.mindspore.ranks import current_rank, world_size
+from msprobe.capture.mindspore.tensors import MindSporeTensors, plain_types
+from msprobe.capture.records import Describer
+from msprobe.capture.session import Session
+from msprobe.capture.stacks import CallStacks
+from msprobe.capture.units import UnitRecorder
+from msprobe.config.settings import Settings
+
+_MINDSPORE_FOLDER = os.path.dirname(os.path.abspath(mindspore.__file__)) + os.sep
+_RECOMPUTE_FILE = os.path.join("mindspore", "common", "recompute.py")
+
+
+def _is_framework(file: str) -> bool:
+    return file.startswith((_MINDSPORE_FOLDER, "<frozen"))
+
+
+def _is_recompute(code: types.CodeType) -> bool:
+    return code.co_name in ("bprop", "backward", "unpack") and code.co_filename.endswith(_RECOMPUTE_FILE)
+
+
+def _is_way_in(code: types.CodeType) -> bool:
+    return False
+
+
+_live: weakref.WeakSet[MindSporeRecorder] = weakref.WeakSet()
+
+
+class MindSporeRecorder:
+    """Records what the settings ask for; one per process is active at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        stacks = CallStacks(native.frame_key, _is_framework, _is_recompute, _is_way_in)
+        self.session = session = Session(settings, "mindspore", current_rank, stacks)
+        session.world = world_size
+        session.file_writer = array_file_writer
+        summary = "structure" if settings.task == "structure" else settings.summary_mode
+        self.statistics = ArrayStatistics(summary, settings.precision == "high")
+        self.keeper = ArrayKeeper(session)
+        self.tensors = tensors = MindSporeTensors(session, self.statistics, self.keeper)
+        self.describer = Describer(tensors.describe, tensors.is_tensor, plain_types())
+        self.describer.failed = functools.partial(session.fault, "a value")
+        self.hooks = NodeHooks()
+        self.gradients = GraphGradients(session, tensors, self.hooks)
+        self.units = UnitRecorder(session, self.describer, tensors, self.gradients, self.keeper.overflowed)
+        self.gradients.units = self.units
+        self.facts = CellFacts(self.units)
+        self.units.modules = self.facts
+        level = settings.level
+        self._watches_cells = level in ("L0", "mix")
+        self._watches_calls = level in ("L1", "mix")
+        self.apis = ApiRecorder(self.units)
+        self.primitives = PrimitiveRecorder(self.units)
+        self.cells = CellHooks(self.units)
+        self.jit = JitRecorder(self.units, self, self._watches_calls)
+        self._named: Sequence[tuple[str, nn.Cell]] = ()
+        self._attached = False
+        self._paused = 0
+        session.before_publish.append(self._finish_records)
+        session.at_step_end.append(self._forget_step)
+        _live.add(self)
+
+    # ------------------------------------------------------------ life
+
+    def start(self, model: Any, named: Sequence[tuple[str, nn.Cell]], rank: int | None = None) -> bool:
+        """Attach everything, if this step and rank are wanted. ``named``: entry names and cells to watch."""
+        session = self.session
+        if session.recording or not session.start(rank):
+            return session.recording
+        self._attached = True
+        self._named = named
+        if self._watches_calls:
+            self.primitives.watch(cells_of(model) if model is not None else ())
+        session.guard(self.jit.attach)
+        self._put()
+        return True
+
+    def stop(self) -> None:
+        """Detach everything and bring the files up to date."""
+        self.detach()
+        self.session.stop()
+
+    def detach(self) -> None:
+        """Leave nothing attached."""
+        if not self._attached:
+            return
+        self._attached = False
+        self._take_off()
+        self._named = ()
+        self.session.guard(self.jit.detach)
+        self.session.guard(self.gradients.close_open)
+        self.session.guard(self.hooks.remove)
+        self.primitives.forget()
+
+    def _put(self) -> None:
+        guard = self.session.guard
+        if self._watches_cells:
+            guard(self.cells.watch, self._named)
+            guard(self.facts.watch, self._named)
+        if self._watches_calls:
+            guard(self.apis.attach)
+            guard(self.primitives.attach)
+
+    def _take_off(self) -> None:
+        guard = self.session.guard
+        guard(self.primitives.detach)
+        guard(self.apis.detach)
+        guard(self.facts.remove)
+        guard(self.cells.remove)
+
+    def pause(self) -> None:
+        """Something is compiled: see :mod:`msprobe.capture.mindspore.jit`."""
+        self._paused += 1
+        if self._paused == 1 and self._attached:
+            running = list(self.session.thread.modules)
+            self._take_off()
+            self.session.thread.modules.extend(running)
+
+    def resume(self) -> None:
+        """It is compiled."""
+        self._paused -= 1
+        if self._paused == 0 and self._attached:
+            self._put()
+
+    def next_step(self) -> None:
+        """The step is over."""
+        self.session.next_step()
+
+    def close(self, is_end: bool = True) -> None:
+        """The program ends."""
+        self.detach()
+        self.session.close(is_end)
+
+    def leave_to_parent(self) -> None:
+        """After fork, in the child: nothing is recorded here."""
+        self.detach()
+        self.session.leave_to_parent()
+
+    # ------------------------------------------------------------ session's questions
+
+    def _finish_records(self) -> None:
+        self.gradients.close_open()
+        self.facts.close_open()
+
+    def _forget_step(self) -> None:
+        self.gradients.forget_step()
+        self.facts.begin_step()
+        self.keeper.begin_step()
+
+
+def _after_fork() -> None:
+    for recorder in list(_live):
+        recorder.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,101 @@
+"""``seed_all`` for MindSpore: the same random numbers in every run, and on request no dropout."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindspore import mint, ops
+
+from msprobe import log
+from msprobe.capture.mindspore.patches import Replacement
+from msprobe.errors import InvalidInputError
+
+MAX_SEED = 2**32 - 1
+
+# The classes whose objects drop elements: the word of the probability, and its value for "drop nothing".
+_CLASSES = (
+    (ops, "Dropout", "keep_prob", 1.0),
+    (ops, "Dropout2D", "keep_prob", 1.0),
+    (ops, "Dropout3D", "keep_prob", 1.0),
+    (mint.nn, "Dropout", "p", 0.0),
+)
+
+
+def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> None:
+    """Seed every generator, so that two runs can be compared.
+
+    Seeds ``random``, numpy's global generator and MindSpore, and sets ``PYTHONHASHSEED`` (for processes started from
+    here on). ``mode``: deterministic kernels (``set_context(deterministic="ON")``, ``HCCL_DETERMINISTIC``).
+
+    ``rm_dropout``: dropout becomes the identity: ``ops.Dropout``, ``Dropout2D``, ``Dropout3D`` and ``mint.nn.Dropout``
+    keep every element, ``mint.nn.functional.dropout`` gives back what it gets. **This changes the training, on
+    purpose.** Objects that exist already, and names imported earlier, are not reached. The last call counts: with
+    ``rm_dropout=False`` an earlier change is undone.
+
+    Raises InvalidInputError if ``seed`` is not an int from 0 to 2**32 - 1 or one of the others is not a bool.
+    """
+    mistakes = []
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
+        mistakes.append(f"seed must be an int from 0 to {MAX_SEED}, found {seed!r}")
+    for name, value in (("mode", mode), ("rm_dropout", rm_dropout)):
+        if not isinstance(value, bool):
+            mistakes.append(f"{name} must be True or False, found {value!r}")
+    if mistakes:
+        raise InvalidInputError(f"seed_all(): {'; '.join(mistakes)}.")
+    os.environ["PYTHONHASHSEED"] = str(seed)
+    os.environ["HCCL_DETERMINISTIC"] = str(mode)
+    random.seed(seed)
+    np.random.seed(seed)
+    mindspore.set_seed(seed)
+    mindspore.set_context(deterministic="ON" if mode else "OFF")
+    while _removed:
+        _removed.pop().take_off()
+    if rm_dropout:
+        _remove_dropouts()
+    log.info(
+        f"seed_all: seed {seed}, deterministic kernels {'on' if mode else 'off'}, "
+        f"dropout {'removed' if rm_dropout else 'kept'}."
+    )
+
+
+_removed: list[Replacement] = []
+
+
+def _remove_dropouts() -> None:
+    for holder, name, word, value in _CLASSES:
+        kind = getattr(holder, name, None)
+        if isinstance(kind, type):
+            _replace(kind, "__init__", functools.partial(_keeping_all, word=word, value=value))
+    functional = mint.nn.functional
+    if hasattr(functional, "dropout"):
+        _replace(functional, "dropout", _identity)
+
+
+def _replace(holder: Any, name: str, make: Callable[[Any], Any]) -> None:
+    replacement = Replacement(holder, name, make(getattr(holder, name)))
+    replacement.put()
+    _removed.append(replacement)
+
+
+def _keeping_all(original: Callable[..., None], word: str, value: float) -> Callable[..., None]:
+    """A constructor that makes the probability ``value``, whatever the caller asks for. The class stays itself."""
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *((value, *args[1:]) if args else ()), **({**kwargs, word: value} if not args else kwargs))
+
+    return __init__
+
+
+def _identity(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def dropout(input: Any, *args: Any, **kwargs: Any) -> Any:
+        return input
+
+    return dropout

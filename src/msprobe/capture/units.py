@@ -1,0 +1,263 @@
+"""Calls and module passes, recorded as they happen: arguments before, results after.
+
+Free of any framework: an adapter notices the calls and answers for its tensors
+(:mod:`msprobe.capture.adapter`); names, numbers, order, filters and the tree of a record are the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.capture.adapter import Gradients, Modules, Place, Tensors
+from msprobe.capture.records import PLAIN, Describer, parts_of
+from msprobe.capture.session import Session
+from msprobe.capture.stacks import CallStack
+
+NOT_RETURNED = {"error": "the pass did not return"}
+_MOST_LEVELS = 20
+
+
+class Unit:
+    """A call or a module's pass between its beginning and its end."""
+
+    __slots__ = (
+        "backward",
+        "entry",
+        "inputs",
+        "kwinputs",
+        "module",
+        "name",
+        "note",
+        "number",
+        "order",
+        "parent",
+        "recorded",
+        "stack",
+    )
+
+    def __init__(self, entry: str, backward: str, order: int, stack: CallStack, parent: Any) -> None:
+        self.entry = entry
+        # The entry of its backward record.
+        self.backward = backward
+        self.order = order
+        self.stack = stack
+        # False: it has no place in the hierarchy.
+        self.parent = parent
+        self.module: Any = None
+        self.name = ""
+        self.number = 0
+        self.recorded = False
+        self.inputs: Any = []
+        self.kwinputs: Any = {}
+        # What the adapter noted of the arguments; None if no gradient is to be watched.
+        self.note: Any = None
+
+
+class UnitRecorder:
+    """Writes the records of calls and passes."""
+
+    def __init__(
+        self, session: Session, describer: Describer, tensors: Tensors, gradients: Gradients, overflowed: Any
+    ) -> None:
+        self.session = session
+        self.describer = describer
+        self.tensors = tensors
+        self.gradients = gradients
+        self.modules: Modules | None = None
+        # (entry, tree) -> True if an overflow check keeps the record.
+        self.overflowed = overflowed
+        settings = session.settings
+        self.filter = session.filter
+        self.forward = settings.forward
+        self.backward = settings.backward
+        self.input = settings.input
+        self.output = settings.output
+        self.saving = session.saves_all or session.saves_some
+        self.overflow = settings.task in ("overflow_check", "nan_check")
+
+    # ------------------------------------------------------------ calls
+
+    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any], skip: int) -> Unit | None:
+        """Before a call of ``key`` (``Functional.tanh``); None if nothing of it is wanted, or it failed.
+
+        ``skip``: how many frames of the adapter lie between the caller and this.
+        """
+        session = self.session
+        entry = key
+        try:
+            base = f"{key}.{session.number(key)}"
+            entry = base + ".forward"
+            flt = self.filter
+            wanted = flt is None or flt.wants_call(entry)
+            watched = self.backward and (flt is None or flt.may_want(base + ".backward"))
+            recorded = wanted and self.forward
+            if not recorded and not watched:
+                return None
+            parent = session.parent() if session.with_construct else False
+            unit = Unit(entry, base + ".backward", session.next_order(), session.stacks.here(skip + 1), parent)
+            unit.recorded = recorded
+            if recorded and self.input:
+                unit.inputs, unit.kwinputs = self._inputs(entry, args, kwargs)
+            if watched:
+                unit.note = self.gradients.note(self.places(args, kwargs))
+            return unit
+        except Exception as error:
+            session.fault(entry, error)
+            return None
+
+    def end_call(self, unit: Unit, result: Any, outputs: Any = None) -> None:
+        """After the call. ``outputs``: what to record as its results instead."""
+        try:
+            if unit.recorded:
+                tree = self._tree(unit)
+                if self.output:
+                    tree["output"] = self._outputs(unit.entry, result if outputs is None else outputs)
+                self._finish(unit, tree)
+            if unit.note is not None:
+                self.gradients.watch(unit, unit.note, self.places_of_results(result))
+        except Exception as error:
+            self.session.fault(unit.entry, error)
+
+    def fail_call(self, unit: Unit, error: BaseException) -> None:
+        """The call raised: its arguments are recorded with what it said."""
+        try:
+            if unit.recorded:
+                tree = self._tree(unit)
+                if self.output:
+                    tree["output"] = [None]
+                tree["error"] = f"{type(error).__name__}: {error}"[:2000]
+                self._finish(unit, tree)
+        except Exception as problem:
+            self.session.fault(unit.entry, problem)
+
+    # ------------------------------------------------------------ passes of modules
+
+    def enter(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any], skip: int) -> None:
+        """The module, whose entries carry ``name`` (``Cell.blk.Blk``), is about to run."""
+        session = self.session
+        try:
+            number = session.number(name)
+            entry = f"{name}.forward.{number}"
+            wanted = self.filter is None or self.filter.enter_module(entry)
+            stack = session.stacks.here(skip + 1)
+            running = session.thread.modules
+            while running and isinstance(running[-1], Unit) and running[-1].stack.depth >= stack.depth:
+                # It raised; nobody told.
+                self._leave(running.pop(), None, NOT_RETURNED)  # type: ignore[arg-type]
+            unit = Unit(entry, f"{name}.backward.{number}", session.next_order(), stack, session.parent())
+            unit.name, unit.number, unit.module = name, number, module
+            running.append(unit)
+            unit.recorded = wanted and self.forward
+            if unit.recorded and self.input:
+                unit.inputs, unit.kwinputs = self._inputs(entry, args, kwargs)
+            if self.backward and (wanted or self.filter is not None):
+                unit.note = self.gradients.note(self.places(args, kwargs))
+        except Exception as error:
+            session.fault(name, error)
+
+    def leave(self, name: str, module: Any, result: Any) -> None:
+        """The module has run."""
+        running = self.session.thread.modules
+        if all(unit.module is not module for unit in running):
+            return  # its beginning was not recorded
+        try:
+            while True:
+                unit = running.pop()
+                done = unit.module is module
+                self._leave(unit, result if done else None, {} if done else NOT_RETURNED)  # type: ignore[arg-type]
+                if done:
+                    break
+        except Exception as error:
+            self.session.fault(name, error)
+
+    def _leave(self, unit: Unit, result: Any, problem: dict[str, str]) -> None:
+        modules = self.modules
+        assert modules is not None
+        if unit.recorded:
+            tree = self._tree(unit)
+            if self.output:
+                tree["output"] = [None] if problem else self._outputs(unit.entry, result)
+            tree["parameters"] = {
+                key: self.described(value, f"{unit.entry}.parameters.{key}", unit.entry)
+                for key, value in modules.own_parameters(unit.module)
+            }
+            tree.update(problem)
+            if not modules.is_training(unit.module):
+                tree["training"] = False
+            self._finish(unit, tree)
+            if unit.number == 0 and self.backward and not self.overflow:
+                modules.ran(unit.name, unit.module)
+        if self.filter is not None:
+            self.filter.leave_module(unit.entry)
+        if unit.note is not None and not problem:
+            self.gradients.watch(unit, unit.note, self.places_of_results(result))
+
+    def leave_all(self) -> None:
+        """Recording stops: passes that still run are not waited for."""
+        self.session.thread.modules.clear()
+
+    # ------------------------------------------------------------ trees
+
+    def _tree(self, unit: Unit) -> dict[str, Any]:
+        tree: dict[str, Any] = {}
+        if self.input:
+            tree["input_args"] = unit.inputs
+            tree["input_kwargs"] = unit.kwinputs
+        tree["is_recompute"] = unit.stack.recompute
+        return tree
+
+    def _finish(self, unit: Unit, tree: dict[str, Any]) -> None:
+        tree["msprobe"] = {"order": unit.order}
+        if unit.stack.source:
+            tree["msprobe"]["source"] = unit.stack.source
+        self.put(unit.entry, tree, unit.stack, unit.parent)
+
+    def put(self, entry: str, tree: dict[str, Any], stack: CallStack | None = None, parent: Any = False) -> None:
+        """A finished record, if an overflow check does not drop it."""
+        if not self.overflow or self.overflowed(entry, tree):
+            self.session.put(entry, tree, stack, parent)
+
+    def described(self, value: Any, path: str, entry: str) -> Any:
+        """The tree of one value of ``entry``, its tensors saved below ``path`` if that entry is to be saved."""
+        if self.saving and self.session.saves(entry):
+            return self.describer.describe_kept(value, path, self.tensors.keep)
+        return self.describer.describe(value)
+
+    def _inputs(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        inputs = [self.described(value, f"{entry}.input.{i}", entry) for i, value in enumerate(args)]
+        return inputs, {word: self.described(value, f"{entry}.kwargs.{word}", entry) for word, value in kwargs.items()}
+
+    def _outputs(self, entry: str, result: Any) -> list[Any]:
+        """A tuple is several results, anything else is one."""
+        several = result if type(result) is tuple else (result,)
+        return [self.described(value, f"{entry}.output.{i}", entry) for i, value in enumerate(several)]
+
+    # ------------------------------------------------------------ tensors in arguments and results
+
+    def places(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Place]:
+        """The tensors among the arguments, nested ones too."""
+        found: list[Place] = []
+        for i, value in enumerate(args):
+            self._collect(value, f"input.{i}", found, ())
+        for word, value in kwargs.items():
+            self._collect(value, f"kwargs.{word}", found, ())
+        return found
+
+    def places_of_results(self, result: Any) -> list[Place]:
+        """The tensors in a result, nested ones too."""
+        found: list[Place] = []
+        several = result if type(result) is tuple else (result,)
+        for i, value in enumerate(several):
+            self._collect(value, f"output.{i}", found, ())
+        return found
+
+    def _collect(self, value: Any, path: str, found: list[Place], above: tuple[int, ...]) -> None:
+        if self.tensors.is_tensor(value):
+            found.append((path, value))
+        elif type(value) not in PLAIN and len(above) < _MOST_LEVELS and id(value) not in above:
+            parts = parts_of(value)
+            if parts is not None:
+                names, items = parts
+                for name, item in zip(range(len(items)) if names is None else names, items, strict=True):
+                    self._collect(item, f"{path}.{name}", found, (*above, id(value)))

@@ -1,0 +1,78 @@
+"""Recording changes nothing: losses, gradients, weights, buffers and random numbers are those of the training alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
+pytestmark = pytest.mark.mindspore
+
+from mindspore import Tensor, ops  # noqa: E402
+from mindspore_networks import NETWORKS, STEPS, Result, run  # noqa: E402
+
+from msprobe.capture.mindspore.apis import listed_apis  # noqa: E402
+from msprobe.mindspore import PrecisionDebugger  # noqa: E402
+
+
+@cache
+def alone(name: str) -> tuple[bytes, ...]:
+    """The training without msprobe, which gives the same twice."""
+    first, second = run(name), run(name)
+    assert first == second, "the training itself is not deterministic"
+    return tuple(first)
+
+
+def recorded(name: str, folder: Path, **settings: Any) -> Result:
+    PrecisionDebugger.reset()
+    debugger = PrecisionDebugger(dump_path=str(folder), **settings)
+
+    @contextlib.contextmanager
+    def step(model: Any) -> Iterator[None]:
+        debugger.start(model)
+        yield
+        debugger.stop()
+        roots = model if isinstance(model, list) else [model]
+        for root in roots:
+            for _, cell in root.cells_and_names():
+                assert not cell._forward_hook
+                assert not cell._forward_pre_hook
+            assert all(not parameter.hooks() for parameter in root.get_parameters())
+        debugger.step()
+
+    try:
+        return run(name, step)
+    finally:
+        PrecisionDebugger.reset()
+
+
+SETTINGS = {
+    "L0": {"level": "L0"},
+    "L1": {"level": "L1"},
+    "mix": {"level": "mix", "summary_mode": "md5"},
+    "tensor": {"level": "mix", "task": "tensor"},
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_training_is_the_same_bit_for_bit(name: str, settings: str, tmp_path: Path) -> None:
+    wanted = alone(name)
+    functions = {(id(holder), api): getattr(holder, api) for holder, api, _ in listed_apis()}
+    own, called = set(vars(Tensor)), ops.MatMul.__call__
+    found = recorded(name, tmp_path, **SETTINGS[settings])
+    assert tuple(found) == wanted
+    assert all(getattr(holder, api) == functions[id(holder), api] for holder, api, _ in listed_apis())
+    assert set(vars(Tensor)) == own
+    assert ops.MatMul.__call__ is called
+    assert list(tmp_path.glob("step*/*/dump_error_info.log")) == []
+    for number in range(STEPS):
+        data = json.loads((tmp_path / f"step{number}" / "rank" / "dump.json").read_text())["data"]
+        assert any(".forward" in entry for entry in data)
+        assert any(".backward" in entry for entry in data)

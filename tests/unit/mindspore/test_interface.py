@@ -1,0 +1,300 @@
+"""PrecisionDebugger and its company as scripts for MindSpore use them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
+pytestmark = pytest.mark.mindspore
+
+from mindspore import mint, nn, ops  # noqa: E402
+from mindspore_dumps import Recorder, Toy, batch, gradients_of, record, train_step  # noqa: E402
+
+from msprobe import log  # noqa: E402
+from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError  # noqa: E402
+from msprobe.mindspore import MsprobeInitStep, MsprobeStep, PrecisionDebugger, seed_all  # noqa: E402
+
+__all__ = ["record"]
+
+
+def test_a_second_construction_is_the_first_object(record: Recorder, capsys: Any) -> None:
+    first = record(level="L1")
+    assert PrecisionDebugger(dump_path="/elsewhere", level="L0", opt=None) is first
+    assert first.settings.level == "L1"
+    assert "exists already" in capsys.readouterr().out
+
+
+def test_nothing_can_be_called_before_the_construction() -> None:
+    PrecisionDebugger.reset()
+    for call in (PrecisionDebugger.start, PrecisionDebugger.stop, PrecisionDebugger.step):
+        with pytest.raises(InvalidInputError, match="instance is not created"):
+            call()
+    with pytest.raises(InvalidInputError, match="instance is not created"):
+        PrecisionDebugger.save(1, "x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "level L0 watches cells"),
+        ({"model": 3}, "must be a mindspore.nn.Cell, or a list or tuple of them, found int"),
+        ({"model": [nn.ReLU(), 3]}, r"model\[1\] must be"),
+        ({"model": []}, "empty list"),
+        ({"model": nn.ReLU()} | {"token_range": [2, 1]}, "0 <= a <= b"),
+        ({"model": nn.ReLU(), "token_range": 3}, "0 <= a <= b"),
+        ({"model": nn.ReLU(), "rank_id": -1}, "rank_id must be an int from 0"),
+    ],
+)
+def test_wrong_arguments_of_start(record: Recorder, arguments: dict[str, Any], words: str) -> None:
+    debugger = record(level="L0")
+    with pytest.raises(InvalidInputError, match=words):
+        debugger.start(**arguments)
+
+
+def test_token_range_needs_the_model(record: Recorder) -> None:
+    debugger = record(level="L1")
+    with pytest.raises(InvalidInputError, match="token_range counts calls of the model"):
+        debugger.start(token_range=[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"task": "nope"}, "nope"),
+        ({"level": "L3"}, "L3"),
+        ({"async_dump": "yes"}, "async_dump"),
+        ({"data_mode": ["foo"]}, "data_mode"),
+        ({"data_mode": ["all", "input"]}, "all"),
+        ({"summary_mode": "xx"}, "summary_mode"),
+        ({"rank": "0"}, "rank"),
+        ({"step": [-1]}, "step"),
+        ({"step": ["4-2"]}, "step"),
+        ({"task": "tensor", "async_dump": True}, "list"),
+        ({"task": "overflow_check", "overflow_nums": 0}, "overflow_nums"),
+    ],
+)
+def test_wrong_settings_name_the_field(record: Recorder, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(MsprobeError, match=words):
+        record(**settings)
+
+
+def test_the_static_graph_is_told_of(record: Recorder) -> None:
+    debugger = record(level="L1")
+    ms.set_context(mode=ms.GRAPH_MODE)
+    try:
+        with pytest.raises(InvalidInputError, match="GRAPH_MODE"):
+            debugger.start()
+    finally:
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+
+
+def test_kernels_are_told_of(record: Recorder) -> None:
+    with pytest.raises(NotAvailableError, match="L2"):
+        record(level="L2", task="tensor", list=["Functional.tanh.0.forward"])
+
+
+def test_only_the_steps_that_are_asked_for(record: Recorder, capsys: Any) -> None:
+    debugger = record(level="L0", step=[1])
+    model = Toy()
+    for number in range(3):
+        train_step(debugger, model, number)
+    assert record.end().steps() == ["step1"]
+    assert capsys.readouterr().out.count("msprobe ends successfully") == 1
+
+
+def test_steps_of_a_resumed_training(record: Recorder) -> None:
+    debugger = record(level="L0")
+    debugger.set_init_step(7)
+    train_step(debugger, Toy())
+    assert record.end().steps() == ["step7"]
+
+
+def test_stop_and_start_in_one_step_go_on_with_the_numbers(record: Recorder) -> None:
+    debugger = record(level="L1")
+    for _ in range(2):
+        debugger.start()
+        ops.tanh(batch())
+        debugger.stop()
+        ops.tanh(batch())
+    debugger.step()
+    assert record.end().names() == ["Functional.tanh.0.forward", "Functional.tanh.1.forward"]
+
+
+def test_the_callback_records_the_steps_of_model_train(record: Recorder) -> None:
+    debugger = record(level="mix")
+    network = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
+
+    def rows() -> Any:
+        for number in range(3):
+            yield batch(number, (8,)).asnumpy(), batch(number, (4,)).asnumpy()
+
+    data = ms.dataset.GeneratorDataset(lambda: rows(), ["x", "y"], shuffle=False).batch(1)
+    model = ms.train.Model(network, nn.MSELoss(), nn.SGD(network.trainable_params(), 0.1))
+    model.train(1, data, callbacks=[MsprobeStep(debugger), MsprobeInitStep()], dataset_sink_mode=False)
+    dump = record.end()
+    assert dump.steps() == ["step0", "step1", "step2"]
+    for step in range(3):
+        assert "Cell.0.Dense.forward.0" in dump.data(step)
+        assert "Cell.0.Dense.backward.0" in dump.data(step)
+        assert dump.data(step)["Cell.0.Dense.parameters_grad"]["weight"][0]["shape"] == [4, 8]
+    assert dump.errors() == []
+    with pytest.raises(InvalidInputError, match="PrecisionDebugger"):
+        MsprobeStep(3)
+
+
+def test_overflow_check_keeps_what_overflows_and_ends(record: Recorder, capsys: Any) -> None:
+    def calls(x: Any) -> None:
+        ops.tanh(x)
+        y = ops.log(x * 0)
+        ops.exp(y)
+        y / 2
+
+    debugger = record(level="L1", task="overflow_check")
+    for _ in range(2):
+        debugger.start()
+        calls(batch())
+        debugger.stop()
+        debugger.step()
+    dump = record.end()
+    assert dump.names() == ["Functional.log.0.forward"]
+    assert set(dump.tensors()) == {"Functional.log.0.forward.input.0.npy", "Functional.log.0.forward.output.0.npy"}
+    assert "Overflow detected in Functional.log.0.forward" in capsys.readouterr().out
+    debugger = record(level="L1", task="overflow_check", overflow_nums=-1)
+    for _ in range(2):
+        debugger.start()
+        calls(batch())
+        debugger.stop()
+        debugger.step()
+    dump = record.end()
+    for step in (0, 1):
+        assert dump.names(step) == [
+            "Functional.log.0.forward",
+            "Functional.exp.0.forward",
+            "Tensor.__truediv__.0.forward",
+        ]
+
+
+def test_saved_variables_and_their_gradients(record: Recorder) -> None:
+    debugger = record(level="debug", task="tensor")
+    w = ms.Parameter(batch(5, (8, 4)), name="w")
+
+    def loss(x: Any) -> Any:
+        debugger.save(x, "x")
+        y = ops.matmul(x, w)
+        debugger.save(y, "y")
+        debugger.save({"a": [y, None], "n": 3}, "nested")
+        z = ops.tanh(y)
+        debugger.save(z, "y")
+        debugger.save(z, "a/b", save_backward=False)
+        debugger.save(w, "w")
+        return z.sum()
+
+    x = batch(1)
+    _, gradients = ms.value_and_grad(loss, 0, [w])(x)
+    debugger.step()
+    dump = record.end()
+    data = dump.saved()
+    assert list(data) == [
+        "x.0.debug",
+        "x_grad.0.debug",
+        "y.0.debug",
+        "y_grad.0.debug",
+        "nested.0.debug",
+        "nested_grad.0.debug",
+        "y.1.debug",
+        "y_grad.1.debug",
+        "a_b.0.debug",
+        "w.0.debug",
+        "w_grad.0.debug",
+    ]
+    files = dump.tensors()
+    t = np.tanh(x.asnumpy() @ w.asnumpy())
+    assert np.allclose(files["y_grad.0.debug.npy"], 1 - t**2, atol=1e-5)
+    assert np.array_equal(files["y_grad.1.debug.npy"], np.ones((3, 4)))
+    assert np.array_equal(files["w_grad.0.debug.npy"], gradients[1][0].asnumpy())
+    assert np.array_equal(files["x_grad.0.debug.npy"], gradients[0].asnumpy())
+    assert np.array_equal(files["nested.0.debug.a.0.npy"], files["y.0.debug.npy"])
+    assert data["nested_grad.0.debug"]["a"][1] is None
+    assert data["nested_grad.0.debug"]["a"][0]["shape"] == [3, 4]
+    assert "a_b.0.debug.npy" in files
+    assert not w.hooks()
+
+
+def test_wrong_variables_give_a_warning_and_the_rest_is_saved(record: Recorder, capsys: Any) -> None:
+    debugger = record(level="debug")
+    debugger.save(None, "nothing")
+    debugger.save(batch(), 3)
+    debugger.save([batch(), object()], "half")
+    debugger.step()
+    data = record.end().saved()
+    assert list(data) == ["half.0.debug", "half_grad.0.debug"]
+    assert data["half.0.debug"][0]["shape"] == [3, 8]
+    said = capsys.readouterr().out
+    assert "'nothing'" in said
+    assert "name must be a str" in said
+
+
+def test_seed_all_makes_two_runs_equal() -> None:
+    def draw() -> list[Any]:
+        seed_all(seed=7, rm_dropout=False)
+        return [
+            random.random(),
+            np.random.rand(),
+            ops.standard_normal((3,)).asnumpy().tolist(),
+            nn.Dense(4, 4).weight.asnumpy().tolist(),
+        ]
+
+    assert draw() == draw()
+
+
+def test_seed_all_removes_dropout_on_request_and_puts_it_back() -> None:
+    x = batch(0, (50, 50))
+    seed_all(rm_dropout=True)
+    try:
+        layers = [ops.Dropout(0.5), ops.Dropout(keep_prob=0.3)]
+        assert all(np.array_equal(layer(x)[0].asnumpy(), x.asnumpy()) for layer in layers)
+        assert isinstance(layers[0], ops.Dropout)
+        assert np.array_equal(ops.dropout(x, 0.5).asnumpy(), x.asnumpy())
+        assert mint.nn.functional.dropout(x, 0.5) is x
+    finally:
+        seed_all(rm_dropout=False)
+    assert (ops.Dropout(0.5)(x)[0].asnumpy() == 0).any()
+    assert (ops.dropout(x, 0.5).asnumpy() == 0).any()
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"seed": -1}, {"seed": 2**32}, {"seed": True}, {"seed": 1.5}, {"mode": 1}, {"rm_dropout": "yes"}]
+)
+def test_wrong_arguments_of_seed_all(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=next(iter(arguments))):
+        seed_all(**arguments)
+
+
+def test_the_names_of_earlier_tools_can_be_imported(record: Recorder) -> None:
+    from msprobe.mindspore import TrainerMon, save, save_grad
+    from msprobe.mindspore.common.utils import MsprobeStep as Same
+
+    assert Same is MsprobeStep
+    for tool in (TrainerMon, save, save_grad):
+        with pytest.raises(NotAvailableError):
+            tool()
+
+
+def test_what_has_no_effect_is_told_once(record: Recorder, capsys: Any) -> None:
+    log.forget_once()
+    debugger = record(level="L1", buffers=True, optimizer=True)
+    train_step(debugger, Toy())
+    record.end()
+    assert "optimizer, buffers" in capsys.readouterr().out
+
+
+def test_a_training_is_the_same_before_and_after_a_recorded_step(record: Recorder) -> None:
+    debugger = record(level="mix")
+    model = Toy()
+    before = gradients_of(model)(batch())[0].asnumpy()
+    train_step(debugger, model)
+    assert np.array_equal(gradients_of(model)(batch())[0].asnumpy(), before)
