@@ -92,12 +92,14 @@ def write_workbook(path: StrPath, sheets: Sequence[Sheet]) -> None:
 def safe_text(text: str) -> str:
     """The text, with an apostrophe in front if a spreadsheet that reads it from CSV would run it.
 
+    A NUL becomes the sign for "cannot be shown": readers of CSV stop at it, and Python 3.10 does not write it.
+
     >>> safe_text("=cmd|x"), safe_text("-inf\\t"), safe_text("Torch.add")
     ("'=cmd|x", '-inf\\t', 'Torch.add')
     """
     if text.startswith(_FORMULA) and not _NUMERIC.fullmatch(text):
-        return f"'{text}"
-    return text
+        text = f"'{text}"
+    return text.replace("\0", "\ufffd")
 
 
 def _write(file: IO[bytes], sheets: Sequence[Sheet]) -> None:

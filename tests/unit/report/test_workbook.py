@@ -122,6 +122,13 @@ def test_numbers_in_texts_are_left_alone(text: str) -> None:
     assert safe_text(text) == text
 
 
+def test_a_nul_is_shown_and_not_written(tmp_path: Path) -> None:
+    write_workbook(tmp_path / "x.xlsx", [sheet(["a\0b"])])
+    write_csv(tmp_path / "x.csv", ["a"], [[["a\0b"]]])
+    assert read(tmp_path / "x.xlsx")[1] == ["a\ufffdb"]
+    assert (tmp_path / "x.csv").read_text(encoding="utf-8") == "a\na\ufffdb\n"
+
+
 def failing_blocks() -> Iterator[list[list[str]]]:
     yield [["a"]]
     raise PathError("the disk is full.")
