@@ -35,7 +35,8 @@ ADVICE: dict[str, str] = {
     "collectives": "Record this exchange with its tensors on all ranks, and check links and communication library.",
     "replicas": "What is replicated must be made alike on all ranks: broadcast at the start, seeds, reductions.",
     "clearing": "Call optimizer.zero_grad() once before the first backward pass of each step, and not in between.",
-    "updates": "Give the optimizer the parameters that the model has now; make it after the model is complete.",
+    "updates": "Call optimizer.step() in every step, and give the optimizer the parameters that the model has now: make "
+    "it after the model is complete.",
 }
 _SHOWN = 10
 _LABEL = 11

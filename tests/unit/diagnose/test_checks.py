@@ -473,6 +473,75 @@ def test_parameters_that_are_all_there(tmp_path: Path) -> None:
     assert found(tmp_path, "updates") == []
 
 
+def linears(held: list[str], *names: str) -> dict[str, Any]:
+    """A step of a model with one layer for each name, of which the optimizer holds some."""
+    data: dict[str, Any] = {}
+    weights = {name: some(number, 4, 4, requires_grad=True) for number, name in enumerate(names)}
+    for number, (name, weight) in enumerate(weights.items()):
+        forward = module([some(9, 2, 4)], some(8, 2, 4), parameters={"weight": weight})
+        data[f"Module.{name}.Linear.forward.0"] = forward
+        data[f"Module.{name}.Linear.parameters_grad"] = {"weight": [some(20 + number, 4, 4)]}
+    held_weights = {
+        f"{name}.weight": (weights[name], some(30, 4, 4), some(40 + n, 4, 4)) for n, name in enumerate(held)
+    }
+    return {**data, "Optimizer.SGD.0.forward": optimizer(held_weights)}
+
+
+@pytest.mark.parametrize(
+    ("held", "names", "harmless"),
+    [
+        (("body", "neck", "head"), ("embedding", "body", "neck", "head"), False),
+        (("head",), ("embedding", "body", "head"), True),
+        (("0.up", "0.down"), ("0.up", "0.down", "1.up"), True),
+        (("0.up", "1.up"), ("0.up", "1.up", "2.up"), False),
+    ],
+    ids=["forgotten", "the head alone is trained", "one of two models", "a layer of a sequence"],
+)
+def test_a_module_in_no_optimizer(tmp_path: Path, held: Any, names: Any, harmless: bool) -> None:
+    write(tmp_path, linears(list(held), *names))
+    finding = one(tmp_path, "updates")
+    assert finding.evidence["parameters"] == [f"{name}.weight" for name in names if name not in held]
+    assert (finding.harmless, finding.evidence["held"]) == (harmless, len(held))
+
+
+def test_a_module_that_another_optimizer_has_in_a_later_step(tmp_path: Path) -> None:
+    write(tmp_path, linears(["body", "neck"], "body", "neck", "head"), 0)
+    write(tmp_path, linears(["head"], "body", "neck", "head"), 1)
+    assert found(tmp_path, "updates") == []
+
+
+def still(folder: Path, changes: tuple[bool, ...], **more: Any) -> None:
+    """A step without an optimizer's record for each of ``changes``, which says whether the weights are others there."""
+    seed = 0
+    for step, change in enumerate(changes):
+        seed += change
+        data = linears([], "body", "head")
+        del data["Optimizer.SGD.0.forward"]
+        for place, name in enumerate(("body", "head")):
+            weight = some(100 * seed + place, 4, 4, requires_grad=True, **more)
+            data[f"Module.{name}.Linear.forward.0"]["parameters"]["weight"] = weight
+        write(folder, data, step)
+
+
+def test_weights_that_never_change(tmp_path: Path) -> None:
+    still(tmp_path, (False, False, False))
+    finding = one(tmp_path, "updates")
+    assert (finding.step, finding.evidence["parameters"]) == (2, ["body.weight", "head.weight"])
+    assert "optimizer.step() is not called, or the recorded steps are micro-batches" in finding.message
+    assert not finding.harmless
+
+
+@pytest.mark.parametrize("changes", [(False,), (False, True), (False, True, False), (False, False, True)])
+def test_weights_that_change_once_are_trained(tmp_path: Path, changes: tuple[bool, ...]) -> None:
+    still(tmp_path, changes)
+    assert found(tmp_path, "updates") == []
+
+
+def test_half_weights_may_be_too_coarse_to_change(tmp_path: Path) -> None:
+    still(tmp_path, (False, False), dtype="torch.bfloat16")
+    assert found(tmp_path, "updates") == []
+
+
 def accumulated(folder: Path, mode: str, factor: float = 0.5) -> None:
     """Two steps of two passes over six parameters; what the optimizer got is in ``mode``."""
     random = np.random.default_rng(3)

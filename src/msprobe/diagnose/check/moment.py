@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose.differences import fingerprint
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.optimizer import parameters_of
@@ -28,17 +29,19 @@ class Earlier:
     """What is kept of a step: weights at its beginning, and gradients as the optimizer got them, by rank.
 
     ``moved``: parameters that had a gradient which is not zero. ``optimized``: the names that some optimizer had.
+    ``changed``: ranks on which a weight has changed since the first step.
     """
 
     weights: dict[Rank, dict[str, Leaf]]
     gradients: dict[Rank, dict[str, Leaf]]
     moved: dict[Rank, set[str]]
     optimized: frozenset[str]
+    changed: frozenset[Rank] = frozenset()
 
 
 @dataclass
 class Moment:
-    """One step of all ranks; ``before`` is the step before it, if that was recorded.
+    """One step of all ranks; ``before`` is the step before it, if that was recorded; ``last``: none comes after it.
 
     ``remembered`` is for what several checks work out of a rank: name and rank -> result.
     """
@@ -46,6 +49,7 @@ class Moment:
     step: int | None
     timelines: dict[Rank, Timeline]
     before: Earlier | None = None
+    last: bool = False
     remembered: dict[tuple[str, Rank], Any] = field(default_factory=dict)
     _makers: dict[Rank, Producers] = field(default_factory=dict)
     _weights: dict[Rank, dict[str, Weight]] = field(default_factory=dict)
@@ -83,6 +87,16 @@ class Moment:
                     found.setdefault(plain_path(name), gradient)
         return found
 
+    def has_changed(self, rank: Rank) -> bool:
+        """True if a weight of a rank has changed since the first of the steps that follow each other."""
+        if self.before is None:
+            return False
+        old = self.before.weights.get(rank, {})
+        return rank in self.before.changed or any(
+            name in old and fingerprint(weight.leaf) != fingerprint(old[name])
+            for name, weight in self.weights(self.timelines[rank]).items()
+        )
+
     def earlier(self) -> Earlier:
         """What the next step needs to know of this one."""
         moved: dict[Rank, set[str]] = {}
@@ -103,6 +117,7 @@ class Moment:
             gradients={rank: self.at_optimizer(timeline) for rank, timeline in self.timelines.items()},
             moved=moved,
             optimized=frozenset(optimized),
+            changed=frozenset(rank for rank in self.timelines if self.has_changed(rank)),
         )
 
     def finding(

@@ -78,7 +78,8 @@ def check_run(
             records += len(part)
             notes += _notes(timelines[rank])
         # A gap in the steps: what was before is not the step before.
-        moment = Moment(step, timelines, before if last is not None and step == last + 1 else None)
+        follows = last is not None and step == last + 1
+        moment = Moment(step, timelines, before if follows else None, last=step == dump.steps[-1])
         for found in _found(moment, checks, told):
             # The same line of the program in the same module, in another pass or step, is no news.
             mark = (found.evidence["check"], found.module, found.evidence.get("source") or found.where, found.kind)

@@ -124,15 +124,17 @@ def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> 
         # A copy that nothing uses any more has the values, but no gradient.
         held = [fields for fields in parameters_of(event).values() if isinstance(fields, dict)]
         tied.update(fingerprint(fields.get("weight")) for fields in held if is_tensor(fields.get("grad")))
-    missing = []
+    missing, apart = [], []
     for name, passes in moment.gradients(timeline).items():
         weight = weights.get(name)
         if name in known or weight is None or not weight.leaf.get("requires_grad"):
             continue
         if not any(leaf is not None and not _is_zero(leaf) for leaf in passes) or fingerprint(weight.leaf) in tied:
             continue
-        if _neighbours(name, known):
-            missing.append(name)
+        (missing if _neighbours(name, known) else apart).append(name)
+    if apart and moment.last:
+        # Another optimizer may have them, in a step that comes later.
+        yield _without_neighbours(moment, timeline, steps[-1], apart, known & set(weights))
     if missing:
         stale = [name for event in steps for name in parameters_of(event) if plain_path(name) not in weights]
         hint = f"; it holds {listed(stale)} instead, which no module uses" if stale else ""
@@ -140,10 +142,39 @@ def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> 
             timeline,
             steps[-1],
             "weights",
-            f"{len(missing)} parameters get a gradient and are in no optimizer: {listed(missing)}{hint}",
+            f"{_counted(missing)} a gradient and {'is' if len(missing) == 1 else 'are'} in no optimizer: "
+            f"{listed(missing)}{hint}",
             where=f"{steps[-1].name}: {missing[0]}",
             evidence={"parameters": missing[:50], "held_instead": stale[:50]},
         )
+
+
+def _without_neighbours(moment: Moment, timeline: Timeline, event: Event, names: list[str], held: set[str]) -> Finding:
+    """Whole modules with a gradient that no optimizer has: meant where a small part of a model is trained, or one of
+    two models.
+    """
+    # A list of models has numbers for names.
+    tops, others = ({name.partition(".")[0] for name in some} for some in (names, held))
+    two = all(top.isdigit() for top in tops | others) and len(tops) == len(others) == 1 and tops != others
+    meant = two or len(held) <= len(names)
+    one = len(names) == 1
+    text = f"{_counted(names)} a gradient, and no optimizer that was "
+    text += f"recorded has {'it' if one else 'them'}, while {len(held)} others are in one: {listed(names)}"
+    if meant:
+        text += "; where only a part is to be trained, requires_grad_(False) saves the cost of the others' gradients"
+    return moment.finding(
+        timeline,
+        event,
+        "weights",
+        text,
+        where=f"{event.name}: {names[0]}",
+        evidence={"parameters": names[:50], "held": len(held)},
+        harmless=meant,
+    )
+
+
+def _counted(names: list[str]) -> str:
+    return "1 parameter gets" if len(names) == 1 else f"{len(names)} parameters get"
 
 
 def _neighbours(name: str, known: set[str]) -> bool:
@@ -171,8 +202,22 @@ def _as_before(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
             stuck.append(name)
         elif fingerprint(now) != fingerprint(then):
             moved += 1
-    if stuck and moved > len(stuck):
-        stuck.sort()
+    stuck.sort()
+    still = moment.last and not moved and not moment.has_changed(timeline.rank)
+    # Weights in half precision may be too coarse for their update.
+    if still and any(not _is_half(weights[name].leaf) for name in stuck):
+        weight = weights[stuck[0]]
+        yield moment.finding(
+            timeline,
+            weight.event,
+            "weights",
+            f"no weight changes in the steps that were recorded, although {len(stuck)} parameters get gradients that "
+            "are not zero, and no step of an optimizer was recorded: optimizer.step() is not called, or the recorded "
+            f"steps are micro-batches of one ({listed(stuck)})",
+            where=stuck[0],
+            evidence={"parameters": stuck[:50], "weight": measured(weight.leaf)},
+        )
+    elif stuck and moved > len(stuck):
         weight = weights[stuck[0]]
         yield moment.finding(
             timeline,
