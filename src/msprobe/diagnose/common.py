@@ -16,7 +16,7 @@ Step = int | None
 class StepPair:
     """A step of the candidate, the step of the reference it answers to, and the ranks that both have.
 
-    Without a rank in common, ``ranks`` is empty: the runs have different layouts.
+    Without ranks that answer to each other, ``ranks`` is empty: the runs have different layouts.
     """
 
     candidate: Step
@@ -33,8 +33,11 @@ class Common:
     findings: tuple[Finding, ...]
 
 
-def in_common(candidate: Dump, reference: Dump) -> Common:
-    """Pair the steps and ranks of two runs, by their numbers; a single one with a single one."""
+def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
+    """Pair the steps and ranks of two runs, by their numbers; a single one with a single one.
+
+    ``by_rank``: false for runs in different layouts, whose ranks do not answer to each other.
+    """
     notes: list[str] = []
     findings: list[Finding] = []
     steps: list[tuple[Step, Step]] = [(step, step) for step in candidate.steps if step in reference.steps]
@@ -55,7 +58,7 @@ def in_common(candidate: Dump, reference: Dump) -> Common:
                 findings.append(Finding("step_count", text, where=where, step=missing[0], harmless=True))
     pairs = []
     for left, right in steps:
-        mine, theirs = candidate.ranks(left), reference.ranks(right)
+        mine, theirs = (candidate.ranks(left), reference.ranks(right)) if by_rank else ([], [])
         ranks: list[tuple[Rank, Rank]] = [(rank, rank) for rank in mine if rank in theirs]
         if not ranks and len(mine) == len(theirs) == 1:
             ranks = [(mine[0], theirs[0])]

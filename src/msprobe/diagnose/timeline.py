@@ -11,6 +11,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import EntryName, plain_path, read_name
 from msprobe.diagnose.findings import Direction
+from msprobe.diagnose.optimizer_calls import calls_inside_steps
 from msprobe.store.part import DumpPart
 
 Slot = tuple[str, Any]
@@ -198,6 +199,9 @@ class Timeline:
                 parent = None
             event.parent = parent
             (self.roots if parent is None else parent.children).append(event)
+        if part.header.get("level") == "L1":
+            for event in calls_inside_steps(part, self.events):
+                event.direction = "optimizer"
 
     def close(self) -> None:
         """Let go of the events. They know each other, so they would stay until Python searches for such circles."""

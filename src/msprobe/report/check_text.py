@@ -8,7 +8,7 @@ from typing import Any
 from msprobe.diagnose.check import CHECKS, CheckResult
 from msprobe.diagnose.findings import Finding
 from msprobe.report import phrases
-from msprobe.report.console import WIDTH, Line, labelled, section, wrapped
+from msprobe.report.console import WIDTH, Line, code_lines, labelled, section, wrapped
 from msprobe.report.phrases import clean
 
 HEADLINES = {
@@ -35,11 +35,10 @@ ADVICE: dict[str, str] = {
     "collectives": "Record this exchange with its tensors on all ranks, and check links and communication library.",
     "replicas": "What is replicated must be made alike on all ranks: broadcast at the start, seeds, reductions.",
     "clearing": "Call optimizer.zero_grad() once before the first backward pass of each step, and not in between.",
-    "updates": "Call optimizer.step() in every step, and give the optimizer the parameters that the model has now: make "
-    "it after the model is complete.",
+    "updates": "Call optimizer.step() in every step, and give the optimizer the parameters that the model has now: "
+    "make it after the model is complete.",
 }
 _SHOWN = 10
-_LABEL = 11
 
 
 def check_lines(result: CheckResult, written: Sequence[str] = (), width: int = WIDTH) -> list[Line]:
@@ -87,7 +86,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     if source is not None:
         yield from labelled("source", f"{source.place} {f'in {source.function}' if source.function else ''}", width)
         if source.code:
-            yield Line(f"{'':{_LABEL + 6}}{source.code}"[:width], "dim")
+            yield from code_lines(source.code, width)
     for number, frame in enumerate(phrases.callers_of(finding, 2)):
         yield from labelled("" if number else "called by", f"{frame.place} in {frame.function}", width)
     lines = [line for key, value in finding.evidence.items() for line in _evidence(key, value)]

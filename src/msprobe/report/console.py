@@ -87,7 +87,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     ):
         yield from labelled(label, f"{frame.place} {f'in {frame.function}' if frame.function else ''}".rstrip(), width)
         if frame.code:
-            yield Line(f"{'':{_LABEL + 6}}{frame.code}"[:width], "dim")
+            yield from code_lines(frame.code, width)
     rows, lines = phrases.evidence_rows(finding), phrases.evidence_lines(finding)
     if rows or lines:
         yield Line("")
@@ -136,6 +136,12 @@ def labelled(label: str, text: str, width: int) -> Iterator[Line]:
     yield Line(f"  {label:<{_LABEL}}{lines[0]}".rstrip())
     for line in lines[1:]:
         yield Line(f"{indent}{line}")
+
+
+def code_lines(code: str, width: int) -> Iterator[Line]:
+    """A line of source, below what is beside a label."""
+    for line in wrapped(code, " " * (_LABEL + 6), width):
+        yield Line(line.text, "dim")
 
 
 def wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Line]:

@@ -88,7 +88,7 @@ def _evidence(finding: Finding) -> Iterator[str]:
 
 def _stack(finding: Finding, source: Frame | None) -> Iterator[str]:
     every = phrases.frames(finding.stack)
-    own = [frame for frame in phrases.own_frames(finding.stack, _OWN_FRAMES + 1) if frame != source][:_OWN_FRAMES]
+    own = phrases.callers_of(finding, _OWN_FRAMES)
     if own:
         yield f'<details class="own"><summary>called by</summary>{_frames(own)}</details>'
     if len(every) > len(own) + 1:

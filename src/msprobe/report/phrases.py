@@ -28,7 +28,11 @@ _DIRECTIONS = {
     "optimizer": "optimizer step",
 }
 _FRAME = re.compile(r"File (?P<file>.*?), line (?P<line>\d+), in (?P<function>.*?),? *\n *(?P<code>.*)", re.DOTALL)
-_LIBRARY = re.compile(r"[\\/](site-packages|dist-packages|lib[\\/]python\d+\.\d+)[\\/]|^<frozen |[\\/]msprobe[\\/]")
+_LIBRARY = re.compile(
+    r"[\\/](site-packages|dist-packages|lib[\\/]python\d+\.\d+)[\\/]|^<frozen |"
+    # Of a folder that a user calls by our name, everything is the user's.
+    r"[\\/]msprobe[\\/](capture|cli|config|core|mindspore|pytorch|store)[\\/]"
+)
 # Names of one process are no news.
 _NO_RANK = ("rank", "")
 _STATISTICS = (("Max", "max"), ("Min", "min"), ("Mean", "mean"), ("Norm", "norm"), ("nan", "NaN"), ("inf", "infinite"))
@@ -157,7 +161,8 @@ def source_of(finding: Finding) -> Frame | None:
 def callers_of(finding: Finding, most: int) -> list[Frame]:
     """The innermost frames of the user's code outside of :func:`source_of`."""
     source = source_of(finding)
-    return [frame for frame in own_frames(finding.stack, most + 1) if frame != source][:most]
+    own = [frame for frame in frames(finding.stack) if not _LIBRARY.search(frame.file)]
+    return [frame for frame in own if source is None or frame.place != source.place][:most]
 
 
 def frames(stack: Sequence[str]) -> list[Frame]:

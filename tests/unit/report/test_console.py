@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.report.verdicts import finding, leaf, verdict
+from unit.report.verdicts import STACK, finding, leaf, verdict
 
 from msprobe.diagnose.findings import KINDS, Verdict
 from msprobe.report import advice, phrases
@@ -110,6 +110,34 @@ def test_lines_fit_the_width() -> None:
     for width in (60, 80, 110):
         for line in verdict_lines(verdict(finding(), finding(kind="gradient", where="x")), (), width):
             assert len(line.text) <= width, line.text
+
+
+def test_a_long_line_of_source_is_broken_and_not_cut() -> None:
+    code = "scores = " + " + ".join(f"part_{number}" for number in range(20)) + " + last"
+    stack = (f"File /home/me/train.py, line 97, in forward, \n {code}",)
+    text = verdict_text(verdict(finding(stack=stack)), width=80)
+    assert code in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_only_frames_of_the_user_are_callers() -> None:
+    library = "File /venv/lib/python3.11/site-packages/torch/nn/modules/module.py, line 18, in inner, \n call()"
+    ours = "File /opt/msprobe/cli/run.py, line 5, in execute, \n run()"
+    text = verdict_text(verdict(finding(stack=(STACK[0], library, ours))))
+    assert "called by" not in text
+    alone = verdict_text(verdict(finding(stack=(library, ours), evidence={})))
+    assert "site-packages/torch/nn/modules/module.py:18 in inner" in " ".join(alone.split())  # better than nothing
+    assert "called by" not in alone
+
+
+def test_a_folder_of_the_user_may_have_our_name() -> None:
+    stack = (
+        "File /home/me/msprobe/train.py, line 3, in step, \n go()",
+        "File /home/me/msprobe/main.py, line 9, in a, \n b",
+    )
+    text = verdict_text(verdict(finding(stack=stack, evidence={})))
+    assert "source     /home/me/msprobe/train.py:3 in step" in text
+    assert "called by  /home/me/msprobe/main.py:9 in a" in text
 
 
 def test_files_to_open_are_named() -> None:

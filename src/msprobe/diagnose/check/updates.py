@@ -124,7 +124,8 @@ def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> 
         # A copy that nothing uses any more has the values, but no gradient.
         held = [fields for fields in parameters_of(event).values() if isinstance(fields, dict)]
         tied.update(fingerprint(fields.get("weight")) for fields in held if is_tensor(fields.get("grad")))
-    missing, apart = [], []
+    missing: list[str] = []
+    apart: list[str] = []
     for name, passes in moment.gradients(timeline).items():
         weight = weights.get(name)
         if name in known or weight is None or not weight.leaf.get("requires_grad"):
