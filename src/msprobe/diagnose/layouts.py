@@ -1,143 +1,182 @@
-"""Two runs in different parallel layouts: what is the same whatever the layout is.
+"""Two runs in different parallel layouts: tensors whole, module by module, and what is at fault.
 
-Calls of one layout do not answer to those of another, but parameters do: by their names, before and after the step
-of the optimizer, and so do the gradients that the optimizer gets. A parameter that every rank has whole is compared
-as it is; one that ranks have parts of is put together from the statistics of the parts (the largest maximum, the
-least minimum, the mean weighted by size, the root of the sum of the squared norms).
+Calls of one layout do not answer to those of another, but modules and parameters do, by their names: what the ranks
+hold of their tensors is put together where values were recorded, and compared by what follows from the statistics of
+the parts where not (see ``diagnose/layout``).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from msprobe.diagnose import noise, optimizer
-from msprobe.diagnose.differences import numbers, numel, of_statistics, rms
-from msprobe.diagnose.findings import Finding, Kind
-from msprobe.diagnose.timeline import Timeline, is_tensor
-from msprobe.diagnose.words import ratio_in_words
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.layout.annotation import Annotation
+from msprobe.diagnose.layout.guess import Guesses
+from msprobe.diagnose.layout.pairs import Pairs
+from msprobe.diagnose.layout.search import Search
+from msprobe.diagnose.layout.sides import Side, number_stages
+from msprobe.diagnose.layout.steps import look_at_steps
 from msprobe.store.part import DumpPart
 
-Leaf = dict[str, Any]
-#: Gradients that are summed in another order, over other parts, are apart by so many units.
-_UNITS = 256.0
-_SMALL = 1e-3
-_FIELDS: tuple[tuple[str, str], ...] = (("before", "weight"), ("before", "grad"), ("after", "weight"))
+_SOURCES = {
+    "placements": "placements of DTensors",
+    "annotation": "the annotation file",
+    "guess": "shapes and values",
+}
+_METHODS = {
+    "reassembled": "put together from what ranks hold",
+    "invariants": "by what follows from the statistics of their parts",
+    "whole": "as they are",
+}
+_SORTS = {"parameter": "parameters", "activation": "inputs and results of modules"}
+_MOST_TOLD = 6
 
 
-def compare_layouts(
-    candidate: Sequence[DumpPart], reference: Sequence[DumpPart], first_step: bool
-) -> tuple[list[Finding], list[str]]:
-    """Findings and notes for one step; all ranks of it on both sides. No note: nothing could be compared."""
-    one, other = _collect(candidate), _collect(reference)
-    found: list[Finding] = []
-    words = {"whole": 0, "in parts": 0, "left out": 0}
-    for when, field in _FIELDS:
-        largest = max((rms(leaf) for leaves in other[when].values() for leaf in leaves.get(field, ())), default=0.0)
-        for name in one[when]:
-            if name not in other[when]:
-                continue
-            mine, theirs = one[when][name].get(field, []), other[when][name].get(field, [])
-            if not mine or not theirs:
-                continue
-            size = max(map(numel, [*mine, *theirs]))
-            left, right = _whole(mine, size), _whole(theirs, size)
-            if left is None or right is None:
-                words["left out"] += 1
-                continue
-            words["in parts" if numel(mine[0]) < size or numel(theirs[0]) < size else "whole"] += 1
-            apart = _replicas_apart(mine, size)
-            delta = of_statistics(left, right)
-            weight = min(1.0, rms(right) / (_SMALL * largest)) if largest and field == "grad" else 1.0
-            limit = _UNITS * max(noise.eps_of(leaf) for leaf in (*mine, *theirs))
-            step = candidate[0].step
-            if apart > limit:
-                found.append(_finding("replica", name, when, field, step, apart, mine[0], mine[-1]))
-            if not delta * weight <= limit:
-                kind: Kind = "parameter_gradient"
-                if field == "weight":
-                    kind = "optimizer" if when == "after" else "initial_weights" if first_step else "weights"
-                found.append(_finding(kind, name, when, field, step, delta, left, right))
-    if not any(words.values()):
-        return [], []
-    told = ", ".join(f"{count} {word}" for word, count in words.items() if count)
-    note = (
-        f"the layouts differ ({len(candidate)} ranks, {len(reference)} in the reference): compared are the parameters "
-        f"before and after the optimizer and the gradients it gets ({told}); calls are not"
+@dataclass(frozen=True)
+class ComparedLayouts:
+    """What came out for one step: findings in order, counts of records, the layouts and how tensors were compared."""
+
+    findings: list[Finding]
+    counts: dict[str, int]
+    described: dict[str, Any]
+
+    @property
+    def compared(self) -> bool:
+        """True if any tensor could be compared."""
+        return any(self.described["tensors"].get(key) for key in ("reassembled", "invariants", "whole"))
+
+
+class Layouts:
+    """Compares the steps of two runs one after the other; what a step leaves is known in the next."""
+
+    def __init__(self, annotations: Mapping[str, Annotation] | None = None) -> None:
+        self._annotations = dict(annotations or {})
+        self._guesses = Guesses()
+        self._drifted: dict[str, float] = {}
+        # What the candidate's gradients are multiplied with, once that is known.
+        self._factor: float | None = None
+
+    def compare(
+        self, candidate: Sequence[DumpPart], reference: Sequence[DumpPart], first_step: bool
+    ) -> ComparedLayouts:
+        """Compare one step; all ranks of it on both sides, which are closed then."""
+        sides = Side(candidate, self._annotations.get("candidate")), Side(reference, self._annotations.get("reference"))
+        try:
+            staged = number_stages(*sides), number_stages(*sides[::-1])
+            pairs = Pairs(self._guesses, self._factor)
+            search = Search(*sides, pairs, first_step, self._drifted)
+            search.forward()
+            pairs.learn_factor(*sides)
+            self._factor = pairs.factor
+            search.backward()
+            search.gradients()
+            self._drifted = look_at_steps(search)
+            alone = [
+                sorted({place.path for place in one.records} - {place.path for place in other.records} - {""})
+                for one, other in (sides, sides[::-1])
+            ]
+            described = _described(sides, pairs, staged, alone)
+            return ComparedLayouts(search.result(), _counts(search, alone), described)
+        finally:
+            for side in sides:
+                side.close()
+
+
+def notes_of_layouts(results: Sequence[ComparedLayouts]) -> list[str]:
+    """What is to be said of the layouts of two runs and of how their tensors were compared."""
+    summary = summary_of_layouts(results)["layouts"]
+    notes = []
+    for side in ("candidate", "reference"):
+        one = summary[side]
+        if one["ranks"] == 1:
+            text = f"layout of the {side}: one rank"
+        else:
+            sources = ", ".join(_SOURCES[key] for key in one["found_from"]) or "nothing that was recorded"
+            text = f"layout of the {side}: {one['ranks']} ranks, from {sources}"
+        for sort, held in one["held"].items():
+            text += f"; {_SORTS[sort]}: " + ", ".join(f"{count} {words}" for words, count in held.items())
+        notes.append(text + (f"; {one['stages']}" if one["stages"] else ""))
+    tensors = summary["tensors"]
+    told = [f"{tensors[key]} {text}" for key, text in _METHODS.items() if tensors[key]]
+    notes.append(
+        "the layouts differ: compared are modules, their gradients, parameters and the optimizer, not single calls; "
+        f"tensors: {', '.join(told) or 'none'}"
     )
-    # What differs before the step explains what comes after it.
-    begun = {finding.evidence["parameter"] for finding in found if finding.evidence["when"] == "before"}
-    kept = [f for f in found if not (f.evidence["when"] == "after" and f.evidence["parameter"] in begun)]
-    return kept, [note]
+    left = tensors["without_numbers"] + tensors["not_comparable"]
+    if left:
+        reasons = [f"{count}: {why}" for why, count in summary["not_comparable"].items()]
+        if tensors["without_numbers"]:
+            reasons.append(f"{tensors['without_numbers']}: no numbers were recorded, or none that ranks can add up")
+        notes.append(f"{left} tensors could not be compared ({'; '.join(reasons)})")
+    for side in ("candidate", "reference"):
+        names = summary[f"only_in_{side}"]
+        if names:
+            more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
+            notes.append(f"modules only in the {side}: {', '.join(names[:_MOST_TOLD])}{more}")
+    if summary["gradient_factor"] != 1.0:
+        notes.append(
+            f"gradients in the backward pass are compared after those of the candidate were multiplied by "
+            f"{summary['gradient_factor']:g}: ranks take the mean over their own samples"
+        )
+    return notes
 
 
-def _collect(parts: Iterable[DumpPart]) -> dict[str, dict[str, dict[str, list[Leaf]]]]:
-    """When -> parameter -> field -> what each rank has of it."""
-    found: dict[str, dict[str, dict[str, list[Leaf]]]] = {"before": {}, "after": {}}
-    for part in parts:
-        for event in Timeline(part):
-            if event.parts.kind != "optimizer":
-                continue
-            for when, fields in (
-                ("before", optimizer.parameters_of(event)),
-                ("after", optimizer.results_of(event)),
-            ):
-                for name, leaf, field in _leaves(fields):
-                    found[when].setdefault(name, {}).setdefault(field, []).append(leaf)
+def summary_of_layouts(results: Sequence[ComparedLayouts]) -> dict[str, Any]:
+    """What was compared in all steps, for the summary of a verdict."""
+    counts: Counter[str] = Counter()
+    tensors: Counter[str] = Counter()
+    problems: Counter[str] = Counter()
+    described = dict(results[-1].described)
+    for result in results:
+        counts.update(result.counts)
+        tensors.update(result.described["tensors"])
+        problems.update(result.described["not_comparable"])
+    ranks = max(described[side]["ranks"] for side in ("candidate", "reference"))
+    layouts = {**described, "tensors": dict(tensors), "not_comparable": dict(problems)}
+    return {"steps_compared": len(results), "ranks": ranks, **counts, "layouts": layouts}
+
+
+def _described(
+    sides: tuple[Side, Side], pairs: Pairs, staged: tuple[bool, bool], alone: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """The layouts and how tensors were compared, as JSON values."""
+    tally = pairs.tally
+    found: dict[str, Any] = {}
+    for name, side, numbered in zip(("candidate", "reference"), sides, staged, strict=True):
+        sources = tally.sources[name]
+        found[name] = {
+            "ranks": len(side.ranks),
+            "found_from": [key for key in _SOURCES if sources[key]],
+            "held": {
+                sort: dict(Counter(tally.ways[name][sort]).most_common(_MOST_TOLD))
+                for sort in _SORTS
+                if tally.ways[name][sort]
+            },
+            "stages": _stages(side, numbered),
+        }
+    found["tensors"] = {key: tally.methods[key] for key in (*_METHODS, "without_numbers", "not_comparable")}
+    found["not_comparable"] = dict(tally.problems)
+    found["gradient_factor"] = pairs.factor
+    found["only_in_candidate"], found["only_in_reference"] = (list(names) for names in alone)
     return found
 
 
-def _leaves(fields: dict[str, dict[str, Any]]) -> Iterator[tuple[str, Leaf, str]]:
-    for name, values in fields.items():
-        for field in ("weight", "grad"):
-            leaf = values.get(field) if isinstance(values, dict) else None
-            if is_tensor(leaf):
-                assert isinstance(leaf, dict)
-                yield name, leaf, field
-
-
-def _whole(leaves: Sequence[Leaf], size: int) -> Leaf | None:
-    """The statistics of the whole tensor; None if these leaves are not it."""
-    if numel(leaves[0]) == size:
-        return leaves[0]
-    found = [numbers(leaf) for leaf in leaves]
-    if sum(map(numel, leaves)) != size or any(one is None for one in found):
+def _stages(side: Side, numbered: bool) -> str | None:
+    """What is said of a pipeline: ranks that have other modules than others."""
+    shares: dict[frozenset[str], list[str]] = {}
+    for rank in side.ranks:
+        own = frozenset(place.path for place, records in side.records.items() if rank in records)
+        shares.setdefault(own, []).append(str(rank))
+    if len(shares) < 2:
         return None
-    parts = [one for one in found if one is not None]
-    return {
-        **leaves[0],
-        "shape": [size],
-        "Max": max(one[0] for one in parts),
-        "Min": min(one[1] for one in parts),
-        "Mean": sum(one[2] * numel(leaf) for one, leaf in zip(parts, leaves, strict=True)) / size,
-        "Norm": math.sqrt(sum(one[3] ** 2 for one in parts)),
-    }
+    groups = "; ".join(", ".join(ranks) for ranks in shares.values())
+    told = side.annotation is not None and side.annotation.stage_axis is not None
+    source = "the annotation file" if told else "the order of the ranks" if numbered else "the names of the modules"
+    return f"{len(shares)} stages (ranks {groups}), from {source}"
 
 
-def _replicas_apart(leaves: Sequence[Leaf], size: int) -> float:
-    if any(numel(leaf) != size for leaf in leaves):
-        return 0.0
-    return max((of_statistics(leaf, leaves[0]) for leaf in leaves[1:]), default=0.0)
-
-
-def _finding(
-    kind: Kind, name: str, when: str, field: str, step: int | None, delta: float, left: Leaf, right: Leaf
-) -> Finding:
-    what = "gradient" if field == "grad" else "weight"
-    words = ratio_in_words(left, right) or f"relative difference {delta:.2g}"
-    text = f'the {what} of "{name}" {when} the optimizer step differs ({words})'
-    if kind == "replica":
-        text = (
-            f'the {what} of "{name}" {when} the optimizer step is not the same on all ranks of the candidate ({words})'
-        )
-    keys = ("dtype", "shape", "Max", "Min", "Mean", "Norm")
-    evidence = {
-        "parameter": name,
-        "when": when,
-        "relative_difference": delta,
-        "candidate": {key: left.get(key) for key in keys},
-        "reference": {key: right.get(key) for key in keys},
-    }
-    path = name.rpartition(".")[0]
-    return Finding(kind, text, where=name, module=path, step=step, direction="optimizer", evidence=evidence)
+def _counts(search: Search, alone: Sequence[Sequence[str]]) -> dict[str, int]:
+    return {**search.counts, "candidate_only": len(alone[0]), "reference_only": len(alone[1])}

@@ -13,11 +13,13 @@ from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, ca
 from msprobe.diagnose.calls import StepCalls, calls_of
 from msprobe.diagnose.collector import no_collection
 from msprobe.diagnose.common import Rank, Step, StepPair, in_common
-from msprobe.diagnose.conclusion import Compared, across_ranks, conclude
+from msprobe.diagnose.conclusion import MOST_FINDINGS, Compared, across_ranks, conclude
 from msprobe.diagnose.differences import Comparer
 from msprobe.diagnose.effect import Reach, reach_of, tolerance
-from msprobe.diagnose.findings import Finding, Status, Verdict
-from msprobe.diagnose.layouts import compare_layouts
+from msprobe.diagnose.findings import Status, Verdict
+from msprobe.diagnose.layout.annotation import read_annotations
+from msprobe.diagnose.layout.detect import layouts_differ
+from msprobe.diagnose.layouts import ComparedLayouts, Layouts, notes_of_layouts, summary_of_layouts
 from msprobe.diagnose.leftover import Left, gradients_left
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
@@ -26,6 +28,7 @@ from msprobe.diagnose.timeline import Timeline
 from msprobe.engine import Engine, Workers, run
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath
+from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump, open_dump
 
 Progress = Callable[[str], None]
@@ -40,6 +43,7 @@ def compare_runs(
     noise: StrPath | None = None,
     jobs: int | None = None,
     engine: Engine = "local",
+    layout: StrPath | None = None,
 ) -> Verdict:
     """Say where two recorded trainings part.
 
@@ -48,13 +52,18 @@ def compare_runs(
     ``noise`` is the dump of a second healthy run, from which it is measured what each call may differ by.
     ``jobs`` ranks of a step are compared at once, with the same result: in processes of this machine, or on a Ray
     cluster (see :class:`msprobe.engine.Workers`).
+    ``layout`` is an annotation file: how runs of other parallel layouts lie on their ranks, where the dumps do not say
+    it (see ``docs/verdict.md``).
     Raises PathError or InvalidInputError if one of them cannot be read, or ``noise`` has no part in common with the
     reference; NotAvailableError if what ``jobs`` and ``engine`` need is not installed.
     """
     workers = Workers(jobs, engine)
     one, other = open_dump(candidate), open_dump(reference)
+    annotations = {} if layout is None else read_annotations(layout)
     healthy = {} if noise is None else _healthy_parts(noise, other)
     common = in_common(one, other)
+    if annotations or _layouts_differ(one, other, common.steps):
+        common = in_common(one, other, by_rank=False)
     notes, findings = list(common.notes), list(common.findings)
     if not common.steps:
         notes.append("no step of one dump is in the other")
@@ -65,14 +74,16 @@ def compare_runs(
     shown: StepCalls | None = None
     tell = _Telling(progress, sum(len(step.ranks) for step in common.steps))
     steps = _Steps(one, other, healthy, tell, with_calls, workers)
+    layouts, whole = Layouts(annotations), list[ComparedLayouts]()
     excused: set[str] = set()
     for number, step in enumerate(common.steps):
         if not step.ranks:
-            found, remarks = _layouts(one, other, step, first=number == 0 and step.candidate in (None, 0))
-            findings += found
-            notes += [remark for remark in remarks if remark not in notes]
-            compared |= bool(remarks)
-            status = _worse(status, "diverged" if found else "agree")
+            tell.all_ranks(step)
+            found_whole = _compare_layouts(layouts, one, other, step, number == 0 and step.candidate in (None, 0))
+            whole.append(found_whole)
+            findings += found_whole.findings[:MOST_FINDINGS]
+            compared |= found_whole.compared
+            status = _worse(status, "diverged" if found_whole.findings else "agree")
         else:
             results = steps.compare(step)
             done += [replace(result, calls=None) for result in results]
@@ -94,11 +105,15 @@ def compare_runs(
     lone = list(dict.fromkeys(name for result in done for name in result.lone))
     if compared and status == "agree" and lone:
         notes.append(f"calls of one side alone, which change nothing that was recorded: {_listed(lone)}")
+    if compared and whole:
+        notes += notes_of_layouts(whole)
     if not compared:
         status = "incomparable"
         notes.append("no call of one dump answers to any of the other")
     notes += list(dict.fromkeys(note for result in done for note in result.notes))
     summary = _summary(done, len(common.steps))
+    if whole:
+        summary |= summary_of_layouts(whole)
     return Verdict(status, str(candidate), str(reference), tuple(findings), tuple(notes), summary, shown)
 
 
@@ -122,15 +137,28 @@ def _healthy_parts(noise: StrPath, reference: Dump) -> dict[_Place, Dump]:
     return found
 
 
-def _layouts(one: Dump, other: Dump, step: StepPair, first: bool) -> tuple[list[Finding], list[str]]:
-    """Compare a step of two runs that have no rank in common."""
-    left = [one.part(step.candidate, rank) for rank in one.ranks(step.candidate)]
-    right = [other.part(step.reference, rank) for rank in other.ranks(step.reference)]
+def _layouts_differ(one: Dump, other: Dump, steps: Sequence[StepPair]) -> bool:
+    """True if ranks of one number do not answer to each other, as the first step that both have tells."""
+    if not steps or not steps[0].ranks:
+        return False  # nothing to compare, or no rank in common
+    if len(one.ranks(steps[0].candidate)) == len(other.ranks(steps[0].reference)) == 1:
+        return False
+    left, right = _parts(one, steps[0].candidate), _parts(other, steps[0].reference)
     try:
-        return compare_layouts(left, right, first)
+        return layouts_differ(left, right)
     finally:
         for part in (*left, *right):
             part.close()
+
+
+def _compare_layouts(layouts: Layouts, one: Dump, other: Dump, step: StepPair, first: bool) -> ComparedLayouts:
+    """Compare a step of two runs of which no rank answers to another."""
+    with no_collection():
+        return layouts.compare(_parts(one, step.candidate), _parts(other, step.reference), first)
+
+
+def _parts(dump: Dump, step: Step) -> list[DumpPart]:
+    return [dump.part(step, rank) for rank in dump.ranks(step)]
 
 
 class _Telling:
@@ -148,6 +176,11 @@ class _Telling:
             words = [f"step {step.candidate}"] if step.candidate is not None else []
             words += [f"rank {rank}"] if isinstance(rank, int) else []
             self._progress(", ".join([*words, f"{self._before + number + 1} of {self._parts}"]))
+
+    def all_ranks(self, step: StepPair) -> None:
+        """Say that the work is at a step in which ranks do not answer to each other."""
+        if self._progress is not None:
+            self._progress("all ranks" if step.candidate is None else f"step {step.candidate}, all ranks")
 
     def done(self, step: StepPair) -> None:
         """All ranks of a step are done."""

@@ -56,9 +56,18 @@ def off(factor: float) -> Change:
 def test_whole_and_sharded_parameters_agree(tmp_path: Path, ranks: tuple[int, int]) -> None:
     verdict = compare(tmp_path, ranks, {}, steps=2)
     assert (verdict.status, verdict.findings) == ("agree", ())
-    (note,) = verdict.notes
-    assert note.startswith(f"the layouts differ ({ranks[0]} ranks, {ranks[1]} in the reference)")
-    assert "(3 whole, 6 in parts)" in note
+    layouts = verdict.summary["layouts"]
+    assert (layouts["candidate"]["ranks"], layouts["reference"]["ranks"]) == ranks
+    # Two steps, three tensors of each of three parameters; all had to be put together or are copies.
+    assert layouts["tensors"] == {
+        "reassembled": 0, "invariants": 18, "whole": 0, "without_numbers": 0, "not_comparable": 0,
+    }  # fmt: skip
+    several = "candidate" if ranks[0] > 1 else "reference"
+    count = max(ranks)
+    held = {f"{count} copies": 3, f"{count} parts along 0": 3, f"{count} parts along 1": 3}  # in each step
+    assert layouts[several]["held"] == {"parameter": held}
+    assert layouts[several]["found_from"] == ["guess"]
+    assert any(f"layout of the {several}: {count} ranks, from shapes and values" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize(("name", "rank"), [("up.weight", 1), ("down.weight", 0), ("norm.weight", 0)])
@@ -76,14 +85,15 @@ def test_what_differs_is_named(tmp_path: Path, name: str, rank: int, field: str,
 def test_a_factor_is_told(tmp_path: Path) -> None:
     changes = {(rank, "up.weight", "grad"): off(2.0) for rank in (0, 1)}
     found = first(compare(tmp_path, (2, 1), changes))
-    assert found.message == 'the gradient of "up.weight" before the optimizer step differs (2 times as large)'
+    assert found.message == 'the gradient of "up.weight" differs when the optimizer steps (2 times as large)'
 
 
 def test_copies_that_are_not_the_same_on_all_ranks(tmp_path: Path) -> None:
     verdict = compare(tmp_path, (2, 1), {(1, "norm.weight", "weight"): off(1.1)})
     found = first(verdict)
     assert (found.kind, found.where) == ("replica", "norm.weight")
-    assert "is not the same on all ranks of the candidate" in found.message
+    assert "should be the same on ranks 0, 1 and is not: it differs from the reference on rank 1" in found.message
+    assert (found.rank, found.evidence["ranks_at_fault"]) == (1, [1])
 
 
 def test_weights_of_a_later_step(tmp_path: Path) -> None:
@@ -116,7 +126,8 @@ def test_parts_that_do_not_make_a_whole_are_left_out(tmp_path: Path) -> None:
     changes: dict[tuple[int, str, str], Change] = {(1, "up.weight", "grad"): lambda array: array[1:]}
     verdict = compare(tmp_path, (2, 1), changes)
     assert verdict.status == "agree"
-    assert "1 left out" in verdict.notes[0]
+    assert verdict.summary["layouts"]["tensors"]["not_comparable"] == 1
+    assert any(note.startswith("1 tensors could not be compared (1: what the ranks hold") for note in verdict.notes)
 
 
 def test_without_an_optimizer_nothing_can_be_compared(tmp_path: Path) -> None:

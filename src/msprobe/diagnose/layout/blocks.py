@@ -1,0 +1,345 @@
+"""A tensor, or a part of one, as ranks hold it, and what parts become when they are put together.
+
+A block has values where they were recorded. Its statistics are always there, as far as they follow from those of its
+parts: of parts along a dimension the largest maximum, the least minimum, the mean weighted by size and the root of the
+sum of the squared norms; of the terms of a sum nothing but the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msprobe.diagnose.differences import is_integer, of_statistics, of_values, statistics
+from msprobe.diagnose.layout.placements import Placement
+from msprobe.errors import MsprobeError
+from msprobe.store.part import DumpPart
+
+Rank = int | str
+Leaf = dict[str, Any]
+Numbers = tuple[float | None, float | None, float | None, float | None]
+_NOTHING: Numbers = (None, None, None, None)
+
+
+@dataclass(eq=False)
+class Block:
+    """``ranks``: who holds it, or a part of it. ``leaf``: the description that a rank gave of it, or of a part.
+
+    ``way`` says what its ``parts`` are: none (one rank has it), ``shard`` or ``interleave`` along ``dim``, copies
+    (``replicate``), or terms (``sum`` and so on).
+    """
+
+    ranks: tuple[Rank, ...]
+    dtype: str
+    shape: tuple[int, ...]
+    numbers: Numbers
+    leaf: Leaf
+    read: Callable[[], Any]
+    way: str = "one"
+    dim: int = 0
+    parts: tuple[Block, ...] = ()
+    _values: list[Any] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    @property
+    def digest(self) -> Any:
+        """What tells its bits, where that is known: of what one rank has whole."""
+        if self.way == "replicate":
+            return self.parts[0].digest
+        return (self.leaf.get("digest") or self.leaf.get("md5")) if self.way == "one" else None
+
+    def values(self) -> Any:
+        """Its values as an array; None if they were not recorded."""
+        if not self._values:
+            self._values.append(self.read())
+        return self._values[0]
+
+    def described(self) -> Leaf:
+        """It as a description of a tensor."""
+        found: Leaf = {"type": "torch.Tensor", "dtype": self.dtype, "shape": list(self.shape)}
+        found |= dict(zip(("Max", "Min", "Mean", "Norm"), self.numbers, strict=True))
+        return found | {key: self.leaf[key] for key in ("requires_grad", "nan", "inf") if key in self.leaf}
+
+    def scaled(self, factor: float) -> Block:
+        """It times a positive number."""
+        if factor == 1.0:
+            return self
+
+        def read() -> Any:
+            values = self.values()
+            return None if values is None else values * factor
+
+        first, second, third, fourth = (None if one is None else one * factor for one in self.numbers)
+        return replace(
+            self, numbers=(first, second, third, fourth), read=read, way="one", parts=(), leaf={}, _values=[]
+        )
+
+
+def of_leaf(leaf: Leaf, part: DumpPart, rank: Rank) -> Block:
+    """What one rank holds of a tensor."""
+    local = leaf.get("local_shape")
+    recorded = local if isinstance(local, list) else leaf.get("shape")
+    shape = tuple(n for n in recorded if isinstance(n, int)) if isinstance(recorded, list) else ()
+    first, second, third, fourth = (_number(one) for one in statistics(leaf))
+
+    def read() -> Any:
+        from msprobe.store.values import read_values
+
+        name = leaf.get("data_name")
+        if not isinstance(name, str):
+            return None
+        try:
+            found = read_values(part.tensor_path(name)).array
+        except (MsprobeError, OSError):
+            return None
+        return found if found.shape == shape else None
+
+    return Block((rank,), str(leaf["dtype"]), shape, (first, second, third, fourth), leaf, read)
+
+
+def combine(parts: Sequence[Block], placement: Placement) -> Block | None:
+    """What blocks are together; None if their shapes do not fit."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    ranks = tuple(dict.fromkeys(rank for part in parts for rank in part.ranks))
+    way, dim, shape = placement.way, placement.dim, first.shape
+    if way in ("shard", "interleave"):
+        dim = dim + len(shape) if dim < 0 else dim
+        others = {part.shape[:dim] + part.shape[dim + 1 :] for part in parts}
+        if not 0 <= dim < len(shape) or len(others) > 1 or len({len(part.shape) for part in parts}) > 1:
+            return None
+        if way == "interleave" and len({part.shape for part in parts}) > 1:
+            return None
+        shape = (*shape[:dim], sum(part.shape[dim] for part in parts), *shape[dim + 1 :])
+        numbers = _of_parts(parts)
+    elif len({part.shape for part in parts}) > 1:
+        return None
+    else:
+        numbers = first.numbers if way == "replicate" else _of_terms(parts, way)
+    leaf = next((part.leaf for part in parts if part.size), first.leaf)
+
+    def read() -> Any:
+        if way == "replicate":
+            return first.values()
+        found = [part.values() for part in parts]
+        if any(one is None for one in found):
+            return None
+        return _joined(found, way, dim)
+
+    return Block(ranks, first.dtype, shape, numbers, leaf, read, way, dim, tuple(parts))
+
+
+def arrange(blocks: Sequence[Block], sizes: Sequence[int], placements: Sequence[Placement]) -> Block | None:
+    """Put blocks together that lie on a mesh of ``sizes``, the last axis fastest, with a placement for each axis.
+
+    Where several axes divide one dimension, those further left divide it first, unless they are strided.
+    """
+    if math.prod(sizes) != len(blocks):
+        return None
+    for axis in range(len(sizes) - 1):
+        if placements[axis].strided:
+            order = [number for number in range(len(sizes)) if number != axis] + [axis]
+            moved = _transposed(list(blocks), list(sizes), order)
+            plain = replace(placements[axis], strided=False)
+            rest = [*(placements[number] for number in order[:-1]), plain]
+            return arrange(moved, [sizes[number] for number in order], rest)
+    if not sizes:
+        return blocks[0]
+    step = len(blocks) // sizes[0]
+    inner = [arrange(blocks[place * step : (place + 1) * step], sizes[1:], placements[1:]) for place in range(sizes[0])]
+    whole = [one for one in inner if one is not None]
+    return combine(whole, placements[0]) if len(whole) == len(inner) else None
+
+
+def distance(left: Block, right: Block) -> tuple[float, str]:
+    """The relative distance of two blocks of one shape, and of what: ``values``, ``statistics`` or ``mean``; nothing
+    where neither is known.
+    """
+    one, other = left.values(), right.values()
+    if one is not None and other is not None:
+        import numpy as np
+
+        return of_values(np.ravel(one), np.ravel(other)), "values"
+    return _of_numbers(left, right)
+
+
+def nearness(left: Block, right: Block) -> float:
+    """The distance as far as statistics tell, without reading values."""
+    return _of_numbers(left, right)[0]
+
+
+def _of_numbers(left: Block, right: Block) -> tuple[float, str]:
+    if left.digest is not None and left.digest == right.digest:
+        return 0.0, "statistics"
+    known = [a is not None and b is not None for a, b in zip(left.numbers, right.numbers, strict=True)]
+    mine, theirs = left.described(), right.described()
+    if all(known):
+        if is_integer(mine) and is_integer(theirs):
+            return _of_integers(left.numbers, right.numbers), "statistics"
+        return of_statistics(mine, theirs), "statistics"
+    if known[2] and left.numbers[2] is not None and right.numbers[2] is not None:
+        size = max((abs(one[3]) / math.sqrt(max(block.size, 1)) for block in (left, right)
+                    if (one := block.numbers)[3] is not None), default=0.0)  # fmt: skip
+        size = max(size, abs(left.numbers[2]), abs(right.numbers[2]))
+        apart = abs(left.numbers[2] - right.numbers[2])
+        return (apart / size if size else 0.0) if math.isfinite(apart) else math.inf, "mean"
+    return 0.0, "" if known.count(True) == 0 else "statistics"
+
+
+def copies_apart(block: Block) -> list[tuple[Rank, Rank, float]]:
+    """Copies that are not the same: (rank, first rank, distance), wherever in the block they stand."""
+    found: list[tuple[Rank, Rank, float]] = []
+    if block.way == "replicate":
+        first = block.parts[0]
+        for part in block.parts[1:]:
+            if part.digest == first.digest and part.numbers == first.numbers and part.numbers[3] is not None:
+                continue  # values need not be read
+            apart, _ = distance(part, first)
+            if apart > 0.0:
+                found.append((part.ranks[0], first.ranks[0], apart))
+    for part in block.parts:
+        found += copies_apart(part)
+    return found
+
+
+def apart_by_rank(block: Block, other: Block) -> dict[Rank, float]:
+    """How far what each rank holds is apart from its part of ``other``; without values, ranks that hold parts are left
+    out, as it is not known which of them differs.
+    """
+    found: dict[Rank, float] = {}
+    _apart(block, other, other.values(), found)
+    return found
+
+
+def same_parts(block: Block) -> list[tuple[Rank, Rank]]:
+    """Ranks that hold the same where each should have a part of its own."""
+    found: list[tuple[Rank, Rank]] = []
+    if block.way in ("shard", "interleave"):
+        for place, part in enumerate(block.parts):
+            for before in block.parts[:place]:
+                if (
+                    part.shape == before.shape
+                    and part.size > 1
+                    and _distinct(part)
+                    and distance(part, before)[0] == 0.0
+                ):
+                    found.append((part.ranks[0], before.ranks[0]))
+                    break
+    for part in block.parts:
+        found += same_parts(part)
+    return found
+
+
+def _apart(block: Block, other: Block | None, values: Any, found: dict[Rank, float]) -> None:
+    if block.way == "replicate":
+        for part in block.parts:
+            _apart(part, other, values, found)
+        return
+    if block.way in ("shard", "interleave"):
+        if values is None:
+            return
+        import numpy as np
+
+        begin = 0
+        for number, part in enumerate(block.parts):
+            if block.way == "shard":
+                own = np.take(values, range(begin, begin + part.shape[block.dim]), block.dim)
+                begin += part.shape[block.dim]
+            else:
+                own = np.take(values, range(number, values.shape[block.dim], len(block.parts)), block.dim)
+            _apart(part, None, own, found)
+        return
+    own = block.values()
+    if own is not None and values is not None and own.shape == values.shape:
+        import numpy as np
+
+        apart = of_values(np.ravel(own), np.ravel(values))
+    elif other is not None:
+        apart, _ = distance(block, other)
+    else:
+        return
+    for rank in block.ranks:
+        found[rank] = max(found.get(rank, 0.0), apart)
+
+
+def _distinct(block: Block) -> bool:
+    """True if its elements are not all the same: zeros and ones are the same everywhere."""
+    return block.numbers[0] is not None and block.numbers[0] != block.numbers[1]
+
+
+def _transposed(blocks: list[Block], sizes: list[int], order: list[int]) -> list[Block]:
+    import numpy as np
+
+    places = np.arange(len(blocks)).reshape(sizes).transpose(order).ravel()
+    return [blocks[int(place)] for place in places]
+
+
+def _joined(found: list[Any], way: str, dim: int) -> Any:
+    import numpy as np
+
+    if way == "shard":
+        return np.concatenate(found, axis=dim)
+    if way == "interleave":
+        stacked = np.stack(found, axis=dim + 1)
+        shape = list(found[0].shape)
+        shape[dim] *= len(found)
+        return stacked.reshape(shape)
+    if way == "max":
+        return np.maximum.reduce(found)
+    if way == "min":
+        return np.minimum.reduce(found)
+    total = np.sum([one.astype(np.complex128 if one.dtype.kind == "c" else np.float64) for one in found], axis=0)
+    return total / len(found) if way == "mean" else total
+
+
+def _of_parts(parts: Sequence[Block]) -> Numbers:
+    filled = [part for part in parts if part.size]
+    if not filled:
+        return _NOTHING
+    largest, least, mean, norm = zip(*(part.numbers for part in filled), strict=True)
+    size = sum(part.size for part in filled)
+    return (
+        None if None in largest else max(one for one in largest if one is not None),
+        None if None in least else min(one for one in least if one is not None),
+        None
+        if None in mean
+        else sum(one * part.size for one, part in zip(mean, filled, strict=True) if one is not None) / size,
+        None if None in norm else math.sqrt(sum(one * one for one in norm if one is not None)),
+    )
+
+
+def _of_terms(parts: Sequence[Block], way: str) -> Numbers:
+    if way in ("max", "min"):
+        place, choose = (0, max) if way == "max" else (1, min)
+        found = [part.numbers[place] for part in parts]
+        extreme = None if None in found else choose(one for one in found if one is not None)
+        return (extreme, None, None, None) if way == "max" else (None, extreme, None, None)
+    means = [part.numbers[2] for part in parts]
+    if None in means:
+        return _NOTHING
+    total = sum(one for one in means if one is not None)
+    return (None, None, total / len(parts) if way == "mean" else total, None)
+
+
+def _of_integers(left: Numbers, right: Numbers) -> float:
+    """Extremes are exact; mean and norm are rounded, and put together from rounded ones."""
+    if left[:2] != right[:2]:
+        return 1.0
+    near = all(
+        a is not None and b is not None and math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-9)
+        for a, b in zip(left[2:], right[2:], strict=True)
+    )
+    return 0.0 if near else 1.0
+
+
+def _number(value: Any) -> float | None:
+    if value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    return float(value) if isinstance(value, (int, float)) else None

@@ -1,0 +1,199 @@
+"""All ranks of one run in one step: their records by module and parameter, whichever rank has them.
+
+Names are those of the whole model: what wrappers put in front is gone, and layers that count from 0 in each stage of a
+pipeline count on. Which rank is which stage tells the annotation, else the order of the ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose import optimizer
+from msprobe.diagnose.layout.annotation import Annotation, Split, moved
+from msprobe.diagnose.layout.blocks import Block, Leaf, Rank, arrange, of_leaf
+from msprobe.diagnose.layout.guess import Held
+from msprobe.diagnose.layout.placements import holding
+from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+from msprobe.store.part import DumpPart
+
+
+class Place(NamedTuple):
+    """What records of several ranks have in common: the direction and the path of a module (or a parameter's name)."""
+
+    direction: str
+    path: str
+
+
+class Step(NamedTuple):
+    """What one rank recorded of a parameter at one step of the optimizer."""
+
+    event: Event
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+class Side:
+    """``records``: the events of modules by place and rank, those of each rank by the number of their pass.
+
+    ``parameters``: by name and rank, what each step of the optimizer has of it. ``offsets``: by rank, which groups of
+    layers begin at another number than 0, where that was found out by the order of the ranks.
+    """
+
+    def __init__(self, parts: Sequence[DumpPart], annotation: Annotation | None = None) -> None:
+        self.parts = {part.rank: part for part in parts}
+        self.ranks: list[Rank] = list(self.parts)
+        self.annotation = annotation
+        self.timelines = {rank: Timeline(part) for rank, part in self.parts.items()}
+        self.offsets: dict[Rank, dict[str, int]] = {}
+        self.records: dict[Place, dict[Rank, list[Event]]] = {}
+        self.parameters: dict[str, dict[Rank, list[Step]]] = {}
+        self.collect()
+
+    def close(self) -> None:
+        """Let go of all records."""
+        for timeline in self.timelines.values():
+            timeline.close()
+        for part in self.parts.values():
+            part.close()
+
+    def name(self, name: str, rank: Rank) -> str:
+        """The name in the whole model of a module or parameter of a rank."""
+        found = plain_path(name)
+        if self.annotation is not None:
+            found = self.annotation.renamed(found, self.position(rank))
+        for group, offset in self.offsets.get(rank, {}).items():
+            found = moved(found, group, offset)
+        return found
+
+    def position(self, rank: Rank) -> int:
+        """The place of a rank among those of the run."""
+        return rank if isinstance(rank, int) else self.ranks.index(rank)
+
+    def collect(self) -> None:
+        """Read all records under the names of the whole model."""
+        self.records, self.parameters = {}, {}
+        for rank, timeline in self.timelines.items():
+            passes: dict[Place, dict[int, Event]] = {}
+            for event in timeline:
+                if event.parts.kind == "optimizer":
+                    self._collect_step(event, rank)
+                elif event.parts.kind in ("module", "parameters") and event.direction != "recompute":
+                    path = self.name(event.parts.path, rank)
+                    number = -1 if event.parts.number is None else event.parts.number
+                    if event.direction == "gradient" and not any(is_tensor(leaf) for _, leaf in event.outputs()):
+                        continue
+                    passes.setdefault(Place(event.direction, path), {})[number] = event
+            for place, found in passes.items():
+                if place.direction == "gradient" and len(found) > 1:
+                    found.pop(-1, None)  # the last of the numbered ones once more
+                self.records.setdefault(place, {})[rank] = [found[number] for number in sorted(found)]
+
+    def _collect_step(self, event: Event, rank: Rank) -> None:
+        results = optimizer.results_of(event)
+        for name, fields in optimizer.parameters_of(event).items():
+            after = results.get(name)
+            if isinstance(fields, dict):
+                own = self.parameters.setdefault(self.name(name, rank), {}).setdefault(rank, [])
+                own.append(Step(event, fields, after if isinstance(after, dict) else {}))
+
+    def held(self, leaves: Sequence[dict[Rank, Leaf]], split: Split | None = None) -> Held | None:
+        """What the ranks hold of a tensor; ``leaves``: for each pass, by rank. None if a rank of a mesh is missing."""
+        passes = [self._blocks(one) for one in leaves]
+        done = [one for one in passes if one is not None]
+        if len(done) < len(passes) or len({len(one) for one in done}) > 1:
+            return None
+        ranks = [block.ranks for block in done[0]]
+        if split is None or self.annotation is None or any(len(one) > 1 for one in ranks):
+            return Held(tuple(map(tuple, done)))
+        mesh = self._mesh_of([one[0] for one in ranks])
+        if mesh is None:
+            return Held(tuple(map(tuple, done)))
+        sizes = tuple(size for _, size in mesh)
+        return Held(tuple(map(tuple, done)), sizes, tuple(split.get(axis) for axis, _ in mesh))
+
+    def _blocks(self, leaves: dict[Rank, Leaf]) -> list[Block] | None:
+        """A block for each rank; ranks that hold one DTensor give one block together."""
+        found: list[Block] = []
+        taken: set[Rank] = set()
+        for rank, leaf in leaves.items():
+            if rank in taken:
+                continue
+            mesh = holding(leaf)
+            if mesh is None:
+                found.append(of_leaf(leaf, self.parts[rank], rank))
+                continue
+            ranks, sizes, placements = mesh
+            if any(one not in leaves for one in ranks):
+                if len(self.ranks) == 1 and len(ranks) == 1:
+                    found.append(of_leaf(leaf, self.parts[rank], rank))
+                    continue
+                return None
+            taken.update(ranks)
+            blocks = [of_leaf(leaves[one], self.parts[one], one) for one in ranks]
+            whole = arrange(blocks, sizes, placements)
+            if whole is None:
+                return None
+            found.append(whole)
+        return found
+
+    def _mesh_of(self, ranks: Sequence[Rank]) -> list[tuple[str, int]] | None:
+        """The axes of the annotated mesh that these ranks span; None if they are no full part of it."""
+        assert self.annotation is not None
+        places = [self.annotation.place(self.position(rank)) for rank in ranks]
+        spans = [(axis, len({place[axis] for place in places})) for axis, _ in self.annotation.mesh]
+        count = 1
+        for _, span in spans:
+            count *= span
+        return [(axis, span) for axis, span in spans if span > 1] if count == len(ranks) else None
+
+    def layer_groups(self) -> dict[str, list[tuple[Rank, int]]]:
+        """Groups of numbered modules, and how many each rank has of them."""
+        found: dict[str, dict[Rank, set[int]]] = {}
+        for rank, names in self._names():
+            for name in names:
+                parts = name.split(".")
+                for place, part in enumerate(parts):
+                    if part.isdigit():
+                        found.setdefault(".".join(parts[:place]), {}).setdefault(rank, set()).add(int(part))
+                        break
+        return {
+            group: [(rank, len(numbers)) for rank, numbers in ranks.items()]
+            for group, ranks in found.items()
+            if all(numbers == set(range(len(numbers))) for numbers in ranks.values())
+        }
+
+    def _names(self) -> Iterator[tuple[Rank, list[str]]]:
+        for rank in self.ranks:
+            modules = [place.path for place, ranks in self.records.items() if rank in ranks]
+            yield rank, [*modules, *(name for name, ranks in self.parameters.items() if rank in ranks)]
+
+
+def number_stages(side: Side, other: Side) -> bool:
+    """Let the layers of later stages count on, if all ranks of ``side`` count from 0 and together have as many layers
+    as ``other``. True if that was done.
+    """
+    if side.annotation is not None and side.annotation.stage_axis is not None:
+        return False
+    theirs = other.layer_groups()
+    done = False
+    for group, counts in side.layer_groups().items():
+        wanted = max((count for _, count in theirs.get(group, ())), default=0)
+        if not wanted or any(count >= wanted for _, count in counts):
+            continue
+        for stages in (n for n in range(2, len(counts) + 1) if len(counts) % n == 0):
+            beside = len(counts) // stages
+            of_stages = [counts[place * beside : (place + 1) * beside] for place in range(stages)]
+            sizes = [{count for _, count in one} for one in of_stages]
+            if all(len(one) == 1 for one in sizes) and sum(min(one) for one in sizes) == wanted:
+                begin = 0
+                for ranks, size in zip(of_stages, sizes, strict=True):
+                    for rank, _ in ranks:
+                        side.offsets.setdefault(rank, {})[group] = begin
+                    begin += min(size)
+                done = True
+                break
+    if done:
+        side.collect()
+    return done

@@ -1,0 +1,181 @@
+"""What is said of a tensor that differs between two layouts: in which ranks' share of it, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.layout.blocks import Block, Rank, apart_by_rank, combine, distance, same_parts
+from msprobe.diagnose.layout.pairs import Measured, Pair
+from msprobe.diagnose.layout.placements import Placement
+from msprobe.diagnose.layout.sides import Side
+from msprobe.diagnose.timeline import Event
+from msprobe.diagnose.words import of_values, ratio_in_words
+
+_KEYS = ("dtype", "shape", "Max", "Min", "Mean", "Norm")
+_MOST_STACK = 20
+_MOST_NAMED = 8
+
+
+def statement(
+    side: Side,
+    kind: Kind,
+    message: str,
+    where: str,
+    events: dict[Rank, Event],
+    ranks: Sequence[Rank],
+    step: int | None,
+    evidence: dict[str, Any],
+) -> Finding:
+    """A finding at a record of the candidate; ``ranks``: those that are at fault, where that is known."""
+    rank = ranks[0] if ranks and ranks[0] in events else next(iter(events))
+    event, timeline = events[rank], side.timelines[rank]
+    forward = timeline.forward_of(event) or event if event.direction == "backward" else event
+    if forward.source is not None:
+        evidence = {**evidence, "source": forward.source}
+    return Finding(
+        kind=kind,
+        message=message,
+        where=where,
+        entry=event.name,
+        module=_module_of(side, rank, event, evidence),
+        rank=rank if len(ranks) == 1 else ranks[0] if ranks else None,
+        step=step,
+        direction=event.direction,
+        order=event.order if event.order is not None else event.index,
+        evidence={key: value for key, value in evidence.items() if value not in (None, [], "")},
+        stack=tuple(side.parts[rank].stack(forward.name)[:_MOST_STACK]),
+    )
+
+
+def _module_of(side: Side, rank: Rank, event: Event, evidence: dict[str, Any]) -> str | None:
+    """The module a record is of, or that a parameter belongs to."""
+    parameter = evidence.get("parameter")
+    found = side.name(event.parts.path, rank) if event.parts.path else str(parameter or "").rpartition(".")[0]
+    return found or None
+
+
+def how(left: Block, right: Block, apart: float) -> str:
+    """What two whole tensors have to do with each other, in words."""
+    mine, theirs = left.values(), right.values()
+    if mine is not None and theirs is not None:
+        import numpy as np
+
+        words = of_values(np.ravel(mine), np.ravel(theirs), shape=list(left.shape))
+        if words:
+            return words
+    return ratio_in_words(left.described(), right.described()) or f"relative difference {apart:.2g}"
+
+
+def at_fault(measured: Measured, allowed: float) -> list[Rank]:
+    """The ranks whose share differs; none where that is not known, or where all do."""
+    if measured.fit is None:
+        return []
+    found = apart_by_rank(measured.fit.left, measured.fit.right)
+    wrong = [rank for rank, apart in found.items() if apart > allowed]
+    return [] if len(wrong) == len(measured.fit.left.ranks) else wrong
+
+
+def evidence_of(measured: Measured, allowed: float, **more: Any) -> dict[str, Any]:
+    """What was measured: both tensors whole, how far each rank's share is apart, and how they lay on the ranks."""
+    fit = measured.fit
+    if fit is None:
+        return more
+    found = apart_by_rank(fit.left, fit.right)
+    wrong = at_fault(measured, allowed)
+    shown = next((part for part in _copies(fit.left) if wrong and wrong[0] in part.ranks), fit.left)
+    return {
+        **more,
+        "relative_difference": measured.apart,
+        "explained": allowed,
+        "candidate": {key: value for key, value in shown.described().items() if key in _KEYS},
+        "reference": {key: value for key, value in fit.right.described().items() if key in _KEYS},
+        "ranks_at_fault": wrong,
+        "apart_by_rank": [f"rank {rank}: {apart:.2g}" for rank, apart in list(found.items())[:_MOST_NAMED]]
+        if len(fit.left.ranks) > 1
+        else None,
+        "compared_by": {"values": "values put together", "mean": "the mean alone"}.get(fit.how, "statistics"),
+    }
+
+
+def on_ranks(ranks: Sequence[Rank]) -> str:
+    """`` on rank 1``; nothing for no ranks."""
+    if not ranks:
+        return ""
+    shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
+    return f" on rank {shown}" if len(ranks) == 1 else f" on ranks {shown}"
+
+
+def listed(ranks: Sequence[Rank]) -> str:
+    """``ranks 0, 1 and 2 more``."""
+    shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
+    return f"ranks {shown}" + (f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else "")
+
+
+def doubled(measured: Measured) -> tuple[Rank, Rank] | None:
+    """A rank that holds the part of another one, where the reference's parts are all different."""
+    if measured.fit is None:
+        return None
+    found = same_parts(measured.fit.left)
+    return found[0] if found and not same_parts(measured.fit.right) else None
+
+
+def are_terms(measured: Measured, pair: Pair, allowed: float) -> str:
+    """How copies that differ become the tensor of the reference: ``sum`` or ``mean``, if they do."""
+    fit = measured.fit
+    if fit is None:
+        return ""
+    copies = _copies(fit.left)
+    if len(copies) < 2:
+        return ""
+    fitting = []
+    for placement in (Placement("sum"), Placement("mean")):
+        total = combine(copies, placement)
+        assert total is not None
+        apart, how_known = distance(total, fit.right)
+        if how_known and apart <= allowed:
+            fitting.append(placement.way)
+    if fitting:
+        # A mean next to nothing is that of the sum, too: then the statistics do not tell.
+        return fitting[0] if len(fitting) == 1 else ""
+    bias = next((one for one in pair.parameters if one.slot.endswith(".bias") and one.fit is not None), None)
+    total = combine(copies, Placement("sum"))
+    assert total is not None
+    if bias is not None and bias.fit is not None:
+        # Each rank has added the bias to its own term.
+        values, whole, wanted = bias.fit.right.values(), total.values(), fit.right.values()
+        if values is not None and whole is not None and wanted is not None:
+            import numpy as np
+
+            once = whole - (len(copies) - 1) * values
+            size = float(np.linalg.norm(wanted))
+            if size and float(np.linalg.norm(once - wanted)) <= allowed * size:
+                return "sum"
+        means = (bias.fit.right.numbers[2], total.numbers[2], fit.right.numbers[2], fit.right.numbers[3])
+        if values is None and None not in means:
+            of_bias, whole_mean, wanted_mean, norm = (one or 0.0 for one in means)
+            once_mean = whole_mean - (len(copies) - 1) * of_bias
+            if abs(once_mean - wanted_mean) <= allowed * norm / max(fit.right.size, 1) ** 0.5:
+                return "sum"
+    return ""
+
+
+def _copies(block: Block) -> list[Block]:
+    """The copies of the first tensor in a block that is there several times and not the same."""
+    if block.way == "replicate":
+        return list(block.parts)
+    return []
+
+
+def collectives_in(side: Side, rank: Rank, event: Event) -> list[str]:
+    """The communications inside a pass of a module."""
+    found = []
+    for one in side.timelines[rank]:
+        if one.is_collective and one.direction == event.direction:
+            above = one.parent
+            while above is not None and above is not event:
+                above = above.parent
+            if above is event:
+                found.append(one.name)
+    return found

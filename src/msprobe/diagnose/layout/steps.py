@@ -1,0 +1,256 @@
+"""The step of the optimizer in two layouts: settings, weights, gradients and states of each parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msprobe.diagnose.layout import statements
+from msprobe.diagnose.layout.blocks import Leaf, Rank
+from msprobe.diagnose.layout.pairs import Measured, Pair
+from msprobe.diagnose.layout.search import SMALL, Search, limit
+from msprobe.diagnose.layout.sides import Place, Side, Step
+from msprobe.diagnose.optimizer import settings_by_parameter, value_of
+from msprobe.diagnose.timeline import Event, is_tensor
+
+#: An optimizer that divides by the size of a gradient makes a full step of one that is nothing but rounding: the
+#: weights that follow from gradients this many times smaller than the largest tell nothing.
+_NOTHING = 1e-4
+#: Of what a step changes, so much may go another way: elements whose gradient is next to nothing.
+_ASTRAY = 0.03
+_UNRELATED = frozenset(("params", "foreach", "fused", "capturable", "differentiable", "param_names"))
+_MOST_NAMED = 4
+
+
+def look_at_steps(search: Search) -> dict[str, float]:
+    """Compare all steps of the optimizer; returns how far each weight is apart after the last one, where it is."""
+    drifted: dict[str, float] = {}
+    _look_at_settings(search)
+    names = [name for name in search.reference.parameters if name in search.candidate.parameters]
+    gradients = {name: _measure(search, name, 0, "grad") for name in names}
+    largest = max((one.rms for one in gradients.values() if one is not None), default=0.0)
+    for name in names:
+        mine, theirs = search.candidate.parameters[name], search.reference.parameters[name]
+        for number in range(min(_count(mine), _count(theirs))):
+            events = {rank: steps[number].event for rank, steps in mine.items() if len(steps) > number}
+            gradient = gradients[name] if number == 0 else _measure(search, name, number, "grad")
+            vanishing = gradient is not None and gradient.rms <= _NOTHING * largest
+            clean = _look_before(search, name, number, events, gradient, largest, vanishing)
+            counts = _counts(gradient, largest)
+            drifted[name] = _look_after(search, name, number, events, clean and not vanishing, counts)
+            if vanishing:
+                drifted[name] = math.inf
+    return {name: apart for name, apart in drifted.items() if apart}
+
+
+def _look_before(
+    search: Search,
+    name: str,
+    number: int,
+    events: dict[Rank, Event],
+    gradient: Measured | None,
+    largest: float,
+    vanishing: bool,
+) -> bool:
+    """True if weight, gradient and states agree before the step."""
+    clean = True
+    weight = _measure(search, name, number, "weight")
+    # Weights that modules have told of are not told again.
+    if weight is not None and number == 0 and ("weight", name) not in search.said:
+        pair = Pair(Place("optimizer", name), number, events, next(iter(events.values())), parameters=[weight])
+        search.look_at_weight(pair, weight)
+    clean &= weight is None or weight.apart <= limit(weight) + 4 * search.drifted.get(name, 0.0)
+    missing = _missing_gradient(search, name, number)
+    if missing is not None:
+        search.tell(
+            ("missing", missing), "missing_gradient",
+            f'"{name}" has {missing} gradient when the optimizer steps, in the reference '
+            f"{'one' if missing == 'no' else 'none'}", name, events, parameter=name,
+        )  # fmt: skip
+        return False
+    if gradient is not None:
+        clean &= _look_at_gradient(search, name, events, gradient, largest)
+    for field in _fields(search.candidate, name, number):
+        one = _measure(search, name, number, field)
+        if one is None or vanishing or search.findings or math.isinf(search.drifted.get(name, 0.0)):
+            continue
+        if one.copies:
+            search.say_copies(events, one, f'{field} of "{name}" before the step', name, parameter=name)
+        elif one.apart * _counts(gradient, largest) > limit(one) + 64.0 * search.reached(name):
+            _say_state(search, one, f'{field} of "{name}" differs before the step', name, field, events)
+    return clean and not search.findings
+
+
+def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one: Measured, largest: float) -> bool:
+    """True if the gradient that the optimizer gets agrees."""
+    allowed = limit(one) + 64.0 * search.reached(name)
+    weight = _counts(one, largest)
+    if one.copies and max(apart for _, _, apart in one.copies) * weight > allowed:
+        terms = statements.are_terms(
+            one, Pair(Place("optimizer", name), 0, events, next(iter(events.values()))), allowed
+        )
+        why = ""
+        if terms:
+            why = f": each rank has its own, and their {terms} agrees with the reference; nothing put them together"
+        search.say_copies(
+            events, one, f'the gradient of "{name}" at the optimizer', name, why=why, group="gradient", parameter=name,
+            first_terms=search.first_terms,
+        )  # fmt: skip
+        return False
+    if one.apart * weight <= allowed or one.fit is None:
+        return True
+    if search.tainted and search.findings:
+        return False
+    ranks = statements.at_fault(one, allowed)
+    words = statements.how(one.fit.left, one.fit.right, one.apart)
+    why = ""
+    if Place("gradient", name.rpartition(".")[0]) in search.candidate.records:
+        why = ", while what the backward pass brought agrees: a reduction over ranks, a scaling, or gradients of an "
+        why += "earlier step"
+    search.say(
+        ("optimizer gradient", name), "parameter_gradient",
+        f'the gradient of "{name}" differs when the optimizer steps{statements.on_ranks(ranks)} ({words}){why}',
+        name, events, ranks, one, allowed, "gradient", parameter=name,
+    )  # fmt: skip
+    return False
+
+
+def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event], clean: bool, counts: float) -> float:
+    """How far the weight is apart after the step; says so if nothing before explains it."""
+    weight = _measure(search, name, number, "weight", after=True)
+    if weight is None:
+        return 0.0
+    allowed = limit(weight) + 4 * search.drifted.get(name, 0.0) + _ASTRAY * _moved(search, name, number)
+    for field in ("weight", *_fields(search.candidate, name, number, after=True)):
+        one = weight if field == "weight" else _measure(search, name, number, field, after=True)
+        if one is None or not clean or search.findings:
+            continue
+        if one.copies:
+            search.say_copies(events, one, f'{field} of "{name}" after the step', name, parameter=name)
+        elif one.apart * counts > (allowed if field == "weight" else limit(one) + 64.0 * search.reached(name)):
+            _say_state(search, one, f'{field} of "{name}" differs after the step', name, field, events)
+    if weight.fit is None or weight.fit.how != "values":
+        # Statistics are a lower bound of what the next step may find in the values.
+        return max(weight.apart, _ASTRAY * _moved(search, name, number))
+    return weight.apart
+
+
+def _say_state(search: Search, one: Measured, text: str, name: str, field: str, events: dict[Rank, Event]) -> None:
+    if one.fit is None:
+        return
+    allowed = limit(one)
+    ranks = statements.at_fault(one, allowed)
+    words = statements.how(one.fit.left, one.fit.right, one.apart)
+    search.say(
+        ("state", field), "optimizer", f"{text}{statements.on_ranks(ranks)} ({words}); gradients and settings agree",
+        name if field == "weight" else f"{name}, {field}", events, ranks, one, allowed, parameter=name, field=field,
+    )  # fmt: skip
+
+
+def _look_at_settings(search: Search) -> None:
+    """Hyper-parameters that differ, by field."""
+    mine, theirs = _settings(search.candidate), _settings(search.reference)
+    found: dict[str, list[tuple[str, Any, Any]]] = {}
+    for name, (_, own) in mine.items():
+        if name not in theirs:
+            continue
+        other = theirs[name][1]
+        for key in own:
+            if key in other and key not in _UNRELATED and value_of(own[key]) != value_of(other[key]):
+                found.setdefault(key, []).append((name, value_of(own[key]), value_of(other[key])))
+    for key, names in found.items():
+        name, left, right = names[0]
+        event = mine[name][0]
+        everyone = "all parameters" if len(names) == len(mine) else _listed([one[0] for one in names])
+        text = f"{event[1].name}: {key} is {left}, in the reference {right}, for {everyone}"
+        search.tell(
+            ("setting", key), "optimizer", text, f"{event[1].name}, {key}", {event[0]: event[1]},
+            field=key, candidate=left, reference=right, parameters=[one[0] for one in names[:200]],
+        )  # fmt: skip
+
+
+def _settings(side: Side) -> dict[str, tuple[tuple[Rank, Event], dict[str, Any]]]:
+    found: dict[str, tuple[tuple[Rank, Event], dict[str, Any]]] = {}
+    for rank, timeline in side.timelines.items():
+        for event in timeline:
+            if event.parts.kind == "optimizer":
+                for name, own in settings_by_parameter(event).items():
+                    found.setdefault(side.name(name, rank), ((rank, event), own))
+    return found
+
+
+def _measure(search: Search, name: str, number: int, field: str, after: bool = False) -> Measured | None:
+    leaves = [_leaves(side.parameters[name], number, field, after) for side in (search.candidate, search.reference)]
+    if not all(leaves):
+        return None
+    one, other = leaves
+    return search.pairs.measure(field, "parameter", name, (search.candidate, [one]), (search.reference, [other]))
+
+
+def _leaves(steps: Mapping[Rank, list[Step]], number: int, field: str, after: bool) -> dict[Rank, Leaf]:
+    found: dict[Rank, Leaf] = {}
+    for rank, own in steps.items():
+        if len(own) > number:
+            leaf = (own[number].after if after else own[number].before).get(field)
+            if isinstance(leaf, dict) and is_tensor(leaf):
+                found[rank] = leaf
+    return found
+
+
+def _missing_gradient(search: Search, name: str, number: int) -> str | None:
+    """``no`` if the candidate has none where the reference has one, ``a`` the other way, else None."""
+    has = [
+        any("grad" in own[number].before and is_tensor(own[number].before["grad"])
+            for own in side.parameters[name].values() if len(own) > number)
+        for side in (search.candidate, search.reference)
+    ]  # fmt: skip
+    return None if has[0] == has[1] else "no" if has[1] else "a"
+
+
+def _fields(side: Side, name: str, number: int, after: bool = False) -> Iterator[str]:
+    steps = next(iter(side.parameters[name].values()))
+    if len(steps) > number:
+        for field in steps[number].after if after else steps[number].before:
+            if field not in ("weight", "grad"):
+                yield field
+
+
+def _moved(search: Search, name: str, number: int) -> float:
+    """How much of the reference's weight the step changed."""
+    steps = search.reference.parameters[name]
+    sides = [
+        search.reference.held([leaves]) if (leaves := _leaves(steps, number, "weight", after)) else None
+        for after in (False, True)
+    ]
+    if sides[0] is None or sides[1] is None:
+        return 0.0
+    from msprobe.diagnose.layout.blocks import distance
+
+    own, how = distance(sides[0].passes[0][0], sides[1].passes[0][0])
+    if how == "values":
+        return own
+    # The statistics tell no more than a lower bound; an optimizer that divides by the size moves by its rate.
+    event = next(iter(search.reference.parameters[name].values()))[number].event
+    rate = value_of(next(iter(settings_by_parameter(event).values()), {}).get("lr"))
+    norm = sides[1].passes[0][0].numbers[3]
+    size = sides[1].passes[0][0].size
+    if isinstance(rate, (int, float)) and norm:
+        return max(own, 2 * abs(rate) * math.sqrt(size) / norm)
+    return own
+
+
+def _counts(gradient: Measured | None, largest: float) -> float:
+    """How much a gradient counts beside the largest."""
+    if gradient is None or not largest:
+        return 1.0
+    return min(1.0, gradient.rms / (SMALL * largest))
+
+
+def _count(steps: Mapping[Rank, list[Step]]) -> int:
+    return min(map(len, steps.values()), default=0)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(f'"{name}"' for name in names[:_MOST_NAMED])
+    return shown + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
