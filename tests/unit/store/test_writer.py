@@ -385,12 +385,12 @@ def test_an_error_text_is_kept_and_its_file_does_not_grow_for_ever(folder: Path)
 
 
 def test_the_data_folder_of_the_header_follows_when_the_folder_is_taken(folder: Path) -> None:
+    owns, tell = os.pipe()
     other = os.fork()
     if other == 0:
-        os._exit(_hold(folder))
+        os._exit(_hold(folder, tell))
     try:
-        while not (folder.exists() and layout.journals(folder)):
-            pass
+        assert os.read(owns, 1)
         writer = DumpWriter(folder, HEADER | {"dump_data_dir": str(folder / "dump_tensor_data")})
         writer.put("a", 1)
         writer.publish(final=True)
@@ -401,12 +401,15 @@ def test_the_data_folder_of_the_header_follows_when_the_folder_is_taken(folder: 
     finally:
         os.kill(other, 9)
         os.waitpid(other, 0)
+        os.close(owns)
+        os.close(tell)
 
 
-def _hold(folder: Path) -> int:
-    """In a child: own the folder and wait to be killed."""
+def _hold(folder: Path, tell: int) -> int:
+    """In a child: own the folder, tell so, and wait to be killed."""
     writer = DumpWriter(folder, HEADER)
     writer.put("of the other process", 1)
+    os.write(tell, b"1")
     threading.Event().wait(60)
     return 1
 
