@@ -57,6 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a second healthy run: what it differs by from the reference, the candidate may differ by",
     )
     short.add_argument(
+        "--layout",
+        metavar="FILE",
+        help="how runs of other parallel layouts lie on their ranks (YAML or JSON), where the dumps do not say it",
+    )
+    short.add_argument(
         "--fail-on",
         metavar="WHAT",
         help="when to exit with 1: kinds of findings with commas, or diverged (default), harmless, never",
@@ -98,8 +103,9 @@ def _compare(args: argparse.Namespace) -> int:
         raise InvalidInputError(f'--noise: "{args.noise}" is compared itself; give a run of its own.')
     with _progress() as tell:
         verdict = compare_runs(
-            candidate, reference, tell, "html" in asked, noise=args.noise, jobs=args.jobs, engine=args.engine
-        )
+            candidate, reference, tell, "html" in asked,
+            noise=args.noise, jobs=args.jobs, engine=args.engine, layout=args.layout,
+        )  # fmt: skip
         written: list[Path] = []
         try:
             if folder is not None:

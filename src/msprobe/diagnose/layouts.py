@@ -97,7 +97,7 @@ def notes_of_layouts(results: Sequence[ComparedLayouts]) -> list[str]:
             sources = ", ".join(_SOURCES[key] for key in one["found_from"]) or "nothing that was recorded"
             text = f"layout of the {side}: {one['ranks']} ranks, from {sources}"
         for sort, held in one["held"].items():
-            text += f"; {_SORTS[sort]}: " + ", ".join(f"{count} {words}" for words, count in held.items())
+            text += f"; {_SORTS[sort]}: " + ", ".join(f"{count} as {words}" for words, count in held.items())
         notes.append(text + (f"; {one['stages']}" if one["stages"] else ""))
     tensors = summary["tensors"]
     told = [f"{tensors[key]} {text}" for key, text in _METHODS.items() if tensors[key]]
@@ -105,6 +105,10 @@ def notes_of_layouts(results: Sequence[ComparedLayouts]) -> list[str]:
         "the layouts differ: compared are modules, their gradients, parameters and the optimizer, not single calls; "
         f"tensors: {', '.join(told) or 'none'}"
     )
+    if summary["of_several_passes"]:
+        notes.append(
+            f"{summary['of_several_passes']} tensors of the last step were put together from several passes of a module"
+        )
     left = tensors["without_numbers"] + tensors["not_comparable"]
     if left:
         reasons = [f"{count}: {why}" for why, count in summary["not_comparable"].items()]
@@ -159,6 +163,7 @@ def _described(
         }
     found["tensors"] = {key: tally.methods[key] for key in (*_METHODS, "without_numbers", "not_comparable")}
     found["not_comparable"] = dict(tally.problems)
+    found["of_several_passes"] = tally.of_passes
     found["gradient_factor"] = pairs.factor
     found["only_in_candidate"], found["only_in_reference"] = (list(names) for names in alone)
     return found

@@ -107,6 +107,8 @@ def compare_runs(
         notes.append(f"calls of one side alone, which change nothing that was recorded: {_listed(lone)}")
     if compared and whole:
         notes += notes_of_layouts(whole)
+        if healthy:
+            notes.append("the second healthy run is not used: it measures calls, and in other layouts none answer")
     if not compared:
         status = "incomparable"
         notes.append("no call of one dump answers to any of the other")

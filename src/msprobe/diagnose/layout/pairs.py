@@ -111,6 +111,7 @@ class Tally:
         }
     )
     problems: Counter[str] = field(default_factory=Counter)
+    of_passes: int = 0
 
     def add(self, found: Measured, held: tuple[Held, Held], annotated: tuple[bool, bool]) -> None:
         """Count one tensor."""
@@ -118,6 +119,7 @@ class Tally:
             self.methods["not_comparable"] += 1
             self.problems[found.problem] += 1
             return
+        self.of_passes += any(way.over_passes is not None for way in found.fit.ways)
         together = any(block.way != "one" for block in (found.fit.left, found.fit.right))
         how = found.fit.how
         if not how:
@@ -288,7 +290,7 @@ def _in_words(way: Way, blocks: Sequence[Block]) -> str:
     while inner.parts:
         words.append(_share(inner.way, len(inner.parts), inner.dim))
         inner = inner.parts[0]
-    return ", each of them ".join(words) or "whole on one rank"
+    return ", each of them ".join(words) or "one whole"
 
 
 def _share(way: str, size: int, dim: int) -> str:

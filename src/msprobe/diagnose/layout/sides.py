@@ -14,7 +14,7 @@ from msprobe.diagnose import optimizer
 from msprobe.diagnose.layout.annotation import Annotation, Split, moved
 from msprobe.diagnose.layout.blocks import Block, Leaf, Rank, arrange, of_leaf
 from msprobe.diagnose.layout.guess import Held
-from msprobe.diagnose.layout.placements import holding
+from msprobe.diagnose.layout.placements import Placement, holding
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 from msprobe.store.part import DumpPart
 
@@ -111,7 +111,8 @@ class Side:
         if mesh is None:
             return Held(tuple(map(tuple, done)))
         sizes = tuple(size for _, size in mesh)
-        return Held(tuple(map(tuple, done)), sizes, tuple(split.get(axis) for axis, _ in mesh))
+        dimensions = len(done[0][0].shape)
+        return Held(tuple(map(tuple, done)), sizes, tuple(_fitting(split.get(axis), dimensions) for axis, _ in mesh))
 
     def _blocks(self, leaves: dict[Rank, Leaf]) -> list[Block] | None:
         """A block for each rank; ranks that hold one DTensor give one block together."""
@@ -168,6 +169,15 @@ class Side:
         for rank in self.ranks:
             modules = [place.path for place, ranks in self.records.items() if rank in ranks]
             yield rank, [*modules, *(name for name, ranks in self.parameters.items() if rank in ranks)]
+
+
+def _fitting(placement: Placement | None, dimensions: int) -> Placement | None:
+    """A placement that a tensor of so many dimensions can have: the count of steps that an optimizer keeps of a divided
+    parameter is not divided.
+    """
+    if placement is not None and placement.way in ("shard", "interleave"):
+        return placement if -dimensions <= placement.dim < dimensions else None
+    return placement
 
 
 def number_stages(side: Side, other: Side) -> bool:
