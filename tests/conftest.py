@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from msprobe import log
 
 # Before torch is imported by any test: sums must not depend on how many cores the machine has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Timings never decide a test.
+settings.register_profile("msprobe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("msprobe")
 
 
 @pytest.fixture(autouse=True)
