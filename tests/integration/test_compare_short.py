@@ -200,6 +200,44 @@ def test_one_dump_given_twice_is_a_slip(tmp_path: Path) -> None:
         assert "both paths lead to the same dump" in done.stderr
 
 
+def test_a_dump_and_a_part_of_it_are_one_dump(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump")
+    (tmp_path / "link").symlink_to(dump)
+    for part in (dump / "step0", dump / "step1" / "rank", dump / "step0" / "rank" / "dump.json"):
+        for pair in ((dump, part), (part, tmp_path / "link")):
+            done = run(*pair)
+            assert done.returncode == 2
+            assert "are the same dump" in done.stderr
+    # Two steps of one dump are two dumps, and so is a dump that lies in the folder of another.
+    assert run(dump / "step0", dump / "step1").stderr == ""
+    assert run(dump, write_dump(dump / "other" / "dump")).returncode == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that is not to be written to")
+@pytest.mark.parametrize("form", [(), ("-tp", "-gp")])
+def test_an_output_on_a_disk_that_is_not_to_be_written_is_said_before_the_work(
+    dumps: Path, form: tuple[str, ...]
+) -> None:
+    dumps_of_form = [dumps / side / "step0" for side in ("other", "reference")]
+    given = [word for pair in zip(form, dumps_of_form, strict=True) for word in pair] if form else dumps_of_form
+    done = run(*given, "-o", "/proc/out")
+    assert done.returncode == (1 if form else 2)
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert 'folder "/proc/out" cannot be written' in line
+
+
+def test_without_dumps_it_says_what_to_give() -> None:
+    done = run()
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert "msprobe compare CANDIDATE REFERENCE" in line
+    compatible = subprocess.run(
+        [sys.executable, "-m", "msprobe", "-f", "pytorch", "compare"], capture_output=True, text=True, check=False
+    )
+    assert compatible.returncode == 1
+
+
 def test_an_output_that_cannot_be_written_is_said_before_the_work(dumps: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run(dumps / "other", dumps / "reference", "-o", tmp_path / "file")
@@ -210,13 +248,20 @@ def test_an_output_that_cannot_be_written_is_said_before_the_work(dumps: Path, t
 
 
 def test_a_verdict_is_told_even_if_it_cannot_be_written(dumps: Path, tmp_path: Path) -> None:
-    # A folder in the place of the file: the rename fails after all work is done.
-    (tmp_path / "out" / "verdict.json").mkdir(parents=True)
-    done = run(dumps / "other", dumps / "reference", "-o", tmp_path / "out")
+    # The disk is full after all work is done.
+    code = (
+        "import sys; from msprobe import errors, paths\n"
+        "def full(path, *words, **more): raise errors.PathError(f'{path}: no space left on device.')\n"
+        "paths.write_atomically = full\n"
+        "from msprobe.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    words = ("compare", dumps / "other", dumps / "reference", "-o", tmp_path / "out")
+    done = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout.startswith("THEY PART")
     assert len(done.stderr.splitlines()) == 1
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["verdict.json"], "nothing half-written is left"
+    assert "verdict.json: no space left" in done.stderr
+    assert list((tmp_path / "out").iterdir()) == [], "nothing half-written is left"
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,11 @@ def test_two_files_are_one_rank(tmp_path: Path, capsys: pytest.CaptureFixture[st
     write(tmp_path / "bench" / "rank0", step(GOOD), "tensor")
     paths = [str(tmp_path / side / "rank0" / "dump.json") for side in ("npu", "bench")]
     assert main(["compare", "-tp", paths[0], "-gp", paths[1], "-da", "-o", str(tmp_path / "out")]) == 0
-    assert "first difference: rank0, Torch.g.0.forward" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "first difference: rank0, Torch.g.0.forward" in said
+    # Its rule is not that of the verdict, which may name a call before.
+    assert "off by more than half" in said
+    assert f'`msprobe compare "{paths[0]}" "{paths[1]}"` looks for that' in said
 
 
 def test_memory_that_is_not_written_is_no_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,8 +48,9 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _execute(args: argparse.Namespace) -> int:
+    from msprobe.cli.output_folder import usable_output
+    from msprobe.cli.progress import progress
     from msprobe.diagnose.check import CHECKS, check_run
-    from msprobe.paths import check_output_folder
 
     if args.list:
         width = max(len(check.name) for check in CHECKS)
@@ -60,8 +60,9 @@ def _execute(args: argparse.Namespace) -> int:
     if args.dump is None:
         raise InvalidInputError("give the folder of a dump (or --list).")
     chosen = _chosen(CHECKS, args.only, args.skip)
-    folder = check_output_folder(args.output_path) if args.output_path is not None else None
-    result = check_run(args.dump, chosen, _teller())
+    folder = usable_output(args.output_path, [FILE]) if args.output_path is not None else None
+    with progress("checking") as tell:
+        result = check_run(args.dump, chosen, tell)
     written: list[str] = []
     try:
         if folder is not None:
@@ -93,18 +94,6 @@ def _write(folder: Path, result: CheckResult) -> Path:
     path = folder / FILE
     write_atomically(path, text.encode("utf-8", "backslashreplace") + b"\n", fsync=False)
     return path
-
-
-def _teller() -> Callable[[str], None] | None:
-    """Tells which step is read, on a terminal."""
-    if not sys.stderr.isatty():
-        return None
-    from msprobe.report.phrases import clean
-
-    def tell(text: str) -> None:
-        print(f"\rreading {clean(text)}\x1b[K", end="\r", file=sys.stderr, flush=True)
-
-    return tell
 
 
 def _print(result: CheckResult, written: list[str]) -> None:

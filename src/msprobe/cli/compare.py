@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import sys
 from typing import TYPE_CHECKING, Any
 
 from msprobe.errors import InvalidInputError, NotAvailableError
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 DEFAULT_OUTPUT = "./output"
 NOTHING_MATCHES_STATUS = 1
+USAGE_STATUS = 2
+_NOTHING_GIVEN = (
+    "give the two dumps to compare: `msprobe compare CANDIDATE REFERENCE` (or -i compare.json, or -tp and -gp; "
+    "`msprobe compare -h` explains)."
+)
 _SHORT_FORM = "msprobe.cli.compare_short"
 _MODES = ("auto", "offline_data", "torchair", "offline_model", "atb")
 
@@ -63,7 +69,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     newer.add_argument("-gp", "--golden_path", metavar="PATH", help="the same of the trusted run")
     newer.add_argument("-m", "--mode", choices=_MODES, default="auto", help="only auto is there in this version")
     newer.add_argument("-tensor_log", "--is_print_compare_log", action="store_true", help="a log line for each tensor")
-    newer.add_argument("-da", "--diff_analyze", action="store_true", help="search the first difference, as JSON")
+    newer.add_argument(
+        "-da", "--diff_analyze", action="store_true", help="the first result that is off by more than half, as JSON"
+    )
     newer.add_argument("--config", metavar="YAML", help="matrices that tensors are multiplied by before")
     newer.add_argument("--consistent_check", action="store_true", help="a training against its inference engine")
     newer.add_argument("--backend", metavar="NAME", help="what that training runs on: fsdp or megatron")
@@ -97,6 +105,9 @@ def execute(args: argparse.Namespace) -> int:
         "-tp and -gp": args.target_path is not None or args.golden_path is not None,
     }
     asked = [form for form, given in forms.items() if given]
+    if not asked and args.framework is None:
+        print(f"msprobe: {_NOTHING_GIVEN}", file=sys.stderr)
+        return USAGE_STATUS
     if len(asked) != 1:
         found = f"found {' and '.join(asked)}" if asked else "found none of them"
         raise UsageError(f"give one of: two dumps; -i compare.json; -tp and -gp; {found}.")
@@ -107,6 +118,9 @@ def execute(args: argparse.Namespace) -> int:
             raise UsageError(f"{flag} belongs to the form with two dumps; leave it out.")
     if args.xlsx and args.csv:
         raise UsageError("--xlsx and --csv exclude each other.")
+    from msprobe.cli.output_folder import usable_output
+
+    usable_output(args.output_path or DEFAULT_OUTPUT)
     return _by_file(args) if args.input_path is not None else _by_paths(args)
 
 
@@ -157,9 +171,11 @@ def _by_paths(args: argparse.Namespace) -> int:
         ranks, steps = _numbers(args.rank, "--rank"), _numbers(args.step, "--step")
         return _kernels(args.target_path, args.golden_path, args, ranks, steps)
     if args.diff_analyze:
+        from msprobe.cli.progress import progress
         from msprobe.report.first_difference import find_first_difference
 
-        find_first_difference(args.target_path, args.golden_path, args.output_path or DEFAULT_OUTPUT)
+        with progress() as tell:
+            find_first_difference(args.target_path, args.golden_path, args.output_path or DEFAULT_OUTPUT, tell)
         return 0
     request = _request(
         args,
@@ -210,12 +226,17 @@ def _stack_choice(stack_path: str | None, stack_mode: bool) -> str | bool | None
 
 
 def _compare(candidate: str, reference: str, request: Request, fields: tuple[str, str]) -> int:
+    from msprobe.cli.progress import progress
     from msprobe.compare.sides import is_folder_pair
     from msprobe.report.comparing import compare_files, compare_folders
 
-    if is_folder_pair(candidate, reference, fields):
-        return _status(compare_folders(candidate, reference, request))
-    return _status([compare_files(candidate, reference, request)])
+    with progress() as tell:
+        if is_folder_pair(candidate, reference, fields):
+            outcomes = compare_folders(candidate, reference, request, tell)
+        else:
+            tell("tensors")
+            outcomes = [compare_files(candidate, reference, request)]
+    return _status(outcomes)
 
 
 def _status(outcomes: list[Outcome]) -> int:

@@ -9,21 +9,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msprobe.errors import InvalidInputError, MsprobeError
 
 if TYPE_CHECKING:
+    from msprobe.cli.progress import Teller
     from msprobe.diagnose.findings import Verdict
     from msprobe.engine import Workers
     from msprobe.report.row_tables import Format
 
-    _Tables = Callable[[Path, "_Teller"], Iterator[Path]]
+    _Tables = Callable[[Path, Teller], Iterator[Path]]
 
 DEFAULT_OUTPUT = "./output"
 VERDICT_FILE = "verdict.json"
@@ -32,8 +30,6 @@ BAD_INPUT_STATUS = 2
 _FILES = ("xlsx", "csv", "html", "parquet")
 _TABLES: tuple[Format, ...] = ("xlsx", "csv", "parquet")
 _OUTCOMES = ("diverged", "harmless", "never")
-# A progress display for less is only a flicker.
-_LONG_SECONDS = 1.0
 _MOST_NAMED = 10
 
 _EPILOG = """\
@@ -80,9 +76,10 @@ def short_form(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
+    from msprobe.cli.output_folder import usable_output
+    from msprobe.cli.progress import progress
     from msprobe.diagnose import compare_runs
     from msprobe.engine import Workers
-    from msprobe.paths import check_output_folder
 
     asked = [kind for kind in _FILES if getattr(args, kind)]
     fails = _fail_on(args.fail_on)
@@ -95,13 +92,18 @@ def _compare(args: argparse.Namespace) -> int:
     tables = _tables(args, asked, workers)
     folder = None
     if args.output_path is not None or asked:
-        folder = check_output_folder(args.output_path or DEFAULT_OUTPUT)
+        names = [VERDICT_FILE, PAGE_FILE] if "html" in asked else [VERDICT_FILE]
+        folder = usable_output(args.output_path or DEFAULT_OUTPUT, names)
     candidate, reference = args.dumps
     if _is_same(candidate, reference):
         raise InvalidInputError(f'both paths lead to the same dump, "{candidate}"; give two.')
-    if args.noise is not None and any(_is_same(args.noise, dump) for dump in args.dumps):
+    if _is_part(candidate, reference):
+        raise InvalidInputError(
+            f'"{candidate}" and "{reference}" are the same dump, one a part of the other; give two.'
+        )
+    if args.noise is not None and any(_is_same(args.noise, dump) or _is_part(args.noise, dump) for dump in args.dumps):
         raise InvalidInputError(f'--noise: "{args.noise}" is compared itself; give a run of its own.')
-    with _progress() as tell:
+    with progress() as tell:
         verdict = compare_runs(
             candidate, reference, tell, "html" in asked,
             noise=args.noise, jobs=args.jobs, engine=args.engine, layout=args.layout,
@@ -159,6 +161,23 @@ def _is_same(candidate: str, reference: str) -> bool:
         return False  # the reader says what is wrong with them
 
 
+def _is_part(one: str, other: str) -> bool:
+    """True if one path leads into the other, and what would be compared is the same on both sides."""
+    here, there = Path(os.path.realpath(one)), Path(os.path.realpath(other))
+    if not (here.is_relative_to(there) or there.is_relative_to(here)):
+        return False
+    from msprobe.diagnose.runs import parts_in_common
+
+    for left, right in parts_in_common(one, other):
+        parts = left.part(), right.part()
+        same = os.path.samefile(parts[0].folder, parts[1].folder)
+        for part in parts:
+            part.close()
+        if same:
+            return True
+    return False
+
+
 def _fail_on(text: str | None) -> Callable[[Verdict], int]:
     """The exit status of a verdict, as ``--fail-on`` asks for it. Raises InvalidInputError for unknown words."""
     from msprobe.diagnose.findings import KINDS
@@ -199,7 +218,7 @@ def _tables(args: argparse.Namespace, asked: Sequence[str], workers: Workers) ->
     )
     candidate, reference = args.dumps
 
-    def write(folder: Path, tell: _Teller) -> Iterator[Path]:
+    def write(folder: Path, tell: Teller) -> Iterator[Path]:
         wanted = Wanted(folder, formats, fuzzy=args.fuzzy_match, mappings=mappings, workers=workers)
         return write_row_tables(candidate, reference, wanted, tell)
 
@@ -212,7 +231,7 @@ def _write(
     asked: Sequence[str],
     tables: _Tables | None,
     written: list[Path],
-    tell: _Teller,
+    tell: Teller,
 ) -> None:
     """Write the files; each appears when it is whole, and ``written`` grows with them."""
     from msprobe.paths import make_folder, write_atomically
@@ -248,56 +267,3 @@ def _shown(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):
         return str(path)
-
-
-class _Teller:
-    """Tells on the terminal what is being done, once it has taken a while."""
-
-    def __init__(self) -> None:
-        self._text = ""
-        self._shown: Any = None
-        self._lock = threading.Lock()
-        self._timer = threading.Timer(_LONG_SECONDS, self._show)
-        self._timer.daemon = True
-        self._began = time.monotonic()
-        if sys.stderr.isatty():
-            self._timer.start()
-
-    def __call__(self, text: str) -> None:
-        from msprobe.report.phrases import clean
-
-        with self._lock:
-            self._text = clean(text)
-            if self._shown is not None:
-                self._shown.update(self._status())
-
-    def _status(self) -> Any:
-        from rich.text import Text
-
-        return Text(f"comparing {self._text}")
-
-    def _show(self) -> None:
-        from rich.console import Console
-
-        with self._lock:
-            if self._timer.finished.is_set():
-                return
-            self._shown = Console(stderr=True).status(self._status())
-            self._shown.start()
-
-    def stop(self) -> None:
-        """End the display; nothing of it is left."""
-        self._timer.cancel()
-        with self._lock:
-            if self._shown is not None:
-                self._shown.stop()
-                self._shown = None
-
-
-@contextmanager
-def _progress() -> Iterator[_Teller]:
-    teller = _Teller()
-    try:
-        yield teller
-    finally:
-        teller.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -92,8 +93,10 @@ def compare_files(
         second.close()
 
 
-def compare_folders(candidate: StrPath, reference: StrPath, request: Request) -> list[Outcome]:
-    """Compare two folders of ranks, rank by rank.
+def compare_folders(
+    candidate: StrPath, reference: StrPath, request: Request, tell: Callable[[str], None] = lambda text: None
+) -> list[Outcome]:
+    """Compare two folders of ranks, rank by rank. ``tell`` is told which rank is waited for.
 
     A rank whose data are damaged, or of tasks that cannot be compared, is said and passed over. Raises
     InvalidPathError where the folders do not answer to each other.
@@ -105,7 +108,11 @@ def compare_folders(candidate: StrPath, reference: StrPath, request: Request) ->
     work = partial(_compare_rank, request=replace(request, workers=ALONE), threads=threads)
     outcomes: list[Outcome] = []
     problems: list[str] = []
-    for found, failed in run(work, pairs, ALONE if here else request.workers):
+
+    def tell_rank(number: int) -> None:
+        tell(f"{pairs[number].name}, {number + 1} of {len(pairs)}")
+
+    for found, failed in run(work, pairs, ALONE if here else request.workers, tell_rank):
         outcomes += found
         problems += failed
     if problems and not outcomes:

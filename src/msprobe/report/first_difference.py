@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,25 @@ from msprobe.compare.sides import files_of, is_folder_pair, open_pair, pair_rank
 from msprobe.compare.table import table_of
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 
+_WHAT_IT_IS = (
+    "this is the first call with a result of which a statistic is off by more than half, or a digest differs; the "
+    "cause may be an argument, a call of one side alone or a smaller difference before it: "
+    '`msprobe compare "{candidate}" "{reference}"` looks for that.'
+)
 
-def find_first_difference(candidate: StrPath, reference: StrPath, output: StrPath) -> list[FirstDifference]:
+
+def find_first_difference(
+    candidate: StrPath, reference: StrPath, output: StrPath, tell: Callable[[str], None] = lambda text: None
+) -> list[FirstDifference]:
     """Compare all ranks, write ``compare_result_*.json`` for each and, if something differs, ``diff_analyze_*.json``.
 
-    Two files are one rank. Tensor dumps are compared by their statistics. Raises the errors of
+    Two files are one rank. Tensor dumps are compared by their statistics. ``tell`` is told which rank is compared. What
+    is named may be a call behind the cause: the first whose result is off by so much, as mindstudio-probe counts it.
+    Raises the errors of
     :mod:`msprobe.compare.problems`.
     """
     check_output_folder(output)
-    comparisons = dict(_compare_ranks(candidate, reference))
+    comparisons = dict(_compare_ranks(candidate, reference, tell))
     try:
         folder = make_folder(output)
         stamp = time.strftime("%Y%m%d%H%M%S")
@@ -47,16 +57,22 @@ def find_first_difference(candidate: StrPath, reference: StrPath, output: StrPat
         log.info("no call differs by more than half of the bench's statistics.")
     for item in found:
         log.info(f"first difference: {item.rank}, {item.name} (after {item.time} communications).")
+    if found:
+        log.info(_WHAT_IT_IS.format(candidate=candidate, reference=reference))
     return found
 
 
-def _compare_ranks(candidate: StrPath, reference: StrPath) -> Iterator[tuple[str, Comparison]]:
+def _compare_ranks(
+    candidate: StrPath, reference: StrPath, tell: Callable[[str], None]
+) -> Iterator[tuple[str, Comparison]]:
     if not is_folder_pair(candidate, reference, ("-tp", "-gp")):
         yield Path(candidate).absolute().parent.name, _compare(candidate, reference)
         return
     problems = []
     done = 0
-    for pair in pair_ranks(Path(candidate), Path(reference), strict=False):
+    pairs = list(pair_ranks(Path(candidate), Path(reference), strict=False))
+    for number, pair in enumerate(pairs, 1):
+        tell(f"{pair.name}, {number} of {len(pairs)}")
         ours, theirs = files_of(pair.candidate), files_of(pair.reference)
         try:
             if "dump" not in ours or "dump" not in theirs:
