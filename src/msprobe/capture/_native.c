@@ -11,14 +11,13 @@
 #include "_native_files.h"
 #include "_native_graph.h"
 #include "_native_hash.h"
+#include "_native_hooks.h"
 #include "_native_layout.h"
 #include "_native_memo.h"
+#include "_native_names.h"
+#include "_native_records.h"
 #include "_native_statistics.h"
 #include "_native_text.h"
-
-#if PY_VERSION_HEX < 0x030b0000
-#include <frameobject.h> /* f_lasti has no function before 3.11 */
-#endif
 
 static int check_count(const char *function, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most)
 {
@@ -174,71 +173,6 @@ static PyObject *native_encode(PyObject *self, PyObject *const *args, Py_ssize_t
     return result;
 }
 
-static long frame_offset(PyFrameObject *frame)
-{
-#if PY_VERSION_HEX >= 0x030b0000
-    return PyFrame_GetLasti(frame);
-#else
-    return frame->f_lasti < 0 ? -1 : (long)(frame->f_lasti * (int)sizeof(_Py_CODEUNIT));
-#endif
-}
-
-/* The address of a code object stands for it: hashing code objects is slow, and whoever keeps a key keeps the code. */
-static PyObject *native_frame_key(PyObject *self, PyObject *argument)
-{
-    enum { ON_STACK = 256 };
-    typedef struct {
-        void *code;
-        Py_ssize_t offset;
-    } Place;
-    Place first[ON_STACK];
-    Place *places = first;
-    Py_ssize_t count = 0, capacity = ON_STACK;
-    Py_ssize_t skip = PyLong_AsSsize_t(argument);
-    if (skip == -1 && PyErr_Occurred()) {
-        return NULL;
-    }
-    memset(first, 0, sizeof first[0]);
-    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
-    while (frame != NULL) {
-        if (skip > 0) {
-            skip--;
-        } else {
-            if (count == capacity) {
-                Place *more = PyMem_Malloc((size_t)capacity * 2 * sizeof(*more));
-                if (more == NULL) {
-                    PyErr_NoMemory();
-                    break;
-                }
-                memcpy(more, places, (size_t)count * sizeof(*more));
-                if (places != first) {
-                    PyMem_Free(places);
-                }
-                places = more;
-                capacity *= 2;
-            }
-            PyCodeObject *code = PyFrame_GetCode(frame);
-            places[count].code = code;
-            places[count].offset = (Py_ssize_t)frame_offset(frame);
-            count++;
-            Py_DECREF(code);
-        }
-        PyFrameObject *back = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = back;
-    }
-    PyObject *result = NULL;
-    if (frame == NULL) {
-        result = PyBytes_FromStringAndSize((const char *)places, count * (Py_ssize_t)sizeof(*places));
-    } else {
-        Py_DECREF(frame);
-    }
-    if (places != first) {
-        PyMem_Free(places);
-    }
-    return result;
-}
-
 static PyObject *native_memory(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     static char nothing[1];
@@ -340,6 +274,9 @@ static PyMethodDef methods[] = {
      "write_files(directory, mode, prefix, files) -> (how many were written, 0 or the number of the error of the next)\n"
      "files: (name, head, data, tail), or (name, existing name) for a hard link; prefix: of names nobody else uses"},
 #endif
+    {"put", FAST(native_put), "put(session, name, tree, stack=None, parent=False): as Session.put"},
+    {"stand_for", FAST(native_stand_for),
+     "stand_for(put_call, define_stack, encode, digest): the functions of the store that `put` has built in"},
     {"memory", FAST(native_memory), "memory(address, size) -> read-only view, valid while the owner lives"},
     {"gather", FAST(native_gather), "gather(address, shape, stride, itemsize) -> the elements' bytes in C order"},
     {"pattern", FAST(native_pattern), "pattern(shape, stride) -> (size, stride, ...) of the elements, order left out"},
@@ -375,7 +312,7 @@ PyMODINIT_FUNC PyInit__native(void)
             goto failed;
         }
     }
-    if (graph_begin() < 0 || memo_begin() < 0 || PyType_Ready(&MemoType) < 0 ||
+    if (names_begin() < 0 || records_begin() < 0 || graph_begin() < 0 || memo_begin() < 0 || hooks_begin(module) < 0 || PyType_Ready(&MemoType) < 0 ||
         PyModule_AddObjectRef(module, "Memo", (PyObject *)&MemoType) < 0) {
         goto failed;
     }

@@ -2,6 +2,7 @@
 #ifndef MSPROBE_NATIVE_ENCODE_H
 #define MSPROBE_NATIVE_ENCODE_H
 
+#include "_native_info.h"
 #include "_native_text.h"
 
 enum { NESTING_LIMIT = 200 };
@@ -283,7 +284,8 @@ static int encode_sequence(Encoder *encoder, PyObject *value)
 
 static int encode_other(Encoder *encoder, PyObject *value)
 {
-    PyObject *fragment = PyObject_GetAttr(value, name_text);
+    PyObject *fragment = PyObject_TypeCheck(value, &InfoType) ? Py_XNewRef(((Info *)value)->text)
+                                                              : PyObject_GetAttr(value, name_text);
     if (fragment == NULL || !PyBytes_Check(fragment)) {
         Py_XDECREF(fragment);
         if (fragment != NULL || PyErr_ExceptionMatches(PyExc_AttributeError)) {

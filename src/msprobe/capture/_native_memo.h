@@ -8,6 +8,7 @@
 #define MSPROBE_NATIVE_MEMO_H
 
 #include "_native_hash.h"
+#include "_native_info.h"
 #include "_native_layout.h"
 #include "_native_statistics.h"
 
@@ -80,6 +81,7 @@ typedef struct {
     PyObject *in_backward; /* () -> number of the backward pass that runs in this thread, or -1 */
     int flags;
     Mode mode;
+    int plain_info; /* info_class is an Info that adds nothing */
     int crc; /* wanted beside the statistics */
     Py_ssize_t limit;
     Type types[MAX_TYPES];
@@ -233,7 +235,7 @@ static int entry_hold(Entry *entry, PyObject *tensor)
 
 static int memo_grow(Memo *memo)
 {
-    const Py_ssize_t capacity = memo->capacity == 0 ? 1024 : memo->capacity * 2;
+    const Py_ssize_t capacity = memo->capacity == 0 ? 256 : memo->capacity * 2;
     Entry *entries = PyMem_Calloc((size_t)capacity, sizeof(Entry));
     if (entries == NULL) {
         PyErr_NoMemory();
@@ -681,7 +683,7 @@ static PyObject *put_together(const Memo *memo, const Facts *facts, const Type *
     if (bytes != NULL) {
         PyObject *nonfinite = memo->mode != STATISTICS ? Py_None : content->answer != 0 ? Py_True : Py_False;
         PyObject *arguments[] = {NULL, bytes, cut, nonfinite};
-        info = PyObject_Vectorcall(memo->info_class, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        info = memo->plain_info ? info_new((PyTypeObject *)memo->info_class, bytes, cut, nonfinite) : PyObject_Vectorcall(memo->info_class, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     }
 done:
     text_end(&text);
@@ -985,6 +987,8 @@ static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
     memo->in_backward = Py_NewRef(in_backward);
     memo->flags = flags;
     memo->mode = (Mode)mode;
+    memo->plain_info = PyType_Check(info_class) && PyType_IsSubtype((PyTypeObject *)info_class, &InfoType) &&
+                       ((PyTypeObject *)info_class)->tp_init == InfoType.tp_init;
     memo->crc = crc && mode == STATISTICS;
     memo->limit = limit;
     if (memo_add_types(memo, types) < 0) {

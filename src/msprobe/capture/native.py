@@ -2,8 +2,8 @@
 
 ``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``frame_key``, ``pattern``
 and ``is_dense``, ``memory`` and ``copy_memory`` exist in both, with identical results. ``statistics``,
-``gather``, ``write_files``, ``Memo`` and ``walk`` are None without the compiled module: the framework's own
-operations and Python's take their place.
+``gather``, ``put``, ``write_files``, ``Memo``, ``Passes`` and ``walk`` are None without the compiled module: the
+framework's own operations and Python's take their place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from msprobe.store import journal
 from msprobe.store.encode import encode as encode_python
+from msprobe.store.writer import DumpWriter
 
 # Answered by `statistics` beside its texts.
 HAS_NAN = 1
@@ -87,6 +89,11 @@ Statistics = Callable[..., tuple[bytes, bytes, int]]
 
 KINDS: dict[str, int] = {}
 Memo: Any = None
+# Modules that are watched; see capture/torch/compiled_passes.py.
+Passes: Any = None
+ModuleHook: Any = None
+ParameterHook: Any = object
+Info: Any = None
 HIGH_PRECISION = 1
 SCALAR = 2
 # What a memo says of the elements.
@@ -98,6 +105,7 @@ memory: Callable[[int, int], memoryview] = memory_python
 write_files: Callable[[int, int, str, list[tuple[Any, ...]]], tuple[int, int]] | None = None
 walk: Callable[..., tuple[list[tuple[Any, list[tuple[int, int]]]], list[Any]]] | None = None
 gather: Callable[[int, tuple[int, ...], tuple[int, ...], int], bytes] | None = None
+put: Callable[..., None] | None = None
 encode: Callable[[Any, int], bytes] = encode_python
 frame_key: Callable[[int], bytes] = frame_key_python
 pattern: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]] = pattern_python
@@ -113,12 +121,18 @@ if os.environ.get("MSPROBE_NATIVE", "1") != "0":
         built = True
         KINDS = _native.KINDS
         Memo = _native.Memo
+        Passes = _native.Passes
+        Info = _native.Info
+        ModuleHook = _native.ModuleHook
+        ParameterHook = _native.ParameterHook
         statistics = _native.statistics
         memory = _native.memory
         gather = _native.gather
         walk = _native.walk
         write_files = getattr(_native, "write_files", None)  # not on Windows
         encode = _native.encode
+        put = _native.put
+        _native.stand_for(DumpWriter.put_call, DumpWriter.define_stack, encode, journal.digest)
         frame_key = _native.frame_key
         pattern = _native.pattern
         is_dense = _native.is_dense

@@ -178,3 +178,11 @@ def _words(kind: str, numbers: Iterable[int]) -> str:
 
 def _counted(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def nothing_recorded(step: int) -> str:
+    """What to say of a step that was recorded and has no record."""
+    return (
+        f"Nothing was recorded in step {step}: no call was made between start() and stop(), or the filters"
+        " (list, scope, data_mode) matched nothing."
+    )

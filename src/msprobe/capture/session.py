@@ -10,6 +10,7 @@ probe, never the training: :meth:`Session.fault` is where every error of ours en
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import traceback
@@ -20,7 +21,7 @@ from typing import Any, Protocol
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
-from msprobe.capture.outcome import Outcome
+from msprobe.capture.outcome import Outcome, nothing_recorded
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
 from msprobe.store import layout
@@ -103,6 +104,8 @@ class Session:
         self._faults = 0
         self._pid = os.getpid()
         self._forced_rank: int | None = None
+        if native.put is not None and type(self).put is _put:  # which it stands for
+            self.put = functools.partial(native.put, self)  # type: ignore[method-assign]
 
     # ---------------------------------------------------------------- life
 
@@ -203,7 +206,7 @@ class Session:
         self.publish(final=True, interrupted=interrupted)
         overflow = self.settings.task in ("overflow_check", "nan_check")
         if begun and not self.recorded_anything and not overflow:
-            log.once("nothing", "warning", self._nothing_recorded())
+            log.once("nothing", "warning", nothing_recorded(self.step))
 
     def leave_to_parent(self) -> None:
         """After fork, in the child: the dump belongs to the parent; nothing is recorded here."""
@@ -389,12 +392,9 @@ class Session:
         except Exception:
             return
 
-    def _nothing_recorded(self) -> str:
-        return (
-            f"Nothing was recorded in step {self.step}: no call was made between start() and stop(), or the filters"
-            " (list, scope, data_mode) matched nothing."
-        )
-
 
 def _pt_files(folder: Path) -> TensorFileWriter:
     return TensorFileWriter(folder, write_files=native.write_files)
+
+
+_put = Session.put

@@ -48,7 +48,7 @@ class CallStack:
     are not written included.
     """
 
-    __slots__ = ("_all", "_frames", "depth", "recompute", "source")
+    __slots__ = ("_all", "_frames", "depth", "recompute", "source", "text")
 
     def __init__(self, every: tuple[Frame, ...], frames: tuple[Frame, ...], source: str, recompute: bool) -> None:
         # The code objects of all frames are kept, so that the key under which a stack is known stays theirs.
@@ -57,6 +57,8 @@ class CallStack:
         self.depth = len(every)
         self.source = source
         self.recompute = recompute
+        # The frames as they stand in a file, once somebody has made that of them.
+        self.text: bytes | None = None
 
     def lines(self) -> tuple[str, ...]:
         """The frames as stack.json writes them, innermost first."""
@@ -81,19 +83,19 @@ class CallStacks:
         self._is_framework = is_framework
         self._is_recompute = is_recompute
         self._hidden = hidden
-        self._known: dict[FrameKey, CallStack] = {}
+        self.known: dict[FrameKey, CallStack] = {}
         # By the identity of the code: equal code objects may be of different files.
         self._frames: dict[tuple[int, int], Frame] = {}
 
     def here(self, skip: int) -> CallStack:
         """The stack of the caller, without its ``skip`` innermost frames."""
         key = self._frame_key(skip + 1)
-        known = self._known.get(key)
+        known = self.known.get(key)
         return known if known is not None else self._learn(key, skip + 2)
 
     def _learn(self, key: FrameKey, skip: int) -> CallStack:
-        if len(self._known) >= _MOST_STACKS:
-            self._known.clear()
+        if len(self.known) >= _MOST_STACKS:
+            self.known.clear()
             self._frames.clear()
         every: list[Frame] = []
         written: list[Frame] = []
@@ -114,7 +116,7 @@ class CallStacks:
             if not source and not self._is_framework(code.co_filename):
                 source = f"{code.co_filename}:{frame.line}"
         stack = CallStack(tuple(every), tuple(written), source, recompute)
-        self._known[key] = stack
+        self.known[key] = stack
         return stack
 
 

@@ -172,7 +172,7 @@ def test_stacks_are_not_kept_for_ever(frame_key: FrameKey, monkeypatch: pytest.M
         functions.append(weakref.ref(function.__code__))
     del function
     gc.collect()
-    assert len(known._known) <= 21
+    assert len(known.known) <= 21
     assert sum(reference() is not None for reference in functions) <= 21
 
 

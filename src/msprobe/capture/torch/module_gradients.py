@@ -81,7 +81,7 @@ class ModuleGradients:
         self.session = calls.session
         self.hooks = calls.hooks
         # Passes of which some gradients have arrived.
-        self.open: dict[_Watch, None] = {}
+        self.open: dict[Any, None] = {}
 
     def watch(self, begun: ModulePass, result: Any) -> None:
         """The pass is over: see what comes back through it."""
@@ -290,7 +290,7 @@ class ModuleGradients:
         """Write the passes whose gradients did not all arrive: the rest of the graph was not asked for."""
         with _quiet():
             for watch in list(self.open):
-                self.session.guard(self._close, watch)
+                self.session.guard(self._close if type(watch) is _Watch else type(watch).close, watch)
 
 
 class _Watch:

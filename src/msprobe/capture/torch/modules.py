@@ -15,8 +15,10 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from msprobe.capture import native
 from msprobe.capture.torch.calls import CallRecorder
-from msprobe.capture.torch.gradients import edge_of, sequence_number
+from msprobe.capture.torch.compiled_passes import make_passes
+from msprobe.capture.torch.gradients import ArgumentEdge, edge_of, sequence_number
 from msprobe.capture.torch.module_gradients import ModuleGradients, ModulePass
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
 
@@ -48,6 +50,12 @@ class ModuleRecorder:
         self._last_models: set[int] = set()
         self.gradients = ModuleGradients(calls)
         self.parameters = ParameterGradients(calls)
+        self._passes = make_passes(self, edge_of, self._leave_unusual, _problem_of)
+        if self._passes is not None:
+            self.parameters.passes_of = self._passes
+            # The methods below, without a step through Python.
+            self.enter = self._passes.enter  # type: ignore[method-assign]
+            self.leave = self._passes.leave  # type: ignore[method-assign]
 
     # ------------------------------------------------------------ hooks
 
@@ -66,7 +74,7 @@ class ModuleRecorder:
                 continue
             try:
                 if _has_usual_hooks(module):
-                    placed = _Placed(module, self._keys, _Before(self, name), _After(self, name))
+                    placed = _Placed(module, self._keys, *self._hooks_for(name))
                     placed.put()
                     self._placed.append(placed)
                 else:
@@ -76,6 +84,12 @@ class ModuleRecorder:
                 continue
             self.names[id(module)] = name
             self._modules.append(module)
+
+    def _hooks_for(self, name: str) -> tuple[Any, Any]:
+        if self._passes is None:
+            return _Before(self, name), _After(self, name)
+        hook = native.ModuleHook
+        return hook(self._passes, name, False, _Before), hook(self._passes, name, True, _After)
 
     def pause(self) -> None:
         """Take the hooks off the modules until :meth:`resume`."""
@@ -143,13 +157,13 @@ class ModuleRecorder:
         begun.recorded = recorded
         begun.handled = id(sys.exc_info()[1])
         if recorded and calls.input:
-            begun.inputs, begun.kwinputs = self._inputs(entry, args, kwargs)
+            begun.inputs, begun.kwinputs = self.inputs_of(entry, args, kwargs)
         begun.watched = calls.backward and torch.is_grad_enabled()
         if begun.watched:
             if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
                 begun.edges = [edge_of(args[0], "input.0")] if args[0].requires_grad else []
             else:
-                begun.edges = [edge_of(t, path) for path, t in calls.tensors_in(args, kwargs) if t.requires_grad]
+                begun.edges = self.edges_of(args, kwargs)
             begun.oldest = sequence_number()
             if module._parameters and (wanted or calls.filter is not None):
                 self.parameters.watch(name, module)
@@ -173,6 +187,9 @@ class ModuleRecorder:
             except Exception as error:
                 session.fault(name, error)
 
+    def _leave_unusual(self, begun: ModulePass, result: Any, problem: Any) -> None:
+        self._leave(begun, result, NOT_RETURNED if problem is ... else problem)
+
     def _leave(self, begun: ModulePass, result: Any, problem: dict[str, str]) -> None:
         session, calls = self.session, self.calls
         entry, module = begun.entry, begun.module
@@ -183,7 +200,7 @@ class ModuleRecorder:
                 tree["input_kwargs"] = begun.kwinputs
             if calls.output:
                 tree["output"] = [None] if problem else calls.outputs_of(entry, result)
-            tree["parameters"] = self._parameters(entry, module) if module._parameters else {}
+            tree["parameters"] = self.parameters_of(entry, module) if module._parameters else {}
             tree["is_recompute"] = begun.stack.recompute
             tree.update(problem)
             if not module.training:
@@ -204,7 +221,12 @@ class ModuleRecorder:
         if begun.watched and not problem:
             self.gradients.watch(begun, result)
 
-    def _inputs(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    def edges_of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[ArgumentEdge]:
+        """The gradient edges of the arguments that require grad."""
+        return [edge_of(t, path) for path, t in self.calls.tensors_in(args, kwargs) if t.requires_grad]
+
+    def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The arguments as the record has them: those by position, those by keyword."""
         calls = self.calls
         if calls.saving and self.session.saves(entry):
             return calls.kept_inputs(entry, args, kwargs)
@@ -213,7 +235,8 @@ class ModuleRecorder:
             return [describe(args[0])], {}
         return [describe(v) for v in args], {k: describe(v) for k, v in kwargs.items()}
 
-    def _parameters(self, entry: str, module: nn.Module) -> dict[str, Any]:
+    def parameters_of(self, entry: str, module: nn.Module) -> dict[str, Any]:
+        """The module's own parameters as the record has them."""
         calls = self.calls
         if calls.saving and self.session.saves(entry):
             keep = calls.keeper.keep
@@ -236,8 +259,13 @@ class ModuleRecorder:
 
 def _problem(begun: ModulePass, result: Any) -> dict[str, str]:
     """What to say of a pass that raised; nothing of one that returned."""
-    error = sys.exc_info()[1] if result is None else None
-    if error is None or id(error) == begun.handled:
+    return {} if result is not None else _problem_of(begun.handled)
+
+
+def _problem_of(handled: int) -> dict[str, str]:
+    """What was raised since the exception of this identity was the one that is handled."""
+    error = sys.exc_info()[1]
+    if error is None or id(error) == handled:
         return {}
     kind = type(error).__name__
     if kind == "_StopRecomputationError":

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from msprobe.capture import native
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.gradients import accumulating_node
 
 _quiet = torch._C.DisableTorchFunction
 
 # What stands in an entry until the gradient of a parameter arrives.
-_NOTHING = [None]
+NOTHING = [None]
 
 
 class ParameterGradients:
@@ -30,16 +31,18 @@ class ParameterGradients:
         self.hooks = calls.hooks
         # id(parameter) -> what sees its gradient. Kept from step to step: finding the node and putting the first
         # hook on it cost more than putting the hook back.
-        self._hooks: dict[int, _Hook] = {}
+        self.known: dict[int, _Hook | _CompiledHook] = {}
         # Those in place now; of a parameter that was moved since recording began, also the one it had before.
-        self._attached: dict[_Hook, None] = {}
-        self._trees: dict[str, dict[str, Any]] = {}
-        self._passes: dict[tuple[str, str], int] = {}
+        self.attached: dict[_Hook | _CompiledHook, None] = {}
+        self.trees: dict[str, dict[str, Any]] = {}
+        self.passes: dict[tuple[str, str], int] = {}
         # Entries that have a place, or got a gradient, since they were last written.
-        self._waiting: dict[str, None] = {}
+        self.waiting: dict[str, None] = {}
         # The gradients of each pass, and the entries that got a further one since they were last written.
-        self._earlier: dict[str, list[dict[str, Any]]] = {}
-        self._several: dict[str, None] = {}
+        self.earlier: dict[str, list[dict[str, Any]]] = {}
+        self.several: dict[str, None] = {}
+        # The compiled recorder of modules, which does what `arrive` does; all of the above is shared with it.
+        self.passes_of: Any = None
 
     def watch(self, name: str, module: nn.Module) -> None:
         """See to it that the gradients of the module's own parameters are noticed."""
@@ -48,44 +51,58 @@ class ParameterGradients:
         entry = f"{name}.parameters_grad"
         node_of = _node_of()
         for key, parameter in module._parameters.items():
-            if parameter is None or not parameter.requires_grad or parameter.grad_fn is not None:
-                continue
-            hook = self._hooks.get(id(parameter))
-            if type(parameter) is not nn.Parameter:
-                hook = self._hook_of_other_class(parameter, hook)
-            else:
-                # Asked in every pass: whoever gives a parameter data of another type or on another device, as
-                # `model.half()` does, gives it another node, also if in the end it has the very data it had before.
-                node = node_of(parameter)
-                if hook is None or hook.node is not node:
-                    hook = self._hook_on(parameter, node) or hook
-            if hook is None:
-                continue
-            if hook not in self._attached:
-                self._attached[hook] = None
-                hook.owners.clear()
-                hook.attach()
-            owner = entry, key
-            if owner not in hook.owners:
-                hook.owners.append(owner)
+            if parameter is not None:
+                self._watch(entry, key, parameter, node_of)
 
-    def _hook_on(self, parameter: torch.Tensor, node: Any) -> _Hook | None:
+    def watch_unusual(self, entry: str, key: str, parameter: torch.Tensor) -> None:
+        """The same for one parameter, of any class and under whatever mode."""
+        self._watch(entry, key, parameter, accumulating_node)
+
+    def _watch(self, entry: str, key: str, parameter: torch.Tensor, node_of: Callable[[Any], Any]) -> None:
+        if not parameter.requires_grad or parameter.grad_fn is not None:
+            return
+        hook = self.known.get(id(parameter))
+        if type(parameter) is not nn.Parameter:
+            hook = self._hook_of_other_class(parameter, hook)
+        else:
+            # Asked in every pass: whoever gives a parameter data of another type or on another device, as
+            # `model.half()` does, gives it another node, also if in the end it has the very data it had before.
+            node = node_of(parameter)
+            if hook is None or hook.node is not node:
+                hook = self.hook_on(parameter, node) or hook
+        if hook is None:
+            return
+        if hook not in self.attached:
+            self.attached[hook] = None
+            hook.owners.clear()
+            hook.attach()
+        owner = entry, key
+        if owner not in hook.owners:
+            hook.owners.append(owner)
+
+    def hook_on(self, parameter: torch.Tensor, node: Any) -> _Hook | _CompiledHook | None:
         """A new hook for this parameter; None if the node is none that adds gradients."""
         if node is None or not hasattr(node, "variable"):
             return None
-        hook = self._hooks[id(parameter)] = _Hook(self, node, (parameter.dtype, parameter.device))
+        hook: _Hook | _CompiledHook = (
+            _Hook(self, node) if self.passes_of is None else _CompiledHook(self.passes_of, node)
+        )
+        hook.kind = parameter.dtype, parameter.device
+        self.known[id(parameter)] = hook
         return hook
 
-    def _hook_of_other_class(self, parameter: torch.Tensor, known: _Hook | None) -> _Hook | None:
+    def _hook_of_other_class(
+        self, parameter: torch.Tensor, known: _Hook | _CompiledHook | None
+    ) -> _Hook | _CompiledHook | None:
         """To ask such a tensor for its node may take as long as a call of the model: not if it looks as before."""
         if known is not None and known.kind == (parameter.dtype, parameter.device):
             return known
-        return self._hook_on(parameter, accumulating_node(parameter)) or known
+        return self.hook_on(parameter, accumulating_node(parameter)) or known
 
     def placeholder(self, name: str, module: nn.Module) -> None:
         """The module has run: its entry has a place now, and says so if no gradient arrives."""
         entry = f"{name}.parameters_grad"
-        if entry in self._trees:
+        if entry in self.trees:
             return
         tree: dict[str, Any] = {}
         seen: set[int] = set()
@@ -93,11 +110,11 @@ class ParameterGradients:
             # One that has two names in its module counts under the first.
             if parameter is not None and parameter.requires_grad and id(parameter) not in seen:
                 seen.add(id(parameter))
-                tree[key] = _NOTHING
+                tree[key] = NOTHING
         if tree:
-            self._trees[entry] = tree
+            self.trees[entry] = tree
             if self.session.reserve(entry):
-                self._waiting[entry] = None
+                self.waiting[entry] = None
             else:
                 self._write(entry)
 
@@ -115,94 +132,84 @@ class ParameterGradients:
 
     def _arrive(self, entry: str, key: str, gradient: Any) -> None:
         calls = self.calls
-        tree = self._trees.get(entry)
+        tree = self.trees.get(entry)
         if tree is None:
             if calls.filter is not None and not calls.filter.wants_call(entry):
                 return
-            tree = self._trees[entry] = {}
-        count = self._passes.get((entry, key), 0)
-        self._passes[entry, key] = count + 1
+            tree = self.trees[entry] = {}
+        count = self.passes.get((entry, key), 0)
+        self.passes[entry, key] = count + 1
         if calls.saving and self.session.saves(entry):
             path = f"{entry}.{key}" if count == 0 else f"{entry}.{count}.{key}"
             described = [calls.describer.describe_kept(gradient, path, calls.keeper.keep)]
         else:
             described = [calls.statistics.describe(gradient)]
-        passes = self._earlier.get(entry)
+        passes = self.earlier.get(entry)
         if passes is None:
-            passes = self._earlier[entry] = []
+            passes = self.earlier[entry] = []
         while len(passes) <= count:
             passes.append({})
         passes[count][key] = described
         if count:
-            self._several[entry] = None
+            self.several[entry] = None
         tree[key] = described
-        self._waiting[entry] = None
-        if _NOTHING not in tree.values():
+        self.waiting[entry] = None
+        if NOTHING not in tree.values():
             self._write(entry)
 
     def _write(self, entry: str) -> None:
-        self._waiting.pop(entry, None)
+        self.waiting.pop(entry, None)
         calls = self.calls
-        tree = self._trees[entry]
+        tree = self.trees[entry]
         if calls.overflow and not calls.keeper.overflowed(entry, {"output": list(tree.values())}):
             return
         self.session.put(entry, dict(tree))
 
     def close_open(self) -> None:
         """Write what has arrived since an entry was last written; several passes also one by one."""
-        for entry in list(self._waiting):
+        for entry in list(self.waiting):
             self.session.guard(self._write, entry)
-        several, self._several = self._several, {}
+        several = list(self.several)
+        self.several.clear()
         if not self.calls.overflow:
             for entry in several:
                 # The entry itself has the last; each has one of its own: ``parameters_grad.{k}``.
-                for number, tree in enumerate(self._earlier[entry]):
+                for number, tree in enumerate(self.earlier[entry]):
                     self.session.guard(self.session.put, f"{entry}.{number}", dict(tree))
 
     def begin_step(self) -> None:
         """A new step: nothing has arrived yet."""
-        self._trees.clear()
-        self._passes.clear()
-        self._waiting.clear()
-        self._earlier.clear()
-        self._several.clear()
-        if len(self._attached) > len(self._hooks):
+        self.trees.clear()
+        self.passes.clear()
+        self.waiting.clear()
+        self.earlier.clear()
+        self.several.clear()
+        if len(self.attached) > len(self.known):
             # Recording goes on. Where parameters were before they were moved, nothing arrives any more.
-            for hook in self._attached.keys() - set(self._hooks.values()):
-                del self._attached[hook]
+            for hook in self.attached.keys() - set(self.known.values()):
+                del self.attached[hook]
                 hook.detach()
 
     def remove(self) -> None:
         """Take the hooks away."""
-        attached, self._attached = self._attached, {}
+        attached = list(self.attached)
+        self.attached.clear()
         for hook in attached:
             hook.detach()
 
     def forget(self) -> None:
         """Let go of the parameters themselves, which the nodes keep alive."""
         self.remove()
-        self._hooks.clear()
+        self.known.clear()
 
 
-class _Hook:
-    """Pre-hook of the node that accumulates one parameter's gradient.
+class _Attached:
+    """How a hook is put on its node and taken away."""
 
-    It keeps the node, which keeps the parameter alive, and so the id under which it is known its own.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_handle", "kind", "node", "owners", "parameters")
-
-    def __init__(self, parameters: ParameterGradients, node: Any, kind: tuple[torch.dtype, torch.device]) -> None:
-        self.parameters = parameters
-        self.node = node
-        # What the parameter was when the node was found.
-        self.kind = kind
-        self._handle: Any = None
-        # The entries that show the gradient, and the parameter's key in each.
-        self.owners: list[tuple[str, str]] = []
-
-    def __call__(self, gradients: Sequence[Any]) -> None:
-        self.parameters.arrive(self.owners, gradients[0])
+    node: Any
+    _handle: Any
 
     def attach(self) -> None:
         """See what arrives at the node from now on."""
@@ -216,6 +223,39 @@ class _Hook:
     def detach(self) -> None:
         """No more."""
         self._handle.remove()
+
+
+class _Hook(_Attached):
+    """Pre-hook of the node that accumulates one parameter's gradient.
+
+    It keeps the node, which keeps the parameter alive, and so the id under which it is known its own.
+    """
+
+    __slots__ = ("_handle", "kind", "node", "owners", "parameters")
+
+    def __init__(self, parameters: ParameterGradients, node: Any) -> None:
+        self.parameters = parameters
+        self.node = node
+        # What the parameter was when the node was found.
+        self.kind: Any = None
+        self._handle: Any = None
+        # The entries that show the gradient, and the parameter's key in each.
+        self.owners: list[tuple[str, str]] = []
+
+    def __call__(self, gradients: Sequence[Any]) -> None:
+        self.parameters.arrive(self.owners, gradients[0])
+
+
+class _CompiledHook(_Attached, native.ParameterHook):  # type: ignore[misc]
+    """The same, without a step through Python when the gradient comes."""
+
+    __slots__ = ("_handle", "kind")
+
+    owners: list[tuple[str, str]]
+
+    def __init__(self, passes: Any, node: Any) -> None:
+        self.kind: Any = None
+        self._handle = None
 
 
 def _node_of() -> Callable[[Any], Any]:

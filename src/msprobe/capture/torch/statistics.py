@@ -88,9 +88,9 @@ class TensorStatistics:
         # a one-byte float)
         self._types: dict[torch.dtype, tuple[str, int, bool, bytes | None]] = {}
         self._learn_types()
-        self._compiled: Any = None
+        self.compiled: Any = None
         if native.Memo is not None and not defer:
-            self._compiled = native.Memo(
+            self.compiled = native.Memo(
                 ordinary=tuple(ORDINARY),
                 types=self._types,
                 info_class=TensorInfo,
@@ -106,7 +106,11 @@ class TensorStatistics:
                 limit=MEMO_LIMIT,
             )
             # The method below, without a step through Python.
-            self.describe = self._compiled.describe  # type: ignore[method-assign]
+            self.describe = self.compiled.describe  # type: ignore[method-assign]
+
+    def is_compiled(self) -> bool:
+        """Whether :meth:`describe` is that of the compiled memo."""
+        return self.compiled is not None and self.describe == self.compiled.describe
 
     def _learn_types(self) -> None:
         if native.statistics is None:
@@ -279,8 +283,8 @@ class TensorStatistics:
         ``torch.``, shape, CRC-32 of the bytes). None, and nothing copied, for all but everyday tensors.
         """
         found: tuple[str, tuple[int, ...], int] | None = None
-        if self._compiled is not None:
-            found = self._compiled.copy(tensor, buffer)
+        if self.compiled is not None:
+            found = self.compiled.copy(tensor, buffer)
         return found
 
     # ---- between steps ----
@@ -291,8 +295,8 @@ class TensorStatistics:
             storage = address_of_storage(tensor)
         except Exception:
             return  # no memory of its own, so nothing is remembered
-        if self._compiled is not None:
-            self._compiled.forget(storage)
+        if self.compiled is not None:
+            self.compiled.forget(storage)
         remembered = self._memo.get(storage)
         if remembered is not None:
             remembered.renew(remembered.version)
@@ -318,8 +322,8 @@ class TensorStatistics:
 
     def reset(self) -> None:
         """Forget all tensors; to be called at the end of a step."""
-        if self._compiled is not None:
-            self._compiled.clear()
+        if self.compiled is not None:
+            self.compiled.clear()
         memo, self._memo = self._memo, {}
         for remembered in memo.values():
             remembered.hold.release()

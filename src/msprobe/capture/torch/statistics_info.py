@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msprobe.capture import native
 from msprobe.capture.native import encode
 
 REQUIRES_GRAD = b'"requires_grad": true'
@@ -12,18 +13,10 @@ REQUIRES_NO_GRAD = b'"requires_grad": false'
 NULL_STATISTICS = b'"Max": null,\n "Min": null,\n "Mean": null,\n "Norm": null'
 
 
-class TensorInfo:
-    """The description of one tensor.
-
-    ``text``: JSON object, written for depth 0. ``nonfinite``: whether an element is NaN or infinite, None
-    when not known. ``late``: the numbers are still on the device, and ``text`` says so until
-    ``TensorStatistics.flush()`` fills them in. ``data_name``: the file that keeps the values, if one does.
-    """
+class _PlainInfo:
+    """What a description consists of."""
 
     __slots__ = ("cut", "nonfinite", "text")
-
-    late = False
-    data_name: str | None = None
 
     text: bytes
     cut: int  # where data_name belongs in the text: behind the reference's keys, before ours
@@ -33,6 +26,27 @@ class TensorInfo:
         self.text = text
         self.cut = cut
         self.nonfinite = nonfinite
+
+
+if TYPE_CHECKING or native.Info is None:
+    _Info = _PlainInfo
+else:
+    # The same; the garbage collector need not know of it, and there are some hundred in a step.
+    _Info = native.Info
+
+
+class TensorInfo(_Info):
+    """The description of one tensor.
+
+    ``text``: JSON object, written for depth 0. ``nonfinite``: whether an element is NaN or infinite, None
+    when not known. ``late``: the numbers are still on the device, and ``text`` says so until
+    ``TensorStatistics.flush()`` fills them in. ``data_name``: the file that keeps the values, if one does.
+    """
+
+    __slots__ = ()
+
+    late = False
+    data_name: str | None = None
 
     def with_file(self, data_name: str) -> TensorInfo:
         """The same description, naming the file that keeps the values."""

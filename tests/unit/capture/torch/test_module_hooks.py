@@ -151,7 +151,7 @@ def test_where_parameters_were_in_earlier_steps_is_not_kept(tmp_path: Path) -> N
     PrecisionDebugger.reset()
     debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0", task="statistics")
     debugger.start(model)
-    attached = debugger.recorder.modules.parameters._attached
+    attached = debugger.recorder.modules.parameters.attached
     for _ in range(5):
         for _ in range(3):
             model.half().float()
@@ -160,7 +160,7 @@ def test_where_parameters_were_in_earlier_steps_is_not_kept(tmp_path: Path) -> N
         debugger.step()
         assert len(attached) == 2
     PrecisionDebugger.reset()
-    assert not debugger.recorder.modules.parameters._attached
+    assert not debugger.recorder.modules.parameters.attached
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix", "L2"])

@@ -1,0 +1,236 @@
+/* The hooks on modules, and `Passes`, which Python makes one of for each recorder. */
+#ifndef MSPROBE_NATIVE_HOOKS_H
+#define MSPROBE_NATIVE_HOOKS_H
+
+#include "_native_modules.h"
+
+/* ---- Passes ---- */
+
+static PyObject *passes_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
+{
+    if (PyTuple_GET_SIZE(args) != 0 || kwargs == NULL) {
+        PyErr_SetString(PyExc_TypeError, "Passes() takes what it works with by name");
+        return NULL;
+    }
+    Passes *passes = (Passes *)class->tp_alloc(class, 0);
+    if (passes == NULL) {
+        return NULL;
+    }
+    Py_ssize_t found = 0;
+#define TAKE_PARTNER(partner)                                                                                          \
+    passes->partner = Py_XNewRef(PyDict_GetItemString(kwargs, #partner));                                              \
+    found += passes->partner != NULL;
+    PARTNERS(TAKE_PARTNER)
+#undef TAKE_PARTNER
+    Py_ssize_t expected = 0;
+#define COUNT_PARTNER(partner) expected++;
+    PARTNERS(COUNT_PARTNER)
+#undef COUNT_PARTNER
+    if (found != expected || PyDict_GET_SIZE(kwargs) != expected) {
+        PyErr_Format(PyExc_TypeError, "Passes() takes %zd things by name, found %zd", expected, found);
+        Py_DECREF(passes);
+        return NULL;
+    }
+    PyObject *dicts[] = {passes->open,    passes->stacks_known, passes->trees,           passes->passes, passes->earlier,
+                         passes->waiting, passes->several,      passes->parameter_hooks, passes->attached};
+    for (size_t i = 0; i < sizeof(dicts) / sizeof(dicts[0]); i++) {
+        if (!PyDict_CheckExact(dicts[i])) {
+            PyErr_SetString(PyExc_TypeError, "Passes() shares plain dicts");
+            Py_DECREF(passes);
+            return NULL;
+        }
+    }
+    if (Py_TYPE(passes->memo) != &MemoType) {
+        PyErr_SetString(PyExc_TypeError, "Passes() needs a Memo");
+        Py_DECREF(passes);
+        return NULL;
+    }
+    return (PyObject *)passes;
+}
+
+static int passes_traverse(Passes *passes, visitproc visit, void *arg)
+{
+#define VISIT_PARTNER(partner) Py_VISIT(passes->partner);
+    PARTNERS(VISIT_PARTNER)
+#undef VISIT_PARTNER
+    return 0;
+}
+
+static int passes_drop(Passes *passes)
+{
+#define DROP_PARTNER(partner) Py_CLEAR(passes->partner);
+    PARTNERS(DROP_PARTNER)
+#undef DROP_PARTNER
+    return 0;
+}
+
+static void passes_dealloc(Passes *passes)
+{
+    PyObject_GC_UnTrack(passes);
+    passes_drop(passes);
+    Py_TYPE(passes)->tp_free((PyObject *)passes);
+}
+
+static PyObject *passes_enter(Passes *passes, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 4 || !PyUnicode_Check(args[0]) || !PyTuple_Check(args[2]) || !PyDict_Check(args[3])) {
+        PyErr_SetString(PyExc_TypeError, "enter() takes a name, a module, its arguments and keywords");
+        return NULL;
+    }
+    /* The hook that calls this, and what calls the hook. */
+    if (passes_begin(passes, 2, args[0], args[1], args[2], args[3]) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *passes_leave(Passes *passes, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 3 || !PyUnicode_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "leave() takes a name, a module and its result");
+        return NULL;
+    }
+    if (passes_end(passes, args[0], args[1], args[2]) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef passes_methods[] = {
+    {"enter", (PyCFunction)(void (*)(void))passes_enter, METH_FASTCALL, "enter(name, module, args, kwargs)"},
+    {"leave", (PyCFunction)(void (*)(void))passes_leave, METH_FASTCALL, "leave(name, module, result)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject PassesType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe.capture._native.Passes",
+    .tp_basicsize = sizeof(Passes),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "Records the passes of modules.",
+    .tp_new = passes_new,
+    .tp_dealloc = (destructor)passes_dealloc,
+    .tp_traverse = (traverseproc)passes_traverse,
+    .tp_clear = (inquiry)passes_drop,
+    .tp_methods = passes_methods,
+};
+
+/* ---- a hook on a module ---- */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    Passes *passes;
+    PyObject *name;
+    PyObject *inert; /* makes what a copy of the module, by deepcopy or pickle, gets in its place */
+    int after;
+} ModuleHook;
+
+static PyObject *module_hook_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    ModuleHook *hook = (ModuleHook *)self;
+    const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    if (nargs < 2 || names != NULL) {
+        PyErr_SetString(PyExc_TypeError, "a hook on a module takes the module and its arguments");
+        return NULL;
+    }
+    int failed;
+    if (hook->after) {
+        failed = passes_end(hook->passes, hook->name, args[0], args[nargs - 1]);
+    } else {
+        /* Without keywords: another hook called `stop()` in this very pass, and torch forgot that we want them. */
+        PyObject *keywords = nargs > 2 && PyDict_Check(args[2]) ? Py_NewRef(args[2]) : PyDict_New();
+        PyObject *given = PyTuple_Check(args[1]) ? Py_NewRef(args[1]) : PyTuple_Pack(1, args[1]);
+        failed = keywords == NULL || given == NULL
+                     ? -1
+                     : passes_begin(hook->passes, 1, hook->name, args[0], given, keywords);
+        Py_XDECREF(keywords);
+        Py_XDECREF(given);
+    }
+    if (failed < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_hook_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
+{
+    PyObject *passes, *name, *inert;
+    int after;
+    if (!PyArg_ParseTuple(args, "O!UpO", &PassesType, &passes, &name, &after, &inert)) {
+        return NULL;
+    }
+    ModuleHook *hook = (ModuleHook *)class->tp_alloc(class, 0);
+    if (hook != NULL) {
+        hook->vectorcall = module_hook_call;
+        hook->passes = (Passes *)Py_NewRef(passes);
+        hook->name = Py_NewRef(name);
+        hook->inert = Py_NewRef(inert);
+        hook->after = after;
+    }
+    return (PyObject *)hook;
+}
+
+static int module_hook_traverse(ModuleHook *hook, visitproc visit, void *arg)
+{
+    Py_VISIT(hook->passes);
+    Py_VISIT(hook->inert);
+    return 0;
+}
+
+static void module_hook_dealloc(ModuleHook *hook)
+{
+    PyObject_GC_UnTrack(hook);
+    Py_XDECREF(hook->passes);
+    Py_XDECREF(hook->name);
+    Py_XDECREF(hook->inert);
+    Py_TYPE(hook)->tp_free((PyObject *)hook);
+}
+
+static PyObject *module_hook_reduce(ModuleHook *hook, PyObject *nothing)
+{
+    return Py_BuildValue("O()", hook->inert);
+}
+
+static PyObject *module_hook_copy(ModuleHook *hook, PyObject *memo) { return PyObject_CallNoArgs(hook->inert); }
+
+static PyMethodDef module_hook_methods[] = {
+    {"__reduce__", (PyCFunction)module_hook_reduce, METH_NOARGS, NULL},
+    {"__deepcopy__", (PyCFunction)module_hook_copy, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject ModuleHookType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe.capture._native.ModuleHook",
+    .tp_basicsize = sizeof(ModuleHook),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_doc = "A hook on a module: ModuleHook(passes, name, after, inert).",
+    .tp_new = module_hook_new,
+    .tp_dealloc = (destructor)module_hook_dealloc,
+    .tp_traverse = (traverseproc)module_hook_traverse,
+    .tp_vectorcall_offset = offsetof(ModuleHook, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_methods = module_hook_methods,
+};
+
+static int hooks_begin(PyObject *module)
+{
+    PyTypeObject *types[] = {&InfoType, &PassesType, &PassType, &WatchType, &NodeHookType, &ModuleHookType, &ParameterHookType};
+    forward_mark = PyUnicode_InternFromString(".forward.");
+    if (forward_mark == NULL) {
+        return -1;
+    }
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (PyType_Ready(types[i]) < 0) {
+            return -1;
+        }
+    }
+    return PyModule_AddObjectRef(module, "Passes", (PyObject *)&PassesType) < 0 ||
+                   PyModule_AddObjectRef(module, "Info", (PyObject *)&InfoType) < 0 ||
+                   PyModule_AddObjectRef(module, "Pass", (PyObject *)&PassType) < 0 ||
+                   PyModule_AddObjectRef(module, "ModuleHook", (PyObject *)&ModuleHookType) < 0 ||
+                   PyModule_AddObjectRef(module, "ParameterHook", (PyObject *)&ParameterHookType) < 0
+               ? -1
+               : 0;
+}
+
+#endif
