@@ -105,6 +105,9 @@ def notes_of_layouts(results: Sequence[ComparedLayouts]) -> list[str]:
         "the layouts differ: compared are modules, their gradients, parameters and the optimizer, not single calls; "
         f"tensors: {', '.join(told) or 'none'}"
     )
+    notes += summary["interrupted"]
+    for left, right in summary["types"]:
+        notes.append(f"precision: {left} in the candidate where the reference has {right}")
     if summary["of_several_passes"]:
         notes.append(
             f"{summary['of_several_passes']} tensors of the last step were put together from several passes of a module"
@@ -163,6 +166,12 @@ def _described(
         }
     found["tensors"] = {key: tally.methods[key] for key in (*_METHODS, "without_numbers", "not_comparable")}
     found["not_comparable"] = dict(tally.problems)
+    found["types"] = [[word.removeprefix("torch.") for word in pair] for pair in sorted(tally.types)]
+    found["interrupted"] = [
+        f"the {name} was interrupted in this step on rank {', '.join(map(str, ranks))}: what it recorded is compared"
+        for name, side in zip(("candidate", "reference"), sides, strict=True)
+        if (ranks := [rank for rank, part in side.parts.items() if not part.complete])
+    ]
     found["of_several_passes"] = tally.of_passes
     found["gradient_factor"] = pairs.factor
     found["only_in_candidate"], found["only_in_reference"] = (list(names) for names in alone)

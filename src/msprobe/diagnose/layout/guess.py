@@ -138,7 +138,7 @@ class Guesses:
         ``place``: which tensor it is (numbers in it do not count); ``accepted``: what healthy tensors may be apart;
         ``factor``: what the candidate is multiplied with. ``settled``: remember what fits.
         """
-        key = (_DIGITS.sub("#", place), sort, len(left.passes[0]), len(right.passes[0]))
+        key = (_DIGITS.sub("#", place), sort, *((len(held.passes[0]), held.shape) for held in (left, right)))
         known = self._remembered.get(key)
         again = _fit(known, left, right, accepted, factor) if known is not None else None
         if again is not None and again.misfit <= accepted:

@@ -112,6 +112,7 @@ class Tally:
     )
     problems: Counter[str] = field(default_factory=Counter)
     of_passes: int = 0
+    types: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, found: Measured, held: tuple[Held, Held], annotated: tuple[bool, bool]) -> None:
         """Count one tensor."""
@@ -120,6 +121,9 @@ class Tally:
             self.problems[found.problem] += 1
             return
         self.of_passes += any(way.over_passes is not None for way in found.fit.ways)
+        types = found.fit.left.dtype, found.fit.right.dtype
+        if types[0] != types[1]:
+            self.types[types] += 1
         together = any(block.way != "one" for block in (found.fit.left, found.fit.right))
         how = found.fit.how
         if not how:
@@ -227,7 +231,9 @@ class Pairs:
             return measured
         both = (held[0], held[1])
         factor = self.factor if sort in ("gradient", "parameter_gradient") else 1.0
-        measured.fit = self.guesses.fit(f"{name} {slot}", sort, *both, _accepted(both), factor)
+        # Weight, gradient and states of a parameter lie alike.
+        place = name if sort == "parameter" else f"{name} {slot}"
+        measured.fit = self.guesses.fit(place, sort, *both, _accepted(both), factor)
         if measured.fit is None:
             measured.problem = "what the ranks hold makes no tensor of the shape that the other run has"
         self.tally.add(measured, both, (_told(splits[0]), _told(splits[1])))

@@ -183,11 +183,22 @@ class Search:
             elif not any(key[0] == "forward" for key in self.known):
                 kind = "data"
                 text = f"{one.slot} of {entry} comes from outside the recorded modules and differs{place} ({words})"
+                doubled = statements.doubled(one)
+                if doubled is not None:
+                    text += f": rank {doubled[0]} has the same part of it as rank {doubled[1]}"
+                    ranks = ranks or [doubled[0]]
+            elif (received := statements.received_by(self.candidate, pair, one.slot)) is not None:
+                kind = "collective"
+                text = (
+                    f"{one.slot} of {entry} differs{place} ({words}), while all modules before agree: {received} "
+                    "brought it from another rank"
+                )
             else:
                 kind = "computation"
+                inside = pair.place.path.rpartition(".")[0]
                 text = (
                     f"{one.slot} of {entry} differs{place} ({words}), while all modules before agree: it is calculated "
-                    "between them"
+                    f"between them{f' in {inside}' if inside else ''}"
                 )
             self.say(("input", entry), kind, text, f"{entry}, {one.slot}", pair.events, ranks, one, allowed)
 
@@ -298,7 +309,7 @@ class Search:
             return
         allowed = limit(one)
         ranks = statements.at_fault(one, allowed)
-        everyone = statements.listed(one.fit.left.ranks)
+        everyone = statements.copies_in_words(one.fit.left)
         text = f"{what} should be the same on {everyone} and is not{why}"
         if ranks and not why:
             text += f": it differs from the reference{statements.on_ranks(ranks)}"
@@ -309,12 +320,19 @@ class Search:
         self.say(("copies", where), kind, text, where, events, ranks, one, allowed, group, bool(why), **more)
 
     def tell(
-        self, mark: object, kind: Kind, text: str, where: str, events: dict[Rank, Event], **evidence: object
+        self,
+        mark: object,
+        kind: Kind,
+        text: str,
+        where: str,
+        events: dict[Rank, Event],
+        ranks: list[Rank],
+        **evidence: object,
     ) -> None:
         """Say something that no tensor was measured for."""
         if mark not in self.said:
             self.said.add(mark)
-            finding = statements.statement(self.candidate, kind, text, where, events, [], self.step, evidence)
+            finding = statements.statement(self.candidate, kind, text, where, events, ranks, self.step, evidence)
             self.findings.append(finding)
 
     def reached(self, parameter: str) -> float:

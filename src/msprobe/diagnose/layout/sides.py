@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from msprobe.compare.entry_names import plain_path
+from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import optimizer
 from msprobe.diagnose.layout.annotation import Annotation, Split, moved
 from msprobe.diagnose.layout.blocks import Block, Leaf, Rank, arrange, of_leaf
@@ -17,6 +17,8 @@ from msprobe.diagnose.layout.guess import Held
 from msprobe.diagnose.layout.placements import Placement, holding
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 from msprobe.store.part import DumpPart
+
+_BETWEEN_TWO = frozenset("send recv isend irecv batch_isend_irecv".split())
 
 
 class Place(NamedTuple):
@@ -165,6 +167,15 @@ class Side:
             if all(numbers == set(range(len(numbers))) for numbers in ranks.values())
         }
 
+    def is_pipeline(self) -> bool:
+        """True if the first and the last rank have other modules, or hand tensors from one to the other."""
+        names = dict(self._names())
+        if set(names[self.ranks[0]]) != set(names[self.ranks[-1]]):
+            return True
+        return any(
+            event.is_collective and operation(event.stem) in _BETWEEN_TWO for event in self.timelines[self.ranks[0]]
+        )
+
     def _names(self) -> Iterator[tuple[Rank, list[str]]]:
         for rank in self.ranks:
             modules = [place.path for place, ranks in self.records.items() if rank in ranks]
@@ -185,6 +196,8 @@ def number_stages(side: Side, other: Side) -> bool:
     as ``other``. True if that was done.
     """
     if side.annotation is not None and side.annotation.stage_axis is not None:
+        return False
+    if not side.is_pipeline():
         return False
     theirs = other.layer_groups()
     done = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe.diagnose.differences import fingerprint, is_integer
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.layout.blocks import Block, Rank, apart_by_rank, combine, distance, same_parts
 from msprobe.diagnose.layout.pairs import Measured, Pair
@@ -40,7 +41,7 @@ def statement(
         where=where,
         entry=event.name,
         module=_module_of(side, rank, event, evidence),
-        rank=rank if len(ranks) == 1 else ranks[0] if ranks else None,
+        rank=rank if ranks or len(events) == 1 else None,
         step=step,
         direction=event.direction,
         order=event.order if event.order is not None else event.index,
@@ -65,6 +66,8 @@ def how(left: Block, right: Block, apart: float) -> str:
         words = of_values(np.ravel(mine), np.ravel(theirs), shape=list(left.shape))
         if words:
             return words
+    if is_integer(left.described()):
+        return "whole numbers differ"
     return ratio_in_words(left.described(), right.described()) or f"relative difference {apart:.2g}"
 
 
@@ -107,10 +110,17 @@ def on_ranks(ranks: Sequence[Rank]) -> str:
     return f" on rank {shown}" if len(ranks) == 1 else f" on ranks {shown}"
 
 
-def listed(ranks: Sequence[Rank]) -> str:
-    """``ranks 0, 1 and 2 more``."""
+def copies_in_words(block: Block) -> str:
+    """Who has copies of a tensor: ``ranks 0, 1``, or ``ranks 0, 1 as on 2, 3`` where each copy is in parts."""
+    copies = [part.ranks for part in block.parts] if block.way == "replicate" else [block.ranks]
+    if all(len(ranks) == 1 for ranks in copies):
+        copies = [tuple(rank for ranks in copies for rank in ranks)]
+    return "ranks " + " as on ".join(_listed(ranks) for ranks in copies)
+
+
+def _listed(ranks: Sequence[Rank]) -> str:
     shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
-    return f"ranks {shown}" + (f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else "")
+    return shown + (f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else "")
 
 
 def doubled(measured: Measured) -> tuple[Rank, Rank] | None:
@@ -179,3 +189,13 @@ def collectives_in(side: Side, rank: Rank, event: Event) -> list[str]:
             if above is event:
                 found.append(one.name)
     return found
+
+
+def received_by(side: Side, pair: Pair, slot: str) -> str | None:
+    """The communication that brought what goes into a module, where one did: it comes from another rank."""
+    for rank, events in side.records.get(pair.place, {}).items():
+        marks = {fingerprint(leaf) for event in events for name, leaf in event.inputs() if name == slot} - {None}
+        for one in side.timelines[rank]:
+            if one.is_collective and any(fingerprint(leaf) in marks for _, leaf in one.outputs()):
+                return one.name
+    return None

@@ -66,7 +66,7 @@ def _look_before(
         search.tell(
             ("missing", missing), "missing_gradient",
             f'"{name}" has {missing} gradient when the optimizer steps, in the reference '
-            f"{'one' if missing == 'no' else 'none'}", name, events, parameter=name,
+            f"{'one' if missing == 'no' else 'none'}", name, events, [], parameter=name,
         )  # fmt: skip
         return False
     if gradient is not None:
@@ -149,35 +149,41 @@ def _say_state(search: Search, one: Measured, text: str, name: str, field: str, 
 
 
 def _look_at_settings(search: Search) -> None:
-    """Hyper-parameters that differ, by field."""
-    mine, theirs = _settings(search.candidate), _settings(search.reference)
-    found: dict[str, list[tuple[str, Any, Any]]] = {}
-    for name, (_, own) in mine.items():
-        if name not in theirs:
-            continue
-        other = theirs[name][1]
-        for key in own:
-            if key in other and key not in _UNRELATED and value_of(own[key]) != value_of(other[key]):
-                found.setdefault(key, []).append((name, value_of(own[key]), value_of(other[key])))
-    for key, names in found.items():
-        name, left, right = names[0]
-        event = mine[name][0]
-        everyone = "all parameters" if len(names) == len(mine) else _listed([one[0] for one in names])
-        text = f"{event[1].name}: {key} is {left}, in the reference {right}, for {everyone}"
+    """Hyper-parameters that differ, by field, and on which ranks."""
+    theirs: dict[str, dict[str, Any]] = {}
+    for _, _, name, own in _settings(search.reference):
+        theirs.setdefault(name, own)
+    names: dict[str, None] = {}
+    asked: dict[Rank, Event] = {}
+    found: dict[str, list[tuple[Rank, str, Any, Any]]] = {}
+    for rank, event, name, own in _settings(search.candidate):
+        names.setdefault(name)
+        asked.setdefault(rank, event)
+        for key, value in own.items():
+            left, right = value_of(value), value_of(theirs.get(name, {}).get(key, value))
+            if key not in _UNRELATED and left != right:
+                found.setdefault(key, []).append((rank, name, left, right))
+    for key, places in found.items():
+        wrong = list(dict.fromkeys(rank for rank, *_ in places))
+        differing = list(dict.fromkeys(name for _, name, *_ in places))
+        rank, _, left, right = places[0]
+        ranks = wrong if len(wrong) < len(asked) else []
+        everyone = "all parameters" if len(differing) == len(names) else _listed(differing)
+        text = (
+            f"{asked[rank].name}: {key} is {left}{statements.on_ranks(ranks)}, in the reference {right}, for {everyone}"
+        )
         search.tell(
-            ("setting", key), "optimizer", text, f"{event[1].name}, {key}", {event[0]: event[1]},
-            field=key, candidate=left, reference=right, parameters=[one[0] for one in names[:200]],
+            ("setting", key), "optimizer", text, f"{asked[rank].name}, {key}", asked, ranks,
+            field=key, candidate=left, reference=right, parameters=differing[:200],
         )  # fmt: skip
 
 
-def _settings(side: Side) -> dict[str, tuple[tuple[Rank, Event], dict[str, Any]]]:
-    found: dict[str, tuple[tuple[Rank, Event], dict[str, Any]]] = {}
+def _settings(side: Side) -> Iterator[tuple[Rank, Event, str, dict[str, Any]]]:
     for rank, timeline in side.timelines.items():
         for event in timeline:
             if event.parts.kind == "optimizer":
                 for name, own in settings_by_parameter(event).items():
-                    found.setdefault(side.name(name, rank), ((rank, event), own))
-    return found
+                    yield rank, event, side.name(name, rank), own
 
 
 def _measure(search: Search, name: str, number: int, field: str, after: bool = False) -> Measured | None:
