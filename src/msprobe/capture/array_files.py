@@ -69,15 +69,22 @@ class ArrayKeeper:
 
     def keep(self, values: HostArray, info: ArrayInfo, path: str) -> Any:
         """Save the values under ``path``; the description that names the file."""
-        if not self.session.can_save():
+        named = self.name(info, path)
+        if named is info:
             return info
-        name = safe_file_name(f"{path}.npy")
         payload = _payload(self._cut(values.meant))
-        named = info.with_file(name)
         if self.overflow:
             return _Kept(named, payload)
-        self.session.files().save(name, payload)
+        self.session.files().save(str(named.data_name), payload)
         return named
+
+    def name(self, info: ArrayInfo, path: str) -> ArrayInfo:
+        """The description that names the file for ``path``; itself if nothing can be saved."""
+        return info.with_file(safe_file_name(f"{path}.npy")) if self.session.can_save() else info
+
+    def save(self, values: HostArray, name: str) -> None:
+        """Save the values that :meth:`name` has named a file for."""
+        self.session.files().save(name, _payload(self._cut(values.meant)))
 
     def _cut(self, array: Array) -> Array:
         for part in self.slices:

@@ -7,7 +7,7 @@ those of :mod:`msprobe.capture.native` where it is built, else numpy's; both sum
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ from msprobe.capture import native
 from msprobe.capture.native import encode
 from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
 
+# The text of a description whose values have not come.
+NOT_READ = b'{\n "unsupported": "not read back"\n}'
 _NO_NUMBERS = b'"Max": null,\n "Min": null,\n "Mean": null,\n "Norm": null'
 _MOST_PREFIXES = 100_000
 
@@ -63,6 +65,30 @@ class ArrayInfo:
         return f"ArrayInfo({self.text.decode(errors='replace')})"
 
 
+class LateArrayInfo(ArrayInfo):
+    """A description whose values come later: :meth:`fill` puts them in, also where a file was named meanwhile."""
+
+    __slots__ = ("named",)
+
+    def __init__(self, data_name: str | None = None) -> None:
+        super().__init__(NOT_READ, 0, None, data_name)
+        self.named: list[LateArrayInfo] = []
+
+    def with_file(self, data_name: str) -> ArrayInfo:
+        """The same description, naming the file that will keep the values."""
+        named = LateArrayInfo(data_name)
+        self.named.append(named)
+        return named
+
+    def fill(self, found: ArrayInfo) -> None:
+        """The values are there: take over their description."""
+        if self.data_name is not None:
+            found = found.with_file(self.data_name)
+        self.text, self.cut, self.nonfinite = found.text, found.cut, found.nonfinite
+        for named in self.named:
+            named.fill(found)
+
+
 class _Numbers(NamedTuple):
     text: bytes  # "Max": .. "Norm": ..
     counts: bytes  # of NaN, infinity and zero, where there are any
@@ -91,18 +117,16 @@ class ArrayStatistics:
         type_name: str,
         dtype: str,
         shape: tuple[int, ...],
-        read: Callable[[], HostArray],
+        values: HostArray | None,
         further: Sequence[tuple[str, Any]] = (),
     ) -> ArrayInfo:
-        """The description of one tensor; ``read`` gives its values. ``further``: keys of its own, behind all others.
-
-        Raises what ``read`` raises.
+        """The description of one tensor; without values only in mode "structure". ``further``: keys of its own, behind
+        all others.
         """
         head = self._prefix(type_name, dtype, shape)
         behind = b"".join(b",\n " + encode(key, 0) + b": " + encode(value, 1) for key, value in further)
-        if self.structure:
+        if self.structure or values is None:
             return ArrayInfo(head + behind + b"\n}", len(head), None)
-        values = read()
         nonfinite: bool | None = None
         extra = b""
         if self._xor:

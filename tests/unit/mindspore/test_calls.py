@@ -300,3 +300,39 @@ def test_functions_of_the_users_choice(record: Recorder) -> None:
     debugger.stop()
     debugger.step()
     assert record.end().names() == ["mine.double.0.forward", "Functional.add.0.forward"]
+
+
+@pytest.mark.parametrize("level", ["L0", "L1"])
+def test_values_are_those_of_the_moment_whatever_writes_to_them_later(record: Recorder, level: str) -> None:
+    class Writes(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tanh = nn.Tanh()
+
+        def construct(self, x: Any, how: str) -> Any:
+            y = self.tanh(x)
+            if how == "+=":
+                y += 1
+            elif how == "[]":
+                y[0] = 5.0
+            elif how == "copy_":
+                y.copy_(x)
+            elif how == "view":
+                y.view(-1)[:4] = 3.0
+            else:
+                ops.assign(y, x)
+            return y
+
+    model, x = nn.SequentialCell(Writes()), batch()
+    wanted = ops.tanh(x).asnumpy()
+    entry = "Cell.0.tanh.Tanh.forward.{}" if level == "L0" else "Primitive.tanh.Tanh.{}.forward"
+    debugger = record(level=level, task="tensor")
+    debugger.start(model)
+    ways = ["+=", "[]", "copy_", "view", "assign"]
+    changed = [model[0](x, how).asnumpy() for how in ways]
+    debugger.stop()
+    debugger.step()
+    files = record.end().tensors()
+    for number, how in enumerate(ways):
+        assert not np.array_equal(changed[number], wanted), how
+        assert np.array_equal(files[f"{entry.format(number)}.output.0.npy"], wanted), how

@@ -15,6 +15,7 @@ from typing import Any
 
 import mindspore
 
+from msprobe.capture.mindspore.in_place import reading_first, writes
 from msprobe.capture.mindspore.patches import Patches
 from msprobe.capture.units import UnitRecorder
 
@@ -60,9 +61,12 @@ def _holder(place: str) -> Any:
 class ApiRecorder:
     """Replaces the listed functions while recording, and those that users register."""
 
-    def __init__(self, units: UnitRecorder) -> None:
+    def __init__(self, units: UnitRecorder, read: Callable[[], None]) -> None:
         self.units = units
+        # Reads what waits to be read: before a call that writes into its arguments.
+        self.read = read
         self.patches = Patches()
+        self.replaced: set[tuple[int, str]] = set()
         self._is_filled = False
 
     def attach(self) -> None:
@@ -71,6 +75,7 @@ class ApiRecorder:
             self._is_filled = True
             for holder, name, key in listed_apis():
                 self.patches.add(holder, name, functools.partial(self._recorded, key))
+                self.replaced.add((id(holder), name))
         self.patches.attach()
 
     def detach(self) -> None:
@@ -87,10 +92,12 @@ class ApiRecorder:
         return self.patches.remove(holder, name)
 
     def _recorded(self, key: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        if writes(key.rpartition(".")[2]):
+            original = reading_first(self.read, original)
         if key.partition(".")[0] in _COLLECTIVES:
             from msprobe.capture.mindspore.collectives import recorded_collective
 
-            return recorded_collective(self.units, key, original)
+            return recorded_collective(self.units, key, original, self.read)
         return recorded(self.units, key, original)
 
 

@@ -20,7 +20,9 @@ class _Done:
         return True
 
 
-def recorded_collective(units: UnitRecorder, key: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def recorded_collective(
+    units: UnitRecorder, key: str, original: Callable[..., Any], read: Callable[[], None]
+) -> Callable[..., Any]:
     """``original`` with its calls recorded when the values have arrived."""
     session = units.session
     thread = session.thread
@@ -32,6 +34,8 @@ def recorded_collective(units: UnitRecorder, key: str, original: Callable[..., A
         thread.muted += 1
         try:
             unit = units.begin_call(key, args, kwargs, 1)
+            # Many write into their arguments.
+            read()
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:

@@ -7,10 +7,9 @@ from typing import Any
 
 from msprobe import log
 from msprobe.capture.adapter import Place
-from msprobe.capture.array_statistics import HostArray
 from msprobe.capture.mindspore import graph
 from msprobe.capture.mindspore.graph import Edge, NodeHooks
-from msprobe.capture.mindspore.tensors import MindSporeTensors, host_array, sum_of
+from msprobe.capture.mindspore.tensors import sum_of
 from msprobe.capture.session import Session
 from msprobe.capture.units import Unit, UnitRecorder
 
@@ -28,9 +27,8 @@ class _Note:
 class GraphGradients:
     """Watches gradients by hooks on nodes of the graph (:class:`msprobe.capture.adapter.Gradients`)."""
 
-    def __init__(self, session: Session, tensors: MindSporeTensors, hooks: NodeHooks) -> None:
+    def __init__(self, session: Session, hooks: NodeHooks) -> None:
         self.session = session
-        self.tensors = tensors
         self.hooks = hooks
         self.units: UnitRecorder
         # Units of which some gradients have arrived.
@@ -81,6 +79,7 @@ class GraphGradients:
                 watch.shares[index] += 1
         for index in handed:
             watch.shares[index] = 1
+        watch.again()
         for key, result in results.items():
             self.hooks.before(result.node, self._arrive, watch, result.slots, through.get(key, ()))
         for place in boundary:
@@ -155,20 +154,16 @@ class GraphGradients:
             path = f"{watch.entry}.output.{watch.places[index]}"
             watch.described[index] = self.units.described(gradient, path, watch.entry)
             return
-        array = host_array(gradient)
-        watch.parts.setdefault(index, []).append(HostArray(array.stored.copy(), array.kind))
-        watch.like[index] = gradient.dtype, tuple(gradient.shape)
-        if len(watch.parts[index]) == watch.shares[index]:
+        known = watch.parts.get(index)
+        watch.parts[index] = gradient if known is None else sum_of(known, gradient)
+        watch.missing[index] -= 1
+        if not watch.missing[index]:
             self._add_up(watch, index)
 
     def _add_up(self, watch: _Watch, index: int) -> None:
         """The argument is used several times inside the unit: its gradient is the sum of what comes back."""
-        total = sum_of(watch.parts.pop(index))
-        dtype, shape = watch.like.pop(index)
-        info: Any = self.tensors.describe_array(total, str(dtype), shape)
-        if self.units.saving and self.session.saves(watch.entry):
-            info = self.tensors.keeper.keep(total, info, f"{watch.entry}.output.{watch.places[index]}")
-        watch.described[index] = info
+        path = f"{watch.entry}.output.{watch.places[index]}"
+        watch.described[index] = self.units.described(watch.parts.pop(index), path, watch.entry)
 
     # ------------------------------------------------------------ when they have arrived
 
@@ -238,8 +233,8 @@ class _Watch:
         "handed",
         "inputs",
         "is_module",
-        "like",
         "merged",
+        "missing",
         "nodes",
         "order",
         "parent",
@@ -278,8 +273,9 @@ class _Watch:
         self.order = self.arrived = self.passed = 0
         self.inputs: list[Any] = [None] * len(self.results)
         self.described: list[Any] = [None] * len(self.paths)
-        self.parts: dict[int, list[HostArray]] = {}
-        self.like: dict[int, Any] = {}
+        # What has come of gradients that have several shares, and how many are still to come.
+        self.parts: dict[int, Any] = {}
+        self.missing = list(self.shares)
 
 
 def _merged(edges: Sequence[Edge]) -> dict[str, str]:

@@ -29,6 +29,9 @@ class CellFacts:
         # By identity of the parameter: the entries that show it, and its key in each. The parameter is kept.
         self._owners: dict[int, tuple[Any, list[tuple[str, str]]]] = {}
         self._counts: dict[tuple[str, str], int] = {}
+        # The parameters of a cell that have gradients, by its entry. To ask a parameter waits for all work before it,
+        # so it is asked once, before the step.
+        self._trained: dict[str, list[str]] = {}
 
     def own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
         """See :class:`msprobe.capture.adapter.Modules`. Names are those of the attributes."""
@@ -44,13 +47,15 @@ class CellFacts:
             return
         for name, cell in named:
             for key, parameter in _own_parameters(cell):
+                entry = f"{name}.parameters_grad"
                 if not parameter.requires_grad:
                     continue
+                self._trained.setdefault(entry, []).append(key)
                 known = self._owners.get(id(parameter))
                 if known is None:
                     known = self._owners[id(parameter)] = (parameter, [])
                     self._handles.append(parameter.register_hook(self._hook(known[1])))
-                known[1].append((f"{name}.parameters_grad", key))
+                known[1].append((entry, key))
 
     def remove(self) -> None:
         """Take the hooks away."""
@@ -58,13 +63,14 @@ class CellFacts:
         for handle in handles:
             self.session.guard(handle.remove)
         self._owners.clear()
+        self._trained.clear()
 
     def ran(self, name: str, module: Any) -> None:
         """The cell's entry has a place now, and says so if no gradient arrives."""
         entry = f"{name}.parameters_grad"
         if entry in self._trees:
             return
-        tree: dict[str, Any] = {key: _NOTHING for key, value in _own_parameters(module) if value.requires_grad}
+        tree: dict[str, Any] = dict.fromkeys(self._trained.get(entry, ()), _NOTHING)
         if tree:
             self._trees[entry] = tree
             if self.session.reserve(entry):

@@ -21,7 +21,9 @@ from msprobe.capture.mindspore.apis import ApiRecorder
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
 from msprobe.capture.mindspore.gradients import GraphGradients
 from msprobe.capture.mindspore.graph import NodeHooks
+from msprobe.capture.mindspore.in_place import InPlaceWatch
 from msprobe.capture.mindspore.jit import JitRecorder
+from msprobe.capture.mindspore.mixed_precision import MixedPrecision
 from msprobe.capture.mindspore.parameter_gradients import CellFacts
 from msprobe.capture.mindspore.primitives import PrimitiveRecorder
 from msprobe.capture.mindspore.ranks import current_rank, world_size
@@ -67,7 +69,7 @@ class MindSporeRecorder:
         self.describer = Describer(tensors.describe, tensors.is_tensor, plain_types())
         self.describer.failed = functools.partial(session.fault, "a value")
         self.hooks = NodeHooks()
-        self.gradients = GraphGradients(session, tensors, self.hooks)
+        self.gradients = GraphGradients(session, self.hooks)
         self.units = UnitRecorder(session, self.describer, tensors, self.gradients, self.keeper.overflowed)
         self.gradients.units = self.units
         self.facts = CellFacts(self.units)
@@ -75,13 +77,16 @@ class MindSporeRecorder:
         level = settings.level
         self._watches_cells = level in ("L0", "mix")
         self._watches_calls = level in ("L1", "mix")
-        self.apis = ApiRecorder(self.units)
+        self.apis = ApiRecorder(self.units, tensors.flush)
+        self.writers = InPlaceWatch(tensors.flush)
         self.primitives = PrimitiveRecorder(self.units)
         self.cells = CellHooks(self.units)
         self.jit = JitRecorder(self.units, self, self._watches_calls)
+        self._mixed = MixedPrecision(tensors)
         self._named: Sequence[tuple[str, nn.Cell]] = ()
         self._attached = False
         self._paused = 0
+        session.has_late = tensors.has_late
         session.before_publish.append(self._finish_records)
         session.at_step_end.append(self._forget_step)
         _live.add(self)
@@ -98,6 +103,7 @@ class MindSporeRecorder:
         if self._watches_calls:
             self.primitives.watch(cells_of(model) if model is not None else ())
         session.guard(self.jit.attach)
+        session.guard(self._mixed.attach)
         self._put()
         return True
 
@@ -114,6 +120,7 @@ class MindSporeRecorder:
         self._take_off()
         self._named = ()
         self.session.guard(self.jit.detach)
+        self.session.guard(self._mixed.detach)
         self.session.guard(self.gradients.close_open)
         self.session.guard(self.hooks.remove)
         self.primitives.forget()
@@ -126,9 +133,12 @@ class MindSporeRecorder:
         if self._watches_calls:
             guard(self.apis.attach)
             guard(self.primitives.attach)
+        if not self.tensors.waits:
+            guard(self.writers.attach, self.apis.replaced)
 
     def _take_off(self) -> None:
         guard = self.session.guard
+        guard(self.writers.detach)
         guard(self.primitives.detach)
         guard(self.apis.detach)
         guard(self.facts.remove)
@@ -167,6 +177,7 @@ class MindSporeRecorder:
     def _finish_records(self) -> None:
         self.gradients.close_open()
         self.facts.close_open()
+        self.tensors.flush()
 
     def _forget_step(self) -> None:
         self.gradients.forget_step()

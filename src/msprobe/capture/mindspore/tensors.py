@@ -6,18 +6,33 @@ none for norms), and would become part of the graph that gradients are taken of.
 
 from __future__ import annotations
 
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import mindspore
 import numpy as np
-from mindspore import Tensor
+from mindspore import Parameter, Tensor
 
 from msprobe.capture.array_files import ArrayKeeper
-from msprobe.capture.array_statistics import ArrayInfo, ArrayStatistics, HostArray, nearest_bfloat16
+from msprobe.capture.array_statistics import (
+    NOT_READ,
+    ArrayInfo,
+    ArrayStatistics,
+    HostArray,
+    LateArrayInfo,
+)
 from msprobe.capture.session import Session
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 
 TYPE_NAME = "mindspore.Tensor"
+
+# Types that are held, with the bytes of an element. Their copy is made by a multiplication with 1, which is exact and
+# which every device can do.
+_HELD = {"Float32": 4, "Float16": 2, "Float64": 8, "Int32": 4, "Int64": 8}
+_times = Tensor.__mul__
+_plus = Tensor.__add__
+# What is held takes no more than this.
+MOST_LATE_BYTES = 256 << 20
 
 # The number of this type's elements is what numpy holds them in, where the two have the same name.
 _STORED = {name: np.dtype(kind.stored) for name, kind in ELEMENT_TYPES.items()}
@@ -47,54 +62,111 @@ def host_array(tensor: Any) -> HostArray:
     return HostArray(array if array.dtype == stored else array.view(stored), kind)
 
 
-def sum_of(arrays: list[HostArray]) -> HostArray:
-    """Gradients added up in their own type, one after the other."""
-    total = arrays[0].meant.copy()
-    kind = arrays[0].kind
-    for array in arrays[1:]:
-        total = total + array.meant
-        if kind == "bfloat16":
-            total = nearest_bfloat16(total)
-    if kind == "bfloat16":
-        return HostArray((total.view(np.uint32) >> np.uint32(16)).astype(np.uint16), kind)
-    return HostArray(total, kind)
+def copy_of(tensor: Any) -> Any:
+    """A copy as the tensor is now, made by the device in its turn, and not part of the graph of gradients."""
+    with mindspore._no_grad():
+        return _times(tensor, 1)
+
+
+def sum_of(one: Any, other: Any) -> Any:
+    """Two shares of a gradient added up, as MindSpore itself adds them, and outside the graph."""
+    with mindspore._no_grad():
+        return _plus(one, other)
 
 
 class MindSporeTensors:
-    """Answers for the tensors of MindSpore (:class:`msprobe.capture.adapter.Tensors`)."""
+    """Answers for the tensors of MindSpore (:class:`msprobe.capture.adapter.Tensors`).
+
+    To wait for the values of one tensor takes many times as long as to describe it. So a tensor is held, and read when
+    the step ends, when something is about to be written (:mod:`msprobe.capture.mindspore.in_place`), or when too much
+    is held. Parameters, which more can write to, are copied by MindSpore, in turn among all other work; the copy is
+    held. An overflow check must know at once.
+    """
 
     def __init__(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
         self.session = session
         self.statistics = statistics
         self.keeper = keeper
+        self.waits = keeper.overflow or statistics.structure
+        self._late: list[tuple[LateArrayInfo, Any, _Head]] = []
+        self._late_bytes = 0
+        # Cells of mixed precision run: what is calculated inside of them, a copy too, may be rounded.
+        self.is_mixed = False
 
     is_tensor = staticmethod(is_tensor)
 
     def describe(self, tensor: Any) -> ArrayInfo:
         """The description of a tensor. Never raises: what cannot be read has nulls for numbers."""
         dtype, shape = dtype_name(tensor), tuple(tensor.shape)
-        try:
-            return self.statistics.describe(TYPE_NAME, dtype, shape, lambda: host_array(tensor), _strides(tensor))
-        except Exception as error:
-            self.session.fault("a tensor's values", error)
-            return self.statistics.absent(TYPE_NAME, dtype, shape, f"{type(error).__name__}: {error}"[:200])
+        head = _Head(dtype, shape, _order(tensor))
+        itemsize = 0 if self.waits else _HELD.get(dtype, 0)
+        if not itemsize:
+            return self._describe(tensor, head)
+        held = tensor
+        if isinstance(tensor, Parameter):
+            held = copy_of(tensor)
+            if self.is_mixed and held.dtype != tensor.dtype:
+                return self._describe(tensor, head)
+        info = LateArrayInfo()
+        self._late.append((info, held, head))
+        self._late_bytes += prod(shape) * itemsize
+        if self._late_bytes > MOST_LATE_BYTES:
+            self.flush()
+        return info
 
-    def describe_array(self, array: HostArray, dtype: str, shape: tuple[int, ...]) -> ArrayInfo:
-        """The description of values that no tensor holds."""
-        return self.statistics.describe(TYPE_NAME, dtype, shape, lambda: array)
+    def _describe(self, tensor: Any, head: _Head) -> ArrayInfo:
+        try:
+            return self._of(head, host_array(tensor) if not self.statistics.structure else None)
+        except Exception as error:
+            return self._unreadable(head, error)
+
+    def _of(self, head: _Head, values: HostArray | None) -> ArrayInfo:
+        return self.statistics.describe(TYPE_NAME, head.dtype, head.shape, values, head.further)
+
+    def _unreadable(self, head: _Head, error: Exception) -> ArrayInfo:
+        self.session.fault("a tensor's values", error)
+        return self.statistics.absent(TYPE_NAME, head.dtype, head.shape, f"{type(error).__name__}: {error}"[:200])
 
     def keep(self, tensor: Any, description: Any, path: str) -> Any:
         """Save the values of a tensor; the description that names the file."""
         if tensor is None:
             return description
         try:
+            if isinstance(description, LateArrayInfo) and description.text == NOT_READ:
+                return self.keeper.name(description, path)
             return self.keeper.keep(host_array(tensor), description, path)
         except Exception as error:
             self.session.fault(path, error)
             return description
 
+    def has_late(self) -> bool:
+        """True while tensors wait to be read."""
+        return bool(self._late)
 
-def _strides(tensor: Any) -> tuple[tuple[str, Any], ...]:
+    def flush(self) -> None:
+        """Read the tensors that are held, describe them, and save those that are to be saved."""
+        if not self._late:
+            return
+        late, self._late, self._late_bytes = self._late, [], 0
+        for info, held, head in late:
+            try:
+                values = host_array(held)
+                info.fill(self._of(head, values))
+                for named in info.named:
+                    self.keeper.save(values, str(named.data_name))
+            except Exception as error:
+                info.fill(self._unreadable(head, error))
+
+
+class _Head(NamedTuple):
+    """What a tensor is without its values: element type, shape, and further keys of its description."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    further: tuple[tuple[str, Any], ...]
+
+
+def _order(tensor: Any) -> tuple[tuple[str, Any], ...]:
     """What is said of a tensor whose elements do not lie one behind the other."""
     if tensor.is_contiguous():
         return ()

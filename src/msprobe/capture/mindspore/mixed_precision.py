@@ -1,0 +1,51 @@
+"""Cells of mixed precision: while one runs, MindSpore rounds what is calculated, whoever asks for it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from msprobe.capture.mindspore.patches import Replacement
+from msprobe.capture.mindspore.tensors import MindSporeTensors
+
+
+class MixedPrecision:
+    """Notices that there are such cells, from the executor that is told of them."""
+
+    def __init__(self, tensors: MindSporeTensors) -> None:
+        self.tensors = tensors
+        self._replacement: Replacement | None = None
+        executor = _executor()
+        kind = type(executor)
+        original = vars(kind).get("set_mixed_precision_type")
+        if original is None:
+            # Nothing tells: every copy is looked at.
+            tensors.is_mixed = True
+            return
+
+        @functools.wraps(original)
+        def noticed(*args: Any, **kwargs: Any) -> Any:
+            tensors.is_mixed = True
+            return original(*args, **kwargs)
+
+        self._replacement = Replacement(kind, "set_mixed_precision_type", noticed)
+
+    def attach(self) -> None:
+        """Begin to watch."""
+        if self._replacement is not None:
+            self._replacement.put()
+
+    def detach(self) -> None:
+        """Leave the executor as it was."""
+        if self._replacement is not None:
+            self._replacement.take_off()
+
+
+def _executor() -> Any:
+    for place in ("mindspore.graph.api", "mindspore.common.api"):
+        try:
+            return importlib.import_module(place)._pynative_executor
+        except (ImportError, AttributeError):
+            continue
+    return None
