@@ -67,7 +67,7 @@ def test_they_agree(dumps: Path) -> None:
 def test_they_part(dumps: Path, tmp_path: Path) -> None:
     done = run(dumps / "other", dumps / "reference", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stdout.startswith("THEY PART at step 0\n")
+    assert done.stdout.startswith("THEY PART at step 0, forward pass\n")
     assert "Tensor.__mul__.0.forward: input.1 is 3.0, in the reference 2.0" in done.stdout
     assert "/home/me/train.py:12" in done.stdout
     assert done.stderr == ""

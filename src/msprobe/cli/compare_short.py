@@ -29,14 +29,14 @@ PAGE_FILE = "verdict.html"
 BAD_INPUT_STATUS = 2
 _FILES = ("xlsx", "csv", "html", "parquet")
 _TABLES: tuple[Format, ...] = ("xlsx", "csv", "parquet")
-_OUTCOMES = ("diverged", "harmless", "never")
+_OUTCOMES = ("diverged", "harmless", "interrupted", "never")
 _MOST_NAMED = 10
 
 _EPILOG = """\
 two dumps: prints where they part. With -o DIR it also writes DIR/verdict.json and what is asked for (--html, --xlsx,
 --csv, --parquet); without -o nothing is written, unless a file is asked for, which then goes to ./output.
-Exit status of this form: 0 they agree or differ harmlessly, 1 they part, 2 they cannot be compared or the input
-is bad.
+Exit status of this form: 0 they agree or differ harmlessly (an interrupted dump: as far as it goes), 1 they part, 2
+they cannot be compared or the input is bad.
 """
 
 
@@ -60,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     short.add_argument(
         "--fail-on",
         metavar="WHAT",
-        help="when to exit with 1: kinds of findings with commas, or diverged (default), harmless, never",
+        help="when to exit with 1: kinds of findings with commas, or diverged (default), harmless, never; interrupted: "
+        "also if they agree as far as an interrupted dump goes",
     )
 
 
@@ -198,6 +199,7 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
         failed = (
             ("diverged" in words and verdict.status == "diverged")
             or ("harmless" in words and verdict.status in ("diverged", "harmless"))
+            or ("interrupted" in words and (verdict.status == "diverged" or verdict.summary.get("interrupted")))
             or any(finding.kind in words for finding in verdict.findings)
         )
         return 1 if failed else 0

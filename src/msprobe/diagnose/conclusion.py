@@ -33,6 +33,9 @@ class Compared:
     notes: list[str]
     collectives: list[int]
     left: tuple[Mapping[str, Left], Mapping[str, Left]]
+    #: Sides that were interrupted in this step, and whether both recorded what their tensors hold.
+    interrupted: tuple[str, ...] = ()
+    values: bool = True
     calls: StepCalls | None = None
     lone: list[str] = field(default_factory=list)
 
@@ -51,7 +54,8 @@ def conclude(
     if reach <= allowed:
         # What the optimizer does shows in the weights of the next step.
         reach = max(reach, reach_later())
-    harmless = reach <= allowed
+    # Without values nothing is known of what a difference does.
+    harmless = reach <= allowed and all(result.values for result in results)
     quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]
     if harmless and quiet and not clear:
         return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:10]], None

@@ -18,6 +18,7 @@ from msprobe.diagnose.blame_results import (
     look_behind_statistics,
 )
 from msprobe.diagnose.blame_steps import look_for_lone_steps
+from msprobe.diagnose.blame_structure import look_for_lone_calls
 from msprobe.diagnose.blame_writes import look_for_lone_writes
 from msprobe.diagnose.judge import Judged, is_random
 from msprobe.diagnose.scene import Scene, Suspect
@@ -42,6 +43,7 @@ def search(scene: Scene) -> list[Suspect]:
     look_for_missing_gradients(scene)
     look_for_lone_writes(scene)
     look_for_lone_steps(scene)
+    look_for_lone_calls(scene)
     for judged in scene.silent[:10]:
         if tells_something(judged):
             blame_argument(scene, judged, clear=False)
@@ -59,7 +61,7 @@ def look_at(scene: Scene, judged: Judged) -> None:
             look_at_dtype(scene, judged, difference)
     changed = judged.changed_outputs
     types = [one for one in judged.outputs if one.what == "dtype" and not scene.is_policy(one)]
-    if judged.arguments and (changed or types):
+    if judged.arguments and (changed or types or not scene.has_values):
         if not (event.is_module and scene.has_calls):
             blame_argument(scene, judged)
         return

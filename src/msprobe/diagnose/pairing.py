@@ -61,6 +61,7 @@ def pair(candidate: Timeline, reference: Timeline) -> Pairing:
         for timeline in (candidate, reference):
             timeline.flatten()
     pairing = Pairing(candidate, reference)
+    _pair_inside_unfinished(pairing)
     for directions in (("forward",), ("optimizer",)):
         _pair_calls(
             pairing,
@@ -71,6 +72,22 @@ def pair(candidate: Timeline, reference: Timeline) -> Pairing:
     _pair_backward(pairing)
     _pair_by_name(pairing)
     return pairing
+
+
+def _pair_inside_unfinished(pairing: Pairing) -> None:
+    """What ran in a module pass that an interruption ended answers to what ran in the same pass of the other side."""
+    candidate, reference = pairing.candidate, pairing.reference
+    for timeline, other in ((candidate, reference), (reference, candidate)):
+        for begun in timeline.unfinished:
+            before = sum(event.key == begun.key and event.direction == begun.direction for event in timeline)
+            passes = [
+                event
+                for event in [*other, *other.unfinished]
+                if event.key == begun.key and event.direction == begun.direction
+            ]
+            if before < len(passes):
+                pair = (begun, passes[before]) if timeline is candidate else (passes[before], begun)
+                _pair_calls(pairing, _calls(pair[0]), _calls(pair[1]))
 
 
 def _calls(event: Event) -> list[Event]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from msprobe.diagnose.leftover import Left, gradients_left
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
 from msprobe.diagnose.scene import Scene
-from msprobe.diagnose.timeline import Timeline
+from msprobe.diagnose.timeline import Event, Timeline
 from msprobe.engine import Engine, Workers, run
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath
@@ -103,7 +103,7 @@ def compare_runs(
         if status == "diverged":
             break
     lone = list(dict.fromkeys(name for result in done for name in result.lone))
-    if compared and status == "agree" and lone:
+    if compared and status == "agree" and lone and all(result.values for result in done):
         notes.append(f"calls of one side alone, which change nothing that was recorded: {_listed(lone)}")
     if compared and whole:
         notes += notes_of_layouts(whole)
@@ -299,6 +299,8 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             tolerance=max(tolerance(scene.judged.values()), MARGIN * calibration.reach),
             summary=_counts(pairing, scene),
             notes=_notes(pairing, scene),
+            interrupted=tuple(side for side, part in (("candidate", left), ("reference", right)) if not part.complete),
+            values=scene.has_values,
             collectives=[event.index for event in pairing.candidate if event.is_collective],
             calls=calls_of(scene) if task.with_calls else None,
             lone=_lone(pairing),
@@ -327,7 +329,20 @@ def _lone(pairing: Pairing) -> list[str]:
     one, other = pairing.candidate.part, pairing.reference.part
     if not (one.ours and other.ours) or one.header.get("level") != other.header.get("level"):
         return []
-    return [event.name for event in [*pairing.alone(), *pairing.missing()] if event.direction != "recompute"]
+    alone, missing = pairing.alone(), pairing.missing()
+    # After an interruption the other side goes on by itself.
+    if not one.complete:
+        last = _last(pairing.back)
+        missing = [event for event in missing if event.index < last]
+    if not other.complete:
+        last = _last(pairing.partner)
+        alone = [event for event in alone if event.index < last]
+    return [event.name for event in [*alone, *missing] if event.direction != "recompute"]
+
+
+def _last(paired: Iterable[Event]) -> int:
+    # Records of gradients are begun early and stand at the end.
+    return max((event.index for event in paired if event.direction != "gradient"), default=-1)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -344,6 +359,13 @@ def _notes(pairing: Pairing, scene: Scene) -> list[str]:
     for timeline, side in ((pairing.candidate, "candidate"), (pairing.reference, "reference")):
         if not timeline.part.complete:
             notes.append(f"the {side} was interrupted in step {timeline.step}: what it recorded until then is compared")
+        if timeline.part.header.get("level") in ("L0", "mix") and not timeline.part.parents():
+            notes.append(
+                f"the {side} has no construct.json: what ran in which module is not known, and all calls are compared "
+                "as one row"
+            )
+    if not scene.has_values:
+        notes.append("values were not recorded on both sides (task structure): compared is what is called, and how")
     return notes
 
 
@@ -352,7 +374,10 @@ def _summary(done: list[Compared], steps: int) -> dict[str, Any]:
     for result in done:
         total.update(result.summary)
     reached = max((result.reach.size for result in done), default=0.0)
+    interrupted = sorted({side for result in done for side in result.interrupted})
     return {
+        **({"interrupted": interrupted} if interrupted else {}),
+        **({} if all(result.values for result in done) else {"values_recorded": False}),
         "steps_in_common": steps,
         "steps_compared": len({result.step for result in done}),
         "ranks": len({result.rank for result in done}),

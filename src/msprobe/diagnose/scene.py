@@ -15,7 +15,7 @@ from msprobe.diagnose.judge import Judged, is_random, judge_all
 from msprobe.diagnose.leftover import Left, gradients_left, holds_older
 from msprobe.diagnose.links import Producers, unset_tensors
 from msprobe.diagnose.pairing import Pairing
-from msprobe.diagnose.timeline import Event, is_tensor
+from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.words import relation_in_words
 
 
@@ -69,6 +69,13 @@ class Scene:
         self.silent: list[Judged] = []
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.dtype_policy = _dtype_policy(self.judged.values())
+
+    @property
+    def has_values(self) -> bool:
+        """False if one side recorded the structure alone: then nothing is known of what tensors hold."""
+        return not any(
+            side.part.header.get("task") == "structure" for side in (self.pairing.candidate, self.pairing.reference)
+        )
 
     @property
     def arrival(self) -> Arrival:
@@ -257,6 +264,8 @@ class Scene:
         source = forward.source
         if source is not None:
             evidence = {**evidence, "source": source}
+        if event.direction == "forward" and forward.module is None:
+            evidence = {**evidence, "phase": _phase(event, timeline)}
         return Finding(
             kind=kind,
             message=message,
@@ -270,6 +279,16 @@ class Scene:
             evidence=evidence,
             stack=tuple(timeline.part.stack(forward.name)[:20]),
         )
+
+
+def _phase(event: Event, timeline: Timeline) -> str:
+    """When a call outside of all modules is made: in the forward pass, or after the backward pass, on gradients."""
+    if timeline.backward_of(event) is not None or any(
+        is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in event.outputs()
+    ):
+        return "forward"
+    before = any(one.direction == "backward" for one in timeline.events[: event.index])
+    return "after backward" if before else "forward"
 
 
 def _form(event: Event) -> Hashable:

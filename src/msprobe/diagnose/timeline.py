@@ -147,6 +147,7 @@ class Timeline:
         self.by_name: dict[str, Event] = {}
         self.events = self._read(part)
         self.roots: list[Event] = []
+        self.unfinished: list[Event] = []
         self._link(part)
 
     def __len__(self) -> int:
@@ -190,25 +191,41 @@ class Timeline:
 
     def _link(self, part: DumpPart) -> None:
         parents = part.parents()
+        unfinished = {} if part.complete else self._begun(parents)
         for event in self.events:
             above = _parent_name(parents.get(event.name))
             if above == "optimizer" and event.direction == "forward":
                 event.direction = "optimizer"
-            parent = self.by_name.get(above) if above is not None else None
+            parent = (self.by_name.get(above) or unfinished.get(above)) if above is not None else None
             if parent is event:
                 parent = None
             event.parent = parent
             (self.roots if parent is None else parent.children).append(event)
-        if part.header.get("level") == "L1":
+        self.unfinished = list(unfinished.values())
+        # Level L1, or a dump that lost its construct.json.
+        if not any(parents.values()):
             for event in calls_inside_steps(part, self.events):
                 event.direction = "optimizer"
+
+    def _begun(self, parents: dict[str, Any]) -> dict[str, Event]:
+        """The module passes that an interruption left without a record; the calls inside tell of them.
+
+        They are no events, as nothing else is known of them, and stand nowhere in the tree.
+        """
+        names = {_parent_name(parents.get(event.name)) for event in self.events}
+        found: dict[str, Event] = {}
+        for name in sorted(name for name in names if name is not None and name not in self.by_name):
+            parts = read_name(name)
+            if parts.kind == "module":
+                found[name] = Event(name, parts, {}, _direction(parts, {}))
+        return found
 
     def close(self) -> None:
         """Let go of the events. They know each other, so they would stay until Python searches for such circles."""
         for event in self.events:
             event.parent = None
             event.children.clear()
-        self.events, self.roots, self.by_name = [], [], {}
+        self.events, self.roots, self.unfinished, self.by_name = [], [], [], {}
 
     @property
     def is_flat(self) -> bool:

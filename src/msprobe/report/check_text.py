@@ -103,7 +103,12 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
 
 
 def _evidence(key: str, value: Any) -> Iterator[str]:
-    if key in ("check", "source", "side") or value is None or (hasattr(value, "__len__") and not len(value)):
+    if key == "certain" and isinstance(value, bool):
+        yield (
+            "seen in the values that were recorded" if value else "seen in the number of zeros; values would be a proof"
+        )
+        return
+    if key in ("check", "cause", "source", "side") or value is None or (hasattr(value, "__len__") and not len(value)):
         return
     if hasattr(value, "tolist"):
         value = value.tolist()
@@ -116,9 +121,14 @@ def _evidence(key: str, value: Any) -> Iterator[str]:
             yield f"{'rank' if key in ('by_rank', 'results') else label} {clean(inner)}: {text}"
     elif isinstance(value, (list, tuple)) and value and all(isinstance(one, dict) and "dtype" in one for one in value):
         for number, one in enumerate(value[: phrases.SHOWN]):
-            yield f"{label.removesuffix('s')} {number}: {_tensor(one)}"
+            yield f"{_single(label)} {number}: {_tensor(one)}"
     else:
         yield f"{label}: {phrases.listed(value)}"
+
+
+def _single(label: str) -> str:
+    """One of many: ``probabilities`` -> ``probability``."""
+    return f"{label.removesuffix('ies')}y" if label.endswith("ies") else label.removesuffix("s")
 
 
 def _tensor(leaf: dict[str, Any]) -> str:

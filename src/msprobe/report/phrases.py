@@ -27,6 +27,7 @@ _DIRECTIONS = {
     "gradient": "gradients of parameters",
     "optimizer": "optimizer step",
 }
+_PHASES = {"forward": "forward pass", "after backward": "after the backward pass"}
 _FRAME = re.compile(r"File (?P<file>.*?), line (?P<line>\d+), in (?P<function>.*?),? *\n *(?P<code>.*)", re.DOTALL)
 _LIBRARY = re.compile(
     r"[\\/](site-packages|dist-packages|lib[\\/]python\d+\.\d+)[\\/]|^<frozen |"
@@ -106,9 +107,28 @@ def headline(verdict: Verdict) -> str:
         exact = not any(
             summary.get(key) for key in ("rounding", "victim", "guilty", "candidate_only", "reference_only")
         )
+        if summary.get("interrupted"):
+            return f"{word} as far as they go: {_as_far(summary)}"
+        if summary.get("values_recorded") is False:
+            return f"{word} in structure: both make the same calls; values were not recorded"
         return f"{word}: {'nothing that was recorded differs' if exact else 'no difference beyond rounding'}"
     reason = next((note for note in verdict.notes if note.startswith("no ")), "")
     return f"{word}: {clean(reason)}" if reason else word
+
+
+def _as_far(summary: dict[str, Any]) -> str:
+    """How many records of interrupted dumps could be compared: ``58 of 436 records; the candidate was interrupted``."""
+    sides = [side for side in ("candidate", "reference") if side in summary["interrupted"]]
+    pairs = summary.get("pairs", 0)
+    # What the other side recorded is what there might have been.
+    others = [f"{other}_only" for other in ("candidate", "reference") if other not in sides] or [
+        "candidate_only",
+        "reference_only",
+    ]
+    whole = pairs + max(summary.get(other, 0) for other in others)
+    return f"{pairs} of {whole} records were compared, as {' and '.join(f'the {side}' for side in sides)} " + (
+        "was interrupted" if len(sides) == 1 else "were interrupted"
+    )
 
 
 def leading(verdict: Verdict) -> list[Finding]:
@@ -126,7 +146,10 @@ def place(finding: Finding) -> str:
     if finding.rank is not None and str(finding.rank) not in _NO_RANK:
         parts.append(f"rank {finding.rank}" if isinstance(finding.rank, int) else clean(finding.rank))
     # What is called like a forward call outside of all modules may as well be work on gradients, after backward.
-    if finding.direction in _DIRECTIONS and (finding.module or finding.direction != "forward"):
+    phase = finding.evidence.get("phase")
+    if isinstance(phase, str) and phase in _PHASES:
+        parts.append(_PHASES[phase])
+    elif finding.direction in _DIRECTIONS and (finding.module or finding.direction != "forward"):
         parts.append(_DIRECTIONS[finding.direction])
     return ", ".join(parts) or "an unknown place"
 

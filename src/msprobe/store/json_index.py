@@ -107,7 +107,7 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
         return json.loads(text.decode("utf-8", "surrogatepass"))
     except json.JSONDecodeError as problem:
         where = f"line {problem.lineno}, column {problem.colno}" if not offset else f"byte {offset + problem.pos}"
-        reason = f"{problem.msg.lower()} at {where}"
+        reason = f"{problem.msg.lower().removesuffix(' at')} at {where}"
     except UnicodeDecodeError as problem:
         reason = f"byte {offset + problem.start} is no UTF-8"
     except RecursionError:

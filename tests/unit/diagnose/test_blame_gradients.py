@@ -10,6 +10,8 @@ from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.dumps import Recording, Value
 from unit.diagnose.training import Plan
 
+from msprobe.report.phrases import headline
+
 TANH = "blocks.1.tanh"
 LOST = ("embedding.weight", "blocks.0.fc.weight", "blocks.0.fc.bias")
 
@@ -145,6 +147,20 @@ class TestOnTheWayToTheOptimizer:
         other = Plan(before={"step": lambda rec, gradient: clip(rec, gradient, 0.02)})
         found = first(compare(tmp_path, other, Plan(before={"step": clip})))
         assert (found.kind, found.evidence.get("cause")) == ("argument", None)
+
+
+@pytest.mark.parametrize(
+    ("plan", "phase"),
+    [
+        (Plan(arguments={"loss": {1: 3}}, results={"loss": off(2)}, level="L1"), "forward"),
+        (Plan(before={"step": calling("Tensor.mul_", 0.3)}), "after backward"),
+    ],
+)
+def test_a_call_outside_of_modules_says_when_it_is_made(tmp_path: Path, plan: Plan, phase: str) -> None:
+    verdict = compare(tmp_path, plan, Plan(level=plan.level))
+    assert first(verdict).evidence["phase"] == phase
+    words = {"forward": "forward pass", "after backward": "after the backward pass"}[phase]
+    assert headline(verdict) == f"THEY PART at step 0, {words}"
 
 
 class TestFactorOfTheLoss:

@@ -14,6 +14,7 @@ from unit.diagnose.training import Plan, train
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.runs import parts_in_common
 from msprobe.errors import MsprobeError
+from msprobe.report.phrases import headline
 
 TANH = "blocks.1.tanh"
 
@@ -187,14 +188,60 @@ def test_an_interrupted_dump_is_compared_as_far_as_it_goes(tmp_path: Path) -> No
     assert verdict.notes == ("the candidate was interrupted in step 0: what it recorded until then is compared",)
 
 
-def test_an_interrupted_healthy_dump_agrees(tmp_path: Path) -> None:
-    one, other = train(tmp_path / "one"), train(tmp_path / "other")
-    file = one / "step0" / "rank" / "dump.json"
+def interrupt(folder: Path, kept: int) -> int:
+    """Leave so many records of a dump, as if it had been killed there; returns how many there were."""
+    file = folder / "step0" / "rank" / "dump.json"
     whole = json.loads(file.read_text())
-    whole["data"] = dict([*whole["data"].items()][:30])
+    count = len(whole["data"])
+    whole["data"] = dict([*whole["data"].items()][:kept])
     whole["msprobe"]["complete"] = False
     file.write_text(json.dumps(whole))
-    assert compare_runs(one, other).status == "agree"
+    return count
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_interrupted_healthy_dump_agrees_as_far_as_it_goes(tmp_path: Path, turned: bool) -> None:
+    """Wherever it ends: between modules, inside of one, in the backward pass."""
+    one, other = train(tmp_path / "one"), train(tmp_path / "other")
+    side = "reference" if turned else "candidate"
+    for kept in range(42, 0, -1):
+        count = interrupt(one, kept)
+        verdict = compare_runs(*((other, one) if turned else (one, other)))
+        assert (verdict.status, verdict.summary["interrupted"]) == ("agree", [side]), (kept, told(verdict))
+        # What comes after the end is no call of one side alone.
+        assert len(verdict.notes) == 1, (kept, verdict.notes)
+        assert verdict.summary["pairs"] == kept
+    assert count == 2
+    interrupt(one, 1)
+    text = f"AGREE as far as they go: 1 of 43 records were compared, as the {side} was interrupted"
+    assert headline(compare_runs(*((other, one) if turned else (one, other)))) == text
+
+
+def test_two_interrupted_dumps_agree_as_far_as_both_go(tmp_path: Path) -> None:
+    folders = [train(tmp_path / "one"), train(tmp_path / "other")]
+    for kept, folder in zip((15, 20), folders, strict=True):
+        interrupt(folder, kept)
+    verdict = compare_runs(*folders)
+    assert verdict.summary["interrupted"] == ["candidate", "reference"]
+    assert headline(verdict).endswith(
+        "15 of 20 records were compared, as the candidate and the reference were interrupted"
+    )
+
+
+def test_what_parts_before_an_interruption_parts(tmp_path: Path) -> None:
+    plan = Plan(results={"blocks.1.linear": lambda array: array * np.float32(1.1)})
+    one, other = train(tmp_path / "one", plan), train(tmp_path / "other")
+    interrupt(one, 15)
+    assert told(compare_runs(one, other)) == [("computation", "Functional.linear.1.forward")]
+
+
+def test_without_construct_json_calls_are_compared_as_one_row(tmp_path: Path) -> None:
+    one, other = train(tmp_path / "one"), train(tmp_path / "other")
+    (one / "step0" / "rank" / "construct.json").unlink()
+    for pair in ((one, other), (other, one)):
+        verdict = compare_runs(*pair)
+        assert (verdict.status, verdict.summary["candidate_only"], verdict.summary["reference_only"]) == ("agree", 0, 0)
+        assert "has no construct.json" in verdict.notes[0]
 
 
 def test_progress_is_told_for_each_part(tmp_path: Path) -> None:

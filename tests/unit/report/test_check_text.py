@@ -87,3 +87,14 @@ def test_evidence_of_arrays_is_shown() -> None:
     text = check_text(result(finding(evidence=measured)))
     assert "0.25" in text
     assert "none" not in text
+
+
+@pytest.mark.parametrize(("certain", "words"), [(True, "seen in the values"), (False, "seen in the number of zeros")])
+def test_what_a_mask_was_seen_in_is_said_in_words(certain: bool, words: str) -> None:
+    leaf = {"dtype": "torch.float32", "shape": [2, 3], "Max": 1.0}
+    evidence = {"check": "attention", "certain": certain, "probabilities": [leaf, leaf], "cause": "of mine"}
+    text = check_text(result(finding(evidence=evidence)))
+    assert words in text
+    assert "probability 1: float32[2, 3]" in text
+    assert "certain" not in text
+    assert "of mine" not in text

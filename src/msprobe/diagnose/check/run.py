@@ -131,7 +131,8 @@ def _notes(timeline: Timeline) -> list[str]:
     part = timeline.part
     found = []
     if not any("Max" in leaf for event in timeline for leaf in tensors(event.outputs())):
-        found.append(f"step {part.step}: no statistics were recorded (summary_mode md5); most checks need them")
+        why = "task structure" if part.header.get("task") == "structure" else "summary_mode md5"
+        found.append(f"no statistics were recorded ({why}); most checks need them")
     if not part.complete:
         found.append(f"step {part.step}, rank {part.rank}: the recording was interrupted; what is there was checked")
     if not any(event.parts.kind == "api" for event in timeline):

@@ -1,0 +1,53 @@
+"""Dumps without values (task structure): the calls that are made, and their arguments, are all that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import noise
+from msprobe.diagnose.scene import Scene, Suspect
+from msprobe.diagnose.timeline import Event
+from msprobe.diagnose.words import named
+
+
+def look_for_lone_calls(scene: Scene) -> None:
+    """Suspect each row of forward calls that one side alone makes, where nobody knows what becomes of them."""
+    if scene.has_values:
+        return
+    pairing = scene.pairing
+    sides = ((pairing.alone(), "the candidate alone calls {}"), (pairing.missing(), "the reference alone calls {}"))
+    for events, text in sides:
+        forward = [event for event in events if event.direction == "forward"]
+        for row in _rows(forward):
+            telling = next((event for event in row if operation(event.stem) not in noise.IDLE), None)
+            if telling is None:
+                continue
+            finding = scene.finding(
+                telling,
+                "structure",
+                f"{text.format(named(row))}; what it changes was not recorded",
+                where=telling.name,
+                evidence={"calls": [event.name for event in row[:200]]},
+            )
+            scene.suspects.append(Suspect(finding, scene.place_of(row[0]), clear=True))
+
+
+def _rows(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """The events that stand in a row in the same module pass; what runs in a module of one side is told with it."""
+    row: list[Event] = []
+    alone = set(events)
+    for event in events:
+        if event.parent in alone:
+            continue
+        if row and (event.parent is not row[-1].parent or event.index > row[-1].index + 1 + _inside(event)):
+            yield row
+            row = []
+        row.append(event)
+    if row:
+        yield row
+
+
+def _inside(event: Event) -> int:
+    """How many events stand before the end of a module pass because they ran in it."""
+    return sum(1 + _inside(child) for child in event.children)
