@@ -50,7 +50,7 @@ def make_dump(folder: Path) -> Path:
     return dump
 
 
-def program_line(code: str) -> int:
+def program_line(code: str, program: str = PROGRAM) -> int:
     """The innermost line of the program in a stack of code; 0 if there is none."""
-    places = [line.removeprefix(f"In file {PROGRAM}:") for line in code.splitlines() if PROGRAM in line]
+    places = [line.removeprefix(f"In file {program}:") for line in code.splitlines() if program in line]
     return int(places[-1].split(",")[0].split("~")[0]) if places else 0

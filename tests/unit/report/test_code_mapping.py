@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,39 @@ def test_mapping_again_replaces_the_columns(tmp_path: Path) -> None:
     assert file.read_bytes() == once
 
 
+def test_long_stacks_can_be_mapped_again(tmp_path: Path) -> None:
+    text = tmp_path / "deep.ir"
+    line = "      # In file /home/user/program.py:16, 1~2/" + "x" * 400 + "/\n"
+    text.write_text("  %1(a) = Tanh(%x)\n      # scope: (Default/network-Net/Tanh-op0)\n" + line * 900)
+    file = statistics(tmp_path, *ROWS)
+    map_code(text, file)
+    once = file.read_bytes()
+    assert len(once) > 300_000
+    map_code(text, file)
+    assert file.read_bytes() == once
+
+
+def test_of_several_texts_the_first_answers_where_the_dump_does_not_name_its_graph(tmp_path: Path) -> None:
+    file = statistics(tmp_path / "flat", kernel_row("ReduceSum", "Expand__SumExt_ReduceSum-op0"))
+    map_code(DUMPED, file)
+    assert program_line(sheet(file)[1][-2]) == 22
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    graph = tmp_path / "rank_0" / "Net" / "0"
+    file = statistics(graph / "0", *ROWS[:1] * 20_000)
+    for number in range(8000):
+        (graph / str(number % 10)).mkdir(exist_ok=True)
+        (graph / str(number % 10) / f"Tanh.Default_network-Net_Tanh-op0.0.0.{number}.input.0.X.npy").touch()
+    map_code(TRAINING, file)
+    for dump in (file, graph):
+        tracemalloc.start()
+        (written,) = map_code(TRAINING, dump, tmp_path).written
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < written.stat().st_size
+
+
 def test_statistics_are_not_touched_where_there_are_values(tmp_path: Path) -> None:
     dump = make_dump(tmp_path)
     file = statistics(dump / "rank_0" / "Net" / "0" / "0", *ROWS)
@@ -163,8 +197,8 @@ def test_statistics_are_not_touched_where_there_are_values(tmp_path: Path) -> No
     ],
 )
 def test_of_several_statistics_files_none_is_changed_if_one_is_wrong(tmp_path: Path, content: str, words: str) -> None:
-    good = statistics(tmp_path / "0", *ROWS)
-    bad = statistics(tmp_path / "1")
+    good = statistics(tmp_path / "0" / "0", *ROWS)
+    bad = statistics(tmp_path / "1" / "0")
     bad.write_text(content, encoding="latin-1")
     before = good.read_bytes()
     with pytest.raises(InvalidInputError, match=words) as raised:

@@ -33,14 +33,15 @@ class DumpFiles:
     folders: tuple[Path, ...]
     only: Path | None = None
 
-    def files(self, folder: Path) -> list[Path]:
+    def files(self, folder: Path) -> Iterator[Path]:
         """The files of one folder, values in the order of their execution."""
         if self.only is not None:
-            return [self.only]
-        if self.kind == STATISTICS:
-            return [folder / STATISTICS_FILE]
-        names = _listing(folder, VALUES)
-        return [folder / name for name in sorted(names, key=_execution_order)]
+            yield self.only
+        elif self.kind == STATISTICS:
+            yield folder / STATISTICS_FILE
+        else:
+            for name in sorted(_listing(folder, VALUES), key=_execution_order):
+                yield folder / name
 
 
 def find_dump_files(path: StrPath) -> DumpFiles:

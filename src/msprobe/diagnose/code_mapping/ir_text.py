@@ -111,8 +111,7 @@ class _Reader:
             if word.startswith(b"#"):
                 self._comment(word)
             elif word.startswith((b"%", b"Return(")):
-                # Parameters stand at the beginning of a line; statements never do.
-                if line[:1].isspace() and _STATEMENT.match(word):
+                if _STATEMENT.match(word):
                     self._close()
                     self._statement, self._open = word, True
             elif word.startswith(b"subgraph @"):

@@ -106,9 +106,6 @@ class KernelLookup:
         found: dict[str, int] = {}
         for family, numbers in dumped.items():
             nodes = self._families[family]
-            written = [number for number, _ in nodes]
-            if written == [str(place) for place in range(len(nodes))] and set(numbers) <= set(written):
-                continue
             # The count goes on from graph to graph, so only the first one is known to begin at 0.
             dumped_places = [int(number) for number in numbers if len(number) < 10]
             begin = min(dumped_places) if self._graph.number and self._is_all(dumped_places, len(nodes)) else 0

@@ -92,7 +92,7 @@ def test_a_node_of_the_compiler_has_the_lines_of_what_goes_into_it(tmp_path: Pat
     text = graph_of(
         node(0, "Tanh(%para1_x)", "Default/Tanh-op0", "In file a.py:1, 1~1/x/", "In file a.py:2, 1~1/y/"),
         node(1, "Sin(%para1_x)", "Default/Sin-op0", "In file a.py:1, 1~1/x/", "In file a.py:3, 1~1/z/"),
-        node(2, "AddN(%0, %1) primitive_attrs: {n: %9}", "Default/AddN-op0", "Corresponding code candidate:"),
+        node(2, "AddN(%0, %1)", "Default/AddN-op0", "Corresponding code candidate:"),
         node(3, "Cast(%2)", "Default/Cast-op0"),
         node(4, "Load(%para1_x, U)", "Default/Load-op0"),
     )
@@ -101,6 +101,36 @@ def test_a_node_of_the_compiler_has_the_lines_of_what_goes_into_it(tmp_path: Pat
     assert found["Default/AddN-op0"].splitlines() == ["Corresponding input node candidate:", *lines]
     assert found["Default/Cast-op0"] == found["Default/AddN-op0"]
     assert found["Default/Load-op0"] == ""
+
+
+def test_what_stands_in_attributes_is_no_operand(tmp_path: Path) -> None:
+    text = graph_of(
+        node(0, "Tanh(%para1_x)", "Default/Tanh-op0", "In file a.py:1, 1~1/x/"),
+        node(1, "Sin(%para1_x)", "Default/Sin-op0", "In file a.py:2, 1~1/y/"),
+        node(2, 'Cast(%1) {instance name: cast} primitive_attrs: {format: "%0"}', "Default/Cast-op0"),
+        node(3, 'Cast(%1) primitive_attrs: {format: "%0"}', "Default/Cast-op1"),
+    )
+    found = texts(read(tmp_path, text))
+    lines = "Corresponding input node candidate:\nIn file a.py:2, 1~1/y"
+    assert (found["Default/Cast-op0"], found["Default/Cast-op1"]) == (lines, lines)
+
+
+def test_of_two_scopes_of_a_node_the_first_counts(tmp_path: Path) -> None:
+    text = graph_of(node(0, "Tanh(%para1_x)", "Default/Tanh-op0", "Scope: (Default)"))
+    assert read(tmp_path, text).scopes == ["Default/Tanh-op0"]
+
+
+def test_the_depth_of_a_stack_has_an_end(tmp_path: Path) -> None:
+    lines = [f"In file a.py:{number}, 1~1/x/" for number in range(5000)]
+    (code,) = texts(read(tmp_path, graph_of(node(0, "Tanh(%x)", "Default/Tanh-op0", *lines)))).values()
+    assert code.splitlines() == [line.removesuffix("/") for line in lines[:1000]]
+
+
+def test_the_rest_of_a_line_that_is_too_long_is_no_line(tmp_path: Path) -> None:
+    rest = b"  %1(a) = Tanh(%x)\n      # Fullname with scope: (Default/Tanh-op0)\n"
+    for length in ((1 << 20) - 1, (1 << 20), (1 << 20) + 1):
+        with pytest.raises(InvalidInputError):
+            read(tmp_path, b"#" + b"x" * length + rest)
 
 
 def test_names_of_operands_are_those_of_their_own_graph(tmp_path: Path) -> None:
