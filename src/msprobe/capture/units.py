@@ -6,7 +6,8 @@ Free of any framework: an adapter notices the calls and answers for its tensors
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msprobe.capture.adapter import Gradients, Modules, Place, Tensors
@@ -261,3 +262,30 @@ class UnitRecorder:
                 names, items = parts
                 for name, item in zip(range(len(items)) if names is None else names, items, strict=True):
                     self._collect(item, f"{path}.{name}", found, (*above, id(value)))
+
+
+def recorded(units: UnitRecorder, key: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """``original`` with its calls recorded as ``{key}.{n}``; what it calls inside is part of it."""
+    session = units.session
+    thread = session.thread
+
+    @functools.wraps(original)
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        if thread.muted or not session.recording:
+            return original(*args, **kwargs)
+        thread.muted += 1
+        try:
+            unit = units.begin_call(key, args, kwargs, 1)
+            if unit is None:
+                return original(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                units.fail_call(unit, error)
+                raise
+            units.end_call(unit, result)
+            return result
+        finally:
+            thread.muted -= 1
+
+    return replacement

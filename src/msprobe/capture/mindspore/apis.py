@@ -17,7 +17,7 @@ import mindspore
 
 from msprobe.capture.mindspore.in_place import reading_first, writes
 from msprobe.capture.mindspore.patches import Patches
-from msprobe.capture.units import UnitRecorder
+from msprobe.capture.units import UnitRecorder, recorded
 
 LIST_FILE = "support_wrap_ops.yaml"
 
@@ -99,30 +99,3 @@ class ApiRecorder:
 
             return recorded_collective(self.units, key, original, self.read)
         return recorded(self.units, key, original)
-
-
-def recorded(units: UnitRecorder, key: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """``original`` with its calls recorded as ``{key}.{n}``; what it calls inside is part of it."""
-    session = units.session
-    thread = session.thread
-
-    @functools.wraps(original)
-    def replacement(*args: Any, **kwargs: Any) -> Any:
-        if thread.muted or not session.recording:
-            return original(*args, **kwargs)
-        thread.muted += 1
-        try:
-            unit = units.begin_call(key, args, kwargs, 1)
-            if unit is None:
-                return original(*args, **kwargs)
-            try:
-                result = original(*args, **kwargs)
-            except BaseException as error:
-                units.fail_call(unit, error)
-                raise
-            units.end_call(unit, result)
-            return result
-        finally:
-            thread.muted -= 1
-
-    return replacement
