@@ -15,7 +15,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "names no graph nodes, and nothing was written then."
     )
     parser.add_argument(
-        "--ir", required=True, metavar="IR", help="text of the graph, best graph_build_*.ir; or the folder with them"
+        "--ir",
+        required=True,
+        metavar="IR",
+        help="text of a graph, best graph_build_*.ir; or a folder with them; the dump itself has some",
     )
     parser.add_argument(
         "--dump_data", "--dump-data", required=True, metavar="PATH", help="a .npy file, a statistic.csv, or a folder"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.diagnose.code_mapping.dumped_kernels import VALUES, find_dump_files
-from msprobe.diagnose.code_mapping.joining import Join, Tally, check_statistics, read_graphs
+from msprobe.diagnose.code_mapping.graph_texts import read_graphs
+from msprobe.diagnose.code_mapping.joining import Join, Tally, check_statistics
 from msprobe.diagnose.code_mapping.kernel_lookup import KernelCode
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.report.csv_table import write_csv
@@ -32,16 +33,16 @@ class CodeMapping:
 def map_code(ir: StrPath, dump_data: StrPath, output: StrPath = "./") -> CodeMapping:
     """Join a kernel dump of a MindSpore graph with the text of the graph, and write the result.
 
-    ``ir`` is a text of a graph, or a folder with one for each graph; ``dump_data`` a ``.npy`` file, a ``statistic.csv``
-    or a folder. Files of values give ``code_mapping_{time}.csv`` in ``output``; statistics files are extended in place,
-    each as a whole. Raises PathError and InvalidInputError, and has written nothing then.
+    ``ir`` is a text of a graph, or a folder with one for each graph or rank; ``dump_data`` a ``.npy`` file, a
+    ``statistic.csv`` or a folder. Files of values give ``code_mapping_{time}.csv`` in ``output``; statistics files are
+    extended in place, each as a whole. Raises PathError and InvalidInputError, and has written nothing then.
     """
     files = find_dump_files(dump_data)
     folder = check_output_folder(output) if files.kind == VALUES else None
     check_statistics(files)
-    graphs = read_graphs(ir)
-    join = Join(graphs, files)
-    for graph in graphs:
+    texts = read_graphs(ir)
+    join = Join(texts, files)
+    for graph in (graph for graphs in texts.values() for graph in graphs):
         if not graph.whole:
             log.warning(f'"{graph.path}" ends in the middle of a graph; kernels of the missing part stay without code.')
     if not join.names_kernels:
@@ -55,6 +56,8 @@ def map_code(ir: StrPath, dump_data: StrPath, output: StrPath = "./") -> CodeMap
         path = make_folder(folder) / f"code_mapping_{time.strftime('%Y%m%d%H%M%S')}.csv"
         write_csv(path, (FILE_PATH, CODE_STACK, SCOPE_NAME), _blocks(join.values()))
         written = (path,)
+    if not join.tally.mapped and join.tally.not_found:
+        log.warning(f'"{ir}" has none of the kernels of "{dump_data}"; is it the graph of another network?')
     return CodeMapping(written, join.tally)
 
 

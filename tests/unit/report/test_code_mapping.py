@@ -99,6 +99,33 @@ def test_a_text_without_the_number_of_its_graph_is_asked_for_all(tmp_path: Path)
     assert map_code(text, dump, tmp_path).tally.other_graphs == 0
 
 
+def test_each_rank_has_the_graphs_of_its_own(tmp_path: Path) -> None:
+    dump = make_dump(tmp_path)
+    for rank in (0, 1, 3):
+        # As a dump has them beside it, and as MS_DEV_SAVE_GRAPHS_PATH has them.
+        folder = dump / f"rank_{rank}" / ("graphs" if rank < 3 else ".")
+        folder.mkdir(parents=True, exist_ok=True)
+        for text in (DUMPED if rank < 3 else BUILT).glob("*_graph_0.ir" if rank < 3 else "*build_0_*.ir"):
+            (folder / text.name).write_text(text.read_text().replace("program.py:16", f"program.py:{rank + 100}"))
+    for rank in (1, 2, 3):
+        shutil.copytree(dump / "rank_0" / "Net" / "0", dump / f"rank_{rank}" / "Net" / "0")
+    result = map_code(dump, dump, tmp_path / "out")
+    lines: dict[str, set[int]] = {}
+    for path, code, _ in sheet(result.written[0])[1:]:
+        if "_fc1-Dense_MatMul-op0" in path:
+            lines.setdefault(Path(path).relative_to(dump).parts[0], set()).add(program_line(code))
+    assert lines == {"rank_0": {100}, "rank_1": {101}, "rank_2": {0}, "rank_3": {103}}
+    # All of rank 2, for which there is no text, and the loop of rank 0.
+    assert result.tally.other_graphs == 104 + 31
+
+
+def test_a_graph_of_another_network_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "other.ir"
+    text.write_text(TRAINING.read_text().replace("Default", "Other").replace("Expand", "Other"))
+    assert map_code(text, make_dump(tmp_path), tmp_path).tally.mapped == 0
+    assert "has none of the kernels of" in capsys.readouterr().out
+
+
 def test_a_single_file_is_mapped(tmp_path: Path) -> None:
     name = "Tanh.Default_network-Net_Tanh-op0.0.0.1795191620393528.input.0.DefaultFormat.Float32.npy"
     (tmp_path / name).touch()

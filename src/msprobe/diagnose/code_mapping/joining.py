@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,16 +15,10 @@ from msprobe.diagnose.code_mapping.dumped_kernels import (
     graph_of,
     statistics_rows,
 )
-from msprobe.diagnose.code_mapping.ir_text import IrGraph, read_ir
+from msprobe.diagnose.code_mapping.graph_texts import GraphTexts, rank_of
+from msprobe.diagnose.code_mapping.ir_text import IrGraph
 from msprobe.diagnose.code_mapping.kernel_lookup import KernelCode, KernelLookup
-from msprobe.errors import PathError
-from msprobe.paths import StrPath
 
-# What a folder of texts is searched for, the best first: graph_build has the numbers of the dump.
-_GRAPH_TEXTS = (
-    re.compile(r"graph_build_(?P<graph>\d+)_(?P<pass>\d+)\.ir"),
-    re.compile(r"ms_output_trace_code_graph_(?P<graph>\d+)(?P<pass>)\.ir"),
-)
 _PARAMETER = "Parameter"
 
 _Find = Callable[[str], "KernelCode | None"]
@@ -59,47 +51,37 @@ class Tally:
         return self.kernels - self.mapped - self.parameters - self.other_graphs
 
 
-def read_graphs(path: StrPath) -> list[IrGraph]:
-    """Read one text, or all texts of kernel graphs in a folder. Raises PathError and InvalidInputError."""
-    folder = Path(path)
-    if not folder.is_dir():
-        return [read_ir(path)]
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError as problem:
-        raise PathError(f'folder "{folder}" cannot be read: {problem.strerror}.') from problem
-    for kind in _GRAPH_TEXTS:
-        newest: dict[int, tuple[int, str]] = {}
-        for found in filter(None, map(kind.fullmatch, names)):
-            graph = int(found["graph"])
-            newest[graph] = max(newest.get(graph, (-1, "")), (int(found["pass"] or 0), found[0]))
-        if newest:
-            return [read_ir(folder / name) for _, name in (newest[graph] for graph in sorted(newest))]
-    raise PathError(
-        f'folder "{folder}" holds no graph_build_*.ir and no ms_output_trace_code_graph_*.ir; give one file.'
-    )
+class _Rank:
+    """The graphs of one rank."""
+
+    def __init__(self, graphs: Sequence[IrGraph], dumped: set[int | None]) -> None:
+        self._lookups = [KernelLookup(graph) for graph in graphs]
+        pairs = zip(graphs, self._lookups, strict=True)
+        self._by_number = {graph.number: lookup for graph, lookup in pairs if graph.number is not None}
+        # A text that names its graph is asked for that graph only, if the folders of the dump name theirs.
+        self._numbers_agree = len(self._by_number) == len(graphs) and not dumped.isdisjoint(self._by_number)
+        self.names_kernels = any(lookup.names_kernels for lookup in self._lookups)
+
+    def of_graph(self, number: int | None) -> Sequence[KernelLookup]:
+        """The texts to ask for the kernels of a graph, the first one first."""
+        if not self._numbers_agree:
+            return self._lookups
+        return [self._by_number[number]] if number in self._by_number else []
 
 
 class Join:
     """Finds the code of every kernel of a dump; ``tally`` counts while the rows are asked for."""
 
-    def __init__(self, graphs: Sequence[IrGraph], files: DumpFiles) -> None:
+    def __init__(self, texts: GraphTexts, files: DumpFiles) -> None:
         self.tally = Tally()
         self._files = files
-        self._lookups = [KernelLookup(graph) for graph in graphs]
-        self._by_number = {
-            graph.number: lookup
-            for graph, lookup in zip(graphs, self._lookups, strict=True)
-            if graph.number is not None
-        }
         dumped = {graph_of(folder) for folder in files.folders}
-        # A text that names its graph is asked for that graph only, if the folders of the dump name theirs.
-        self._numbers_agree = len(self._by_number) == len(graphs) and not dumped.isdisjoint(self._by_number)
+        self._ranks = {rank: _Rank(graphs, dumped) for rank, graphs in texts.items()}
 
     @property
     def names_kernels(self) -> bool:
         """False if all texts name cells only."""
-        return any(lookup.names_kernels for lookup in self._lookups)
+        return any(rank.names_kernels for rank in self._ranks.values())
 
     def values(self) -> Iterator[tuple[Path, KernelCode | None]]:
         """Each file of values and where it comes from, graph by graph in the order of execution."""
@@ -148,10 +130,8 @@ class Join:
 
     def _finder(self, folders: Sequence[Path], names: Iterable[str]) -> tuple[_Find, bool]:
         """What finds the kernels of these folders, and True if they are of a graph that has no text here."""
-        lookups = self._lookups
-        if self._numbers_agree:
-            number = graph_of(folders[0])
-            lookups = [self._by_number[number]] if number in self._by_number else []
+        rank = self._ranks.get(rank_of(folders[0])) or self._ranks.get(None)
+        lookups = rank.of_graph(graph_of(folders[0])) if rank is not None else []
         wanted = set(names) if lookups else set()
         found: dict[str, KernelCode] = {}
         for lookup in reversed(lookups):
