@@ -1,0 +1,81 @@
+"""Two processes that `msrun` starts on the CPU: a folder for each rank, collectives in order, results untouched."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
+pytestmark = pytest.mark.mindspore
+
+PROGRAM = Path(__file__).with_name("mindspore_ranks.py")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def run_ranks(folder: Path, *arguments: str) -> list[list[Any]]:
+    """What each of two ranks found."""
+    folder.mkdir()
+    tools = Path(sys.executable).parent
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    command = [
+        str(tools / "msrun"),
+        "--worker_num=2",
+        "--local_worker_num=2",
+        f"--master_port={free_port()}",
+        "--join=True",
+        f"--log_dir={folder / 'log'}",
+        str(PROGRAM),
+        str(folder),
+        *arguments,
+    ]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
+    logs = "\n".join(log.read_text()[-3000:] for log in sorted((folder / "log").glob("worker_*.log")))
+    assert done.returncode == 0, logs
+    results = []
+    for rank in range(2):
+        with np.load(folder / f"rank{rank}.npz") as found:
+            results.append([found[name] for name in found.files])
+    return results
+
+
+def test_each_rank_has_its_folder_and_its_collectives_in_order(tmp_path: Path) -> None:
+    dump = tmp_path / "dump"
+    alone = run_ranks(tmp_path / "alone")
+    recorded = run_ranks(tmp_path / "recorded", str(dump))
+    for rank in range(2):
+        assert len(alone[rank]) == len(recorded[rank])
+        assert all(np.array_equal(one, other) for one, other in zip(alone[rank], recorded[rank], strict=True))
+    for step in (0, 1):
+        assert sorted(path.name for path in (dump / f"step{step}").iterdir()) == ["rank0", "rank1"]
+        values: list[Any] = []
+        for rank in range(2):
+            folder = dump / f"step{step}" / f"rank{rank}"
+            data = json.loads((folder / "dump.json").read_text())["data"]
+            assert not (folder / "dump_error_info.log").exists()
+            assert [name for name in data if "Distributed" in name] == [
+                "MintDistributed.all_reduce.0.forward",
+                "MintDistributed.all_gather.0.forward",
+            ]
+            files = folder / "dump_tensor_data"
+            name = "MintDistributed.all_reduce.0.forward"
+            values.append((np.load(files / f"{name}.input.0.npy"), np.load(files / f"{name}.output.0.npy")))
+            gathered = data["MintDistributed.all_gather.0.forward"]["output"][0]
+            saved = [np.load(files / part["data_name"]).tolist() for part in gathered]
+            assert saved == [[0.0, float(step)], [1.0, float(step)]]
+        (one, summed), (other, same) = values
+        assert np.array_equal(summed, one + other)
+        assert np.array_equal(summed, same)
+        assert not np.array_equal(one, other)
