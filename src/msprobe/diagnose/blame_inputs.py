@@ -80,7 +80,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     if name is not None:
         name = f"{event.parts.path}.{name}" if event.parts.path else name
     else:
-        name = scene.makers.parameter(difference.left) or scene.other_makers.parameter(difference.right)
+        name = _parameter(scene, event, difference)
     if name is None and not scene.has_calls and event.direction in scene.tainted:
         return  # calculated between two modules, from something that differs
     if name is not None:
@@ -109,6 +109,18 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         evidence=measure(difference),
     )
     return
+
+
+def _parameter(scene: Scene, event: Event, difference: Difference) -> str | None:
+    """Which parameter a call takes. Several may have the values of one, as when weights are tied on one side: then it
+    is that of both sides, or of the module that the call runs in.
+    """
+    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
+    own = f"{event.module}."
+    for names in ([name for name in here if name in there], [name for name in (*here, *there) if name.startswith(own)]):
+        if names:
+            return names[0]
+    return next(iter([*here, *there]), None)
 
 
 def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Difference) -> None:

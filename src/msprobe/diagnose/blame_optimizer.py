@@ -19,7 +19,7 @@ def look_at_settings_of(scene: Scene, event: Event) -> None:
     """The settings of the optimizer that a call belongs to, before the call is blamed."""
     whole = next((one for one in scene.pairing.candidate.events[event.index :] if one.parts.kind == "optimizer"), None)
     if whole is not None and whole in scene.judged and ("settings", whole) not in scene.said:
-        scene.said.add(("settings", whole))
+        scene.said[("settings", whole)] = None
         first = event.index
         while first and scene.pairing.candidate.events[first - 1].direction == "optimizer":
             first -= 1
@@ -174,7 +174,7 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
     """Compare settings, states and results of an optimizer step."""
     event = judged.event
     if ("settings", event) not in scene.said:
-        scene.said.add(("settings", event))
+        scene.said[("settings", event)] = None
         compare_settings(scene, judged, event.index - 0.5)
     if scene.tainted or any(suspect.finding.kind == "optimizer" for suspect in scene.suspects):
         return

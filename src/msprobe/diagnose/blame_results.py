@@ -56,6 +56,27 @@ def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
     return False
 
 
+def behind_equal_statistics(scene: Scene, judged: Judged) -> Judged | None:
+    """Digests tell that inputs differ, and no statistic by how much. If another order of the same elements came in, the
+    call that made it is to blame: one whose inputs agree, and that gives the same bits on both sides where it is called
+    elsewhere. None if there is no such call.
+    """
+    todo, seen = [judged], {judged.event}
+    while todo and len(seen) < 100:
+        one = todo.pop(0)
+        if not one.changed_inputs:
+            return one if one is not judged and scene.is_reproduced(one.event) else None
+        for difference in one.changed_inputs:
+            maker = scene.makers.of(difference.left, one.event) if difference.delta == 0.0 else None
+            found = scene.judged.get(maker) if maker is not None else None
+            if maker is None or found is None or found.left or found.arguments:
+                return None
+            if maker not in seen:
+                seen.add(maker)
+                todo.append(found)
+    return None
+
+
 def blame_type(scene: Scene, judged: Judged, difference: Difference) -> None:
     """A call gives its result in another dtype, from inputs of the same dtype."""
     event = judged.event

@@ -118,6 +118,8 @@ def _of_optimizer(
     unequal: set[str] = set(vanishing)
     for name, key, difference in optimizer.differences(comparer, one, other):
         if difference.what in ("value", "not_finite", "missing"):
+            if key not in ("grad", "weight") and _is_clear(difference):
+                continue  # its states are others, and what they make of the same gradient counts
             unequal.add(name)
             if key == "grad":
                 found.append(difference)
@@ -131,6 +133,13 @@ def _of_optimizer(
         if own and difference.delta > 8 * max(map(noise.eps_of, (difference.left, difference.right))):
             found.append(Difference(name, "not_finite", difference.left, difference.right, math.inf))
     return found
+
+
+def _is_clear(difference: Difference) -> bool:
+    """True for a state of the optimizer that no rounding in the step before can have moved so far."""
+    if not (is_floating(difference.left) and is_floating(difference.right)):
+        return False
+    return difference.delta > _UNITS * max(map(noise.eps_of, (difference.left, difference.right)))
 
 
 def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> float:

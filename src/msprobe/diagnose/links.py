@@ -41,7 +41,7 @@ class Producers:
         self.timeline = timeline
         self._users: dict[str, list[Event]] | None = None
         self._made: dict[Hashable, list[Event]] = {}
-        self._parameters: dict[Hashable, str] = {}
+        self._parameters: dict[Hashable, list[str]] = {}
         for event in timeline:
             if event.direction in ("gradient",):
                 continue
@@ -54,7 +54,10 @@ class Producers:
                 if mark is not None:
                     name = slot.partition(".")[2]
                     path = event.parts.path
-                    self._parameters.setdefault(mark, f"{path}.{name}" if path else name)
+                    names = self._parameters.setdefault(mark, [])
+                    full = f"{path}.{name}" if path else name
+                    if full not in names:
+                        names.append(full)
         self._modules: dict[Hashable, list[Event]] = {}
         for event in timeline:
             if event.is_module:
@@ -103,6 +106,10 @@ class Producers:
         return {path: list(events) for path, events in found.items()}
 
     def parameter(self, leaf: Any) -> str | None:
-        """The name of the parameter or buffer that a tensor is."""
+        """The name of the parameter or buffer that a tensor is; the first of those that have its values."""
+        return next(iter(self.parameters(leaf)), None)
+
+    def parameters(self, leaf: Any) -> list[str]:
+        """The names of all parameters and buffers that have the values of a tensor."""
         mark = fingerprint(leaf)
-        return self._parameters.get(mark) if mark is not None else None
+        return self._parameters.get(mark, []) if mark is not None else []

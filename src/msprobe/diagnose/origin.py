@@ -12,6 +12,7 @@ from msprobe.diagnose.blame_gradients import look_for_missing_gradients
 from msprobe.diagnose.blame_inputs import look_at_dtype, look_at_input
 from msprobe.diagnose.blame_optimizer import look_at_optimizer, look_at_settings_of
 from msprobe.diagnose.blame_results import (
+    behind_equal_statistics,
     blame_layout,
     blame_result,
     blame_type,
@@ -76,8 +77,12 @@ def look_at(scene: Scene, judged: Judged) -> None:
     if not changed:
         return
     if judged.status == "guilty":
+        ordered = behind_equal_statistics(scene, judged) if judged.changed_inputs else None
         if layouts and not judged.changed_inputs and (is_random(event) or judged.left > 1e-3):
             blame_layout(scene, judged, layouts[0])
+        elif ordered is not None:
+            scene.take_back(("result", ordered.event))
+            blame_result(scene, ordered)
         elif not look_behind_statistics(scene, judged):
             blame_result(scene, judged)
     elif judged.status == "rounding":

@@ -53,7 +53,7 @@ class Scene:
         comparer.unset = unset_tensors(pairing.candidate, pairing.reference)
         self.judged = judge_all(pairing, comparer, self.makers)
         self.suspects: list[Suspect] = []
-        self.said: set[Hashable] = set()
+        self.said: dict[Hashable, Suspect | None] = {}
         self.tainted: set[str] = set()
         self.seen: set[str] = set()
         self.has_calls = any(event.parts.kind == "api" for event in pairing.candidate)
@@ -180,6 +180,10 @@ class Scene:
             return False  # a healthy run does not reproduce it either
         if any(one.what == "dtype" for one in (*judged.inputs, *judged.outputs)):
             return False  # the same value in another type: its result is rounded otherwise
+        return self.is_reproduced(event)
+
+    def is_reproduced(self, event: Event) -> bool:
+        """True if other calls of the API, of the same shapes, gave the same bits on both sides."""
         if self._reproduced is None:
             self._reproduced = self._read_reproduced()
         return any(one is not event for one in self._reproduced.get(_form(event), ()))
@@ -188,7 +192,7 @@ class Scene:
         """Calls of which nothing differs, known by digests, by what they call on which shapes."""
         found: dict[Hashable, list[Event]] = {}
         for event, judged in self.judged.items():
-            if judged.status == "same" and operation(event.stem) in noise.ELEMENTWISE:
+            if judged.status == "same" and event.parts.kind == "api":
                 results = [leaf for _, leaf in event.outputs() if is_tensor(leaf)]
                 if all("digest" in leaf for leaf in results):
                     found.setdefault(_form(event), []).append(event)
@@ -246,12 +250,18 @@ class Scene:
     ) -> None:
         if mark in self.said:
             return
-        self.said.add(mark)
         event = entry or judged.event
         finding = self.finding(event, kind, message, where, evidence or {})
         if alternatives:
             finding = replace(finding, alternatives=alternatives)
-        self.suspects.append(Suspect(finding, judged.event.index if place is None else place, clear, matters))
+        suspect = Suspect(finding, judged.event.index if place is None else place, clear, matters)
+        self.said[mark] = suspect
+        self.suspects.append(suspect)
+
+    def take_back(self, mark: Hashable) -> None:
+        """Forget what was said under this mark: more is known now."""
+        said = self.said.pop(mark, None)
+        self.suspects = [suspect for suspect in self.suspects if suspect is not said]
 
     def finding(self, event: Event, kind: Kind, message: str, where: str, evidence: dict[str, Any]) -> Finding:
         timeline = self.pairing.candidate

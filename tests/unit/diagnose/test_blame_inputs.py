@@ -74,7 +74,6 @@ class TestWeights:
         assert "at the beginning of this step" in found.message
         assert verdict.summary["steps_compared"] == 2
 
-    @pytest.mark.xfail(strict=True, reason="the parameter is named that has the candidate's values, though it agrees")
     def test_that_equal_another_parameter_here(self, tmp_path: Path) -> None:
         # The head is a copy of the embedding, as when weights are tied on one side only.
         start = drawn("embedding.weight", WORDS, WIDTH) / 3

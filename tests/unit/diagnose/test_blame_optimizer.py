@@ -80,7 +80,6 @@ def test_another_class(tmp_path: Path) -> None:
 
 
 class TestStates:
-    @pytest.mark.xfail(strict=True, reason="a new weight that differs by the states alone does not count")
     def test_other_values(self, tmp_path: Path) -> None:
         plan = Plan(states={BIAS: off(0)}, updated={BIAS: off(1.1)})
         verdict = compare(tmp_path, plan, Plan(states={}))

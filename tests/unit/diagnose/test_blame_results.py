@@ -67,11 +67,6 @@ def test_a_single_element_is_found_by_its_values(tmp_path: Path) -> None:
     assert "1 of 48 elements, the first at [1, 3]: 0.5 for " in found.message
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a result with the statistics of the other side and another digest is never clear: the call that takes "
-    "it is named before it",
-)
 @pytest.mark.parametrize("site", ["blocks.1.linear", "blocks.1.dropout"])
 def test_a_result_in_another_order_is_named_before_what_follows(tmp_path: Path, site: str) -> None:
     verdict = compare(tmp_path, Plan(results={site: lambda array: array[::-1].copy()}))
