@@ -40,6 +40,8 @@ _ATTRIBUTES = re.compile(rb"\)\s*(?:\{|[a-z_]+attrs: )")
 _SCOPE = re.compile(rb"#[\w\s]*\bscope(?:\s*:)?\s*\((.*)\)", re.IGNORECASE)
 _OWN_ID = re.compile(rb'(?<![\w])unique_id: "?(\w+)')
 _FORWARD_ID = re.compile(rb'forward_unique_id: "?(\w+)')
+# The same number stands at a node and at its recomputation.
+_RECOMPUTE_ID = re.compile(rb"(recompute_id: (?:\w+\()?\d+)")
 _KERNEL_GRAPH = re.compile(rb"# IR entry: @kernel_graph_?(\d{1,9})\b")
 
 NONE = -1
@@ -156,7 +158,7 @@ class _Reader:
             self._named.append(NONE)
         statement = self._statement
         if own != EMPTY:
-            if identity := _OWN_ID.search(statement):
+            for identity in filter(None, (_OWN_ID.search(statement), _RECOMPUTE_ID.search(statement))):
                 self._ids.setdefault(identity[1], node)
         else:
             self._note_relations(node, statement)
@@ -166,8 +168,8 @@ class _Reader:
         self._scope, self._stack, self._depth, self._has_lines = b"", EMPTY, 0, False
 
     def _note_relations(self, node: int, statement: bytes) -> None:
-        """A node without lines is explained by its forward node or by what goes into it."""
-        if forward := _FORWARD_ID.search(statement):
+        """A node without lines is explained by the forward node that it belongs to or by what goes into it."""
+        if forward := _FORWARD_ID.search(statement) or _RECOMPUTE_ID.search(statement):
             self._twins[node] = forward[1]
         head = _STATEMENT.match(statement)
         begin = head.end() if head else 0

@@ -88,6 +88,17 @@ def test_a_backward_node_without_lines_has_those_of_its_forward_node(tmp_path: P
         assert code == "Corresponding forward node candidate:\nIn file a.py:1, 1~1/x"
 
 
+def test_a_recomputed_node_has_the_lines_of_the_node_that_it_repeats(tmp_path: Path) -> None:
+    attributes = "cnode_attrs: {{recompute_id: I64({}), {}: Bool(1)}}"
+    text = graph_of(
+        node(0, f"Sin(%x) {attributes.format(7, 'recompute')}", "Default/Sin-op0", "In file a.py:1, 1~1/x/"),
+        node(1, f"Tanh(%0) {attributes.format(70, 'recompute')}", "Default/Tanh-op0", "In file a.py:2, 1~1/y/"),
+        node(2, f"Tanh(%0) {attributes.format(70, 'duplicated')}", "recompute_Default/Tanh-op1"),
+    )
+    code = texts(read(tmp_path, text))["recompute_Default/Tanh-op1"]
+    assert code == "Corresponding forward node candidate:\nIn file a.py:2, 1~1/y"
+
+
 def test_a_node_of_the_compiler_has_the_lines_of_what_goes_into_it(tmp_path: Path) -> None:
     text = graph_of(
         node(0, "Tanh(%para1_x)", "Default/Tanh-op0", "In file a.py:1, 1~1/x/", "In file a.py:2, 1~1/y/"),
