@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,12 +54,21 @@ def map_code(ir: StrPath, dump_data: StrPath, output: StrPath = "./") -> CodeMap
     if folder is None:
         written = tuple(_extend(file, rows) for file, rows in join.statistics())
     else:
-        path = make_folder(folder) / f"code_mapping_{time.strftime('%Y%m%d%H%M%S')}.csv"
+        path = _new_file(make_folder(folder))
         write_csv(path, (FILE_PATH, CODE_STACK, SCOPE_NAME), _blocks(join.values()))
         written = (path,)
     if not join.tally.mapped and join.tally.not_found:
         log.warning(f'"{ir}" has none of the kernels of "{dump_data}"; is it the graph of another network?')
     return CodeMapping(written, join.tally)
+
+
+def _new_file(folder: Path) -> Path:
+    """A name with the time; a result of the same second keeps its own."""
+    for seconds in itertools.count(int(time.time())):
+        path = folder / f"code_mapping_{time.strftime('%Y%m%d%H%M%S', time.localtime(seconds))}.csv"
+        if not path.exists():
+            break
+    return path
 
 
 def _blocks(found: Iterator[tuple[Path, KernelCode | None]]) -> Iterator[list[Column]]:

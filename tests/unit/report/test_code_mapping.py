@@ -73,6 +73,13 @@ def test_the_texts_that_the_dump_leaves_itself_say_the_same(tmp_path: Path) -> N
     assert codes[0] == codes[1]
 
 
+def test_no_result_takes_the_place_of_another(tmp_path: Path) -> None:
+    dump = make_dump(tmp_path)
+    written = {map_code(TRAINING, dump, tmp_path).written[0] for _ in range(3)}
+    assert written == set(tmp_path.glob("code_mapping_*.csv"))
+    assert len(written) == 3
+
+
 def test_rows_stand_in_the_order_of_execution(tmp_path: Path) -> None:
     dump = tmp_path / "rank_0" / "Net" / "0"
     names = ["9/Tanh.b.0.0.1795.output.0.X.npy", "9/Add.a.0.0.1796.input.0.X.npy", "10/Add.a.0.0.1797.input.0.X.npy"]
