@@ -23,6 +23,7 @@ from msprobe.capture.mindspore.gradients import GraphGradients
 from msprobe.capture.mindspore.graph import NodeHooks
 from msprobe.capture.mindspore.in_place import InPlaceWatch
 from msprobe.capture.mindspore.jit import JitRecorder
+from msprobe.capture.mindspore.kernels import KernelRecorder
 from msprobe.capture.mindspore.mixed_precision import MixedPrecision
 from msprobe.capture.mindspore.parameter_gradients import CellFacts
 from msprobe.capture.mindspore.primitives import PrimitiveRecorder
@@ -81,6 +82,7 @@ class MindSporeRecorder:
         self.writers = InPlaceWatch(tensors.flush)
         self.primitives = PrimitiveRecorder(self.units)
         self.cells = CellHooks(self.units)
+        self.kernels = KernelRecorder(self.units, tensors.flush)
         self.jit = JitRecorder(self.units, self, self._watches_calls)
         self._mixed = MixedPrecision(tensors)
         self._named: Sequence[tuple[str, nn.Cell]] = ()
@@ -133,11 +135,14 @@ class MindSporeRecorder:
         if self._watches_calls:
             guard(self.apis.attach)
             guard(self.primitives.attach)
+        if self.settings.level == "L2":
+            guard(self.kernels.attach)
         if not self.tensors.waits:
             guard(self.writers.attach, self.apis.replaced)
 
     def _take_off(self) -> None:
         guard = self.session.guard
+        guard(self.kernels.detach)
         guard(self.writers.detach)
         guard(self.primitives.detach)
         guard(self.apis.detach)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from msprobe import log
+from msprobe.capture.mindspore.kernels import is_there
 from msprobe.config.settings import Settings
 from msprobe.errors import NotAvailableError
 
 
 def check_settings(settings: Settings) -> None:
     """Raise NotAvailableError for what is not there for MindSpore; one warning names what has no effect."""
-    if settings.level == "L2":
+    if settings.level == "L2" and not is_there():
         raise NotAvailableError(
-            'level: "L2" (kernels) is not available for MindSpore in this version; choose "L0", "L1", "mix" or "debug".'
+            'level: "L2" records kernels, of which this MindSpore does not tell (mindspore.utils.MsDispatchMode, since'
+            ' 2.10); choose "L0", "L1", "mix" or "debug".'
         )
     without_effect = [
         name

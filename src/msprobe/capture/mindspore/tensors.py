@@ -80,14 +80,15 @@ class MindSporeTensors:
     To wait for the values of one tensor takes many times as long as to describe it. So a tensor is held, and read when
     the step ends, when something is about to be written (:mod:`msprobe.capture.mindspore.in_place`), or when too much
     is held. Parameters, which more can write to, are copied by MindSpore, in turn among all other work; the copy is
-    held. An overflow check must know at once.
+    held. An overflow check must know at once, and kernels (L2) are read at once.
     """
 
     def __init__(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
         self.session = session
         self.statistics = statistics
         self.keeper = keeper
-        self.waits = keeper.overflow or statistics.structure
+        # A kernel is given plain tensors in the memory of parameters, which compiled optimizers write to unseen.
+        self.waits = keeper.overflow or statistics.structure or session.settings.level == "L2"
         self._late: list[tuple[LateArrayInfo, Any, _Head]] = []
         self._late_bytes = 0
         # Cells of mixed precision run: what is calculated inside of them, a copy too, may be rounded.
