@@ -35,10 +35,19 @@ class ArrayFileWriter(TensorFileWriter):
 
     def _parts(self, job: Any) -> tuple[bytes, memoryview, bytes] | None:
         payload = job.payload
-        header = io.BytesIO()
-        described = {"descr": payload.dtype_name, "fortran_order": False, "shape": payload.shape}
-        np.lib.format.write_array_header_1_0(header, described)
-        return header.getvalue(), payload.data, b""
+        return _header(payload.dtype_name, payload.shape), payload.data, b""
+
+
+def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
+    header = io.BytesIO()
+    described = {"descr": dtype, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, described)
+    return header.getvalue()
+
+
+def npy_header(array: Array) -> bytes:
+    """What stands in a ``.npy`` file before the elements in C order."""
+    return _header(array.dtype.str, tuple(array.shape))
 
 
 def array_file_writer(folder: Path) -> ArrayFileWriter:

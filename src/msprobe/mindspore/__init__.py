@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from msprobe.capture.mindspore.callbacks import MsprobeInitStep, MsprobeStep
     from msprobe.capture.mindspore.debugger import PrecisionDebugger
+    from msprobe.capture.mindspore.graph_save import save, save_grad, step
     from msprobe.capture.mindspore.seed import seed_all
 
-__all__ = ["MsprobeInitStep", "MsprobeStep", "PrecisionDebugger", "seed_all"]
+__all__ = ["MsprobeInitStep", "MsprobeStep", "PrecisionDebugger", "save", "save_grad", "seed_all", "step"]
 
 _HOMES = {
     "PrecisionDebugger": "msprobe.capture.mindspore.debugger",
     "seed_all": "msprobe.capture.mindspore.seed",
     "MsprobeStep": "msprobe.capture.mindspore.callbacks",
     "MsprobeInitStep": "msprobe.capture.mindspore.callbacks",
+    "save": "msprobe.capture.mindspore.graph_save",
+    "save_grad": "msprobe.capture.mindspore.graph_save",
+    "step": "msprobe.capture.mindspore.graph_save",
 }
 
 # Names that scripts of other versions import from here, and what does their work.
 _NOT_YET = {
     "TrainerMon": "monitoring the training state",
-    "save": "saving tensors inside a static graph",
-    "save_grad": "saving gradients inside a static graph",
-    "step": "numbering what is saved inside a static graph",
 }
 
 
