@@ -196,8 +196,9 @@ def _all(sort: Sort, left: Held, right: Held, accepted: float, factor: float) ->
         if one is not None and other is not None and one.shape == other.shape:
             found.append((nearness(one.scaled(factor), other), (way, other_way)))
     near = [ways for apart, ways in found if apart <= max(_AS_WELL * accepted, _NEAR)]
-    if not near and found:
-        near = [min(found, key=lambda item: item[0])[1]]
+    others = [(apart, ways) for apart, ways in found if not ways[0].is_sum] or found
+    if others and not any(not ways[0].is_sum for ways in near):
+        near += [min(others, key=lambda item: item[0])[1]]
         # Copies on both sides, where that is possible: what else they could be is not known.
         near += [ways for _, ways in found if all(_only_copies(way) for way in ways)][:1]
     fits = [_fit(ways, left, right, accepted, factor) for ways in near]

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import replace
 
 from msprobe.diagnose import noise
-from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.layout import statements
-from msprobe.diagnose.layout.blocks import Rank
 from msprobe.diagnose.layout.pairs import Measured, Pair, Pairs
 from msprobe.diagnose.layout.sides import Side
-from msprobe.diagnose.timeline import Event
+from msprobe.diagnose.layout.told import Told, limit, limit_of
 from msprobe.diagnose.words import ratio_of
 
-#: Sums over other parts, in another order, are apart by so many units of rounding.
-UNITS = 256.0
-_MOST = 0.05
-#: The same of weights before the first step, which nothing has computed yet.
+#: Weights may be apart by so many units before the first step, as nothing has computed them yet.
 _UNITS_OF_WEIGHTS = 16.0
 _MOST_OF_WEIGHTS = 0.02
 #: What a step of an optimizer that was not recorded may make of rounding.
@@ -38,44 +32,27 @@ _LATER = 4.0
 _DIGITS = re.compile(r"\d+")
 
 
-class Search:
-    """Goes through one step. ``findings``: what it found, in the order of execution."""
+class Search(Told):
+    """Goes through one step."""
 
     def __init__(self, candidate: Side, reference: Side, pairs: Pairs, first: bool, drifted: dict[str, float]) -> None:
-        self.candidate = candidate
+        super().__init__(candidate)
         self.reference = reference
         self.pairs = pairs
         self.first = first
         # How far weights were apart after the step before.
         self.drifted = drifted
-        self.findings: list[Finding] = []
-        self.step = next(iter(candidate.parts.values())).step
         self.counts = {"pairs": 0, "same": 0, "rounding": 0, "victim": 0, "guilty": 0}
         #: By direction, path and pass: how far what went in and what came out are apart.
         self.known: dict[tuple[str, str, int], tuple[float, float]] = {}
         self._inside: dict[tuple[str, str], float] = {}
         self._farthest = 0.0
         self._quiet = False
-        self.said: set[object] = set()
         self.tainted = False
-        self._groups: dict[tuple[str, str], int] = {}
-        self._members: dict[int, list[str]] = {}
-        self._telling: dict[int, bool] = {}
         #: By module, apart from its numbers: the communications in a pass.
         self._usual: dict[tuple[str, str], int] = {}
-        #: The first gradient, backward from the loss, that plain tensors of several ranks hold terms of.
-        self.first_terms: str | None = None
-
-    def result(self) -> list[Finding]:
-        """All findings; one of several parameters names them."""
-        for place, names in self._members.items():
-            if len(names) > 1:
-                finding = self.findings[place]
-                first = f'"{finding.evidence["parameter"]}"'
-                text = finding.message.replace(first, f"{first} (and {len(names) - 1} more)", 1)
-                evidence = {**finding.evidence, "parameters": names[:200]}
-                self.findings[place] = replace(finding, message=text, evidence=evidence)
-        return self.findings
+        #: A gradient that plain tensors of several ranks hold terms of, which nothing has added up so far.
+        self._terms: tuple[Pair, Measured] | None = None
 
     def forward(self) -> None:
         """Weights, inputs and results of the forward pass."""
@@ -93,9 +70,20 @@ class Search:
             self._look_at_inputs(pair)
             before = self.known.get(("forward", pair.place.path, pair.number), (0.0, 0.0))
             self._judge(pair, max(before))
-            for one in pair.outputs:
-                if self.first_terms is None and one.fit is not None and one.fit.ways[0].is_sum:
-                    self.first_terms = f"{pair.event.name}, {_argument(one.slot)}"
+            self._follow_terms(pair)
+
+    def _follow_terms(self, pair: Pair) -> None:
+        """Keep in mind since when ranks hold terms of a gradient, until it is summed."""
+        if any(one.fit is not None and not one.fit.ways[0].is_sum for one in pair.inputs):
+            self._terms = None
+        terms = next((one for one in pair.outputs if one.fit is not None and one.fit.ways[0].is_sum), None)
+        if self._terms is None and terms is not None:
+            self._terms = (pair, terms)
+
+    @property
+    def first_terms(self) -> str | None:
+        """Where a gradient was made that ranks hold terms of to the end of the backward pass."""
+        return None if self._terms is None else f"{self._terms[0].event.name}, {_argument(self._terms[1].slot)}"
 
     def gradients(self) -> None:
         """The share of each parameter's gradient that the backward passes brought."""
@@ -136,9 +124,9 @@ class Search:
         if one.copies:
             self.say_copies(pair.events, one, f'parameter "{one.name}"', one.name, group="weight", parameter=one.name)
             return
-        units, most = (_UNITS_OF_WEIGHTS, _MOST_OF_WEIGHTS) if self.first else (UNITS, _MOST)
         drifted = self.drifted.get(one.name, 0.0 if self.first else _UNRECORDED)
-        allowed = min(units * one.unit, most) + 4 * drifted
+        usual = min(_UNITS_OF_WEIGHTS * one.unit, _MOST_OF_WEIGHTS) if self.first else limit(one)
+        allowed = usual + 4 * drifted
         if one.apart <= allowed:
             return
         kind: Kind = "initial_weights" if self.first else "weights"
@@ -235,14 +223,17 @@ class Search:
         self._count_collectives(pair)
 
     def _count_collectives(self, pair: Pair) -> None:
-        rank, event = next(iter(pair.events.items()))
+        event = pair.event
         key = (pair.place.direction, _DIGITS.sub("#", pair.place.path))
-        found = len(statements.collectives_in(self.candidate, rank, event))
+        found = len(statements.collectives_in(event))
         self._usual[key] = max(self._usual.get(key, 0), found)
 
     def _say_result(self, pair: Pair, allowed: float, arrived: float) -> None:
         one = max(pair.outputs, key=lambda found: found.apart)
         if one.fit is None:
+            return
+        if self._terms is not None and any(each.fit is not None and each.fit.ways[0].is_sum for each in pair.inputs):
+            self._say_terms(pair, *self._terms, allowed)
             return
         ranks = statements.at_fault(one, allowed)
         words = statements.how(one.fit.left, one.fit.right, one.apart)
@@ -267,11 +258,27 @@ class Search:
             inputs_differ_by=arrived,
         )
 
+    def _say_terms(self, user: Pair, pair: Pair, one: Measured, allowed: float) -> None:
+        """A gradient of which each rank has a term is used before anything has added the terms up."""
+        entry, slot = pair.event.name, _argument(one.slot)
+        self.say(
+            ("terms", entry),
+            "collective",
+            f"{entry}: each rank has its own term of the gradient of {slot}, and nothing adds them up before "
+            f"{user.event.name}, whose result differs",
+            f"{entry}, {slot}",
+            pair.events,
+            [],
+            one,
+            allowed,
+            used_by=user.event.name,
+        )
+
     def _say_torn(self, pair: Pair, one: Measured, allowed: float) -> None:
         """Ranks should have the same result and do not."""
         rank, event = next(iter(pair.events.items()))
         terms = statements.are_terms(one, pair, max(allowed, limit(one)))
-        calls = {each: statements.collectives_in(self.candidate, each, pair.events[each]) for each in pair.events}
+        calls = {each: statements.collectives_in(pair.events[each]) for each in pair.events}
         usual = self._usual.get((pair.place.direction, _DIGITS.sub("#", pair.place.path)), 0)
         told = []
         if len({len(found) for found in calls.values()}) > 1:
@@ -293,98 +300,10 @@ class Search:
             communications=told or calls[rank][:4],
         )
 
-    def say_copies(
-        self,
-        events: dict[Rank, Event],
-        one: Measured,
-        what: str,
-        where: str,
-        kind: Kind = "replica",
-        why: str = "",
-        group: str | None = None,
-        **more: object,
-    ) -> None:
-        """Say that copies differ, and which of them is not that of the reference."""
-        if one.fit is None:
-            return
-        allowed = limit(one)
-        ranks = statements.at_fault(one, allowed)
-        everyone = statements.copies_in_words(one.fit.left)
-        text = f"{what} should be the same on {everyone} and is not{why}"
-        if ranks and not why:
-            text += f": it differs from the reference{statements.on_ranks(ranks)}"
-        elif not why:
-            text += f" (relative difference {max(apart for _, _, apart in one.copies):.2g})"
-        if not ranks:
-            more = {**more, "copies_apart": [f"rank {a} and {b}: {apart:.2g}" for a, b, apart in one.copies[:8]]}
-        self.say(("copies", where), kind, text, where, events, ranks, one, allowed, group, bool(why), **more)
-
-    def tell(
-        self,
-        mark: object,
-        kind: Kind,
-        text: str,
-        where: str,
-        events: dict[Rank, Event],
-        ranks: list[Rank],
-        **evidence: object,
-    ) -> None:
-        """Say something that no tensor was measured for."""
-        if mark not in self.said:
-            self.said.add(mark)
-            finding = statements.statement(self.candidate, kind, text, where, events, ranks, self.step, evidence)
-            self.findings.append(finding)
-
     def reached(self, parameter: str) -> float:
         """How far apart what arrived at a parameter's module was, and its gradient."""
         path = parameter.rpartition(".")[0]
         return max((max(sizes) for (_, own, _), sizes in self.known.items() if own == path), default=0.0)
-
-    def say(
-        self,
-        mark: object,
-        kind: Kind,
-        text: str,
-        where: str,
-        events: dict[Rank, Event],
-        ranks: list[Rank],
-        one: Measured,
-        allowed: float,
-        group: str | None = None,
-        telling: bool = False,
-        **more: object,
-    ) -> None:
-        """Say something of a tensor. What is said of several parameters in one ``group`` becomes one finding, of the
-        first of them, or the first of which more is known (``telling``).
-        """
-        if mark in self.said:
-            return
-        self.said.add(mark)
-        evidence = statements.evidence_of(one, allowed, **more)
-        found = statements.statement(self.candidate, kind, text, where, events, ranks, self.step, evidence)
-        name = more.get("parameter")
-        if not isinstance(name, str) or group is None:
-            self.findings.append(found)
-            return
-        place = self._groups.setdefault((kind, group), len(self.findings))
-        if place == len(self.findings):
-            self.findings.append(found)
-            self._members[place] = [name]
-            return
-        self._members[place].append(name)
-        if telling and not self._telling.get(place):
-            self._telling[place] = True
-            self.findings[place] = found
-
-
-def limit(one: Measured) -> float:
-    """How far a tensor may be apart by the order of sums."""
-    return min(UNITS * one.unit, _MOST)
-
-
-def limit_of(found: Iterable[Measured]) -> float:
-    """The same of several tensors."""
-    return max(map(limit, found), default=0.0)
 
 
 def _argument(slot: str) -> str:

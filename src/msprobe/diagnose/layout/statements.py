@@ -178,17 +178,9 @@ def _copies(block: Block) -> list[Block]:
     return []
 
 
-def collectives_in(side: Side, rank: Rank, event: Event) -> list[str]:
-    """The communications inside a pass of a module."""
-    found = []
-    for one in side.timelines[rank]:
-        if one.is_collective and one.direction == event.direction:
-            above = one.parent
-            while above is not None and above is not event:
-                above = above.parent
-            if above is event:
-                found.append(one.name)
-    return found
+def collectives_in(event: Event) -> list[str]:
+    """The communications in a pass of a module, not those of modules inside it."""
+    return [one.name for one in event.children if one.is_collective and one.direction == event.direction]
 
 
 def received_by(side: Side, pair: Pair, slot: str) -> str | None:

@@ -9,8 +9,9 @@ from typing import Any
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Leaf, Rank
 from msprobe.diagnose.layout.pairs import Measured, Pair
-from msprobe.diagnose.layout.search import SMALL, Search, limit
+from msprobe.diagnose.layout.search import SMALL, Search
 from msprobe.diagnose.layout.sides import Place, Side, Step
+from msprobe.diagnose.layout.told import limit
 from msprobe.diagnose.optimizer import settings_by_parameter, value_of
 from msprobe.diagnose.timeline import Event, is_tensor
 
@@ -93,10 +94,9 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
         why = ""
         if terms:
             why = f": each rank has its own, and their {terms} agrees with the reference; nothing put them together"
-        search.say_copies(
-            events, one, f'the gradient of "{name}" at the optimizer', name, why=why, group="gradient", parameter=name,
-            first_terms=search.first_terms,
-        )  # fmt: skip
+        what = f'the gradient of "{name}" at the optimizer'
+        since = search.first_terms
+        search.say_copies(events, one, what, name, why=why, group="gradient", parameter=name, terms_since=since)
         return False
     if one.apart * weight <= allowed or one.fit is None:
         return True

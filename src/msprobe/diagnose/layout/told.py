@@ -1,0 +1,193 @@
+"""What a search has found so far; what is said of several parameters alike becomes one finding.
+
+Of gradients that are off by one factor nothing is known but that something made the norm wrong by which they were
+clipped. The one that is off in another way is the one to name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.layout import statements
+from msprobe.diagnose.layout.blocks import Block, Rank, distance
+from msprobe.diagnose.layout.pairs import Measured
+from msprobe.diagnose.layout.sides import Side
+from msprobe.diagnose.timeline import Event
+
+#: Sums over other parts, in another order, are apart by so many units of rounding.
+UNITS = 256.0
+_MOST = 0.05
+#: So far from the factor that all others are off by, a gradient is off in a way of its own.
+_OWN_WAY = 1e-4
+#: Of several that are, the first that is about as far off as the furthest.
+_AS_FAR = 1 / 3
+_MOST_NAMED = 200
+
+
+@dataclass
+class _Group:
+    """Findings of one kind on several parameters, in order; ``telling``: the first of which more is known."""
+
+    place: int
+    found: list[tuple[str, Finding, Measured]] = field(default_factory=list)
+    telling: int | None = None
+
+
+class Told:
+    """``findings``: what was said, in the order of execution. ``said``: what is not to be said again."""
+
+    def __init__(self, candidate: Side) -> None:
+        self.candidate = candidate
+        self.step = next(iter(candidate.parts.values())).step
+        self.findings: list[Finding] = []
+        self.said: set[object] = set()
+        self._groups: dict[tuple[str, str], _Group] = {}
+
+    def tell(
+        self,
+        mark: object,
+        kind: Kind,
+        text: str,
+        where: str,
+        events: dict[Rank, Event],
+        ranks: list[Rank],
+        **evidence: object,
+    ) -> None:
+        """Say something that no tensor was measured for."""
+        if mark not in self.said:
+            self.said.add(mark)
+            finding = statements.statement(self.candidate, kind, text, where, events, ranks, self.step, evidence)
+            self.findings.append(finding)
+
+    def say(
+        self,
+        mark: object,
+        kind: Kind,
+        text: str,
+        where: str,
+        events: dict[Rank, Event],
+        ranks: list[Rank],
+        one: Measured,
+        allowed: float,
+        group: str | None = None,
+        telling: bool = False,
+        **more: object,
+    ) -> None:
+        """Say something of a tensor. What is said of several parameters in one ``group`` becomes one finding, of the
+        first of them, or the first of which more is known (``telling``).
+        """
+        if mark in self.said:
+            return
+        self.said.add(mark)
+        evidence = statements.evidence_of(one, allowed, **more)
+        finding = statements.statement(self.candidate, kind, text, where, events, ranks, self.step, evidence)
+        name = more.get("parameter")
+        if not isinstance(name, str) or group is None:
+            self.findings.append(finding)
+            return
+        of_kind = self._groups.get((kind, group))
+        if of_kind is None:
+            of_kind = self._groups[kind, group] = _Group(len(self.findings))
+            self.findings.append(finding)
+        if telling and of_kind.telling is None:
+            of_kind.telling = len(of_kind.found)
+        of_kind.found.append((name, finding, one))
+
+    def say_copies(
+        self,
+        events: dict[Rank, Event],
+        one: Measured,
+        what: str,
+        where: str,
+        kind: Kind = "replica",
+        why: str = "",
+        group: str | None = None,
+        **more: object,
+    ) -> None:
+        """Say that copies differ, and which of them is not that of the reference."""
+        if one.fit is None:
+            return
+        allowed = limit(one)
+        ranks = statements.at_fault(one, allowed)
+        everyone = statements.copies_in_words(one.fit.left)
+        text = f"{what} should be the same on {everyone} and is not{why}"
+        if ranks and not why:
+            text += f": it differs from the reference{statements.on_ranks(ranks)}"
+        elif not why:
+            text += f" (relative difference {max(apart for _, _, apart in one.copies):.2g})"
+        if not ranks:
+            more = {**more, "copies_apart": [f"rank {a} and {b}: {apart:.2g}" for a, b, apart in one.copies[:8]]}
+        self.say(("copies", where), kind, text, where, events, ranks, one, allowed, group, bool(why), **more)
+
+    def result(self) -> list[Finding]:
+        """All findings; one of several parameters names them. What only follows from the norm of others goes last."""
+        findings = list(self.findings)
+        follow, lead = [], False
+        for (kind, name), group in self._groups.items():
+            number = group.telling or 0
+            if name == "gradient":
+                odd = _odd_one(kind, [one for _, _, one in group.found])
+                # One that says what has become of it is better than one that does not.
+                number = number if odd is None or (group.telling is not None and odd[1]) else odd[0]
+                follow += [group.place] if odd is None else []
+                lead |= odd is not None
+            findings[group.place] = _of_all(group, number)
+        if lead and follow:
+            return [one for place, one in enumerate(findings) if place not in follow] + [
+                findings[one] for one in follow
+            ]
+        return findings
+
+
+def _of_all(group: _Group, number: int) -> Finding:
+    """The finding on one parameter, which names the others."""
+    name, finding, _ = group.found[number]
+    if len(group.found) == 1:
+        return finding
+    text = finding.message.replace(f'"{name}"', f'"{name}" (and {len(group.found) - 1} more)', 1)
+    names = [name, *(other for other, _, _ in group.found if other != name)][:_MOST_NAMED]
+    return replace(finding, message=text, evidence={**finding.evidence, "parameters": names})
+
+
+def _odd_one(kind: str, found: list[Measured]) -> tuple[int, bool] | None:
+    """The place of the gradient that is off in its own way, and whether most are; None if all are off by one factor."""
+    pairs = [_sides(kind, one) for one in found]
+    ratios = [
+        one / other for pair in pairs if pair is not None and (one := _norm(pair[0])) and (other := _norm(pair[1]))
+    ]
+    if not ratios:
+        return 0, True
+    factor = median(ratios)
+    apart = [distance(pair[0].scaled(1 / factor), pair[1])[0] if pair is not None else 0.0 for pair in pairs]
+    furthest = max(apart)
+    if furthest <= _OWN_WAY and len(found) > 1:
+        return None
+    place = next(place for place, one in enumerate(apart) if one >= _AS_FAR * furthest)
+    return place, median(apart) >= _AS_FAR * furthest
+
+
+def _sides(kind: str, one: Measured) -> tuple[Block, Block] | None:
+    """What is compared: copies of the candidate with each other, or the whole with that of the reference."""
+    if one.fit is None:
+        return None
+    if kind == "replica":
+        copies = one.fit.left.parts if one.fit.left.way == "replicate" else ()
+        return (copies[-1], copies[0]) if len(copies) > 1 else None
+    return one.fit.left, one.fit.right
+
+
+def _norm(block: Block) -> float:
+    return block.numbers[3] or 0.0
+
+
+def limit(one: Measured) -> float:
+    """How far a tensor may be apart by the order of sums."""
+    return min(UNITS * one.unit, _MOST)
+
+
+def limit_of(found: Iterable[Measured]) -> float:
+    """The same of several tensors."""
+    return max(map(limit, found), default=0.0)
