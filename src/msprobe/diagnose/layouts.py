@@ -105,7 +105,9 @@ def notes_of_layouts(results: Sequence[ComparedLayouts]) -> list[str]:
         "the layouts differ: compared are modules, their gradients, parameters and the optimizer, not single calls; "
         f"tensors: {', '.join(told) or 'none'}"
     )
-    notes += summary["interrupted"]
+    for side, ranks in summary["interrupted"].items():
+        shown = ", ".join(map(str, ranks))
+        notes.append(f"the {side} was interrupted on rank {shown}: what it recorded until then is compared")
     for left, right in summary["types"]:
         notes.append(f"precision: {left} in the candidate where the reference has {right}")
     if summary["of_several_passes"]:
@@ -143,7 +145,9 @@ def summary_of_layouts(results: Sequence[ComparedLayouts]) -> dict[str, Any]:
         problems.update(result.described["not_comparable"])
     ranks = max(described[side]["ranks"] for side in ("candidate", "reference"))
     layouts = {**described, "tensors": dict(tensors), "not_comparable": dict(problems)}
-    return {"steps_compared": len(results), "ranks": ranks, **counts, "layouts": layouts}
+    summary = {"steps_compared": len(results), "ranks": ranks, **counts, "layouts": layouts}
+    interrupted = sorted({side for result in results for side in result.described["interrupted"]})
+    return {**summary, "interrupted": interrupted} if interrupted else summary
 
 
 def _described(
@@ -167,11 +171,11 @@ def _described(
     found["tensors"] = {key: tally.methods[key] for key in (*_METHODS, "without_numbers", "not_comparable")}
     found["not_comparable"] = dict(tally.problems)
     found["types"] = [[word.removeprefix("torch.") for word in pair] for pair in sorted(tally.types)]
-    found["interrupted"] = [
-        f"the {name} was interrupted in this step on rank {', '.join(map(str, ranks))}: what it recorded is compared"
+    found["interrupted"] = {
+        name: ranks
         for name, side in zip(("candidate", "reference"), sides, strict=True)
         if (ranks := [rank for rank, part in side.parts.items() if not part.complete])
-    ]
+    }
     found["of_several_passes"] = tally.of_passes
     found["gradient_factor"] = pairs.factor
     found["only_in_candidate"], found["only_in_reference"] = (list(names) for names in alone)
