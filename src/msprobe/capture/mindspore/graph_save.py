@@ -2,8 +2,8 @@
 
 Called inside ``construct`` they become part of the graph: a custom operator that hands its input to Python. It works
 in the dynamic graph, too. Files are ``{save_dir}/step{n}/rank{r}/{name}_{dtype}_{id}.npy``; the number at the end tells
-the order of the places in the program, and of their visits where one is visited more than once in a step. :func:`step`
-begins the next step.
+the order of the values in the program, then of the gradients, and of visits where a place is visited more than once
+in a step. :func:`step` begins the next step.
 
 The compiler reads the source of ``save`` and ``save_grad``, so they are written in what it understands: constants are
 made by functions under ``constexpr``.
@@ -22,6 +22,7 @@ from mindspore.ops import constexpr
 
 from msprobe import log
 from msprobe.capture.array_files import npy_header
+from msprobe.capture.mindspore.executor import wait_for_all
 from msprobe.capture.mindspore.ranks import current_rank
 from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.paths import make_folder, write_atomically
@@ -32,13 +33,14 @@ from msprobe.store.tensor_names import safe_file_name
 class _Place:
     """Where in the program something is saved."""
 
-    def __init__(self, folder: str, name: str, is_single: bool, number: int) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str, name: str, is_single: bool, is_gradient: bool) -> None:
+        self.folder = folder
         self.name = name
         # A single value travels as a list of one.
         self.is_single = is_single
-        # Its place among those of the same folder.
-        self.number = number
+        self.is_gradient = is_gradient
+        # Its number among those of the same folder, given when values come for the first time.
+        self.number: int | None = None
         self.visits = 0
 
 
@@ -48,18 +50,17 @@ class _Places:
     def __init__(self) -> None:
         self.step = 0
         self._all: list[_Place] = []
-        self._numbers: dict[tuple[str, str, bool], int] = {}
+        self._numbers: dict[tuple[str, str, bool, bool], int] = {}
         self._lock = threading.Lock()
 
-    def number(self, folder: str, name: str, is_single: bool) -> int:
+    def number(self, folder: str, name: str, is_single: bool, is_gradient: bool) -> int:
         """The number of this place; the same as before if it was met before."""
         with self._lock:
-            key = folder, name, is_single
+            key = folder, name, is_single, is_gradient
             known = self._numbers.get(key)
             if known is None:
                 known = self._numbers[key] = len(self._all)
-                of_folder = sum(place.folder == Path(folder) for place in self._all)
-                self._all.append(_Place(folder, name, is_single, of_folder))
+                self._all.append(_Place(*key))
             return known
 
     def next_step(self) -> None:
@@ -73,14 +74,26 @@ class _Places:
         """The values of one visit."""
         with self._lock:
             place = self._all[number]
+            if place.number is None:
+                place.number = self._next(place)
             identity = place.number + place.visits * len(self._all)
             place.visits += 1
-            folder = place.folder / f"step{self.step}" / f"rank{current_rank() or 0}"
+            folder = Path(place.folder) / f"step{self.step}" / f"rank{current_rank() or 0}"
         array = np.ascontiguousarray(values)
         array = array.reshape(()) if place.is_single else array
         make_folder(folder)
         name = safe_file_name(f"{place.name}_{array.dtype.name}_{identity}.npy")
         write_atomically(folder / name, [npy_header(array), array.tobytes()], fsync=False)
+
+    def _next(self, place: _Place) -> int:
+        """Values come in the order of the program; the compiler meets their places in any. Gradients come when they
+        will: they are numbered by name, behind all values.
+        """
+        here = [other for other in self._all if other.folder == place.folder]
+        values = [other for other in here if not other.is_gradient]
+        if not place.is_gradient:
+            return sum(other.number is not None for other in values)
+        return len(values) + sum(other.is_gradient and other.name < place.name for other in here)
 
 
 _places = _Places()
@@ -118,7 +131,7 @@ _probe = ops.Custom(_hand_on, out_shape=_first, out_dtype=_first, func_type="pyf
 
 
 @constexpr(check=False)  # type: ignore[untyped-decorator]
-def _place_of(folder: Any, name: Any, is_single: bool) -> Any:
+def _place_of(folder: Any, name: Any, is_single: bool, is_gradient: bool) -> Any:
     if not isinstance(folder, str) or not isinstance(name, str):
         raise InvalidInputError(f"save(): save_dir and name must be texts, found {folder!r} and {name!r}.")
     target = mindspore.get_context("device_target")
@@ -126,7 +139,7 @@ def _place_of(folder: Any, name: Any, is_single: bool) -> Any:
         raise NotAvailableError(
             f"save(): saving inside a static graph on {target} is not available in this version; on the CPU it is."
         )
-    return Tensor([_places.number(folder, name, is_single)], mindspore.int64)
+    return Tensor([_places.number(folder, name, is_single, is_gradient)], mindspore.int64)
 
 
 @constexpr(check=False)  # type: ignore[untyped-decorator]
@@ -151,9 +164,9 @@ def save(save_dir: str, name: str, data: Any) -> None:
         if data.dtype == mindspore.bfloat16:
             values = ops.cast(values, mindspore.float32)
         if len(data.shape) == 0:
-            _sink(ops.reshape(values, (1,)), _place_of(save_dir, name, True))
+            _sink(ops.reshape(values, (1,)), _place_of(save_dir, name, True, False))
         else:
-            _sink(values, _place_of(save_dir, name, False))
+            _sink(values, _place_of(save_dir, name, False, False))
 
 
 def save_grad(save_dir: str, name: str, data: Any) -> Any:
@@ -164,9 +177,9 @@ def save_grad(save_dir: str, name: str, data: Any) -> Any:
         wide = ops.cast(data, mindspore.float32)
         return ops.cast(save_grad(save_dir, name, wide), mindspore.bfloat16)
     if len(data.shape) == 0:
-        probed = _probe(ops.reshape(data, (1,)), _place_of(save_dir, _inner_gradient(name), True))
+        probed = _probe(ops.reshape(data, (1,)), _place_of(save_dir, _inner_gradient(name), True, True))
         return ops.reshape(probed, ())
-    return _probe(data, _place_of(save_dir, _inner_gradient(name), False))
+    return _probe(data, _place_of(save_dir, _inner_gradient(name), False, True))
 
 
 @constexpr(check=False)  # type: ignore[untyped-decorator]
@@ -176,7 +189,5 @@ def _inner_gradient(name: Any) -> str:
 
 def step() -> None:
     """The step is over: what comes from here on is saved under the next number."""
-    wait = getattr(getattr(mindspore, "runtime", None), "synchronize", None)
-    if callable(wait):
-        wait()
+    wait_for_all()
     _places.next_step()

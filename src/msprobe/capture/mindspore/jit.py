@@ -7,18 +7,15 @@ function that runs is one call, ``Jit.{function or cell class}.{n}``; its gradie
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from mindspore import nn
 
 from msprobe import log
+from msprobe.capture.mindspore.executor import jit_executor_class
 from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.units import UnitRecorder
-
-# Where the class is: up to MindSpore 2.8 in the second.
-_PLACES = ("mindspore.graph.api", "mindspore.common.api")
 
 
 class Pausable(Protocol):
@@ -31,18 +28,6 @@ class Pausable(Protocol):
         """Put it back."""
 
 
-def executor_class() -> Any:
-    """The class whose objects compile and run a function; None if this MindSpore has it elsewhere."""
-    for place in _PLACES:
-        try:
-            found = getattr(importlib.import_module(place), "_JitExecutor", None)
-        except ImportError:
-            continue
-        if isinstance(found, type):
-            return found
-    return None
-
-
 class JitRecorder:
     """Steps aside while something is compiled, and records calls of compiled functions."""
 
@@ -50,7 +35,7 @@ class JitRecorder:
         self.units = units
         self.recorder = recorder
         self._replacements: list[Replacement] = []
-        executor = executor_class()
+        executor = jit_executor_class()
         if executor is None:
             log.warning(
                 "This MindSpore has its compiler of functions in an unknown place; do not compile while recording."

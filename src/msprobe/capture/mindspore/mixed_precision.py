@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from typing import Any
 
+from msprobe.capture.mindspore.executor import pynative_executor
 from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.tensors import MindSporeTensors
 
@@ -16,7 +16,7 @@ class MixedPrecision:
     def __init__(self, tensors: MindSporeTensors) -> None:
         self.tensors = tensors
         self._replacement: Replacement | None = None
-        executor = _executor()
+        executor = pynative_executor()
         kind = type(executor)
         original = vars(kind).get("set_mixed_precision_type")
         if original is None:
@@ -40,12 +40,3 @@ class MixedPrecision:
         """Leave the executor as it was."""
         if self._replacement is not None:
             self._replacement.take_off()
-
-
-def _executor() -> Any:
-    for place in ("mindspore.graph.api", "mindspore.common.api"):
-        try:
-            return importlib.import_module(place)._pynative_executor
-        except (ImportError, AttributeError):
-            continue
-    return None
