@@ -76,9 +76,11 @@ class Block:
             return None if values is None else values * factor
 
         first, second, third, fourth = (None if one is None else one * factor for one in self.numbers)
+        parts = tuple(part.scaled(factor) for part in self.parts)
+        leaf = {key: value for key, value in self.leaf.items() if key not in ("digest", "md5")}
         return replace(
-            self, numbers=(first, second, third, fourth), read=read, way="one", parts=(), leaf={}, _values=[]
-        )
+            self, numbers=(first, second, third, fourth), read=read, parts=parts, leaf=leaf, _values=[]
+        )  # fmt: skip
 
 
 def of_leaf(leaf: Leaf, part: DumpPart, rank: Rank) -> Block:
