@@ -14,18 +14,18 @@ from msprobe.capture.mindspore.cells import name_cells
 from msprobe.capture.mindspore.ranks import current_rank
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.capture.mindspore.start_arguments import check_model
-from msprobe.capture.mindspore.support import check_settings
+from msprobe.capture.mindspore.support import check_graph_settings, check_settings
 from msprobe.capture.start_arguments import check_rank_id, check_token_range
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
-from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.errors import InvalidInputError
 from msprobe.store.ownership import refuse_old_dumps
 
 SWITCHED_OFF = 'the configuration says "dump_enable": false'
 
 
 class PrecisionDebugger:
-    """Records a training in the dynamic graph (PYNATIVE_MODE).
+    """Records a training: in the dynamic graph (PYNATIVE_MODE), or the cells of a static graph (GRAPH_MODE, level L0).
 
     ::
 
@@ -101,14 +101,16 @@ class PrecisionDebugger:
         primitives that its cells hold are recorded as well. The root itself is not recorded, the cells inside are.
         ``token_range`` ``[a, b]``: count the calls of the model since start, record calls a to b only. ``rank_id``: the
         number in the folder's name instead of the rank of the process group. A second start before stop changes
-        nothing.
+        nothing. In a static graph it must come before the graph is compiled, which the first run does.
         """
         self = cls._require()
         check_rank_id(rank_id)
         level = self.settings.level
         if level == "debug":
             return
-        _check_mode(level)
+        in_graph = mindspore.get_context("mode") == mindspore.GRAPH_MODE
+        if in_graph:
+            check_graph_settings(self.settings)
         if model is None and (level in ("L0", "mix") or token_range is not None):
             raise InvalidInputError(
                 f"start(): level {level} watches cells; pass the model: start(model)."
@@ -123,6 +125,9 @@ class PrecisionDebugger:
             outcome.reason = SWITCHED_OFF
             return
         named = name_cells(model, self.settings.record_root) if model is not None else []
+        if in_graph:
+            self.recorder.start_graph(named, rank_id)
+            return
         if tokens is None:
             self.recorder.start(model, named, rank_id)
             return
@@ -252,20 +257,6 @@ class PrecisionDebugger:
                 " methods."
             )
         return instance
-
-
-def _check_mode(level: str) -> None:
-    if mindspore.get_context("mode") == mindspore.PYNATIVE_MODE:
-        return
-    if level in ("L1", "mix"):
-        raise InvalidInputError(
-            f"start(): level {level} records calls, which do not exist in the static graph (GRAPH_MODE); use"
-            " mindspore.set_context(mode=mindspore.PYNATIVE_MODE)."
-        )
-    raise NotAvailableError(
-        "start(): recording a static graph (GRAPH_MODE) is not available in this version; use"
-        " mindspore.set_context(mode=mindspore.PYNATIVE_MODE)."
-    )
 
 
 def _check_api(module: Any, api: Any, prefix: Any) -> None:

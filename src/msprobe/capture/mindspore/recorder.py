@@ -86,6 +86,8 @@ class MindSporeRecorder:
         self.jit = JitRecorder(self.units, self, self._watches_calls)
         self._mixed = MixedPrecision(tensors)
         self._named: Sequence[tuple[str, nn.Cell]] = ()
+        # Made when a static graph is to be recorded.
+        self.graph: Any = None
         self._attached = False
         self._paused = 0
         session.has_late = tensors.has_late
@@ -109,8 +111,20 @@ class MindSporeRecorder:
         self._put()
         return True
 
+    def start_graph(self, named: Sequence[tuple[str, nn.Cell]], rank: int | None = None) -> bool:
+        """Record the cells of a static graph, if this step and rank are wanted."""
+        if self.graph is None:
+            from msprobe.capture.mindspore.graph_cells import GraphCells
+
+            self.graph = GraphCells(self.session, self.statistics, self.keeper)
+        # Whether this step is wanted or not: the graph is compiled once.
+        self.session.guard(self.graph.watch, named)
+        return self.session.recording or self.session.start(rank)
+
     def stop(self) -> None:
         """Detach everything and bring the files up to date."""
+        if self.graph is not None and self.session.recording:
+            self.session.guard(self.graph.finish)
         self.detach()
         self.session.stop()
 
@@ -169,6 +183,10 @@ class MindSporeRecorder:
 
     def close(self, is_end: bool = True) -> None:
         """The program ends."""
+        if self.graph is not None:
+            if self.session.recording:
+                self.session.guard(self.graph.finish)
+            self.session.guard(self.graph.close)
         self.detach()
         self.session.close(is_end)
 
@@ -188,6 +206,8 @@ class MindSporeRecorder:
         self.gradients.forget_step()
         self.facts.begin_step()
         self.keeper.begin_step()
+        if self.graph is not None:
+            self.graph.begin_step()
 
 
 def _after_fork() -> None:

@@ -1,0 +1,214 @@
+"""The cells of a static graph, recorded at level L0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
+pytestmark = pytest.mark.mindspore
+
+from mindspore import nn, ops  # noqa: E402
+from mindspore_dumps import Recorder, batch, record  # noqa: E402
+
+from msprobe.errors import InvalidInputError, NotAvailableError  # noqa: E402
+
+__all__ = ["record"]
+
+
+@pytest.fixture(autouse=True)
+def _graph_mode(record: Recorder) -> Iterator[None]:
+    ms.set_context(mode=ms.GRAPH_MODE)
+    yield
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+
+
+class Block(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Dense(8, 8)
+        self.tanh = nn.Tanh()
+
+    def construct(self, x: Any, scale: Any) -> Any:
+        y = self.tanh(self.dense(x))
+        return y * scale, y
+
+
+class Model(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(10, 8)
+        self.block = Block()
+        self.head = nn.Dense(8, 4)
+
+    def construct(self, ids: Any) -> Any:
+        one, other = self.block(self.table(ids), 2)
+        again, _ = self.block(one + other, 3)
+        return ops.square(self.head(again)).mean()
+
+
+def train(debugger: Any = None, steps: int = 3) -> list[bytes]:
+    ms.set_seed(3)
+    np.random.seed(3)
+    model = Model()
+    optimizer = nn.Adam(model.trainable_params(), 0.01)
+    gradients = ms.value_and_grad(model, None, optimizer.parameters)
+    found: list[bytes] = []
+    for number in range(steps):
+        ids = ms.Tensor(np.random.default_rng(number).integers(0, 10, (3,)).astype(np.int32))
+        if debugger is not None:
+            debugger.start(model)
+        loss, grads = gradients(ids)
+        if debugger is not None:
+            debugger.stop()
+        optimizer(grads)
+        if debugger is not None:
+            debugger.step()
+        found += [loss.asnumpy().tobytes(), *(grad.asnumpy().tobytes() for grad in grads)]
+    return found + [parameter.asnumpy().tobytes() for parameter in model.get_parameters()]
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_cells_forward_and_backward_and_nothing_changes(record: Recorder, task: str) -> None:
+    alone = train()
+    assert train(record(level="L0", task=task)) == alone
+    dump = record.end()
+    assert dump.errors() == []
+    assert dump.steps() == ["step0", "step1", "step2"]
+    wanted = {
+        "Cell.table.Embedding.forward.0",
+        "Cell.block.dense.Dense.forward.0",
+        "Cell.block.tanh.Tanh.forward.0",
+        "Cell.block.Block.forward.0",
+        "Cell.block.dense.Dense.forward.1",
+        "Cell.block.tanh.Tanh.forward.1",
+        "Cell.block.Block.forward.1",
+        "Cell.head.Dense.forward.0",
+    }
+    for step in range(3):
+        names = dump.names(step)
+        assert {name for name in names if ".forward." in name} == wanted
+        assert names.index("Cell.block.Block.forward.0") < names.index("Cell.block.dense.Dense.forward.1")
+        backward = [name for name in names if ".backward." in name]
+        assert backward[0] == "Cell.head.Dense.backward.0"
+        assert backward.index("Cell.block.Block.backward.1") < backward.index("Cell.block.Block.backward.0")
+    parents = dump.file(name="construct.json")
+    assert parents["Cell.block.dense.Dense.forward.1"] == "Cell.block.Block.forward.1"
+    assert parents["Cell.block.tanh.Tanh.backward.0"] == "Cell.block.Block.backward.0"
+    assert parents["Cell.head.Dense.forward.0"] is None
+    entry = dump.data()["Cell.block.Block.forward.0"]
+    assert [part["shape"] for part in entry["output"]] == [[3, 8], [3, 8]]
+    assert entry["input_args"][0]["dtype"] == "Float32"
+    assert dump.data()["Cell.table.Embedding.forward.0"]["input_args"][0]["dtype"] == "Int32"
+
+
+def test_values_are_those_of_the_dynamic_graph(record: Recorder) -> None:
+    train(record(level="L0", task="tensor"), steps=1)
+    static = record.end()
+    in_graph, data = static.tensors(), static.data()
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    train(record(level="L0", task="tensor"), steps=1)
+    dynamic = record.end().tensors()
+    compared = 0
+    for name, values in in_graph.items():
+        if ".backward." in name and ".output." in name:
+            continue  # places of gradients are those of arguments here, of tensors there
+        if name.startswith("Cell.block.Block.backward.") and name.endswith(".input.1.npy"):
+            continue  # used inside the cell as well: the dynamic graph knows the sum of both gradients only
+        assert np.allclose(values, dynamic[name], rtol=1e-5, atol=1e-6), name
+        compared += 1
+    assert compared >= 20
+    for name in ("Cell.head.Dense", "Cell.block.tanh.Tanh"):
+        assert np.allclose(
+            in_graph[f"{name}.backward.0.output.0.npy"],
+            dynamic[f"{name}.backward.0.output.0.npy"],
+            rtol=1e-5,
+            atol=1e-6,
+        )
+        assert data[f"{name}.backward.0"]["output"][0]["data_name"] == f"{name}.backward.0.output.0.npy"
+
+
+def test_only_the_steps_that_are_asked_for(record: Recorder) -> None:
+    alone = train()
+    assert train(record(level="L0", step=[1])) == alone
+    dump = record.end()
+    assert dump.steps() == ["step1"]
+    assert "Cell.head.Dense.backward.0" in dump.data(1)
+
+
+def test_forward_alone(record: Recorder) -> None:
+    train(record(level="L0", data_mode=["forward"]), steps=1)
+    names = record.end().names()
+    assert "Cell.head.Dense.forward.0" in names
+    assert not [name for name in names if "backward" in name]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_types_and_single_values(record: Recorder, dtype: str) -> None:
+    class Total(nn.Cell):
+        def construct(self, x: Any) -> Any:
+            return x.astype(ms.float32).sum()
+
+    class Half(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.same = nn.Identity()
+            self.total = Total()
+
+        def construct(self, x: Any) -> Any:
+            return self.total(self.same(x.astype(getattr(ms, dtype))))
+
+    model = Half()
+    debugger = record(level="L0", task="tensor")
+    debugger.start(model)
+    model(batch()).asnumpy()
+    debugger.stop()
+    debugger.step()
+    dump = record.end()
+    assert dump.errors() == []
+    given = dump.data()["Cell.same.Identity.forward.0"]["input_args"][0]
+    assert given["dtype"] == {"bfloat16": "BFloat16", "float16": "Float16"}[dtype]
+    total = dump.tensors()["Cell.total.Total.forward.0.output.0.npy"]
+    assert total.shape == ()
+    assert dump.data()["Cell.total.Total.forward.0"]["output"][0]["shape"] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"task": "structure"}, 'task is "structure"'),
+        ({"rank": [0]}, "rank must be"),
+        ({"list": ["Dense"]}, "list must be"),
+        ({"summary_mode": "md5"}, "md5"),
+        ({"data_mode": ["input"]}, "data_mode must be"),
+        ({"scope": ["Cell.a.A.forward.0", "Cell.b.B.forward.0"]}, "scope must be"),
+    ],
+)
+def test_what_a_static_graph_cannot_be_asked_for(record: Recorder, settings: dict[str, Any], words: str) -> None:
+    debugger = record(level="L0", **settings)
+    with pytest.raises(InvalidInputError, match=words):
+        debugger.start(nn.SequentialCell(nn.Dense(8, 4)))
+
+
+def test_kernels_of_a_static_graph_are_not_there_yet(record: Recorder) -> None:
+    debugger = record(level="L2")
+    with pytest.raises(NotAvailableError, match="GRAPH_MODE"):
+        debugger.start()
+
+
+def test_after_the_end_a_compiled_graph_goes_on_and_cells_carry_no_hook(record: Recorder) -> None:
+    model = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
+    alone = model(batch()).asnumpy()
+    other = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
+    debugger = record(level="L0")
+    debugger.start(other)
+    inside = other(batch()).asnumpy()
+    debugger.stop()
+    debugger.step()
+    record.end()
+    assert np.array_equal(other(batch()).asnumpy(), inside)
+    assert all(not cell._forward_hook and not cell._forward_pre_hook for _, cell in other.cells_and_names())
+    assert alone.shape == inside.shape
