@@ -3,6 +3,7 @@
     python bench/localise/run.py                                  # every pattern, three draws, all three modes
     python bench/localise/run.py --only F05,B02 --mode digest --draws 5
     python bench/localise/run.py --clean                          # the clean pairs alone
+    python bench/localise/run.py --layouts                        # pairs whose sides have different parallel layouts
     python bench/localise/run.py --peer                           # what the published advisor names, on statistics
 
 Each pattern is drawn (seed, sizes, layer, magnitude), both sides are recorded, and the two dumps are given to
@@ -41,13 +42,14 @@ def judge(job: dict[str, Any]) -> dict[str, Any]:
     import torch
     from bugs import truth
     from bugs.clean import CLEAN
+    from bugs.layouts import LAYOUTS
     from bugs.patterns import PATTERNS
     from bugs.planting import draw
     from bugs.record import record
 
     torch.set_num_threads(1)
-    clean = job["pattern"] in CLEAN
-    pattern = (CLEAN if clean else PATTERNS)[job["pattern"]]
+    pattern = {**PATTERNS, **CLEAN, **LAYOUTS}[job["pattern"]]
+    clean = bool(pattern.expected)
     result: dict[str, Any] = {**job, "group": pattern.group, "clean": clean}
     with tempfile.TemporaryDirectory(prefix="localise-") as temporary:
         folder = Path(job["keep"]) / f"{pattern.id}-{job['draw']}-{job['mode']}" if job["keep"] else Path(temporary)
@@ -171,6 +173,7 @@ def _judged(jobs: list[dict[str, Any]], processes: int) -> Iterator[dict[str, An
 
 def main() -> int:
     from bugs.clean import CLEAN
+    from bugs.layouts import LAYOUTS
     from bugs.patterns import PATTERNS
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -180,6 +183,7 @@ def main() -> int:
     parser.add_argument("--salt", default="", help="other draws: any word")
     parser.add_argument("--clean", action="store_true", help="the clean pairs alone")
     parser.add_argument("--planted", action="store_true", help="the planted pairs alone")
+    parser.add_argument("--layouts", action="store_true", help="the pairs of different parallel layouts instead")
     parser.add_argument("--peer", action="store_true", help="ask the published advisor (8.1.1) instead; statistics")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", default="", help="keep the recorded pairs in this folder")
@@ -190,7 +194,11 @@ def main() -> int:
         help="where everything is written",
     )
     options = parser.parse_args()
-    every = [*(() if options.clean else PATTERNS), *(() if options.planted else CLEAN)]
+    planted, clean = dict(PATTERNS), dict(CLEAN)
+    if options.layouts:
+        planted = {name: pattern for name, pattern in LAYOUTS.items() if not pattern.expected}
+        clean = {name: pattern for name, pattern in LAYOUTS.items() if pattern.expected}
+    every = [*(() if options.clean else planted), *(() if options.planted else clean)]
     only = [one for one in options.only.split(",") if one]
     chosen = [one for one in every if not only or one in only or one[0] in only]
     unknown = [one for one in only if one not in every and not any(name[0] == one for name in every)]

@@ -36,9 +36,10 @@ def _planted(name: str, title: str, layout: str, *edits: Edit, truth: tuple[Answ
 
 def _healthy(name: str, candidate: tuple[str, int], reference: tuple[str, int]) -> Pattern:
     """The same training in two layouts: (layout, number of ranks)."""
+    edit = Edit(f'layout: str = "{reference[0]}"', f'layout: str = "{candidate[0]}"')
     return Pattern(
         name, f"{candidate[0]} on {candidate[1]} against {reference[0]} on {reference[1]}", "clean",
-        plant=(Edit(f'layout: str = "{reference[0]}"', f'layout: str = "{candidate[0]}"'),), truth=(),
+        plant=(edit,) if candidate[0] != reference[0] else (), truth=(),
         bed=() if reference[0] == "one" else (Edit(_ONE, f'layout: str = "{reference[0]}"'),), expected=QUIET,
         program="ranks", world=candidate[1], reference_world=reference[1], settings={"layers": 2, "batch": 4},
     )  # fmt: skip

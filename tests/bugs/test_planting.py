@@ -9,6 +9,7 @@ import pytest
 
 from bugs import look, truth
 from bugs.clean import CLEAN
+from bugs.layouts import LAYOUTS
 from bugs.patterns import PATTERNS
 from bugs.planting import Answer, Edit, draw, edited, line_number, programs
 from bugs.record import MODES, record
@@ -18,15 +19,16 @@ EVERY = {**PATTERNS, **CLEAN}
 SOME = ("F05", "F10", "F14", "B01", "B03", "O03", "O08", "X24", "X37", "C05", "K01")
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", [*EVERY, *LAYOUTS])
 @pytest.mark.parametrize("number", range(3))
 def test_a_pair_of_programs_differs_by_what_is_planted(name: str, number: int) -> None:
-    drawn = draw(EVERY[name], number)
-    candidate, reference = programs(EVERY[name], drawn)
+    pattern = {**EVERY, **LAYOUTS}[name]
+    drawn = draw(pattern, number)
+    candidate, reference = programs(pattern, drawn)
     ast.parse(candidate)
     ast.parse(reference)
-    assert (candidate != reference) == bool(EVERY[name].plant)
-    for answer in EVERY[name].truth:
+    assert (candidate != reference) == bool(pattern.plant)
+    for answer in pattern.truth:
         if answer.line is not None:
             line_number(candidate if answer.side == "candidate" else reference, drawn.fill(answer.line))
 
