@@ -14,7 +14,7 @@ pytestmark = pytest.mark.mindspore
 from mindspore import nn, ops  # noqa: E402
 from mindspore_dumps import Recorder, batch, record  # noqa: E402
 
-from msprobe.errors import InvalidInputError, NotAvailableError  # noqa: E402
+from msprobe.errors import InvalidInputError  # noqa: E402
 
 __all__ = ["record"]
 
@@ -191,12 +191,6 @@ def test_what_a_static_graph_cannot_be_asked_for(record: Recorder, settings: dic
     debugger = record(level="L0", **settings)
     with pytest.raises(InvalidInputError, match=words):
         debugger.start(nn.SequentialCell(nn.Dense(8, 4)))
-
-
-def test_kernels_of_a_static_graph_are_not_there_yet(record: Recorder) -> None:
-    debugger = record(level="L2")
-    with pytest.raises(NotAvailableError, match="GRAPH_MODE"):
-        debugger.start()
 
 
 def test_after_the_end_a_compiled_graph_goes_on_and_cells_carry_no_hook(record: Recorder) -> None:

@@ -88,6 +88,7 @@ class MindSporeRecorder:
         self._named: Sequence[tuple[str, nn.Cell]] = ()
         # Made when a static graph is to be recorded.
         self.graph: Any = None
+        self.graph_kernels: Any = None
         self._attached = False
         self._paused = 0
         session.has_late = tensors.has_late
@@ -112,7 +113,16 @@ class MindSporeRecorder:
         return True
 
     def start_graph(self, named: Sequence[tuple[str, nn.Cell]], rank: int | None = None) -> bool:
-        """Record the cells of a static graph, if this step and rank are wanted."""
+        """Record a static graph, if this step and rank are wanted: its cells, or its kernels at level L2."""
+        if self.settings.level == "L2":
+            if self.graph_kernels is None:
+                from msprobe.capture.mindspore.graph_kernels import GraphKernels
+
+                self.graph_kernels = GraphKernels(self.settings)
+                self.session.keeps_records = False
+            if not self.session.recording and self.session.start(rank):
+                self.session.guard(self.graph_kernels.start)
+            return self.session.recording
         if self.graph is None:
             from msprobe.capture.mindspore.graph_cells import GraphCells
 
@@ -125,6 +135,8 @@ class MindSporeRecorder:
         """Detach everything and bring the files up to date."""
         if self.graph is not None and self.session.recording:
             self.session.guard(self.graph.finish)
+        if self.graph_kernels is not None and self.session.recording:
+            self.session.guard(self.graph_kernels.stop)
         self.detach()
         self.session.stop()
 
@@ -187,6 +199,8 @@ class MindSporeRecorder:
             if self.session.recording:
                 self.session.guard(self.graph.finish)
             self.session.guard(self.graph.close)
+        if self.graph_kernels is not None:
+            self.session.guard(self.graph_kernels.close)
         self.detach()
         self.session.close(is_end)
 
@@ -208,6 +222,8 @@ class MindSporeRecorder:
         self.keeper.begin_step()
         if self.graph is not None:
             self.graph.begin_step()
+        if self.graph_kernels is not None:
+            self.graph_kernels.step()
 
 
 def _after_fork() -> None:

@@ -31,20 +31,21 @@ def check_settings(settings: Settings) -> None:
 
 
 def check_graph_settings(settings: Settings) -> None:
-    """Raise InvalidInputError for what cannot be recorded of a static graph, NotAvailableError for what this version
-    cannot yet; all mistakes in one message.
-    """
+    """Raise InvalidInputError for what cannot be recorded of a static graph; all mistakes in one message."""
     dynamic = "use the dynamic graph: mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
     if settings.level in ("L1", "mix"):
         raise InvalidInputError(
             f"start(): level {settings.level} records calls, which a static graph (GRAPH_MODE) does not have; choose"
             f" level L0, or {dynamic}."
         )
-    if settings.level == "L2":
-        raise NotAvailableError(
-            f"start(): level L2 of a static graph (GRAPH_MODE) is not available in this version; {dynamic}."
-        )
     mistakes = []
+    if settings.level == "L2":
+        if settings.task not in ("statistics", "tensor"):
+            raise InvalidInputError(
+                'start(): of the kernels of a static graph (GRAPH_MODE) task "statistics" or "tensor" is dumped; task is'
+                f' "{settings.task}".'
+            )
+        return
     if settings.task not in ("statistics", "tensor"):
         mistakes.append(f'task is "{settings.task}", it must be "statistics" or "tensor"')
     if settings.ranks:
