@@ -210,6 +210,30 @@ def train_one_step(step: Step) -> Result:
     return found + bits(list(whole_step.get_parameters()))
 
 
+def model_api(step: Step) -> Result:
+    network = nn.SequentialCell(nn.Dense(8, 16), nn.ReLU(), nn.Dense(16, 4))
+    found: Result = []
+
+    class Steps(ms.train.Callback):  # type: ignore[misc]
+        def on_train_step_begin(self, run_context: Any) -> None:
+            self.running = step(network)
+            self.running.__enter__()
+
+        def on_train_step_end(self, run_context: Any) -> None:
+            self.running.__exit__(None, None, None)
+            found.extend(bits(run_context.original_args().net_outputs))
+
+    def rows() -> Iterator[tuple[Any, Any]]:
+        for number in range(STEPS):
+            yield numbers((8,), number).asnumpy(), numbers((4,), number + 50).asnumpy()
+
+    data = ms.dataset.GeneratorDataset(lambda: rows(), ["x", "y"], shuffle=False).batch(1)
+    optimizer = nn.Adam(network.trainable_params(), 0.01)
+    model = ms.train.Model(network, nn.MSELoss(), optimizer)
+    model.train(1, data, callbacks=[Steps()], dataset_sink_mode=False)
+    return found + bits(list(network.get_parameters()))
+
+
 def two_optimizers(step: Step) -> Result:
     maker = nn.SequentialCell(nn.Dense(4, 8), nn.Tanh())
     judge = nn.SequentialCell(nn.Dense(8, 8), nn.LeakyReLU(), nn.Dense(8, 1), nn.Sigmoid())
@@ -289,6 +313,7 @@ NETWORKS: dict[str, Callable[[Step], Result]] = {
         mixed_precision,
         tuple_outputs,
         train_one_step,
+        model_api,
         two_optimizers,
         in_place,
         shared_and_frozen,

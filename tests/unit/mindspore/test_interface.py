@@ -181,6 +181,28 @@ def test_overflow_check_keeps_what_overflows_and_ends(record: Recorder, capsys: 
         ]
 
 
+def test_memory_that_a_kernel_does_not_write_is_no_overflow(record: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    from msprobe.capture.mindspore import tensors
+
+    model = nn.SequentialCell(nn.BatchNorm2d(3))
+    model.set_train()
+    debugger = record(level="L1", task="overflow_check", overflow_nums=-1)
+    real = tensors.host_array
+
+    def with_garbage(tensor: Any) -> Any:
+        found = real(tensor)
+        if tuple(tensor.shape) == (3,):
+            return found._replace(stored=np.full((3,), np.nan, np.float32))
+        return found
+
+    monkeypatch.setattr(tensors, "host_array", with_garbage)
+    debugger.start(model)
+    model(batch(0, (2, 3, 4, 4)))
+    debugger.stop()
+    debugger.step()
+    assert [name for name in record.end().names() if "BatchNorm.0" in name] == []
+
+
 def test_saved_variables_and_their_gradients(record: Recorder) -> None:
     debugger = record(level="debug", task="tensor")
     w = ms.Parameter(batch(5, (8, 4)), name="w")

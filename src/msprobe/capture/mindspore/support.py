@@ -42,7 +42,7 @@ def check_graph_settings(settings: Settings) -> None:
     if settings.level == "L2":
         if settings.task not in ("statistics", "tensor"):
             raise InvalidInputError(
-                'start(): of the kernels of a static graph (GRAPH_MODE) task "statistics" or "tensor" is dumped; task is'
+                'start(): of the kernels of a static graph (GRAPH_MODE) "statistics" or "tensor" are dumped; task is'
                 f' "{settings.task}".'
             )
         return
