@@ -53,7 +53,7 @@ $(MINDSPORE_STAMP): pyproject.toml setup.py constraints-mindspore.txt $(NATIVE)
 	@$(MINDSPORE_PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' || \
 	  { echo "MindSpore needs Python 3.10 to 3.12; choose one with: make MINDSPORE_PYTHON=python3.11" >&2; exit 1; }
 	@test -x $(MINDSPORE_RUN) || $(MINDSPORE_PYTHON) -m venv $(MINDSPORE_VENV)
-	$(MINDSPORE_RUN) -m pip install --quiet -e '.[mindspore,compare]' pytest pytest-timeout -c constraints-mindspore.txt
+	$(MINDSPORE_RUN) -m pip install --quiet -e '.[mindspore,compare]' hypothesis pytest pytest-timeout -c constraints-mindspore.txt
 	@touch $@
 
 test-mindspore: $(MINDSPORE_STAMP)
