@@ -60,6 +60,12 @@ class Block:
             self._values.append(self.read())
         return self._values[0]
 
+    def forget(self) -> None:
+        """Let go of the values; they are read again where they are asked for."""
+        self._values.clear()
+        for part in self.parts:
+            part.forget()
+
     def described(self) -> Leaf:
         """It as a description of a tensor."""
         found: Leaf = {"type": "torch.Tensor", "dtype": self.dtype, "shape": list(self.shape)}

@@ -73,13 +73,17 @@ def _recorded(part: DumpPart) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _inputs(part: DumpPart) -> list[Any]:
-    """The shapes of what goes into the first module."""
-    for name in part.names():
-        if read_name(name).kind == "module":
+    """The shapes of what goes into the first module, or the first call where there are no modules."""
+    for wanted in ("module", "api"):
+        for name in part.names():
+            if read_name(name).kind != wanted:
+                continue
             leaves: list[tuple[str, Any]] = []
             record = part.record(name)
             flatten("input", record.get("input_args") if isinstance(record, dict) else None, leaves)
-            return [leaf.get("shape") for _, leaf in leaves if is_tensor(leaf)]
+            shapes = [leaf.get("shape") for _, leaf in leaves if is_tensor(leaf)]
+            if shapes:
+                return shapes
     return []
 
 

@@ -118,9 +118,10 @@ class Fit:
 
 
 class Guesses:
-    """Remembers how tensors lay in earlier layers, passes and steps."""
+    """Remembers how tensors lay in earlier layers, passes and steps. ``settled``: what is remembered is not doubted."""
 
     def __init__(self) -> None:
+        self.settled = False
         self._remembered: dict[Hashable, tuple[Way, Way]] = {}
 
     def fit(
@@ -136,12 +137,12 @@ class Guesses:
         """Put both together; None if no way makes them tensors of one shape.
 
         ``place``: which tensor it is (numbers in it do not count); ``accepted``: what healthy tensors may be apart;
-        ``factor``: what the candidate is multiplied with. ``settled``: remember what fits.
+        ``factor``: what the candidate is multiplied with.
         """
         key = (_DIGITS.sub("#", place), sort, *((len(held.passes[0]), held.shape) for held in (left, right)))
         known = self._remembered.get(key)
         again = _fit(known, left, right, accepted, factor) if known is not None else None
-        if again is not None and again.misfit <= accepted:
+        if again is not None and (self.settled or again.misfit <= accepted):
             return again
         fits = _all(sort, left, right, accepted, factor)
         if not (_is_known(left) and _is_known(right)):
@@ -150,8 +151,7 @@ class Guesses:
         for choice in ([fit for fit in fits if sort != "activation" or not fit.ways[0].is_sum], fits):
             best = _simplest(choice)
             if best is not None and best.misfit <= accepted:
-                if settled:
-                    self._remembered[key] = best.ways
+                self._remembered[key] = best.ways
                 return best
         if again is not None:
             return again

@@ -47,6 +47,12 @@ class Measured:
         """The relative distance, of the copy that is furthest off; 0 where nothing is known."""
         return max([self.fit.apart, *(apart for _, _, apart in self.copies)]) if self.fit is not None else 0.0
 
+    def forget(self) -> None:
+        """Let go of values that were read."""
+        if self.fit is not None:
+            self.fit.left.forget()
+            self.fit.right.forget()
+
     @property
     def rms(self) -> float:
         """The size of its elements; of a sum of which no values are known that of its terms."""
@@ -90,6 +96,11 @@ class Pair:
     def arrived(self) -> float:
         """How far what went in is apart at most."""
         return max((one.apart for one in (*self.inputs, *self.parameters)), default=0.0)
+
+    def forget(self) -> None:
+        """Let go of values that were read: a model has more tensors than memory holds."""
+        for one in (*self.inputs, *self.parameters, *self.outputs):
+            one.forget()
 
     def own_noise(self) -> tuple[float, float]:
         """What the pass may add itself, and how many times larger what came in may become (see ``noise``)."""

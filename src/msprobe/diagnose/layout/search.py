@@ -61,6 +61,7 @@ class Search(Told):
                 self.look_at_weight(pair, one)
             self._look_at_inputs(pair)
             self._judge(pair, 0.0)
+            pair.forget()
 
     def backward(self) -> None:
         """Gradients that arrive and leave."""
@@ -71,6 +72,7 @@ class Search(Told):
             before = self.known.get(("forward", pair.place.path, pair.number), (0.0, 0.0))
             self._judge(pair, max(before))
             self._follow_terms(pair)
+            pair.forget()
 
     def _follow_terms(self, pair: Pair) -> None:
         """Keep in mind since when ranks hold terms of a gradient, until it is summed."""
@@ -87,8 +89,11 @@ class Search(Told):
 
     def gradients(self) -> None:
         """The share of each parameter's gradient that the backward passes brought."""
-        found = list(self.pairs.modules(self.candidate, self.reference, "gradient"))
-        largest = max((one.rms for pair in found for one in pair.outputs), default=0.0)
+        found, largest = [], 0.0
+        for pair in self.pairs.modules(self.candidate, self.reference, "gradient"):
+            found.append(pair)
+            largest = max([largest, *(one.rms for one in pair.outputs)])
+            pair.forget()
         for pair in found:
             self.counts["pairs"] += 1
             arrived = max(
@@ -117,6 +122,7 @@ class Search(Told):
                         parameter=one.name,
                     )
             self.counts[worst] += 1
+            pair.forget()
 
     def look_at_weight(self, pair: Pair, one: Measured) -> None:
         if one.fit is None:
@@ -210,6 +216,8 @@ class Search(Told):
             state = "victim"
         if state == "guilty" or (state == "victim" and not self.tainted and self.findings):
             self.tainted = True
+        # From here on much differs: how tensors lie is no longer to be seen by what agrees.
+        self.pairs.guesses.settled = self.tainted
         self.counts[state] += 1
         self.known[direction, path, pair.number] = (pair.arrived, pair.left)
         if not self.tainted:
