@@ -7,8 +7,9 @@ from collections.abc import Hashable
 from typing import Any
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.differences import fingerprint
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.differences import fingerprint, numel, statistics
+from msprobe.diagnose.optimizer import parameters_of
+from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 
 #: Calls whose result is memory that nothing was written to.
 _UNSET = frozenset("empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split())
@@ -58,6 +59,8 @@ class Producers:
                     full = f"{path}.{name}" if path else name
                     if full not in names:
                         names.append(full)
+        self._weights: dict[Hashable, str] = {}
+        self._add_weights_of_optimizers()
         self._modules: dict[Hashable, list[Event]] = {}
         for event in timeline:
             if event.is_module:
@@ -65,6 +68,15 @@ class Producers:
                     mark = fingerprint(leaf)
                     if mark is not None:
                         self._modules.setdefault(mark, []).append(event)
+
+    def _add_weights_of_optimizers(self) -> None:
+        """Where modules are not recorded, what an optimizer is about to change tells the names of the weights."""
+        for event in self.timeline:
+            if event.parts.kind == "optimizer":
+                for name, fields in parameters_of(event).items():
+                    weight: Any = fields.get("weight")
+                    if is_tensor(weight):
+                        self._weights.setdefault(_look(weight), name)
 
     def of(self, leaf: Any, before: Event) -> Event | None:
         """The last call before ``before`` that made this tensor; a module where no call is known."""
@@ -112,4 +124,12 @@ class Producers:
     def parameters(self, leaf: Any) -> list[str]:
         """The names of all parameters and buffers that have the values of a tensor."""
         mark = fingerprint(leaf)
-        return self._parameters.get(mark, []) if mark is not None else []
+        if mark is None:
+            return []
+        weight = self._weights.get(_look(leaf))
+        return self._parameters.get(mark, [weight] if weight is not None else [])
+
+
+def _look(leaf: dict[str, Any]) -> Hashable:
+    """What was recorded of a tensor at every place; digests and values are not, in an optimizer's step."""
+    return (*statistics(leaf), numel(leaf))

@@ -25,6 +25,7 @@ from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
 from msprobe.diagnose.scene import Scene
 from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.value_digests import add_digests
 from msprobe.engine import Engine, Workers, run
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath
@@ -284,6 +285,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
     left, right = task.candidate.part(), task.reference.part()
     try:
         timelines = Timeline(left), Timeline(right)
+        add_digests(*timelines)
         pairing = pair(*timelines)
         comparer = Comparer(left, right)
         comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
