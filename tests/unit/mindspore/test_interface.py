@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import time
 from typing import Any
 
 import numpy as np
@@ -322,3 +325,30 @@ def test_a_training_is_the_same_before_and_after_a_recorded_step(record: Recorde
     before = gradients_of(model)(batch())[0].asnumpy()
     train_step(debugger, model)
     assert np.array_equal(gradients_of(model)(batch())[0].asnumpy(), before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_worker_records_nothing_and_does_not_wait(record: Recorder) -> None:
+    debugger = record(level="mix")
+    model = Toy()
+    original = ops.tanh
+    debugger.start(model)
+    gradients_of(model)(batch())
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ops.tanh is original and not debugger.recorder.session.recording else 1)
+    deadline = time.monotonic() + 60
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the child hangs")
+        time.sleep(0.05)
+    assert os.waitstatus_to_exitcode(status) == 0
+    ops.tanh(batch())
+    debugger.stop()
+    debugger.step()
+    assert "Functional.tanh.1.forward" in record.end().data()

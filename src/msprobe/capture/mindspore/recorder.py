@@ -205,8 +205,13 @@ class MindSporeRecorder:
         self.session.close(is_end)
 
     def leave_to_parent(self) -> None:
-        """After fork, in the child: nothing is recorded here."""
-        self.detach()
+        """After fork, in the child: nothing is recorded here. Hooks that MindSpore keeps stay, and do nothing: its
+        threads are not in the child, and taking a hook away would wait for them.
+        """
+        if self._attached:
+            self._attached = False
+            for part in (self.writers, self.primitives, self.apis, self.jit, self._mixed):
+                self.session.guard(part.detach)
         self.session.leave_to_parent()
 
     # ------------------------------------------------------------ questions of the core
