@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
 from msprobe.diagnose.differences import described
@@ -11,8 +13,10 @@ from msprobe.diagnose.scene import Scene
 from msprobe.diagnose.timeline import is_tensor
 
 
-def blame_argument(scene: Scene, judged: Judged, clear: bool = True) -> None:
-    """Say which arguments differ. ``clear``: the result differs by it."""
+def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later: bool = False) -> None:
+    """Say which arguments differ. ``clear``: the result differs by it; ``shows_later``: what it changes is a state,
+    which is recorded in the next step.
+    """
     event = judged.event
     parts = [
         f"{one.slot} is {described(one.left)}, in the reference {described(one.right)}" for one in judged.arguments
@@ -23,6 +27,9 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True) -> None:
         # Not the same call: the pair was only for what both compute.
         kind = "structure"
         text = f"the candidate calls {event.name} where the reference calls {judged.partner.name}: {'; '.join(parts)}"
+    if shows_later:
+        text += ": its result is the same, and the running averages that it keeps for evaluation are not"
+    said = ("argument", event) in scene.said
     scene.say(
         ("argument", event),
         judged,
@@ -41,6 +48,8 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True) -> None:
             "explained": judged.allowed,
         },
     )
+    if shows_later and not said:
+        scene.suspects[-1] = replace(scene.suspects[-1], shows_later=f"arguments of {event.stem} in {event.module}")
 
 
 def in_update(scene: Scene, judged: Judged) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose import noise
+from msprobe.diagnose import noise, states
 from msprobe.diagnose.blame_argument import blame_argument
 from msprobe.diagnose.blame_calls import blame_calls
 from msprobe.diagnose.blame_gradients import look_at_arriving_gradient
 from msprobe.diagnose.differences import Difference, fingerprint, is_integer
+from msprobe.diagnose.effect import unit_of
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.scene import Scene
@@ -76,6 +77,10 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
 def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     """A tensor whose maker was not recorded."""
     event = judged.event
+    state = next((one for one in states.states_of(event) if one.slot == difference.slot), None)
+    if state is not None:
+        blame_state(scene, judged, difference, state)
+        return
     name = difference.slot.partition(".")[2] if difference.slot.startswith(("parameters", "buffers")) else None
     if name is not None:
         name = f"{event.parts.path}.{name}" if event.parts.path else name
@@ -179,6 +184,40 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         # Equal statistics of other values: another order, unless a step before has rounded otherwise.
         clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
         evidence={"parameter": name, **measure(difference)},
+    )
+
+
+def blame_state(scene: Scene, judged: Judged, difference: Difference, state: states.State) -> None:
+    """A running average, or another buffer that a module keeps: neither data nor a parameter."""
+    mark = ("weight", state.name)
+    if mark in scene.said:
+        return
+    taken = state.slot.startswith("input")
+    silent = scene.silent_argument(judged.event)
+    if not taken and silent is not None:
+        # The call gave the same result, and this is what it did otherwise.
+        blame_argument(scene, silent)
+        return
+    if not taken:
+        when = "after its pass in this step"
+    else:
+        when = "before the first step" if scene.first_step else "at the beginning of this step"
+    if taken and scene.first_step:
+        # A checkpoint holds the same bits for both.
+        rounding = noise.SAFETY / 4 * max(map(noise.eps_of, (difference.left, difference.right)))
+        clear = difference.delta > rounding or difference.delta == 0.0
+    else:
+        unit = unit_of(scene.judged.values())
+        clear = not states.is_explained(judged, state, difference, scene.states_before, unit, judged.allowed)
+    measured = scene.comparer.measured_inputs(judged.partner.name)
+    scene.say(
+        mark,
+        judged,
+        "initial_weights" if taken and scene.first_step else "weights",
+        f'buffer "{state.name}" differs {when}{scene.how(difference)}: a state that the module keeps',
+        where=state.name,
+        clear=clear and (difference.delta > measured or not measured),
+        evidence={"buffer": state.name, **measure(difference)},
     )
 
 

@@ -57,9 +57,11 @@ def conclude(
     # Without values nothing is known of what a difference does.
     harmless = reach <= allowed and all(result.values for result in results)
     quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]
-    if harmless and quiet and not clear:
+    # What shows in the next step alone, and none follows.
+    unknown = not goes_on and any(suspect.shows_later for suspect in found)
+    if harmless and quiet and not clear and not unknown:
         return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:10]], None
-    if not clear and reach <= 10 * allowed:
+    if not clear and not unknown and reach <= 10 * allowed:
         return "agree", [], None
     chosen = clear or found
     if found[0].finding.kind in _FACTS and all(suspect.finding.kind in _MEASURED for suspect in clear):
@@ -67,9 +69,10 @@ def conclude(
         chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
     taken = {id(suspect) for suspect in chosen}
     ordered = [*chosen, *(suspect for suspect in found if id(suspect) not in taken)]
-    harmless = harmless and not any(
-        suspect.matters or (reach > 0 and _is_wrong(suspect)) or (suspect.shows_later and not goes_on)
-        for suspect in ordered
+    harmless = (
+        harmless
+        and not unknown
+        and not any(suspect.matters or (reach > 0 and _is_wrong(suspect)) for suspect in ordered)
     )
     findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
     return "harmless" if harmless else "diverged", findings, findings[0].rank

@@ -1,4 +1,4 @@
-"""Does a difference reach what counts: loss, gradients, weights?"""
+"""Does a difference reach what counts: loss, gradients, weights, and the states that modules keep?"""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from msprobe.diagnose import noise, optimizer
+from msprobe.diagnose import noise, optimizer, states
 from msprobe.diagnose.arrival import arrival_of
 from msprobe.diagnose.differences import Comparer, Difference, is_floating, rms
 from msprobe.diagnose.judge import Judged
+from msprobe.diagnose.links import Producers
 from msprobe.diagnose.pairing import Pairing
 from msprobe.diagnose.timeline import Event, is_tensor
 
@@ -32,22 +33,25 @@ _FOLLOWS = 4.0
 class Reach:
     """How far a difference reaches in one step.
 
-    ``size``: the largest relative difference among gradients, weights and results of the model; infinite where
-    one is missing, or not finite, on one side. ``vanishing``: parameters whose gradients are next to nothing.
-    ``gradients``: how far the gradient of each parameter is apart, where it is at all.
+    ``size``: the largest relative difference among gradients, weights, states of modules and results of the model;
+    infinite where one is missing, or not finite, on one side. ``vanishing``: parameters whose gradients are next to
+    nothing. ``gradients``: how far the gradient of each parameter is apart, where it is at all.
+    ``states``: what the states of a module may be apart by in the next step, because of this one.
     """
 
     size: float = 0.0
     vanishing: frozenset[str] = field(default_factory=frozenset)
     gradients: Mapping[str, float] = field(default_factory=dict)
+    states: Mapping[str, float] = field(default_factory=dict)
 
 
 def tolerance(judged: Iterable[Judged]) -> float:
     """What gradients and results may be apart by rounding: by the coarsest type that many calls compute in."""
-    return min(_UNITS * _unit_of(judged), _MOST)
+    return min(_UNITS * unit_of(judged), _MOST)
 
 
-def _unit_of(judged: Iterable[Judged]) -> float:
+def unit_of(judged: Iterable[Judged]) -> float:
+    """The unit of rounding of the coarsest type that many calls compute in."""
     units: dict[float, int] = {}
     for one in judged:
         if one.event.direction == "forward":
@@ -59,8 +63,16 @@ def _unit_of(judged: Iterable[Judged]) -> float:
     return max(common, default=2.0**-23)
 
 
-def reach_of(pairing: Pairing, judged: dict[Event, Judged], comparer: Comparer, before: Reach | None = None) -> Reach:
-    """How far the differences of a step reach. ``before``: those of the step before."""
+def reach_of(
+    pairing: Pairing,
+    judged: dict[Event, Judged],
+    comparer: Comparer,
+    before: Reach | None = None,
+    makers: Producers | None = None,
+) -> Reach:
+    """How far the differences of a step reach. ``before``: those of the step before; ``makers``: who made the
+    candidate's tensors, to find those that its calls write to and that nothing made.
+    """
     before = before or Reach()
     apart: dict[str, float] = {}
     gradients: list[Difference] = []
@@ -94,10 +106,13 @@ def reach_of(pairing: Pairing, judged: dict[Event, Judged], comparer: Comparer, 
     most = max((_weighted(one, largest) for one in counted), default=0.0)
     if not summed:
         most = max(most, _of_results(judged, bool(sizes)))
+    unit = unit_of(judged.values())
+    of_states, carried = states.apart(judged.values(), before.states, unit, makers)
     return Reach(
-        max(most, _of_weights(judged.values(), before, _unit_of(judged.values()))),
+        max(most, of_states, _of_weights(judged.values(), before, unit)),
         frozenset(name for name, size in sizes.items() if size <= _NOTHING * largest),
         apart,
+        carried,
     )
 
 
@@ -154,6 +169,8 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
     for one in judged:
         names.update(f"{one.event.parts.path}.{slot.partition('.')[2]}" for slot, _ in one.event.parameters())
         for difference in one.parameters:
+            if difference.slot.startswith("buffers."):
+                continue  # a state, which no gradient moves
             name = f"{one.event.parts.path}.{difference.slot.partition('.')[2]}".removeprefix(".")
             if (
                 difference.what in ("value", "not_finite")

@@ -23,6 +23,7 @@ from msprobe.diagnose.blame_structure import look_for_lone_calls
 from msprobe.diagnose.blame_writes import look_for_lone_writes
 from msprobe.diagnose.judge import Judged, is_random
 from msprobe.diagnose.scene import Scene, Suspect
+from msprobe.diagnose.states import changes_state
 
 
 def search(scene: Scene) -> list[Suspect]:
@@ -47,7 +48,7 @@ def search(scene: Scene) -> list[Suspect]:
     look_for_lone_calls(scene)
     for judged in scene.silent[:10]:
         if tells_something(judged):
-            blame_argument(scene, judged, clear=False)
+            blame_argument(scene, judged, clear=False, shows_later=changes_state(judged.event))
     scene.suspects.sort(key=lambda suspect: suspect.place)
     return scene.suspects
 

@@ -290,14 +290,14 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
         comparer = Comparer(left, right)
         comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
         scene = Scene(pairing, comparer, task.first)
-        scene.apart_before = task.before.gradients
+        scene.apart_before, scene.states_before = task.before.gradients, task.before.states
         scene.left_before = task.left
         suspects = search(scene)
         compared = Compared(
             step=left.step,
             rank=left.rank,
             suspects=suspects,
-            reach=reach_of(pairing, scene.judged, comparer, task.before),
+            reach=reach_of(pairing, scene.judged, comparer, task.before, scene.makers),
             tolerance=max(tolerance(scene.judged.values()), MARGIN * calibration.reach),
             summary=_counts(pairing, scene),
             notes=_notes(pairing, scene),

@@ -62,6 +62,8 @@ class Scene:
         self._reproduced: dict[Hashable, list[Event]] | None = None
         # Gradients that were apart in the step before: their weights are, too.
         self.apart_before: Mapping[str, float] = {}
+        # What the step before lets the states of modules be apart by.
+        self.states_before: Mapping[str, float] = {}
         # The gradients that the step before left behind, in the candidate and in the reference.
         self.left_before: tuple[Mapping[str, Left], Mapping[str, Left]] = ({}, {})
         self._not_cleared: tuple[str, int] | None = None
