@@ -200,6 +200,39 @@ def test_attention_that_looks_ahead(tmp_path: Path, zeros: int, low: float, wron
     assert found(tmp_path, "labels") == []
 
 
+@pytest.mark.parametrize("ellipsis", [False, True])
+@pytest.mark.parametrize(
+    ("logits_begin", "labels_begin", "zeros", "wrong"),
+    [(None, 1, 9, True), (None, 1, 12, False), (0, 1, 9, True), (1, None, 9, False), (1, 1, 9, False)],
+)
+def test_labels_shifted_behind_the_model(
+    tmp_path: Path, logits_begin: int | None, labels_begin: int | None, zeros: int, wrong: bool, ellipsis: bool
+) -> None:
+    """As most language models do it: the model gets all tokens, and the loss the logits but the last."""
+    tokens = {**some(2, 2, 4), "dtype": "torch.int64"}
+    labels = {**some(3, 2, 3), "dtype": "torch.int64"}
+
+    def cut(*begins: int | None) -> list[dict[str, Any]]:
+        slices = [{"type": "slice", "value": [begin, -1 if begin is None else None, None]} for begin in begins]
+        whole = {"type": "slice", "value": [None, None, None]}
+        return [{"type": "ellipsis", "value": "..."} if ellipsis else whole, *slices]
+
+    data = {
+        "Tensor.tril.0.forward": call([tensor(4, 4)], tensor(4, 4)),
+        "Functional.embedding.0.forward": call([tokens, some(4, 9, 3)], some(6, 2, 4, 3)),
+        "Torch.softmax.0.forward": call([some(5, 2, 4, 4), plain(-1)], {**some(7, 2, 4, 4), "zero": zeros}),
+        "Tensor.__getitem__.0.forward": call(
+            [some(8, 2, 4, 9), [*cut(logits_begin), {"type": "slice", "value": [None, None, None]}]], some(9, 2, 3, 9)
+        ),
+        "Tensor.__getitem__.1.forward": call([tokens, cut(labels_begin)], labels),
+        "Tensor.reshape.0.forward": call([some(9, 2, 3, 9), plain(-1)], {**some(9, 2, 3, 9), "shape": [6, 9]}),
+        "Functional.cross_entropy.0.forward": call([{**some(9, 2, 3, 9), "shape": [6, 9]}, labels], some(11, 1)),
+    }
+    write(tmp_path, data)
+    assert bool(found(tmp_path, "attention")) == wrong
+    assert found(tmp_path, "labels") == []
+
+
 def test_attention_of_what_predicts_no_next_token_may_look_ahead(tmp_path: Path) -> None:
     write(tmp_path, text(0, 0))
     assert found(tmp_path, "attention") == []

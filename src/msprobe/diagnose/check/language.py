@@ -10,6 +10,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import SAME_ELEMENTS, SHAPES, argument, distinct, tensors
 from msprobe.diagnose.differences import fingerprint, is_integer, numel
+from msprobe.diagnose.links import Producers
 from msprobe.diagnose.timeline import Event, Timeline
 
 _LOSSES = frozenset(("cross_entropy", "nll_loss"))
@@ -70,7 +71,12 @@ def _tokens(event: Event) -> dict[str, Any] | None:
 def _text(moment: Moment, timeline: Timeline, embedding: Event, loss: Event) -> Text | None:
     tokens = _tokens(embedding)
     target = dict(loss.inputs()).get("input.1") or dict(loss.inputs()).get("input.target")
-    if tokens is None or not isinstance(target, dict) or not is_integer(target) or numel(target) != numel(tokens):
+    if tokens is None or not isinstance(target, dict) or not is_integer(target):
+        return None
+    rows, length = tokens["shape"]
+    # Logits and labels may be shifted against each other behind the model: then the last position has no label.
+    shortened = numel(target) == rows * (length - 1)
+    if numel(target) != rows * length and not shortened:
         return None
     makers = moment.makers(timeline)
     mark = fingerprint(tokens)
@@ -95,8 +101,26 @@ def _text(moment: Moment, timeline: Timeline, embedding: Event, loss: Event) -> 
     if found is None and source is not None and any(fingerprint(leaf) == mark for leaf in tensors(source.outputs())):
         found = source
     ahead = _ahead(timeline, source, embedding, mark) if source is not None else None
-    shape = tokens["shape"]
-    return Text(embedding, loss, tuple(chain), found, ahead, int(shape[1]))
+    if shortened and not _from_the_first(makers, loss):
+        ahead = None
+    return Text(embedding, loss, tuple(chain), found, ahead, length)
+
+
+def _from_the_first(makers: Producers, loss: Event) -> bool:
+    """True if the logits of a loss are a slice that begins with the first position."""
+    at, given = loss, tensors(loss.inputs())
+    for _ in range(20):
+        maker = makers.of(given[0], at) if given else None
+        if maker is None or maker.parts.kind != "api":
+            return False
+        word = operation(maker.stem)
+        if word == "getitem":
+            slices = [leaf for slot, leaf in maker.inputs() if slot.startswith("input.1")]
+            return all(_is_ellipsis(leaf) or _first_of(leaf) == 0 for leaf in slices)
+        if word not in SAME_ELEMENTS | SHAPES:
+            return False
+        at, given = maker, tensors(maker.inputs())
+    return False
 
 
 def _ahead(timeline: Timeline, source: Event, embedding: Event, mark: Hashable) -> int | None:
@@ -121,17 +145,25 @@ def _ahead(timeline: Timeline, source: Event, embedding: Event, mark: Hashable) 
 
 def _begin(event: Event) -> int | None:
     """Where a slice along the second (or last) dimension begins."""
-    slots = dict(event.inputs())
-    ranges = [leaf for slot, leaf in slots.items() if slot.startswith("input.1") and isinstance(leaf, dict)]
-    found = [leaf["value"] for leaf in ranges if leaf.get("type") == "slice" and isinstance(leaf.get("value"), list)]
-    if len(found) != len([slot for slot in slots if slot.startswith("input.1")]) or not found:
+    taken = [leaf for slot, leaf in event.inputs() if slot.startswith("input.1") and not _is_ellipsis(leaf)]
+    firsts = [_first_of(leaf) for leaf in taken]
+    if not firsts or None in firsts or any(firsts[:-1]):
         return None
-    first, _, step = (*found[-1], None, None, None)[:3]
-    if step not in (None, 1) or any(one[0] not in (None, 0) for one in found[:-1]):
+    return firsts[-1]
+
+
+def _is_ellipsis(leaf: Any) -> bool:
+    return isinstance(leaf, dict) and leaf.get("type") == "ellipsis"
+
+
+def _first_of(leaf: Any) -> int | None:
+    """Where a slice without gaps begins; None for one that counts from the end, and for what is no slice."""
+    if not (isinstance(leaf, dict) and leaf.get("type") == "slice" and isinstance(leaf.get("value"), list)):
         return None
-    if first is None:
+    first, _, step = (*leaf["value"], None, None, None)[:3]
+    if first is None and step in (None, 1):
         return 0
-    return first if isinstance(first, int) and first >= 0 else None
+    return first if isinstance(first, int) and first >= 0 and step in (None, 1) else None
 
 
 def is_causal(timeline: Timeline) -> bool:

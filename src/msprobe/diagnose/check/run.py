@@ -13,6 +13,7 @@ from msprobe.diagnose.check.registry import CHECKS, Check
 from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.findings import Finding, plain
 from msprobe.diagnose.timeline import Timeline
+from msprobe.diagnose.value_digests import add_digests
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath
 from msprobe.store.reader import open_dump
@@ -77,6 +78,7 @@ def check_run(
             timelines[rank] = Timeline(part)
             records += len(part)
             notes += _notes(timelines[rank])
+        add_digests(*timelines.values())
         # A gap in the steps: what was before is not the step before.
         follows = last is not None and step == last + 1
         moment = Moment(step, timelines, before if follows else None, last=step == dump.steps[-1])
