@@ -45,10 +45,11 @@ def arrival_of(judged: Iterable[Judged], comparer: Comparer) -> Arrival:
             after = True
         elif after and one.event.direction in ("forward", "optimizer"):
             clean &= not (one.changed_inputs or one.changed_outputs)
-    return Arrival(known, tuple(differ), _common_factor(differ), known and clean and not differ)
+    return Arrival(known, tuple(differ), common_factor(differ), known and clean and not differ)
 
 
-def _common_factor(differences: Iterable[Difference]) -> float | None:
+def common_factor(differences: Iterable[Difference]) -> float | None:
+    """The number that all these tensors differ by; None if there is none."""
     found = [ratio_of(one.left, one.right) if one.what == "value" else None for one in differences]
     if not found or found[0] is None:
         return None

@@ -8,7 +8,7 @@ from msprobe.diagnose.blame_argument import blame_argument
 from msprobe.diagnose.blame_calls import blame_calls
 from msprobe.diagnose.blame_gradients import look_at_arriving_gradient
 from msprobe.diagnose.differences import Difference, fingerprint, is_integer
-from msprobe.diagnose.effect import unit_of
+from msprobe.diagnose.effect import of_results, unit_of
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.scene import Scene
@@ -112,8 +112,9 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         where=f"{event.name}, {difference.slot}",
         clear=clear,
         evidence=measure(difference),
+        # Another batch: ranks that add up their gradients hide whose it was.
+        matters=is_integer(difference.left) and of_results(scene.judged, True) > 0.0,
     )
-    return
 
 
 def _parameter(scene: Scene, event: Event, difference: Difference) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from msprobe.diagnose import noise, optimizer, states
-from msprobe.diagnose.arrival import arrival_of
+from msprobe.diagnose.arrival import arrival_of, common_factor
 from msprobe.diagnose.differences import Comparer, Difference, is_floating, rms
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.links import Producers
@@ -101,11 +101,16 @@ def reach_of(
     # So it is where they are reduced over ranks in another way.
     summed = steps and any(event.direction == "gradient" or event.is_collective for event in lone)
     # And a factor that one side alone gives the loss, and takes from the gradients before anything else uses them.
-    summed = summed or (bool(gradients) and arrival_of(judged.values(), comparer).clean)
+    # Where the loss itself differs, other gradients come back, and ranks that add up theirs hide whose they are.
+    summed = summed or (
+        bool(gradients)
+        and (of_results(judged, bool(sizes)) <= tolerance(judged.values()) or common_factor(gradients) is not None)
+        and arrival_of(judged.values(), comparer).clean
+    )
     counted = at_optimizer if summed else [*gradients, *at_optimizer]
     most = max((_weighted(one, largest) for one in counted), default=0.0)
     if not summed:
-        most = max(most, _of_results(judged, bool(sizes)))
+        most = max(most, of_results(judged, bool(sizes)))
     unit = unit_of(judged.values())
     of_states, carried = states.apart(judged.values(), before.states, unit, makers)
     return Reach(
@@ -187,7 +192,7 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
     return most
 
 
-def _of_results(judged: dict[Event, Judged], with_gradients: bool) -> float:
+def of_results(judged: dict[Event, Judged], with_gradients: bool) -> float:
     """The last results of the forward pass: the loss, or what the model returns where no gradients were recorded."""
     last: Judged | None = None
     loss: Judged | None = None

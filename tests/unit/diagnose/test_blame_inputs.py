@@ -25,6 +25,16 @@ class TestData:
         assert found.where == "Functional.embedding.0.forward, input.0"
         assert "whole numbers differ" in found.message
 
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+    def test_other_tokens_whose_gradients_are_added_up_unseen(self, tmp_path: Path, dtype: str) -> None:
+        """As in one rank of a data-parallel run: the optimizers of both sides get the same."""
+        names = ("embedding.weight", "head.weight", "head.bias", "blocks.0.fc.weight", "blocks.0.fc.bias",
+                 "blocks.1.fc.weight", "blocks.1.fc.bias")  # fmt: skip
+        summed = {name: lambda array: drawn("sum", *array.shape) for name in names}
+        plan = Plan(at_optimizer=summed, dtype=dtype)
+        other = Plan(at_optimizer=summed, dtype=dtype, data=lambda tokens: (tokens + 1) % WORDS)
+        assert first(compare(tmp_path, other, plan)).kind == "data"
+
     def test_the_same_tokens_in_another_order(self, tmp_path: Path) -> None:
         found = first(compare(tmp_path, Plan(data=lambda tokens: tokens[::-1].copy())))
         assert (found.kind, found.entry) == ("data", "Functional.embedding.0.forward")
