@@ -12,6 +12,7 @@ from msprobe.diagnose.differences import Difference, fingerprint
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged, is_random
 from msprobe.diagnose.scene import Scene
+from msprobe.diagnose.ties import broken_tie
 from msprobe.diagnose.timeline import Event, is_tensor
 from msprobe.diagnose.words import dtype_word, measure
 
@@ -122,6 +123,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     if event.direction in ("backward", "gradient") and first.what == "missing":
         return  # told with all others that are missing
     kind: Kind = "computation"
+    cause: dict[str, str] = {}
     why = "its inputs agree" if not judged.changed_inputs else "more than its inputs explain"
     if first.what == "not_finite":
         kind = "overflow"
@@ -143,10 +145,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         text = f"{event.name}: the gradient of {first.slot} differs{scene.how(first)}; {why}, and so does its forward"
     elif event.direction == "gradient":
         kind = "parameter_gradient"
-        text = (
-            f"the gradient of {event.parts.path}.{first.slot.partition('.')[0]} differs{scene.how(first)}, "
-            "while those of the calls that use it agree"
-        )
+        text, cause = _of_gradient(scene, event, first)
     elif is_random(event) and not judged.changed_inputs:
         earlier = next((one for one in reversed(scene.random_alone) if one.index < event.index), None)
         if earlier is not None:
@@ -173,9 +172,24 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
             "difference": judged.left,
             "inputs_differ_by": judged.arrived,
             "explained": judged.allowed,
+            **cause,
             **measure(first),
         },
     )
+
+
+def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[str, dict[str, str]]:
+    """How the gradient of a parameter is told that differs by itself, and the cause where it is known."""
+    name = f"{event.parts.path}.{difference.slot.partition('.')[0]}"
+    tie = broken_tie(event, difference.slot, scene.pairing.candidate, scene.pairing.reference)
+    if tie is None:
+        return f"the gradient of {name} differs{scene.how(difference)}, while those of the calls that use it agree", {}
+    one, two = ("reference", "candidate") if tie.tied == "reference" else ("candidate", "reference")
+    text = (
+        f'"{name}" and "{tie.other}" are one tensor in the {one} (tied weights) and two in the {two}, where each gets '
+        "the gradient of its own use alone"
+    )
+    return text, {"cause": "tie"}
 
 
 def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:

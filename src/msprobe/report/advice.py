@@ -46,6 +46,8 @@ BY_CAUSE: dict[str, str] = {
     "optimizer.step() there too, and record again.",
     "members": "Give the optimizers the same parameters: make each after its model is complete, and pass all of "
     "model.parameters().",
+    "tie": "Tie the two on both sides or on neither: give one module the parameter of the other after the weights are "
+    "loaded and before the optimizer is made.",
     "class": "Use the same optimizer on both sides.",
 }
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.dumps import Recording, Value, drawn, rounded
-from unit.diagnose.training import WIDTH, Plan
+from unit.diagnose.training import WIDTH, WORDS, Plan
 
 TANH = "blocks.1.tanh"
 
@@ -204,3 +204,22 @@ def test_the_rounding_of_another_type_is_no_fault_of_a_call_that_reproduces_othe
     verdict = compare(tmp_path, *plans)
     assert agrees(verdict)
     assert verdict.notes == ("precision: bfloat16 in the candidate where the reference has float32",)
+
+
+class TestTies:
+    @pytest.mark.parametrize("digests", [True, False])
+    @pytest.mark.parametrize("side", ["candidate", "reference"])
+    def test_a_weight_that_is_tied_on_one_side(self, tmp_path: Path, side: str, digests: bool) -> None:
+        """The second tensor begins with the values of the first, as from one checkpoint."""
+
+        def plan(tied: bool) -> Plan:
+            same = {} if tied else {"head.weight": lambda _: drawn("embedding.weight", WORDS, WIDTH) / 3}
+            return Plan(tied=tied, weights=same, digests=digests)
+
+        found = first(compare(tmp_path, plan(side == "candidate"), plan(side == "reference")))
+        assert found.kind == "parameter_gradient"
+        assert '"embedding.weight"' in found.message
+        assert '"head.weight"' in found.message
+        other = "candidate" if side == "reference" else "reference"
+        assert f"one tensor in the {side} (tied weights) and two in the {other}" in found.message
+        assert found.evidence["cause"] == "tie"
