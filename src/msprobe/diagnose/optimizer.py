@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msprobe.diagnose.differences import Comparer, Difference
@@ -62,6 +62,29 @@ def results_of(event: Event) -> dict[str, dict[str, Any]]:
     if isinstance(found, list):
         found = found[0] if found else None
     return found if isinstance(found, dict) else {}
+
+
+def renamed(record: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The record of a step with other names of parameters. ``names``: the name in the record -> the other."""
+
+    def keys(tensors: Any) -> Any:
+        return {names.get(key, key): value for key, value in tensors.items()} if isinstance(tensors, dict) else tensors
+
+    found = dict(record)
+    if "input_kwargs" in found:
+        found["input_kwargs"] = keys(found["input_kwargs"])
+    output = found.get("output")
+    if output is not None:
+        found["output"] = [keys(one) for one in output] if isinstance(output, list) else keys(output)
+    groups = found.get("groups")
+    if isinstance(groups, list):
+        found["groups"] = [
+            {**group, "params": [names.get(str(name), name) for name in group.get("params") or ()]}
+            if isinstance(group, dict)
+            else group
+            for group in groups
+        ]
+    return found
 
 
 def differences(

@@ -3,7 +3,8 @@
 Forward calls are aligned module by module: the calls inside two passes that answer to each other are aligned in
 their order, first by name, then, among what is left between two pairs, by what they compute and with wrapping
 modules opened. So one call more or less shifts nothing. Backward calls follow their forward calls, gradients
-of parameters their modules; recomputed calls stand for the calls that they repeat.
+of parameters their modules; recomputed calls stand for the calls that they repeat. Names that differ are led to each
+other on the way (:mod:`msprobe.diagnose.naming`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from msprobe.compare.alignment import align
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.naming import Naming, drop_prefixes, rename
 from msprobe.diagnose.recomputation import repeats
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 
@@ -26,7 +28,8 @@ class Pairing:
 
     ``partner`` leads from an event of the candidate to that of the reference, ``back`` the other way.
     ``loose`` holds the candidate events that were paired by what they compute, not by name. ``repeats`` leads
-    from a recomputed call to the call of the forward pass that it repeats.
+    from a recomputed call to the call of the forward pass that it repeats. ``naming`` tells names that differ; modules
+    and parameters of the reference go by the candidate's.
     """
 
     candidate: Timeline
@@ -35,6 +38,7 @@ class Pairing:
     back: dict[Event, Event] = field(default_factory=dict)
     loose: set[Event] = field(default_factory=set)
     repeats: dict[Event, Event] = field(default_factory=dict)
+    naming: Naming = field(default_factory=Naming)
 
     def add(self, candidate: Event, reference: Event, loose: bool = False) -> None:
         """Pair two events, unless one of them has a partner."""
@@ -60,7 +64,7 @@ def pair(candidate: Timeline, reference: Timeline) -> Pairing:
         # One of them does not tell in which module a call ran: so nothing can be aligned module by module.
         for timeline in (candidate, reference):
             timeline.flatten()
-    pairing = Pairing(candidate, reference)
+    pairing = Pairing(candidate, reference, naming=drop_prefixes(candidate, reference))
     _pair_inside_unfinished(pairing)
     for directions in (("forward",), ("optimizer",)):
         _pair_calls(
@@ -68,6 +72,7 @@ def pair(candidate: Timeline, reference: Timeline) -> Pairing:
             [event for event in candidate.roots if event.direction in directions],
             [event for event in reference.roots if event.direction in directions],
         )
+    rename(pairing.naming, candidate, reference, pairing.partner)
     _pair_recomputation(pairing)
     _pair_backward(pairing)
     _pair_by_name(pairing)
@@ -103,6 +108,7 @@ def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event])
         a, b = todo.pop()
         if not a or not b:
             continue
+        a, b = _without_wrappers(a, b), _without_wrappers(b, a)
         matched = _align(a, b, _shaped)
         if len(matched) < max(len(a), len(b)):
             # Something is there on one side only: what the others take tells which it is.
@@ -111,13 +117,14 @@ def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event])
             pairing.add(a[i], b[j])
             todo.append((_calls(a[i]), _calls(b[j])))
         for rest_a, rest_b in _gaps(a, b, matched):
-            loosely = _align(rest_a, rest_b, _loose)
+            loosely = _refine(rest_a, rest_b, (_local, _loose))
             for i, j in loosely:
                 pairing.add(rest_a[i], rest_b[j], loose=True)
                 todo.append((_calls(rest_a[i]), _calls(rest_b[j])))
             for open_a, open_b in _gaps(rest_a, rest_b, loosely):
                 # What one side has in a module of its own, the other may do in place.
-                inner_a, inner_b = _opened(open_a), _opened(open_b)
+                largest = max(map(_size, (*open_a, *open_b)))
+                inner_a, inner_b = _opened(open_a, largest), _opened(open_b, largest)
                 if inner_a != list(open_a) or inner_b != list(open_b):
                     todo.append((inner_a, inner_b))
 
@@ -156,6 +163,13 @@ def _valued(event: Event) -> Hashable:
     return (event.key, *marks) if marks and None not in marks else (event.key, id(event))
 
 
+def _local(event: Event) -> Hashable:
+    """A module by what the module around it calls it."""
+    if not event.is_module or event.parent is None:
+        return _loose(event)
+    return f"local:{event.parts.path.removeprefix(event.parent.parts.path + '.')}"
+
+
 def _loose(event: Event) -> Hashable:
     if event.is_module:
         return f"module:{event.parts.owner}"
@@ -181,13 +195,45 @@ def _gaps(
     return found
 
 
-def _opened(events: Sequence[Event]) -> list[Event]:
-    """The events with each module replaced by what runs in it."""
+def _opened(events: Sequence[Event], size: int) -> list[Event]:
+    """The events with the modules of a size replaced by what runs in them: first the one that holds all others."""
     found: list[Event] = []
     for event in events:
-        inner = _calls(event) if event.is_module else []
-        found += inner or [event]
+        found += _calls(event) if size and _size(event) == size else [event]
     return found
+
+
+def _size(event: Event) -> int:
+    """How many calls run in the pass of a module."""
+    count = 0
+    todo = _calls(event) if event.is_module else []
+    while todo:
+        one = todo.pop()
+        count += 1
+        todo += _calls(one)
+    return count
+
+
+def _without_wrappers(events: Sequence[Event], others: Sequence[Event]) -> Sequence[Event]:
+    """The events with modules opened that one side alone has around modules which the other side has in this row."""
+    there = {event.key for event in others if event.is_module}
+    if all(event.key in there for event in events if event.is_module):
+        return events
+    found: list[Event] = []
+    for event in events:
+        around = event.is_module and event.key not in there and _holds(event, there)
+        found += _without_wrappers(_calls(event), others) if around else [event]
+    return found
+
+
+def _holds(event: Event, keys: set[str]) -> bool:
+    todo = _calls(event)
+    while todo:
+        one = todo.pop()
+        if one.is_module and one.key in keys:
+            return True
+        todo += _calls(one)
+    return False
 
 
 def _pair_recomputation(pairing: Pairing) -> None:
@@ -243,4 +289,6 @@ def _pair_by_name(pairing: Pairing) -> None:
 
 def _named(event: Event) -> Hashable:
     # The steps of optimizers answer to each other whatever the optimizers are.
-    return "optimizer" if event.parts.kind == "optimizer" else event.key
+    if event.parts.kind == "optimizer":
+        return "optimizer"
+    return f"gradient:{event.parts.path}" if event.direction == "gradient" else event.key

@@ -99,6 +99,14 @@ class Event:
             self._outputs = self._read_outputs()
         return self._outputs
 
+    def call(self, path: str, outputs: list[Slot] | None = None, parameters: list[Slot] | None = None) -> None:
+        """Give it another module's path, and other names to what comes out, or to its parameters and buffers. ``name``
+        and ``stem``, by which the dump knows it, stay.
+        """
+        self.parts = self.parts._replace(path=path)
+        self._outputs = self._outputs if outputs is None else outputs
+        self._parameters = self._parameters if parameters is None else parameters
+
     def _read_inputs(self) -> list[Slot]:
         found: list[Slot] = []
         record = self.record

@@ -8,6 +8,7 @@ plain gradient descent. A call has a *site*, a name that does not change when ot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ class Plan:
     are not made. ``renamed``: site -> API. ``again``: site -> what becomes of the result when it is recomputed.
     ``weights``, ``data``, ``parameter_gradients`` (None: none comes), ``at_optimizer``, ``updated``: what becomes of a
     parameter, the batch, a gradient, a gradient on its way, a new weight. ``root``: what is done with the loss, from
-    which the backward pass begins.
+    which the backward pass begins. ``called``: what becomes of the names of modules and parameters; ``around``: path of
+    a module that the model stands in.
     """
 
     results: Mapping[str, Change] = field(default_factory=dict)
@@ -53,6 +55,8 @@ class Plan:
     recompute: bool = False
     prefix: str = ""
     wrapper: str | None = None
+    called: Callable[[str], str] = str
+    around: str | None = None
     dtype: str = "float32"
     noise: float = 0.0
     first_step: int = 0
@@ -88,6 +92,18 @@ class Rank:
         if plan.data is not None and step == plan.first_step:
             tokens = plan.data(tokens)
         aim = Value(rounded(drawn(f"aim {step} {self.number}", BATCH, WORDS), plan.dtype), dtype=plan.dtype)
+        with ExitStack() as model:
+            if plan.around is not None:
+                model.enter_context(self.rec.module(plan.around, "Net", [Value(tokens, dtype="int64")]))(aim)
+            parts, y = self._forward(tokens)
+        loss, mean = self._do("loss", "Functional.mse_loss", [y, aim], lambda a, b: np.square(a - b).mean())
+        if plan.root is not None:
+            root = plan.root(self.rec, loss)
+            self.rec.call("Torch.ones_like", [root], root.of(np.ones((), np.float32)))
+        self._backward(mean, y, aim, *parts, tokens)
+
+    def _forward(self, tokens: np.ndarray) -> tuple[tuple[Any, ...], Value]:
+        plan = self.plan
         passes: list[Any] = []
         weight = self._weight("embedding.weight")
         with self.rec.module(
@@ -104,11 +120,7 @@ class Rank:
         with self.rec.module(self._path("head"), "Linear", [x], {"weight": given[1], "bias": given[2]}) as end:
             y, linear = self._do("head.linear", "Functional.linear", given, _linear)
             name_of_head = end(y)
-        loss, mean = self._do("loss", "Functional.mse_loss", [y, aim], lambda a, b: np.square(a - b).mean())
-        if plan.root is not None:
-            root = plan.root(self.rec, loss)
-            self.rec.call("Torch.ones_like", [root], root.of(np.ones((), np.float32)))
-        self._backward(mean, y, aim, linear, name_of_head, passes, embed, name_of_embedding, tokens)
+        return (linear, name_of_head, passes, embed, name_of_embedding), y
 
     def _block(self, block: int, x: Value, again: bool = False) -> tuple[Value, dict[str, Any], list[str]]:
         site = f"blocks.{block}"
@@ -217,7 +229,8 @@ class Rank:
             step = 0 if gradient is None else np.float32(settings["lr"]) * gradient
             self.weights[name] = plan.updated.get(name, np.asarray)(rounded(weight - step, plan.dtype))
             after[name] = {"weight": self._value(self.weights[name], True)}
-        self.rec.optimizer(plan.optimizer, before, after, settings)
+        named = [{plan.called(name): fields for name, fields in side.items()} for side in (before, after)]
+        self.rec.optimizer(plan.optimizer, *named, settings)
 
     # -- one call
 
@@ -268,7 +281,7 @@ class Rank:
         return rounded(np.asarray(array, np.float32), self.plan.dtype)
 
     def _path(self, path: str) -> str:
-        return f"{self.plan.prefix}{path}"
+        return self.plan.called(f"{self.plan.prefix}{path}")
 
 
 def _embedding(tokens: np.ndarray, weight: np.ndarray) -> np.ndarray:
