@@ -18,7 +18,7 @@ from mindspore import Tensor, ops  # noqa: E402
 from mindspore_networks import NETWORKS, STEPS, Result, run  # noqa: E402
 
 from msprobe.capture.mindspore import tensors  # noqa: E402
-from msprobe.capture.mindspore.apis import listed_apis  # noqa: E402
+from msprobe.capture.mindspore.surface import MINDSPORE  # noqa: E402
 from msprobe.mindspore import PrecisionDebugger  # noqa: E402
 
 
@@ -66,11 +66,11 @@ SETTINGS = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_training_is_the_same_bit_for_bit(name: str, settings: str, tmp_path: Path) -> None:
     wanted = alone(name)
-    functions = {(id(holder), api): getattr(holder, api) for holder, api, _ in listed_apis()}
+    functions = {(id(holder), api): getattr(holder, api) for holder, api, _ in MINDSPORE.listed_apis()}
     own, called = set(vars(Tensor)), ops.MatMul.__call__
     found = recorded(name, tmp_path, **SETTINGS[settings])
     assert tuple(found) == wanted
-    assert all(getattr(holder, api) == functions[id(holder), api] for holder, api, _ in listed_apis())
+    assert all(getattr(holder, api) == functions[id(holder), api] for holder, api, _ in MINDSPORE.listed_apis())
     assert set(vars(Tensor)) == own
     assert ops.MatMul.__call__ is called
     assert list(tmp_path.glob("step*/*/dump_error_info.log")) == []

@@ -8,61 +8,23 @@ outermost counts.
 from __future__ import annotations
 
 import functools
-import importlib
-from collections.abc import Callable, Iterator
-from importlib import resources
+from collections.abc import Callable
 from typing import Any
-
-import mindspore
 
 from msprobe.capture.mindspore.in_place import reading_first, writes
 from msprobe.capture.mindspore.patches import Patches
+from msprobe.capture.mindspore.surface import Surface
 from msprobe.capture.units import UnitRecorder, recorded
 
-LIST_FILE = "support_wrap_ops.yaml"
-
-# Group of the list -> the module or class, and the first part of the entry's name.
-_GROUPS = {
-    "ops": ("mindspore.ops", "Functional"),
-    "tensor": ("mindspore.Tensor", "Tensor"),
-    "mint.ops": ("mindspore.mint", "Mint"),
-    "mint.nn.functional": ("mindspore.mint.nn.functional", "MintFunctional"),
-    "communication.comm_func": ("mindspore.communication.comm_func", "Distributed"),
-    "mint.distributed": ("mindspore.mint.distributed", "MintDistributed"),
-}
 _COLLECTIVES = ("Distributed", "MintDistributed")
-
-
-def listed_apis() -> Iterator[tuple[Any, str, str]]:
-    """(holder, attribute, key of its entries) of each listed function that this MindSpore has."""
-    import yaml
-
-    text = resources.files("msprobe.capture.mindspore").joinpath(LIST_FILE).read_text("utf-8")
-    groups = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
-    for group, (place, prefix) in _GROUPS.items():
-        holder = _holder(place)
-        if holder is None:
-            continue
-        for name in groups.get(group) or ():
-            found = getattr(holder, str(name), None)
-            if callable(found) and not isinstance(found, type):
-                yield holder, str(name), f"{prefix}.{str(name).rpartition('.')[2]}"
-
-
-def _holder(place: str) -> Any:
-    if place == "mindspore.Tensor":
-        return mindspore.Tensor
-    try:
-        return importlib.import_module(place)
-    except ImportError:
-        return None
 
 
 class ApiRecorder:
     """Replaces the listed functions while recording, and those that users register."""
 
-    def __init__(self, units: UnitRecorder, read: Callable[[], None]) -> None:
+    def __init__(self, units: UnitRecorder, names: Surface, read: Callable[[], None]) -> None:
         self.units = units
+        self.names = names
         # Reads what waits to be read: before a call that writes into its arguments.
         self.read = read
         self.patches = Patches()
@@ -73,7 +35,7 @@ class ApiRecorder:
         """Put the recording functions in place."""
         if not self._is_filled:
             self._is_filled = True
-            for holder, name, key in listed_apis():
+            for holder, name, key in self.names.listed_apis():
                 self.patches.add(holder, name, functools.partial(self._recorded, key))
                 self.replaced.add((id(holder), name))
         self.patches.attach()

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from mindspore import nn
 
 from msprobe import log
+from msprobe.capture.mindspore.surface import MINDSPORE, Surface
 from msprobe.capture.units import UnitRecorder
 
 
@@ -21,30 +22,31 @@ class Passes(Protocol):
         """The cell has run."""
 
 
-def name_cells(model: Any, record_root: bool = False) -> list[tuple[str, nn.Cell]]:
+def name_cells(model: Any, record_root: bool = False, names: Surface = MINDSPORE) -> list[tuple[str, nn.Cell]]:
     """The cells to watch and their entry names: ``Cell.{[index.]path}.{Class}``. The root itself only if asked for."""
+    prefix = names.module_prefix
     several = isinstance(model, (list, tuple))
     named: list[tuple[str, nn.Cell]] = []
     for index, root in enumerate(model if several else [model]):
         lead = f"{index}." if several else ""
-        inside = [(path, cell) for path, cell in root.cells_and_names() if path]
+        inside = [(path, cell) for path, cell in names.modules_of(root) if path]
         if record_root or not inside:
             if not record_root:
                 kind = type(root).__name__
                 log.once(
                     ("leaf", kind),
                     "warning",
-                    f"The model is a single {kind} without cells inside; it is recorded itself.",
+                    f"The model is a single {kind} without modules inside; it is recorded itself.",
                 )
-            named.append((f"Cell.{lead}root.{type(root).__name__}", root))
-        named += [(f"Cell.{lead}{path}.{type(cell).__name__}", cell) for path, cell in inside]
+            named.append((f"{prefix}.{lead}root.{type(root).__name__}", root))
+        named += [(f"{prefix}.{lead}{path}.{type(cell).__name__}", cell) for path, cell in inside]
     return named
 
 
-def cells_of(model: Any) -> list[nn.Cell]:
+def cells_of(model: Any, names: Surface = MINDSPORE) -> list[nn.Cell]:
     """All cells of one model or several, the roots among them."""
     roots = model if isinstance(model, (list, tuple)) else [model]
-    return [cell for root in roots for _, cell in root.cells_and_names()]
+    return [cell for root in roots for _, cell in names.modules_of(root)]
 
 
 class CellHooks:

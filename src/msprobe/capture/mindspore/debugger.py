@@ -118,13 +118,13 @@ class PrecisionDebugger:
                 else "start(): token_range counts calls of the model; pass it: start(model, token_range=...)."
             )
         if model is not None:
-            check_model(model)
+            check_model(model, self.recorder.names)
         tokens = check_token_range(token_range)
         outcome = self.recorder.session.outcome
         if self.settings.dump_enable is False:
             outcome.reason = SWITCHED_OFF
             return
-        named = name_cells(model, self.settings.record_root) if model is not None else []
+        named = name_cells(model, self.settings.record_root, self.recorder.names) if model is not None else []
         if in_graph:
             self.recorder.start_graph(named, rank_id)
             return

@@ -11,6 +11,7 @@ from typing import Any
 
 from mindspore import nn
 
+from msprobe.capture.mindspore.surface import Surface
 from msprobe.capture.units import UnitRecorder
 
 _NOTHING = [None]
@@ -19,8 +20,9 @@ _NOTHING = [None]
 class CellFacts:
     """What the core asks of cells (:class:`msprobe.capture.adapter.Modules`), and their parameters' gradients."""
 
-    def __init__(self, units: UnitRecorder) -> None:
+    def __init__(self, units: UnitRecorder, names: Surface) -> None:
         self.units = units
+        self.names = names
         self.session = units.session
         self._handles: list[Any] = []
         # Entry -> parameter -> its gradient.
@@ -35,7 +37,7 @@ class CellFacts:
 
     def own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
         """See :class:`msprobe.capture.adapter.Modules`. Names are those of the attributes."""
-        return list(_own_parameters(module))
+        return list(self.names.own_parameters(module))
 
     def is_training(self, module: Any) -> bool:
         """Cells are in evaluation mode until told otherwise, so that says nothing of most."""
@@ -46,7 +48,7 @@ class CellFacts:
         if not self.units.backward:
             return
         for name, cell in named:
-            for key, parameter in _own_parameters(cell):
+            for key, parameter in self.names.own_parameters(cell):
                 entry = f"{name}.parameters_grad"
                 if not parameter.requires_grad:
                     continue
@@ -124,12 +126,3 @@ class CellFacts:
         self._trees.clear()
         self._waiting.clear()
         self._counts.clear()
-
-
-def _own_parameters(cell: nn.Cell) -> Iterable[tuple[str, Any]]:
-    """A cell's own parameters, by attribute; one that has two names counts under the first."""
-    seen: set[int] = set()
-    for key, value in (getattr(cell, "_params", None) or {}).items():
-        if value is not None and id(value) not in seen:
-            seen.add(id(value))
-            yield key, value

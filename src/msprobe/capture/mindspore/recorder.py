@@ -28,6 +28,7 @@ from msprobe.capture.mindspore.mixed_precision import MixedPrecision
 from msprobe.capture.mindspore.parameter_gradients import CellFacts
 from msprobe.capture.mindspore.primitives import PrimitiveRecorder
 from msprobe.capture.mindspore.ranks import current_rank, world_size
+from msprobe.capture.mindspore.surface import surface
 from msprobe.capture.mindspore.tensors import MindSporeTensors, plain_types
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
@@ -60,7 +61,8 @@ class MindSporeRecorder:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         stacks = CallStacks(native.frame_key, _is_framework, _is_recompute, _is_way_in)
-        self.session = session = Session(settings, "mindspore", current_rank, stacks)
+        self.names = names = surface()
+        self.session = session = Session(settings, names.framework, current_rank, stacks)
         session.world = world_size
         session.file_writer = array_file_writer
         summary = "structure" if settings.task == "structure" else settings.summary_mode
@@ -73,12 +75,12 @@ class MindSporeRecorder:
         self.gradients = GraphGradients(session, self.hooks)
         self.units = UnitRecorder(session, self.describer, tensors, self.gradients, self._overflowed)
         self.gradients.units = self.units
-        self.facts = CellFacts(self.units)
+        self.facts = CellFacts(self.units, names)
         self.units.modules = self.facts
         level = settings.level
         self._watches_cells = level in ("L0", "mix")
         self._watches_calls = level in ("L1", "mix")
-        self.apis = ApiRecorder(self.units, tensors.flush)
+        self.apis = ApiRecorder(self.units, names, tensors.flush)
         self.writers = InPlaceWatch(tensors.flush)
         self.primitives = PrimitiveRecorder(self.units)
         self.cells = CellHooks(self.units)
@@ -106,7 +108,7 @@ class MindSporeRecorder:
         self._attached = True
         self._named = named
         if self._watches_calls:
-            self.primitives.watch(cells_of(model) if model is not None else ())
+            self.primitives.watch(cells_of(model, self.names) if model is not None else ())
         session.guard(self.jit.attach)
         session.guard(self._mixed.attach)
         self._put()

@@ -1,0 +1,127 @@
+"""Whose names a program uses: MindSpore's own, or those of PyTorch in MSAdapter / MindTorch.
+
+MSAdapter is a package named ``torch`` whose tensors are MindSpore's. A program for it is recorded with PyTorch's names
+(``Functional``, ``Torch``, ``Module.{path}.{Class}``) and MindSpore's values.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import mindspore
+from mindspore import nn
+
+LIST_FILE = "support_wrap_ops.yaml"
+
+
+@dataclass(frozen=True)
+class Surface:
+    """The names that a program uses, and where its functions are looked up."""
+
+    # As the header of a dump names it.
+    framework: str
+    # What its modules are called, and their class.
+    module_prefix: str
+    module_class: type
+    module_word: str
+    # Package with the list of functions; group of the list -> (where its functions are, first part of entries' names).
+    list_package: str
+    groups: Mapping[str, tuple[str, str]]
+    # Listed, and not recorded all the same.
+    without: frozenset[str] = frozenset()
+
+    def listed_apis(self) -> Iterator[tuple[Any, str, str]]:
+        """(holder, attribute, key of its entries) of each listed function that is there."""
+        import yaml
+
+        text = resources.files(self.list_package).joinpath(LIST_FILE).read_text("utf-8")
+        groups = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+        seen: set[tuple[int, str]] = set()
+        for group, (place, prefix) in self.groups.items():
+            holder = _holder(place)
+            if holder is None:
+                continue
+            for name in map(str, groups.get(group) or ()):
+                found = getattr(holder, name, None)
+                if not callable(found) or isinstance(found, type) or f"{group}.{name}" in self.without:
+                    continue
+                if (id(holder), name) not in seen:
+                    seen.add((id(holder), name))
+                    yield holder, name, f"{prefix}.{name.rpartition('.')[2]}"
+
+    def modules_of(self, root: Any) -> Iterable[tuple[str, Any]]:
+        """The path and object of each module of a model, the root first, with an empty path."""
+        walk = root.cells_and_names if isinstance(root, nn.Cell) else root.named_modules
+        found: Iterable[tuple[str, Any]] = walk()
+        return found
+
+    def own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
+        """A module's own parameters, by attribute; one that has two names counts under the first."""
+        held = getattr(module, "_params" if isinstance(module, nn.Cell) else "_parameters", None) or {}
+        seen: set[int] = set()
+        for key, value in held.items():
+            if value is not None and id(value) not in seen:
+                seen.add(id(value))
+                yield key, value
+
+
+MINDSPORE = Surface(
+    "mindspore",
+    "Cell",
+    nn.Cell,
+    "mindspore.nn.Cell",
+    "msprobe.capture.mindspore",
+    {
+        "ops": ("mindspore.ops", "Functional"),
+        "tensor": ("mindspore.Tensor", "Tensor"),
+        "mint.ops": ("mindspore.mint", "Mint"),
+        "mint.nn.functional": ("mindspore.mint.nn.functional", "MintFunctional"),
+        "communication.comm_func": ("mindspore.communication.comm_func", "Distributed"),
+        "mint.distributed": ("mindspore.mint.distributed", "MintDistributed"),
+    },
+)
+
+
+def surface() -> Surface:
+    """The names of this program: MSAdapter's if its ``torch`` is imported, else MindSpore's."""
+    torch = sys.modules.get("torch")
+    if torch is None or not _is_adapter(torch):
+        return MINDSPORE
+    return Surface(
+        "mindtorch",
+        "Module",
+        torch.nn.Module,
+        "torch.nn.Module",
+        # The list of PyTorch's functions: a file, no code.
+        "msprobe.capture.torch",
+        {
+            "functional": ("torch.nn.functional", "Functional"),
+            "tensor": ("torch.Tensor", "Tensor"),
+            "torch": ("torch", "Torch"),
+            "torch_npu": ("torch_npu", "NPU"),
+            "distributed": ("torch.distributed", "Distributed"),
+        },
+        frozenset({"tensor.__setitem__"}),
+    )
+
+
+def _is_adapter(torch: Any) -> bool:
+    try:
+        return isinstance(torch.tensor(0.0), mindspore.Tensor)
+    except Exception:
+        return False
+
+
+def _holder(place: str) -> Any:
+    """The module or class of this name; None if there is none."""
+    try:
+        return importlib.import_module(place)
+    except ImportError:
+        package, _, name = place.rpartition(".")
+        holder = sys.modules.get(package)
+        return getattr(holder, name, None) if holder is not None else None
