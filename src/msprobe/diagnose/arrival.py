@@ -19,8 +19,9 @@ class Arrival:
     """The gradients that the optimizers of both sides get.
 
     ``known``: they were recorded, on both sides. ``differ``: those that differ. ``factor``: what all of them differ by,
-    if that is one number. ``clean``: and no call that both sides make after the backward pass gets anything that
-    differs. So what was done to gradients on one side alone was undone there, and not hidden by clipping.
+    if that is one number. ``clean``: they agree, and no call that both sides make after the backward pass gets anything
+    that differs. So what was done to gradients on one side alone was undone there, and not hidden by clipping. Where no
+    calls were recorded (L0), that is not known.
     """
 
     known: bool = False
@@ -32,7 +33,7 @@ class Arrival:
 def arrival_of(judged: Iterable[Judged], comparer: Comparer) -> Arrival:
     """What the optimizers get. ``judged``: all pairs, in the order of execution."""
     differ: list[Difference] = []
-    known = after = False
+    known = after = calls = False
     clean = True
     for one in judged:
         if one.event.parts.kind == "optimizer":
@@ -43,9 +44,10 @@ def arrival_of(judged: Iterable[Judged], comparer: Comparer) -> Arrival:
             known |= any(is_tensor(fields.get("grad")) for fields in mine.values())
         elif one.event.direction == "backward":
             after = True
+            calls |= one.event.parts.kind == "api"
         elif after and one.event.direction in ("forward", "optimizer"):
             clean &= not (one.changed_inputs or one.changed_outputs)
-    return Arrival(known, tuple(differ), common_factor(differ), known and clean and not differ)
+    return Arrival(known, tuple(differ), common_factor(differ), known and calls and clean and not differ)
 
 
 def common_factor(differences: Iterable[Difference]) -> float | None:

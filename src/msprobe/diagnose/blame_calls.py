@@ -53,7 +53,7 @@ def blame_calls(
     else:
         text = f"the reference calls {there}, the candidate does not"
     if cause == "loss_factor":
-        text += f": the loss is {ratio}{_what_becomes_of_gradients(scene)}"
+        text += f": the loss is {ratio}{what_becomes_of_gradients(scene)}"
     elif cause == "clipping":
         clips = "the candidate alone clips" if alone else "the reference clips, and the candidate does not clip,"
         text = f"{clips} gradients by their norm ({here or there}): {difference.slot} of {judged.event.name} is {ratio}"
@@ -104,7 +104,7 @@ def _scales_loss(judged: Judged, difference: Difference, alone: Sequence[Event],
     )
 
 
-def _what_becomes_of_gradients(scene: Scene) -> str:
+def what_becomes_of_gradients(scene: Scene) -> str:
     """Whether a factor of the loss reaches the optimizer, as far as that was recorded."""
     arrival = scene.arrival
     if arrival.clean:
@@ -112,6 +112,8 @@ def _what_becomes_of_gradients(scene: Scene) -> str:
     if arrival.factor is not None:
         ratio = ratio_in_words(arrival.differ[0].left, arrival.differ[0].right)
         return f", and the gradients that the optimizer gets are {ratio}: nothing undoes it"
+    if arrival.known and not arrival.differ and not scene.has_calls:
+        return ", and those that the optimizer gets agree: it is undone, or clipping hides it (level mix would tell)"
     if arrival.known and not arrival.differ:
         return ", and so are the gradients after the backward pass; clipping hides it from the optimizer"
     return ""

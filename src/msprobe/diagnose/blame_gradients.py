@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import noise
-from msprobe.diagnose.blame_calls import blame_calls
+from msprobe.diagnose.blame_calls import blame_calls, what_becomes_of_gradients
 from msprobe.diagnose.differences import Difference, fingerprint, is_floating
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.scene import Scene, Suspect
@@ -46,10 +46,10 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
         judged,
         "loss_scale" if ratio else "gradient",
         f"the gradient that arrives at {event.name} differs{scene.how(difference)}, and no call that was recorded "
-        "before it does",
+        f"before it does{what_becomes_of_gradients(scene) if ratio else ''}",
         where=f"{event.name}, {difference.slot}",
         clear=True,
-        evidence=measure(difference),
+        evidence={**({"cause": "loss_factor"} if ratio else {}), **measure(difference)},
     )
     return
 

@@ -17,6 +17,8 @@ from msprobe.diagnose.scene import Suspect
 MOST_FINDINGS = 100
 #: Findings that say what is done otherwise, and findings that a result is further off than expected.
 _FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
+#: So many times further may a step be apart than the one before, if both are apart by rounding alone.
+_GROWTH = 4.0
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
 
 
@@ -33,6 +35,8 @@ class Compared:
     notes: list[str]
     collectives: list[int]
     left: tuple[Mapping[str, Left], Mapping[str, Left]]
+    #: True if the step before was apart, too, so that rounding has grown.
+    carried: bool = False
     #: Sides that were interrupted in this step, and whether both recorded what their tensors hold.
     interrupted: tuple[str, ...] = ()
     values: bool = True
@@ -50,10 +54,12 @@ def conclude(
         return "agree", [], None
     clear = [suspect for suspect in found if suspect.clear]
     reach = max(result.reach.size for result in results)
-    allowed = max(result.tolerance for result in results)
+    allowed = max(result.tolerance for result in results) * (
+        _GROWTH if any(result.carried for result in results) else 1.0
+    )
     if reach <= allowed:
-        # What the optimizer does shows in the weights of the next step.
-        reach = max(reach, reach_later())
+        # What the optimizer does shows in the weights of the next step. There rounding has grown.
+        reach = max(reach, reach_later() / _GROWTH)
     # Without values nothing is known of what a difference does.
     harmless = reach <= allowed and all(result.values for result in results)
     quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]

@@ -21,7 +21,6 @@ from msprobe.diagnose.layout.annotation import read_annotations
 from msprobe.diagnose.layout.detect import layouts_differ
 from msprobe.diagnose.layouts import ComparedLayouts, Layouts, notes_of_layouts, summary_of_layouts
 from msprobe.diagnose.leftover import Left, gradients_left
-from msprobe.diagnose.naming import notes_of
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
 from msprobe.diagnose.scene import Scene
@@ -304,6 +303,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             notes=_notes(pairing, scene),
             interrupted=tuple(side for side, part in (("candidate", left), ("reference", right)) if not part.complete),
             values=scene.has_values,
+            carried=task.before.size > 0.0,
             collectives=[event.index for event in pairing.candidate if event.is_collective],
             calls=calls_of(scene) if task.with_calls else None,
             lone=_lone(pairing),
@@ -353,7 +353,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _notes(pairing: Pairing, scene: Scene) -> list[str]:
-    notes = notes_of(pairing.naming)
+    notes = []
     for left, right in sorted(scene.dtype_policy):
         notes.append(
             f"precision: {left.removeprefix('torch.')} in the candidate where the reference has "

@@ -14,6 +14,7 @@ from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.judge import Judged, is_random, judge_all
 from msprobe.diagnose.leftover import Left, gradients_left, holds_older
 from msprobe.diagnose.links import Producers, unset_tensors
+from msprobe.diagnose.optimizer import parameters_of
 from msprobe.diagnose.pairing import Pairing
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.words import relation_in_words
@@ -149,10 +150,12 @@ class Scene:
         """True if a tensor looks like the gradient of a parameter, on its way from backward to the optimizer."""
         if not self.gradient_shapes:
             for event in self.pairing.candidate:
+                leaves: Iterable[Any] = ()
                 if event.direction == "gradient":
-                    self.gradient_shapes.update(
-                        str(leaf.get("shape")) for _, leaf in event.outputs() if is_tensor(leaf)
-                    )
+                    leaves = (leaf for _, leaf in event.outputs())
+                elif event.parts.kind == "optimizer":
+                    leaves = (fields.get("grad") for fields in parameters_of(event).values())
+                self.gradient_shapes.update(str(leaf.get("shape")) for leaf in leaves if is_tensor(leaf))
         return is_floating(difference.left) and str(difference.left.get("shape")) in self.gradient_shapes
 
     def users_of(self, forward: Event | None, slot: str, side: int) -> list[Event]:

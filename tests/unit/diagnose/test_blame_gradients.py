@@ -13,6 +13,7 @@ from unit.diagnose.training import Plan
 from msprobe.report.phrases import headline
 
 TANH = "blocks.1.tanh"
+NEXT = ("blocks.1.fc.weight", "blocks.1.fc.bias")
 LOST = ("embedding.weight", "blocks.0.fc.weight", "blocks.0.fc.bias")
 
 
@@ -136,8 +137,9 @@ class TestOnTheWayToTheOptimizer:
         assert (found.kind, found.evidence["cause"]) == ("loss_scale", "gradient_factor")
 
     @pytest.mark.parametrize("candidate", [True, False])
-    def test_clipping_of_one_side_alone(self, tmp_path: Path, candidate: bool) -> None:
-        plans = [Plan(before={"step": clip}), Plan()]
+    @pytest.mark.parametrize("level", ["mix", "L1"])
+    def test_clipping_of_one_side_alone(self, tmp_path: Path, candidate: bool, level: str) -> None:
+        plans = [Plan(before={"step": clip}, level=level), Plan(level=level)]
         found = first(compare(tmp_path, *(plans if candidate else plans[::-1])))
         assert (found.kind, found.evidence["cause"]) == ("structure", "clipping")
         assert found.entry == "Torch.linalg_vector_norm.0.forward"
@@ -196,6 +198,16 @@ class TestFactorOfTheLoss:
         found = first(compare(tmp_path, plan, replace(self.plain, steps=2)), "harmless")
         assert (found.kind, found.entry) == ("loss_scale", "Tensor.__mul__.2.forward")
         assert found.message.endswith("the gradients that the optimizer gets agree: it is undone before")
+
+    @pytest.mark.parametrize("hidden", [False, True])
+    def test_that_only_modules_show(self, tmp_path: Path, hidden: bool) -> None:
+        """Level L0: no call tells where it comes from, nor whether it is undone."""
+        undone = {name: off(1 / 1024) for name in (*LOST, "head.weight", "head.bias", *NEXT)} if hidden else {}
+        plan = Plan(results=self.scaled, at_optimizer=undone, level="L0")
+        found = first(compare(tmp_path, plan, Plan(level="L0")))
+        assert (found.kind, found.evidence["cause"]) == ("loss_scale", "loss_factor")
+        tail = "it is undone, or clipping hides it (level mix would tell)" if hidden else "nothing undoes it"
+        assert found.message.endswith(tail)
 
     def test_that_clipping_hides_is_not_undone(self, tmp_path: Path) -> None:
         plan = Plan(root=self.times(1024), results=self.scaled, before={"step": clip})
