@@ -21,6 +21,7 @@ from msprobe.diagnose.layout.annotation import read_annotations
 from msprobe.diagnose.layout.detect import layouts_differ
 from msprobe.diagnose.layouts import ComparedLayouts, Layouts, notes_of_layouts, summary_of_layouts
 from msprobe.diagnose.leftover import Left, gradients_left
+from msprobe.diagnose.naming import notes_of
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
 from msprobe.diagnose.scene import Scene
@@ -353,7 +354,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _notes(pairing: Pairing, scene: Scene) -> list[str]:
-    notes = []
+    notes = notes_of(pairing.naming)
     for left, right in sorted(scene.dtype_policy):
         notes.append(
             f"precision: {left.removeprefix('torch.')} in the candidate where the reference has "
