@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
 import subprocess
@@ -314,3 +315,22 @@ def test_names_in_a_dump_cannot_drive_the_terminal(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert all(letter.isprintable() for letter in done.stdout.replace("\n", ""))
     assert "\x1b" not in (tmp_path / "out" / "verdict.html").read_text()
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["buffered", "at once"])
+@pytest.mark.parametrize(("candidate", "status"), [("same", 0), ("other", 1)])
+def test_a_reader_that_leaves_early_does_not_change_the_status(
+    dumps: Path, candidate: str, status: int, short: bool
+) -> None:
+    """As in ``msprobe compare A B | head -1``."""
+    words = [sys.executable, *(["-u"] if short else []), "-m", "msprobe", "compare"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*words, str(dumps / candidate), str(dumps / "reference")],
+            stdout=writer, stderr=subprocess.PIPE, timeout=120, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (status, b"")

@@ -1,7 +1,8 @@
 """The command ``msprobe``: finds the sub-command, runs it, and turns errors into one line and an exit status.
 
 Exit status: 0 done; 1 an error that the message explains; 2 wrong usage, or a command this version does not
-have. A command may define further ones for what it found.
+have. A command may define others: those that read dumps answer with 1 for what they found there and with 2 for a path
+that leads to no dump.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _execute(command: commands.Command, args: argparse.Namespace) -> int:
+    status = 1
     try:
         status = command.execute(args)
         if not args.foreign:
@@ -68,9 +70,10 @@ def _execute(command: commands.Command, args: argparse.Namespace) -> int:
     except BrokenPipeError:
         if args.foreign:
             raise  # the user's script met it, and Python answers it
-        # The reader of our output has gone (`msprobe summary d | head`): nobody is left to tell.
+        # The reader of our output has gone (`msprobe summary d | head`): nobody is left to tell. What the command found
+        # still counts, if it had come to an end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return status
     except KeyboardInterrupt:
         if args.foreign or args.debug:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from msprobe.store.columns import Columns
     from msprobe.store.part import DumpPart
 
+BAD_INPUT_STATUS = 2
 KINDS = ("forward", "backward", "parameters_grad", "debug")
 _HEAD = "  step  rank        records   forward  backward  parameters   tensors   NaN/Inf       size"
 
@@ -25,16 +27,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "One line for each step and rank: its records (forward and backward calls, parameter gradients), "
         "the tensors in them, how many of those hold a NaN or an infinity and where the first one is. "
-        "Exit status 1 if a part of the dump cannot be read."
+        "Exit status 1 if a part of the dump cannot be read, 2 if there is no dump to read."
     )
     parser.add_argument("dump", metavar="DUMP", help="folder of a dump, of a step or of a rank, or a dump.json")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the summary; 1 if a part of the dump cannot be read."""
+    """Print the summary; 1 if a part of the dump cannot be read, 2 if there is no dump."""
     from msprobe.store.reader import open_dump
 
-    dump = open_dump(args.dump)
+    try:
+        dump = open_dump(args.dump)
+    except MsprobeError as problem:
+        if args.debug:
+            raise
+        print(f"msprobe: {problem.message}", file=sys.stderr)
+        return BAD_INPUT_STATUS
     status = 0
     shown: tuple[str, str, str] | None = None
     origins: dict[int | str, dict[tuple[str, object], list[int]]] = {}

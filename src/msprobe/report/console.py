@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -169,7 +170,18 @@ def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
 
 
 def print_lines(render: Callable[[int], Iterable[Line]]) -> None:
-    """Print lines on stdout, in colour and as wide as the terminal if it is one. ``render``: the lines for a width."""
+    """Print lines on stdout, in colour and as wide as the terminal if it is one. ``render``: the lines for a width.
+    Where nobody reads them any more (``| head``) the rest is left out: the caller has found what it found.
+    """
+    try:
+        _print_lines(render)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain when it writes what is left, at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_lines(render: Callable[[int], Iterable[Line]]) -> None:
     terminal = sys.stdout.isatty()
     width = min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), _WIDEST) if terminal else WIDTH
     if terminal:

@@ -92,7 +92,7 @@ def test_every_available_command_explains_itself(name: str, capsys: pytest.Captu
 def test_an_error_is_one_line_and_a_traceback_only_with_debug(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
     plain = python("-m", "msprobe", "summary", absent)
-    assert plain.returncode == 1
+    assert plain.returncode == 2
     assert plain.stderr.startswith("msprobe: ")
     assert "absent" in plain.stderr
     assert plain.stderr.count("\n") == 1
