@@ -22,6 +22,7 @@ SECONDS = 180.0
 #: How many ranks a layout has.
 WORLD = {
     "one": 1, "accumulate": 1, "ddp2": 2, "fsdp2": 2, "tensor2": 2, "sequence2": 2, "manual2": 2, "stages2": 2,
+    "ddpaccumulate2": 2,
     "ddp4": 4, "fsdp4": 4, "tensor4": 4, "fsdp2tensor2": 4, "data2manual2": 4, "stages2manual2": 4,
 }  # fmt: skip
 WIDTH, HEADS, LAYERS, VOCABULARY, BATCH, LENGTH, STEPS = 16, 4, 2, 32, 8, 8, 2
@@ -74,6 +75,7 @@ if __name__ == "__main__" or "torch" in sys.modules:
     import torch
     import torch.distributed as dist
     import torch.nn.functional as F
+    import torch.utils.checkpoint
     from torch import nn
 
     @dataclass(frozen=True)
@@ -249,7 +251,8 @@ if __name__ == "__main__" or "torch" in sys.modules:
             if self.embedding is not None:
                 x = self.embedding(x)
             for block in self.blocks:
-                x = block(x)
+                again = FAULT[0] == "recompute"
+                x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if again else block(x)
             return x if self.norm is None else self.head(self.norm(x))
 
     COLUMN = ("q.weight", "q.bias", "k.weight", "k.bias", "v.weight", "v.bias", "up.weight", "up.bias",
@@ -312,13 +315,13 @@ if __name__ == "__main__" or "torch" in sys.modules:
         """One process, the batch in two pieces."""
         train(Model(Place()), debugger, parts=2)
 
-    def ddp(debugger: Any) -> None:
+    def ddp(debugger: Any, parts: int = 1) -> None:
         from torch.nn.parallel import DistributedDataParallel
 
         model = DistributedDataParallel(Model(Place()))
         if FAULT[0] == "not_averaged":
             model.require_backward_grad_sync = False
-        train(model, debugger, (dist.get_rank(), dist.get_world_size()))
+        train(model, debugger, (dist.get_rank(), dist.get_world_size()), parts)
 
     def fsdp(debugger: Any) -> None:
         from torch.distributed.device_mesh import init_device_mesh
@@ -463,6 +466,7 @@ if __name__ == "__main__" or "torch" in sys.modules:
         "accumulate": accumulate,
         "ddp2": ddp,
         "ddp4": ddp,
+        "ddpaccumulate2": lambda debugger: ddp(debugger, parts=2),
         "fsdp2": fsdp,
         "fsdp4": fsdp,
         "tensor2": tensor,

@@ -18,7 +18,7 @@ from msprobe.diagnose.findings import Verdict
 
 pytest.importorskip("torch")
 
-TWO = ("ddp2", "fsdp2", "tensor2", "sequence2", "manual2", "stages2")
+TWO = ("ddp2", "ddpaccumulate2", "fsdp2", "tensor2", "sequence2", "manual2", "stages2")
 FOUR = ("ddp4", "fsdp4", "tensor4", "fsdp2tensor2", "data2manual2", "stages2manual2")
 #: A fault, and what has to be said first: kind, rank, words of the message, module.
 FAULTS = {
@@ -60,7 +60,24 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("layouts")
     healthy = [f"{layout}::{mode}" for mode in ("tensor", "statistics") for layout in ("one", *TWO)]
     digests = [f"{layout}::digest" for layout in ("one", "ddp2", "tensor2")]
-    record(folder, [*healthy, *digests, "accumulate::tensor", *FAULTS, *(f"{fault}:statistics" for fault in FAULTS)])
+    record(
+        folder,
+        [
+            *healthy,
+            *digests,
+            "accumulate::tensor",
+            "manual2:recompute",
+            *FAULTS,
+        ],
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def in_statistics(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dumps of the faults, statistics alone."""
+    folder = tmp_path_factory.mktemp("statistics")
+    record(folder, ["one::statistics", *(f"{fault}:statistics" for fault in FAULTS)])
     return folder
 
 
@@ -113,20 +130,35 @@ def test_where_the_layout_is_known_from_is_told(recorded: Path, layout: str, sou
     assert found.summary["layouts"]["reference"] == {"ranks": 1, "found_from": [], "held": {}, "stages": None}
 
 
+def test_recomputed_passes_do_not_count(recorded: Path) -> None:
+    check_agreement(verdict(recorded, "manual2:recompute", "one::tensor"))
+
+
 def test_the_reference_may_be_the_one_with_several_ranks(recorded: Path) -> None:
     check_agreement(verdict(recorded, "one::tensor", "tensor2::tensor"))
 
 
-@pytest.mark.parametrize(("candidate", "reference"), [("tensor2", "ddp2"), ("stages2", "manual2"), ("fsdp2", "ddp2")])
+@pytest.mark.parametrize(
+    ("candidate", "reference"),
+    [("tensor2", "ddp2"), ("stages2", "manual2"), ("fsdp2", "ddp2"), ("stages2", "ddpaccumulate2")],
+)
 def test_layouts_of_as_many_ranks_are_told_apart(recorded: Path, candidate: str, reference: str) -> None:
     check_agreement(verdict(recorded, f"{candidate}::tensor", f"{reference}::tensor"))
 
 
-@pytest.mark.parametrize("mode", ["", ":statistics"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_named_first(recorded: Path, fault: str, mode: str) -> None:
+def test_a_fault_is_named_first(recorded: Path, fault: str) -> None:
+    check_first(verdict(recorded, fault, "one::tensor"), fault)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named_first_by_statistics_alone(in_statistics: Path, fault: str) -> None:
+    check_first(verdict(in_statistics, f"{fault}:statistics", "one::statistics"), fault)
+
+
+def check_first(found: Verdict, fault: str) -> None:
     kind, rank, words, module = FAULTS[fault]
-    found = verdict(recorded, fault + mode, f"one:{mode or ':tensor'}")
     assert found.status == "diverged"
     first = found.findings[0]
     assert (first.kind, first.rank, first.step) == (kind, rank, 0)

@@ -17,7 +17,7 @@ from msprobe.diagnose.layout.annotation import Annotation
 from msprobe.diagnose.layout.guess import Guesses
 from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.search import Search
-from msprobe.diagnose.layout.sides import Side, number_stages
+from msprobe.diagnose.layout.sides import Side, number_both, number_stages
 from msprobe.diagnose.layout.steps import look_at_steps
 from msprobe.store.part import DumpPart
 
@@ -66,6 +66,8 @@ class Layouts:
         sides = Side(candidate, self._annotations.get("candidate")), Side(reference, self._annotations.get("reference"))
         try:
             staged = number_stages(*sides), number_stages(*sides[::-1])
+            if not any(staged) and number_both(*sides):
+                staged = True, True
             pairs = Pairs(self._guesses, self._factor)
             search = Search(*sides, pairs, first_step, self._drifted)
             search.forward()

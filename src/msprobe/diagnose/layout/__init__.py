@@ -2,8 +2,9 @@
 
 ``blocks``: a tensor, or a part of one, and what parts become together. ``placements``: how a tensor lies on ranks, as
 DTensor and annotation files say it. ``annotation``: the file. ``guess``: how it may lie, by shapes, where nobody says.
-``sides``: the records of all ranks of one run by module and parameter. ``pairs``: records of both runs, measured.
-``detect``: whether two runs have different layouts at all. ``search``: what is at fault.
+``sides``: the records of all ranks of one run by module and parameter. ``pairs``: those of both runs beside each other
+(``measured``), and how they were compared (``tally``). ``detect``: whether two runs have different layouts at all.
+``search``, ``steps``: what is at fault in modules and in the optimizer, said by ``told`` and ``statements``.
 """
 
 from __future__ import annotations

@@ -118,9 +118,12 @@ class Fit:
 
 
 class Guesses:
-    """Remembers how tensors lay in earlier layers, passes and steps. ``settled``: what is remembered is not doubted."""
+    """Remembers how tensors lay in earlier layers, passes and steps. ``settled``: what is remembered is not doubted.
+    ``in_pieces``: both sides take a batch in as many pieces, but not in the same; None: not known yet.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, in_pieces: bool | None = None) -> None:
+        self.in_pieces = in_pieces
         self.settled = False
         self._remembered: dict[Hashable, tuple[Way, Way]] = {}
 

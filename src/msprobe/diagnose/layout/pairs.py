@@ -2,159 +2,27 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 from msprobe.diagnose import noise
 from msprobe.diagnose.differences import is_floating
 from msprobe.diagnose.layout.annotation import Annotation, Split
 from msprobe.diagnose.layout.blocks import Block, Leaf, Rank
-from msprobe.diagnose.layout.guess import Fit, Guesses, Held, Sort, Way
+from msprobe.diagnose.layout.guess import Guesses, Sort
+from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.sides import Place, Side
+from msprobe.diagnose.layout.tally import Tally
 from msprobe.diagnose.timeline import Event, Slot, is_tensor
 
 #: Units of rounding that a tensor and the same one put together from others may be apart when they are paired.
 _PAIRED = 4096.0
 _MOST_PAIRED = 0.05
-#: Units that copies may be apart: ranks may add in another order, and take other kernels.
-COPIES = 256.0
-_OF_BATCH = re.compile(r"(\d+) parts along 0\b")
 #: Gradients are looked at until so many told whether the ranks' losses are means of their own samples.
 _VOTES = 16
 
 
-@dataclass
-class Measured:
-    """One tensor of a record: whole on both sides, or ``problem`` says why not."""
-
-    slot: str
-    sort: Sort
-    name: str
-    fit: Fit | None = None
-    problem: str = ""
-
-    @property
-    def copies(self) -> list[tuple[Rank, Rank, float]]:
-        """Ranks of the candidate whose copies differ by more than they may: (rank, rank compared with, distance)."""
-        found = self.fit.copies if self.fit is not None else ()
-        return [one for one in found if one[2] > COPIES * self.unit]
-
-    @property
-    def apart(self) -> float:
-        """The relative distance, of the copy that is furthest off; 0 where nothing is known."""
-        return max([self.fit.apart, *(apart for _, _, apart in self.copies)]) if self.fit is not None else 0.0
-
-    def forget(self) -> None:
-        """Let go of values that were read."""
-        if self.fit is not None:
-            self.fit.left.forget()
-            self.fit.right.forget()
-
-    @property
-    def rms(self) -> float:
-        """The size of its elements; of a sum of which no values are known that of its terms."""
-        if self.fit is None:
-            return 0.0
-        sizes = (_norm(block) for block in (self.fit.right, self.fit.left))
-        norm = next((size for size in sizes if size is not None), 0.0)
-        return norm / math.sqrt(max(self.fit.right.size, 1)) if math.isfinite(norm) else 0.0
-
-    @property
-    def unit(self) -> float:
-        """The rounding unit of the coarser type."""
-        if self.fit is None:
-            return 0.0
-        return max(noise.eps_of(block.described()) for block in (self.fit.left, self.fit.right))
-
-
-@dataclass
-class Pair:
-    """A record of both runs, of one pass of a module or of all of them."""
-
-    place: Place
-    number: int
-    events: dict[Rank, Event]
-    partner: Event
-    inputs: list[Measured] = field(default_factory=list)
-    parameters: list[Measured] = field(default_factory=list)
-    outputs: list[Measured] = field(default_factory=list)
-
-    @property
-    def event(self) -> Event:
-        """The record of the first rank that has it."""
-        return next(iter(self.events.values()))
-
-    @property
-    def left(self) -> float:
-        """How far the results are apart at most."""
-        return max((one.apart for one in self.outputs), default=0.0)
-
-    @property
-    def arrived(self) -> float:
-        """How far what went in is apart at most."""
-        return max((one.apart for one in (*self.inputs, *self.parameters)), default=0.0)
-
-    def forget(self) -> None:
-        """Let go of values that were read: a model has more tensors than memory holds."""
-        for one in (*self.inputs, *self.parameters, *self.outputs):
-            one.forget()
-
-    def own_noise(self) -> tuple[float, float]:
-        """What the pass may add itself, and how many times larger what came in may become (see ``noise``)."""
-        inputs, outputs = _leaves([*self.inputs, *self.parameters]), _leaves(self.outputs)
-        rounding = noise.unit(inputs, outputs)
-        factor = noise.amplification(self.partner, inputs, outputs)
-        return noise.own_noise(self.partner, inputs, outputs, rounding, min(factor, 64.0)), factor
-
-
-@dataclass
-class Tally:
-    """How tensors were compared, and how those that were put together lay on the ranks."""
-
-    methods: Counter[str] = field(default_factory=Counter)
-    sources: dict[str, Counter[str]] = field(default_factory=lambda: {"candidate": Counter(), "reference": Counter()})
-    ways: dict[str, dict[str, Counter[str]]] = field(
-        default_factory=lambda: {
-            side: {"activation": Counter(), "parameter": Counter()} for side in ("candidate", "reference")
-        }
-    )
-    problems: Counter[str] = field(default_factory=Counter)
-    of_passes: int = 0
-    types: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def add(self, found: Measured, held: tuple[Held, Held], annotated: tuple[bool, bool]) -> None:
-        """Count one tensor."""
-        if found.fit is None:
-            self.methods["not_comparable"] += 1
-            self.problems[found.problem] += 1
-            return
-        self.of_passes += any(way.over_passes is not None for way in found.fit.ways)
-        types = found.fit.left.dtype, found.fit.right.dtype
-        if types[0] != types[1]:
-            self.types[types] += 1
-        together = any(block.way != "one" for block in (found.fit.left, found.fit.right))
-        how = found.fit.how
-        if not how:
-            self.methods["without_numbers"] += 1
-        elif together:
-            self.methods["reassembled" if how == "values" else "invariants"] += 1
-        else:
-            self.methods["whole"] += 1
-        for side, one, way, told in zip(("candidate", "reference"), held, found.fit.ways, annotated, strict=True):
-            first = one.passes[0]
-            if len(first) == 1 and len(first[0].ranks) == 1:
-                continue
-            source = "guess"
-            if len(first) == 1 or any(len(block.ranks) > 1 for block in first):
-                source = "placements"
-            elif told:
-                source = "annotation"
-            self.sources[side][source] += 1
-            if found.sort in ("activation", "parameter"):
-                self.ways[side][found.sort][_in_words(way, first)] += 1
+_Records = tuple[Side, dict[Rank, list[Event]]]
 
 
 class Pairs:
@@ -174,30 +42,32 @@ class Pairs:
             if mine and theirs:
                 yield from self._of_place(place, (candidate, mine), (reference, theirs))
 
-    def _of_place(
-        self, place: Place, left: tuple[Side, dict[Rank, list[Event]]], right: tuple[Side, dict[Rank, list[Event]]]
-    ) -> Iterator[Pair]:
+    def _of_place(self, place: Place, left: _Records, right: _Records) -> Iterator[Pair]:
         counts = [{len(events) for events in records.values()} for _, records in (left, right)]
         if any(len(one) > 1 for one in counts):
             self.tally.methods["not_comparable"] += 1
             self.tally.problems["ranks make another number of passes through the module"] += 1
             return
         (mine,), (theirs,) = counts
-        together = mine != theirs
+        together = mine != theirs or (mine > 1 and self._in_other_pieces(place, left, right))
         for number in range(1 if together else mine):
-            chosen = [
-                {rank: events if together else [events[number]] for rank, events in records.items()}
-                for _, records in (left, right)
-            ]
-            yield self._pair(place, number, (left[0], chosen[0]), (right[0], chosen[1]))
+            yield self._pair(place, number, *(_passes(side, number, together) for side in (left, right)))
 
-    def _pair(
-        self,
-        place: Place,
-        number: int,
-        left: tuple[Side, dict[Rank, list[Event]]],
-        right: tuple[Side, dict[Rank, list[Event]]],
-    ) -> Pair:
+    def _in_other_pieces(self, place: Place, left: _Records, right: _Records) -> bool:
+        """True if both sides take the batch in as many pieces, and in other ones; the first module that has several
+        passes tells it for all.
+        """
+        if self.guesses.in_pieces is None and place.direction == "forward":
+            for together in (False, True):
+                trial = Pairs(Guesses())
+                pair = trial._pair(place, 0, *(_passes(side, 0, together) for side in (left, right)))
+                fits = [one.fit for one in (*pair.inputs, *pair.outputs) if one.fit is not None]
+                if fits and all(fit.misfit <= _accepted((fit.left, fit.right)) for fit in fits):
+                    self.guesses.in_pieces = together
+                    break
+        return bool(self.guesses.in_pieces)
+
+    def _pair(self, place: Place, number: int, left: _Records, right: _Records) -> Pair:
         events = {rank: found[0] for rank, found in left[1].items()}
         pair = Pair(place, number, events, next(iter(right[1].values()))[0])
         gradient = place.direction == "backward"
@@ -244,7 +114,9 @@ class Pairs:
         factor = self.factor if sort in ("gradient", "parameter_gradient") else 1.0
         # Weight, gradient and states of a parameter lie alike.
         place = name if sort == "parameter" else f"{name} {slot}"
-        measured.fit = self.guesses.fit(place, sort, *both, _accepted(both), factor)
+        measured.fit = self.guesses.fit(
+            place, sort, *both, _accepted((both[0].passes[0][0], both[1].passes[0][0])), factor
+        )
         if measured.fit is None:
             measured.problem = "what the ranks hold makes no tensor of the shape that the other run has"
         self.tally.add(measured, both, (_told(splits[0]), _told(splits[1])))
@@ -254,7 +126,7 @@ class Pairs:
         """Find out what the candidate's gradients are to be multiplied with before they are compared: with one over the
         number of parts of the batch if each rank takes the mean loss of its own part.
         """
-        mine, theirs = (_parts_of_batch(self.tally.ways[side]["activation"]) for side in ("candidate", "reference"))
+        mine, theirs = (self.tally.parts_of_batch(side) for side in ("candidate", "reference"))
         if self._learned:
             return
         choices = dict.fromkeys((1.0, theirs / mine, 1.0 / mine, float(theirs)))
@@ -263,7 +135,7 @@ class Pairs:
             return
         agreeing: Counter[float] = Counter()
         tally, self.tally = self.tally, Tally()
-        guesses, self.guesses = self.guesses, Guesses()
+        guesses, self.guesses = self.guesses, Guesses(self.guesses.in_pieces)
         for factor in choices:
             self.factor, seen = factor, 0
             for direction in ("gradient", "backward"):
@@ -278,46 +150,13 @@ class Pairs:
         self.factor = max(choices, key=lambda one: agreeing[one])
 
 
-def _norm(block: Block) -> float | None:
-    if block.numbers[3] is not None:
-        return block.numbers[3]
-    values = block.values()
-    if values is not None:
-        import numpy as np
-
-        return float(np.linalg.norm(values.ravel()))
-    return max((one for part in block.parts if (one := _norm(part)) is not None), default=None)
+def _passes(side: _Records, number: int, together: bool) -> _Records:
+    """One pass of a module, or all of them."""
+    return side[0], {rank: events if together else [events[number]] for rank, events in side[1].items()}
 
 
-def _parts_of_batch(ways: Counter[str]) -> int:
-    """Over how many parts the batch is divided, as most tensors between modules say."""
-    votes: Counter[int] = Counter()
-    for words, count in ways.items():
-        match = _OF_BATCH.search(words)
-        votes[int(match.group(1)) if match else 1] += count
-    return votes.most_common(1)[0][0] if votes else 1
-
-
-def _in_words(way: Way, blocks: Sequence[Block]) -> str:
-    """How a tensor lies on the ranks: ``2 parts along 0, each as 2 copies``."""
-    words = []
-    for placement, size in zip(way.placements, way.sizes, strict=True):
-        words.append(_share(placement.way, size, placement.dim))
-    inner = blocks[0]
-    while inner.parts:
-        words.append(_share(inner.way, len(inner.parts), inner.dim))
-        inner = inner.parts[0]
-    return ", each of them ".join(words) or "one whole"
-
-
-def _share(way: str, size: int, dim: int) -> str:
-    if way in ("shard", "interleave"):
-        return f"{size} parts along {dim}" + (" in turns" if way == "interleave" else "")
-    return f"{size} copies" if way == "replicate" else f"{size} terms of a {way}"
-
-
-def _accepted(held: tuple[Held, Held]) -> float:
-    leaves = [one.passes[0][0].described() for one in held]
+def _accepted(blocks: tuple[Block, Block]) -> float:
+    leaves = [block.described() for block in blocks]
     if not all(map(is_floating, leaves)):
         return 0.0
     return min(_PAIRED * max(map(noise.eps_of, leaves)), _MOST_PAIRED)
@@ -371,16 +210,6 @@ def _slots(event: Event, group: str) -> list[Slot]:
     if group == "inputs":
         return event.inputs()
     return event.parameters() if group == "parameters" else event.outputs()
-
-
-def _leaves(found: Sequence[Measured]) -> list[Slot]:
-    """The tensors of the reference, or those of the candidate where it has only their sum."""
-    slots: list[Slot] = []
-    for one in found:
-        if one.fit is not None:
-            block = one.fit.right if one.fit.right.numbers[3] is not None else one.fit.left
-            slots.append((one.slot, block.described()))
-    return slots
 
 
 def _ordered(side: Side, direction: str) -> list[Place]:

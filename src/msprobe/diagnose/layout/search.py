@@ -12,7 +12,8 @@ import re
 from msprobe.diagnose import noise
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.layout import statements
-from msprobe.diagnose.layout.pairs import Measured, Pair, Pairs
+from msprobe.diagnose.layout.measured import Measured, Pair
+from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.layout.told import Told, limit, limit_of
 from msprobe.diagnose.words import ratio_of

@@ -154,7 +154,7 @@ class Side:
     def layer_groups(self) -> dict[str, list[tuple[Rank, int]]]:
         """Groups of numbered modules, and how many each rank has of them."""
         found: dict[str, dict[Rank, set[int]]] = {}
-        for rank, names in self._names():
+        for rank, names in self.names():
             for name in names:
                 parts = name.split(".")
                 for place, part in enumerate(parts):
@@ -167,16 +167,25 @@ class Side:
             if all(numbers == set(range(len(numbers))) for numbers in ranks.values())
         }
 
+    def count_on(self, group: str, stages: Sequence[Sequence[Rank]], sizes: Sequence[int]) -> None:
+        """Let the layers of a group count on from stage to stage."""
+        begin = 0
+        for ranks, size in zip(stages, sizes, strict=True):
+            for rank in ranks:
+                self.offsets.setdefault(rank, {})[group] = begin
+            begin += size
+
     def is_pipeline(self) -> bool:
         """True if the first and the last rank have other modules, or hand tensors from one to the other."""
-        names = dict(self._names())
+        names = dict(self.names())
         if set(names[self.ranks[0]]) != set(names[self.ranks[-1]]):
             return True
         return any(
             event.is_collective and operation(event.stem) in _BETWEEN_TWO for event in self.timelines[self.ranks[0]]
         )
 
-    def _names(self) -> Iterator[tuple[Rank, list[str]]]:
+    def names(self) -> Iterator[tuple[Rank, list[str]]]:
+        """Each rank, and the names of its modules and parameters."""
         for rank in self.ranks:
             modules = [place.path for place, ranks in self.records.items() if rank in ranks]
             yield rank, [*modules, *(name for name, ranks in self.parameters.items() if rank in ranks)]
@@ -210,13 +219,42 @@ def number_stages(side: Side, other: Side) -> bool:
             of_stages = [counts[place * beside : (place + 1) * beside] for place in range(stages)]
             sizes = [{count for _, count in one} for one in of_stages]
             if all(len(one) == 1 for one in sizes) and sum(min(one) for one in sizes) == wanted:
-                begin = 0
-                for ranks, size in zip(of_stages, sizes, strict=True):
-                    for rank, _ in ranks:
-                        side.offsets.setdefault(rank, {})[group] = begin
-                    begin += min(size)
+                side.count_on(group, [[rank for rank, _ in one] for one in of_stages], [min(one) for one in sizes])
                 done = True
                 break
     if done:
         side.collect()
     return done
+
+
+def number_both(side: Side, other: Side) -> bool:
+    """The same for two pipelines of two stages in both of which layers count from 0. True if that was done."""
+    if not (side.is_pipeline() and other.is_pipeline()):
+        return False
+    plans = []
+    for one in (side, other):
+        if one.offsets or (one.annotation is not None and one.annotation.stage_axis is not None):
+            return False
+        plans.append({group: _of_two(one, counts) for group, counts in one.layer_groups().items()})
+    groups = [group for group, plan in plans[0].items() if plan is not None and plans[1].get(group) is not None]
+    done = False
+    for group in groups:
+        mine, theirs = plans[0][group], plans[1][group]
+        if mine is not None and theirs is not None and sum(mine[1]) == sum(theirs[1]):
+            side.count_on(group, *mine)
+            other.count_on(group, *theirs)
+            done = True
+    if done:
+        side.collect()
+        other.collect()
+    return done
+
+
+def _of_two(side: Side, counts: Sequence[tuple[Rank, int]]) -> tuple[list[list[Rank]], list[int]] | None:
+    """Ranks and numbers of layers of both stages: ranks with the modules of the first, then those of the last."""
+    names = {rank: frozenset(found) for rank, found in side.names()}
+    first, last = names[side.ranks[0]], names[side.ranks[-1]]
+    stages = [[rank for rank, _ in counts if names[rank] == own] for own in (first, last)]
+    sizes = [{count for rank, count in counts if rank in ranks} for ranks in stages]
+    whole = sum(map(len, stages)) == len(side.ranks) and stages[0] + stages[1] == side.ranks
+    return (stages, [min(one) for one in sizes]) if whole and all(len(one) == 1 for one in sizes) else None

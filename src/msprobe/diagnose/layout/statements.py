@@ -8,7 +8,7 @@ from typing import Any
 from msprobe.diagnose.differences import fingerprint, is_integer
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.layout.blocks import Block, Rank, apart_by_rank, combine, distance, same_parts
-from msprobe.diagnose.layout.pairs import Measured, Pair
+from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.placements import Placement
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.timeline import Event

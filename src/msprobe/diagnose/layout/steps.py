@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Leaf, Rank
-from msprobe.diagnose.layout.pairs import Measured, Pair
+from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.search import SMALL, Search
 from msprobe.diagnose.layout.sides import Place, Side, Step
 from msprobe.diagnose.layout.told import limit

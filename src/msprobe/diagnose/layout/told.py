@@ -13,7 +13,7 @@ from statistics import median
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Block, Rank, distance
-from msprobe.diagnose.layout.pairs import Measured
+from msprobe.diagnose.layout.measured import Measured
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.timeline import Event
 

@@ -1,0 +1,121 @@
+"""One tensor, and one record, of two runs in different layouts: how far apart they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from msprobe.diagnose import noise
+from msprobe.diagnose.layout.blocks import Block, Rank
+from msprobe.diagnose.layout.guess import Fit, Sort
+from msprobe.diagnose.layout.sides import Place
+from msprobe.diagnose.timeline import Event, Slot
+
+#: Units that copies may be apart: ranks may add in another order, and take other kernels.
+COPIES = 256.0
+
+
+@dataclass
+class Measured:
+    """One tensor of a record: whole on both sides, or ``problem`` says why not."""
+
+    slot: str
+    sort: Sort
+    name: str
+    fit: Fit | None = None
+    problem: str = ""
+
+    @property
+    def copies(self) -> list[tuple[Rank, Rank, float]]:
+        """Ranks of the candidate whose copies differ by more than they may: (rank, rank compared with, distance)."""
+        found = self.fit.copies if self.fit is not None else ()
+        return [one for one in found if one[2] > COPIES * self.unit]
+
+    @property
+    def apart(self) -> float:
+        """The relative distance, of the copy that is furthest off; 0 where nothing is known."""
+        return max([self.fit.apart, *(apart for _, _, apart in self.copies)]) if self.fit is not None else 0.0
+
+    def forget(self) -> None:
+        """Let go of values that were read."""
+        if self.fit is not None:
+            self.fit.left.forget()
+            self.fit.right.forget()
+
+    @property
+    def rms(self) -> float:
+        """The size of its elements; of a sum of which no values are known that of its terms."""
+        if self.fit is None:
+            return 0.0
+        sizes = (_norm(block) for block in (self.fit.right, self.fit.left))
+        norm = next((size for size in sizes if size is not None), 0.0)
+        return norm / math.sqrt(max(self.fit.right.size, 1)) if math.isfinite(norm) else 0.0
+
+    @property
+    def unit(self) -> float:
+        """The rounding unit of the coarser type."""
+        if self.fit is None:
+            return 0.0
+        return max(noise.eps_of(block.described()) for block in (self.fit.left, self.fit.right))
+
+
+@dataclass
+class Pair:
+    """A record of both runs, of one pass of a module or of all of them."""
+
+    place: Place
+    number: int
+    events: dict[Rank, Event]
+    partner: Event
+    inputs: list[Measured] = field(default_factory=list)
+    parameters: list[Measured] = field(default_factory=list)
+    outputs: list[Measured] = field(default_factory=list)
+
+    @property
+    def event(self) -> Event:
+        """The record of the first rank that has it."""
+        return next(iter(self.events.values()))
+
+    @property
+    def left(self) -> float:
+        """How far the results are apart at most."""
+        return max((one.apart for one in self.outputs), default=0.0)
+
+    @property
+    def arrived(self) -> float:
+        """How far what went in is apart at most."""
+        return max((one.apart for one in (*self.inputs, *self.parameters)), default=0.0)
+
+    def forget(self) -> None:
+        """Let go of values that were read: a model has more tensors than memory holds."""
+        for one in (*self.inputs, *self.parameters, *self.outputs):
+            one.forget()
+
+    def own_noise(self) -> tuple[float, float]:
+        """What the pass may add itself, and how many times larger what came in may become (see ``noise``)."""
+        inputs, outputs = _leaves([*self.inputs, *self.parameters]), _leaves(self.outputs)
+        rounding = noise.unit(inputs, outputs)
+        factor = noise.amplification(self.partner, inputs, outputs)
+        return noise.own_noise(self.partner, inputs, outputs, rounding, min(factor, 64.0)), factor
+
+
+def _norm(block: Block) -> float | None:
+    if block.numbers[3] is not None:
+        return block.numbers[3]
+    values = block.values()
+    if values is not None:
+        import numpy as np
+
+        return float(np.linalg.norm(values.ravel()))
+    return max((one for part in block.parts if (one := _norm(part)) is not None), default=None)
+
+
+def _leaves(found: Sequence[Measured]) -> list[Slot]:
+    """The tensors of the reference, or those of the candidate where it has only their sum."""
+    slots: list[Slot] = []
+    for one in found:
+        if one.fit is not None:
+            block = one.fit.right if one.fit.right.numbers[3] is not None else one.fit.left
+            slots.append((one.slot, block.described()))
+    return slots
