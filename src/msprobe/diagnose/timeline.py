@@ -170,7 +170,10 @@ class Timeline:
         last_backward: dict[str, int] = {}
         end = 0
         parents = part.parents()
+        in_other_words = part.header.get("framework") in ("mindspore", "mindtorch")
         for name, record in part.records():
+            if in_other_words:
+                _use_words_of_torch(record)
             parts = read_name(name)
             event = Event(name, parts, record, _direction(parts, record))
             self.by_name[name] = event
@@ -259,6 +262,20 @@ class Timeline:
         if parts.kind == "module":
             return self.by_name.get(f"{parts.stem}.backward.{parts.number}")
         return self.by_name.get(f"{parts.stem}.{parts.number}.backward")
+
+
+def _use_words_of_torch(value: Any) -> None:
+    """Name the element types of MindSpore's tensors (``Float32``) as PyTorch does: they are the same types."""
+    if isinstance(value, dict):
+        dtype = value.get("dtype")
+        if isinstance(dtype, str) and dtype[:1].isupper():
+            value["dtype"] = f"torch.{dtype.lower()}"
+            return
+        value = value.values()
+    elif not isinstance(value, list):
+        return
+    for item in value:
+        _use_words_of_torch(item)
 
 
 def _parent_name(found: Any) -> str | None:
