@@ -6,10 +6,15 @@ from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import noise
 from msprobe.diagnose.blame_calls import blame_calls, what_becomes_of_gradients
 from msprobe.diagnose.differences import Difference, fingerprint, is_floating
-from msprobe.diagnose.judge import Judged
+from msprobe.diagnose.judge import Judged, forward_delta
 from msprobe.diagnose.scene import Scene, Suspect
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.words import measure, ratio_in_words
+
+#: A group of calls may make a relative difference so many times larger on its way back, as a backward call may; and the
+#: most calls that are taken for one group.
+_OF_GROUP = 4.0
+_LARGEST_GROUP = 200
 
 
 def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Difference) -> None:
@@ -31,6 +36,8 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
             if backward not in paired:
                 if user not in paired:
                     here = timeline is scene.pairing.candidate
+                    if difference.delta <= noise.SAFETY * _OF_GROUP * _comes_to(scene, user, here):
+                        return  # they hand on what differs
                     blame_calls(scene, judged, difference, [user] if here else [], [] if here else [user])
                     return
                 return  # told with the missing gradients
@@ -52,6 +59,40 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
         evidence={**({"cause": "loss_factor"} if ratio else {}), **measure(difference)},
     )
     return
+
+
+def _comes_to(scene: Scene, user: Event, here: bool) -> float:
+    """How far apart is what comes to the calls of one side alone around ``user``: the gradients that arrive there, and
+    what they took in the forward pass. ``here``: they are the candidate's.
+    """
+    pairing = scene.pairing
+    timeline = pairing.candidate if here else pairing.reference
+    makers = scene.makers if here else scene.other_makers
+    consumers = scene.consumers[0 if here else 1]
+
+    def judged(event: Event | None) -> Judged | None:
+        if event is None:
+            return None
+        mine = event if here else pairing.back.get(event)
+        return scene.judged.get(mine) if mine is not None else None
+
+    most = 0.0
+    todo, seen = [user], {user}
+    while todo and len(seen) < _LARGEST_GROUP:
+        one = todo.pop()
+        before = [makers.of(leaf, one) for _, leaf in one.inputs() if is_tensor(leaf)]
+        marks = [mark for _, leaf in one.outputs() if (mark := fingerprint(leaf)) is not None]
+        after = [event for mark in marks for event in consumers.get(mark, ()) if event.index > one.index]
+        told = [(event, event) for event in before] + [(event, timeline.backward_of(event)) for event in after]
+        for event, record in told:
+            if event is None or event in seen or event.is_module:
+                continue
+            seen.add(event)
+            if event in (pairing.partner if here else pairing.back):
+                most = max(most, forward_delta(judged(record)))
+            else:
+                todo.append(event)
+    return most
 
 
 def look_for_missing_gradients(scene: Scene) -> None:
