@@ -127,7 +127,9 @@ def test_a_healthy_layout_agrees_with_one_process(recorded: Path, layout: str, m
 def test_where_the_layout_is_known_from_is_told(recorded: Path, layout: str, source: str) -> None:
     found = verdict(recorded, f"{layout}::tensor", "one::tensor")
     assert source in found.summary["layouts"]["candidate"]["found_from"]
-    assert found.summary["layouts"]["reference"] == {"ranks": 1, "found_from": [], "held": {}, "stages": None}
+    assert found.summary["layouts"]["reference"] == {
+        "ranks": 1, "mesh": None, "found_from": [], "held": {}, "stages": None,
+    }  # fmt: skip
 
 
 def test_recomputed_passes_do_not_count(recorded: Path) -> None:

@@ -19,8 +19,10 @@ from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.search import Search
 from msprobe.diagnose.layout.sides import Side, number_both, number_stages
 from msprobe.diagnose.layout.steps import look_at_steps
+from msprobe.errors import InvalidInputError
 from msprobe.store.part import DumpPart
 
+_SIDES = ("candidate", "reference")
 _SOURCES = {
     "placements": "placements of DTensors",
     "annotation": "the annotation file",
@@ -62,9 +64,14 @@ class Layouts:
     def compare(
         self, candidate: Sequence[DumpPart], reference: Sequence[DumpPart], first_step: bool
     ) -> ComparedLayouts:
-        """Compare one step; all ranks of it on both sides, which are closed then."""
+        """Compare one step; all ranks of it on both sides, which are closed then.
+
+        Raises InvalidInputError if an annotation is of fewer ranks than there are.
+        """
         sides = Side(candidate, self._annotations.get("candidate")), Side(reference, self._annotations.get("reference"))
         try:
+            for name, side in zip(_SIDES, sides, strict=True):
+                _check_mesh(name, side)
             staged = number_stages(*sides), number_stages(*sides[::-1])
             if not any(staged) and number_both(*sides):
                 staged = True, True
@@ -81,7 +88,7 @@ class Layouts:
                 for one, other in (sides, sides[::-1])
             ]
             described = _described(sides, pairs, staged, alone)
-            return ComparedLayouts(search.result(), _counts(search, alone), described)
+            return ComparedLayouts(search.result(), _counts(search, alone, self._drifted), described)
         finally:
             for side in sides:
                 side.close()
@@ -91,13 +98,15 @@ def notes_of_layouts(results: Sequence[ComparedLayouts]) -> list[str]:
     """What is to be said of the layouts of two runs and of how their tensors were compared."""
     summary = summary_of_layouts(results)["layouts"]
     notes = []
-    for side in ("candidate", "reference"):
+    for side in _SIDES:
         one = summary[side]
         if one["ranks"] == 1:
             text = f"layout of the {side}: one rank"
         else:
             sources = ", ".join(_SOURCES[key] for key in one["found_from"]) or "nothing that was recorded"
             text = f"layout of the {side}: {one['ranks']} ranks, from {sources}"
+            if one["mesh"] not in (None, one["ranks"]):
+                text += f" (recorded are {one['ranks']} of the {one['mesh']} that the layout file tells)"
         for sort, held in one["held"].items():
             text += f"; {_SORTS[sort]}: " + ", ".join(f"{count} as {words}" for words, count in held.items())
         notes.append(text + (f"; {one['stages']}" if one["stages"] else ""))
@@ -122,7 +131,7 @@ def notes_of_layouts(results: Sequence[ComparedLayouts]) -> list[str]:
         if tensors["without_numbers"]:
             reasons.append(f"{tensors['without_numbers']}: no numbers were recorded, or none that ranks can add up")
         notes.append(f"{left} tensors could not be compared ({'; '.join(reasons)})")
-    for side in ("candidate", "reference"):
+    for side in _SIDES:
         names = summary[f"only_in_{side}"]
         if names:
             more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
@@ -145,11 +154,20 @@ def summary_of_layouts(results: Sequence[ComparedLayouts]) -> dict[str, Any]:
         counts.update(result.counts)
         tensors.update(result.described["tensors"])
         problems.update(result.described["not_comparable"])
-    ranks = max(described[side]["ranks"] for side in ("candidate", "reference"))
+    ranks = max(described[side]["ranks"] for side in _SIDES)
     layouts = {**described, "tensors": dict(tensors), "not_comparable": dict(problems)}
     summary = {"steps_compared": len(results), "ranks": ranks, **counts, "layouts": layouts}
     interrupted = sorted({side for result in results for side in result.described["interrupted"]})
     return {**summary, "interrupted": interrupted} if interrupted else summary
+
+
+def _check_mesh(name: str, side: Side) -> None:
+    last = max(map(side.position, side.ranks), default=0)
+    if side.annotation is not None and last >= side.annotation.size:
+        raise InvalidInputError(
+            f"layout file: {name}.mesh has {side.annotation.size} ranks, and the {name} has a rank {last}; give the "
+            "sizes of all axes."
+        )
 
 
 def _described(
@@ -158,10 +176,11 @@ def _described(
     """The layouts and how tensors were compared, as JSON values."""
     tally = pairs.tally
     found: dict[str, Any] = {}
-    for name, side, numbered in zip(("candidate", "reference"), sides, staged, strict=True):
+    for name, side, numbered in zip(_SIDES, sides, staged, strict=True):
         sources = tally.sources[name]
         found[name] = {
             "ranks": len(side.ranks),
+            "mesh": None if side.annotation is None else side.annotation.size,
             "found_from": [key for key in _SOURCES if sources[key]],
             "held": {
                 sort: dict(Counter(tally.ways[name][sort]).most_common(_MOST_TOLD))
@@ -175,7 +194,7 @@ def _described(
     found["types"] = [[word.removeprefix("torch.") for word in pair] for pair in sorted(tally.types)]
     found["interrupted"] = {
         name: ranks
-        for name, side in zip(("candidate", "reference"), sides, strict=True)
+        for name, side in zip(_SIDES, sides, strict=True)
         if (ranks := [rank for rank, part in side.parts.items() if not part.complete])
     }
     found["of_several_passes"] = tally.of_passes
@@ -198,5 +217,11 @@ def _stages(side: Side, numbered: bool) -> str | None:
     return f"{len(shares)} stages (ranks {groups}), from {source}"
 
 
-def _counts(search: Search, alone: Sequence[Sequence[str]]) -> dict[str, int]:
-    return {**search.counts, "candidate_only": len(alone[0]), "reference_only": len(alone[1])}
+def _counts(search: Search, alone: Sequence[Sequence[str]], drifted: Mapping[str, float]) -> dict[str, int]:
+    counts = dict(search.counts)
+    if not counts["pairs"]:
+        # Without modules, what is compared are the parameters.
+        counts["pairs"] = len(search.candidate.parameters.keys() & search.reference.parameters.keys())
+        counts["rounding"] = len(drifted)
+        counts["same"] = counts["pairs"] - counts["rounding"]
+    return {**counts, "candidate_only": len(alone[0]), "reference_only": len(alone[1])}

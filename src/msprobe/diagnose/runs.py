@@ -113,7 +113,12 @@ def compare_runs(
             notes.append("the second healthy run is not used: it measures calls, and in other layouts none answer")
     if not compared:
         status = "incomparable"
-        notes.append("no call of one dump answers to any of the other")
+        lacking = any(result.counts["pairs"] for result in whole)
+        notes.append(
+            "no numbers were recorded, and runs in other layouts are compared by what their tensors hold"
+            if lacking
+            else "no call of one dump answers to any of the other"
+        )
     notes += list(dict.fromkeys(note for result in done for note in result.notes))
     summary = _summary(done, len(common.steps))
     if whole:

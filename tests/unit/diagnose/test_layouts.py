@@ -12,6 +12,7 @@ from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Verdict
+from msprobe.errors import InvalidInputError
 
 Change = Callable[[np.ndarray], np.ndarray]
 #: Parameters by name: shape, and the dimension that ranks have parts of (None: each has all of it).
@@ -138,3 +139,51 @@ def test_without_an_optimizer_nothing_can_be_compared(tmp_path: Path) -> None:
         rec.write(tmp_path / name)
     verdict = compare_runs(tmp_path / "one", tmp_path / "other")
     assert (verdict.status, verdict.exit_code) == ("incomparable", 2)
+
+
+def layout_file(folder: Path, ranks: int) -> Path:
+    path = folder / "layout.yaml"
+    path.write_text(f"candidate: {{mesh: {{tensor: {ranks}}}}}")
+    return path
+
+
+def test_a_mesh_of_fewer_ranks_than_there_are_is_a_mistake(tmp_path: Path) -> None:
+    dumps = write(tmp_path / "one", 4), write(tmp_path / "other", 1)
+    with pytest.raises(InvalidInputError, match=r"candidate\.mesh has 2 ranks, and the candidate has a rank 3"):
+        compare_runs(*dumps, layout=layout_file(tmp_path, 2))
+
+
+def test_a_mesh_of_more_ranks_is_told(tmp_path: Path) -> None:
+    dumps = write(tmp_path / "one", 2), write(tmp_path / "other", 1)
+    verdict = compare_runs(*dumps, layout=layout_file(tmp_path, 4))
+    assert any("recorded are 2 of the 4 that the layout file tells" in note for note in verdict.notes)
+
+
+def test_a_second_healthy_run_is_not_used(tmp_path: Path) -> None:
+    dumps = write(tmp_path / "one", 2), write(tmp_path / "other", 1)
+    verdict = compare_runs(*dumps, noise=write(tmp_path / "healthy", 1))
+    assert any("the second healthy run is not used" in note for note in verdict.notes)
+
+
+def test_without_modules_the_parameters_are_counted(tmp_path: Path) -> None:
+    verdict = compare(tmp_path, (2, 1), {})
+    assert verdict.summary["pairs"] == len(NAMES)
+    assert verdict.summary["same"] + verdict.summary["rounding"] == len(NAMES)
+
+
+def test_dumps_without_numbers_say_that_they_have_none(tmp_path: Path) -> None:
+    for name in ("one/step0/rank0", "one/step0/rank1", "other/step0/rank"):
+        rec = Recording()
+        with rec.module("norm", "Norm", [Value(drawn("x", 3))]) as done:
+            done(Value(drawn("y", 3)))
+
+        def without(data: dict[str, dict[str, list[dict[str, object]]]]) -> None:
+            for record in data.values():
+                for leaf in [*record["input_args"], *record["output"]]:
+                    for key in ("Max", "Min", "Mean", "Norm", "digest"):
+                        leaf.pop(key, None)
+
+        rec.write(tmp_path / name, edit=without)
+    verdict = compare_runs(tmp_path / "one", tmp_path / "other")
+    assert verdict.status == "incomparable"
+    assert any(note.startswith("no numbers were recorded") for note in verdict.notes)
