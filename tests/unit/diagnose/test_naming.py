@@ -11,7 +11,7 @@ from hand_made import write_part
 from unit.diagnose.comparing import compare, first, told
 from unit.diagnose.training import Plan, train
 
-from msprobe.diagnose.naming import notes_of
+from msprobe.diagnose.naming import drop_prefixes, notes_of
 from msprobe.diagnose.pairing import pair
 from msprobe.diagnose.timeline import Timeline
 from msprobe.store.reader import open_dump
@@ -127,9 +127,8 @@ def test_gradients_that_were_not_cleared_are_told_under_other_names(tmp_path: Pa
     assert steps[0].record["groups"][0]["params"] == steps[1].record["groups"][0]["params"]
 
 
-def test_a_parameter_with_another_name_in_the_same_module(tmp_path: Path) -> None:
-    def called(name: str) -> str:
-        return name.replace("head.weight", "head.kernel")
+def kernel(**more: Any) -> Plan:
+    """The weight of the head has another name in the same module."""
 
     def edit(data: Any) -> Any:
         for name, record in data.items():
@@ -139,9 +138,33 @@ def test_a_parameter_with_another_name_in_the_same_module(tmp_path: Path) -> Non
                 record["kernel"] = record.pop("weight")
         return data
 
-    verdict = compare(tmp_path, Plan(called=called, edit=edit), Plan())
+    return Plan(called=lambda name: name.replace("head.weight", "head.kernel"), edit=edit, **more)
+
+
+def test_a_parameter_with_another_name_in_the_same_module(tmp_path: Path) -> None:
+    verdict = compare(tmp_path, kernel(), Plan())
     assert (verdict.status, verdict.findings) == ("agree", ())
     assert verdict.notes == ('1 parameter has another name: "head.kernel" is "head.weight" in the reference',)
+
+
+def test_a_parameter_with_another_name_and_other_values(tmp_path: Path) -> None:
+    verdict = compare(tmp_path, kernel(weights={"head.weight": off(1.5)}), Plan())
+    assert [(found.kind, found.where) for found in verdict.findings] == [("initial_weights", "head.kernel")]
+
+
+def modules(folder: Path, *paths: str) -> Timeline:
+    module = {"input_args": [], "output": []}
+    return Timeline(write_part(folder, {f"Module.{path}.Linear.forward.0": module for path in paths}))
+
+
+def test_a_prefix_is_left_out_only_where_fewer_names_are_the_same_with_it(tmp_path: Path) -> None:
+    sides = (
+        modules(tmp_path / "a", "fc", "head", "inner.fc", "inner.head", "z"),
+        modules(tmp_path / "b", "fc", "head", "w"),
+    )
+    assert drop_prefixes(*sides).prefixes == ("", "")
+    sides = modules(tmp_path / "c", "fc", "inner.fc", "inner.head", "z"), modules(tmp_path / "d", "fc", "head", "w")
+    assert drop_prefixes(*sides).prefixes == ("inner", "")
 
 
 def test_wrappers_on_both_sides_need_no_note(tmp_path: Path) -> None:

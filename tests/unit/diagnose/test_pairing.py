@@ -97,6 +97,27 @@ def test_a_module_around_on_one_side_is_opened(tmp_path: Path, wrapped: str) -> 
     assert all("fc.Linear" in name for name in (*left, *right) if name not in around)
 
 
+def test_a_module_around_all_is_opened_before_calls_pair(tmp_path: Path) -> None:
+    """The call behind it is one of the candidate alone, not that which the model begins with."""
+    view, sin, fc = "Tensor.view.{}.forward".format, "Torch.sin.0.forward", "Module.{}fc.Linear.forward.0".format
+    one = {name: call(value=1.0) for name in (view(0), fc("model."), "Module.model.Net.forward.0", view(1), sin)}
+    other = {name: call(value=1.0) for name in (view(0), fc(""), sin)}
+    inside = {view(0): "Module.model.Net.forward.0", fc("model."): "Module.model.Net.forward.0"}
+    found = by_hand(tmp_path, one, other, {**dict.fromkeys(one), **inside}, {**dict.fromkeys(other), fc(""): None})
+    assert alone(found) == (["Module.model.Net.forward.0", view(1)], [])
+
+
+def test_modules_go_by_their_place_where_the_one_around_has_another_name(tmp_path: Path) -> None:
+    def block(around: str, *inner: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        top = f"Module.{around}.Block.forward.0"
+        names = [f"Module.{around}.{one}.Linear.forward.0" for one in inner]
+        return {name: call(value=1.0) for name in (*names, top)}, {**dict.fromkeys(names, top), top: None}
+
+    (one, inside), (other, inside_other) = block("layers.0", "q", "v", "out"), block("blocks.0", "q", "k", "v", "out")
+    found = by_hand(tmp_path, one, other, inside, inside_other)
+    assert alone(found) == ([], ["Module.blocks.0.k.Linear.forward.0"])
+
+
 @pytest.mark.parametrize("prefix", ["module.", "module._orig_mod."])
 def test_prefixes_of_wrappers_are_no_difference(tmp_path: Path, prefix: str) -> None:
     found = pairing(tmp_path, Plan(prefix=prefix))
