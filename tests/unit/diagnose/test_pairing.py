@@ -99,12 +99,12 @@ def test_a_module_around_on_one_side_is_opened(tmp_path: Path, wrapped: str) -> 
 
 def test_a_module_around_all_is_opened_before_calls_pair(tmp_path: Path) -> None:
     """The call behind it is one of the candidate alone, not that which the model begins with."""
-    view, sin, fc = "Tensor.view.{}.forward".format, "Torch.sin.0.forward", "Module.{}fc.Linear.forward.0".format
-    one = {name: call(value=1.0) for name in (view(0), fc("model."), "Module.model.Net.forward.0", view(1), sin)}
-    other = {name: call(value=1.0) for name in (view(0), fc(""), sin)}
-    inside = {view(0): "Module.model.Net.forward.0", fc("model."): "Module.model.Net.forward.0"}
-    found = by_hand(tmp_path, one, other, {**dict.fromkeys(one), **inside}, {**dict.fromkeys(other), fc(""): None})
-    assert alone(found) == (["Module.model.Net.forward.0", view(1)], [])
+    view, linear, sin = "Tensor.view.{}.forward".format, "Functional.linear.0.forward", "Torch.sin.0.forward"
+    net, fc, bare = "Module.model.Net.forward.0", "Module.model.fc.Linear.forward.0", "Module.fc.Linear.forward.0"
+    one = {view(0): net, linear: fc, fc: net, net: None, view(1): None, sin: None}
+    other = {view(0): None, linear: bare, bare: None, sin: None}
+    found = by_hand(tmp_path, *({name: call(value=1.0) for name in side} for side in (one, other)), one, other)
+    assert alone(found) == ([net, view(1)], [])
 
 
 def test_modules_go_by_their_place_where_the_one_around_has_another_name(tmp_path: Path) -> None:
