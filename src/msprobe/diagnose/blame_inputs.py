@@ -112,8 +112,9 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         where=f"{event.name}, {difference.slot}",
         clear=clear,
         evidence=measure(difference),
-        # Another batch: ranks that add up their gradients hide whose it was.
-        matters=is_integer(difference.left) and of_results(scene.judged, True) > 0.0,
+        # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
+        # the same batch in other pieces.
+        matters=is_integer(difference.left) and scene.same_passes and of_results(scene.judged, True) > 0.0,
     )
 
 
@@ -195,9 +196,9 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         return
     taken = state.slot.startswith("input")
     silent = scene.silent_argument(judged.event)
-    if not taken and silent is not None:
-        # The call gave the same result, and this is what it did otherwise.
-        blame_argument(scene, silent)
+    if silent is not None:
+        # The call (or an earlier pass of it) gave the same result, and this is what it did otherwise.
+        blame_argument(scene, silent, shows_later=taken)
         return
     if not taken:
         when = "after its pass in this step"

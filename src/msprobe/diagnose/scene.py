@@ -58,6 +58,8 @@ class Scene:
         self.tainted: set[str] = set()
         self.seen: set[str] = set()
         self.has_calls = any(event.parts.kind == "api" for event in pairing.candidate)
+        lone = [*pairing.alone(), *pairing.missing()]
+        self.same_passes = not any(event.is_module and event.direction == "forward" for event in lone)
         self.consumers = (_consumers(pairing.candidate.events), _consumers(pairing.reference.events))
         self.gradient_shapes: set[str] = set()
         self._reproduced: dict[Hashable, list[Event]] | None = None
