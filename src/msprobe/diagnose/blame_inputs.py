@@ -200,11 +200,14 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         # The call (or an earlier pass of it) gave the same result, and this is what it did otherwise.
         blame_argument(scene, silent, shows_later=taken)
         return
-    if not taken:
+    again = taken and states.is_changed_before(judged.event, scene.pairing.candidate)
+    if again:
+        when = "where it is taken again in this step"
+    elif not taken:
         when = "after its pass in this step"
     else:
         when = "before the first step" if scene.first_step else "at the beginning of this step"
-    if taken and scene.first_step:
+    if taken and not again and scene.first_step:
         # A checkpoint holds the same bits for both.
         rounding = noise.SAFETY / 4 * max(map(noise.eps_of, (difference.left, difference.right)))
         clear = difference.delta > rounding or difference.delta == 0.0
@@ -215,7 +218,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
     scene.say(
         mark,
         judged,
-        "initial_weights" if taken and scene.first_step else "weights",
+        "initial_weights" if taken and not again and scene.first_step else "weights",
         f'buffer "{state.name}" differs {when}{scene.how(difference)}: a state that the module keeps',
         where=state.name,
         clear=clear and (difference.delta > measured or not measured),

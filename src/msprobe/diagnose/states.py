@@ -138,14 +138,22 @@ def is_explained(
     """True if a state is apart by no more than rounding does, or than follows from the step before. What a step
     explains may itself be a mistake, so there is an end to it.
     """
-    module = _module(judged.event)
-    came = before.get(module, 0.0)
-    if not state.slot.startswith("input"):
-        came = max(came, now)  # what the calls of this step have written
+    # Of this step: a module may be called many times in it.
+    came = max(before.get(_module(judged.event), 0.0), now)
     rounding = _UNITS * unit
     most = min(rounding * _UNKNOWN_SIZE, _MOST)
     allowed = max(min(rounding, _MOST), min(_FOLLOWS * came, most)) if state.sized else most
     return weighted(judged.event, judged.partner, difference) <= allowed
+
+
+def is_changed_before(event: Event, earlier: Iterable[Event]) -> bool:
+    """True if another call of the module has averaged before. ``earlier``: the calls of the step, in order."""
+    for one in earlier:
+        if one is event:
+            break
+        if one.direction == "forward" and _module(one) == _module(event) and changes_state(one):
+            return True
+    return False
 
 
 def weighted(event: Event, partner: Event, difference: Difference) -> float:
