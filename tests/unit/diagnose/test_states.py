@@ -20,7 +20,7 @@ class Norm:
 
     ``rate``: of the average; ``begin``: the running mean at the beginning; ``noise``: the relative error of what comes
     in; ``centre``: what comes in has this mean; ``writes``: the average is written in place (``lerp_``), by a
-    call of the module's own; ``buffers``: recorded with the module.
+    call of the module's own; ``buffers``: recorded with the module; ``passes``: micro-batches of each step.
     """
 
     rate: float = 0.1
@@ -34,13 +34,16 @@ class Norm:
     keyword: bool = False
     api: str = "Functional.batch_norm"
     wrong: float = 1.0
+    passes: int = 1
 
     def record(self, folder: Path) -> Path:
         mean, variance = np.full(4, self.begin, np.float32), np.ones(4, np.float32)
         if self.writes:
             mean = drawn("average", 4)
-        for step in range(self.steps):
-            rec = Recording()
+        rec = Recording()
+        for step in range(self.steps * self.passes):
+            if step % self.passes == 0:
+                rec = Recording()
             x = drawn(f"x {step}", 64, 4) + np.float32(self.centre)
             x = (x * (1 + self.noise * drawn(f"noise {step}", 64, 4))).astype(np.float32)
             with rec.module("norm", "BatchNorm1d", [Value(x)]) as end:
@@ -64,7 +67,8 @@ class Norm:
                     "running_mean": rec.leaf(Value(mean)), "running_var": rec.leaf(Value(variance))
                 }  # fmt: skip
             rec.call("Functional.mse_loss", [Value(y, True)], Value(np.square(y).mean(), True))
-            rec.write(folder / f"step{step}" / "rank")
+            if (step + 1) % self.passes == 0:
+                rec.write(folder / f"step{step // self.passes}" / "rank")
         return folder
 
     def _normalise(self, rec: Recording, x: Any, mean: Any, variance: Any, y: Any) -> None:
@@ -95,6 +99,12 @@ def test_another_momentum_is_no_harmless_difference(tmp_path: Path, more: dict[s
 
 def test_nor_is_it_where_no_step_follows_that_shows_it(tmp_path: Path) -> None:
     assert first(compare(tmp_path, Norm(rate=0.9, steps=1), Norm(steps=1))).kind == "argument"
+
+
+def test_a_later_pass_of_the_step_takes_what_an_earlier_one_wrote(tmp_path: Path) -> None:
+    verdict = compare(tmp_path, Norm(rate=0.9, passes=2, steps=1), Norm(passes=2, steps=1))
+    assert first(verdict).entry == "Functional.batch_norm.0.forward"
+    assert {kind for kind, _ in told(verdict)} == {"argument"}
 
 
 def test_in_evaluation_nothing_is_averaged(tmp_path: Path) -> None:
