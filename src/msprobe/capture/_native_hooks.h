@@ -2,6 +2,7 @@
 #ifndef MSPROBE_NATIVE_HOOKS_H
 #define MSPROBE_NATIVE_HOOKS_H
 
+#include "_native_calls.h"
 #include "_native_modules.h"
 
 /* ---- Passes ---- */
@@ -99,6 +100,8 @@ static PyObject *passes_leave(Passes *passes, PyObject *const *args, Py_ssize_t 
 static PyMethodDef passes_methods[] = {
     {"enter", (PyCFunction)(void (*)(void))passes_enter, METH_FASTCALL, "enter(name, module, args, kwargs)"},
     {"leave", (PyCFunction)(void (*)(void))passes_leave, METH_FASTCALL, "leave(name, module, result)"},
+    {"watch_single", (PyCFunction)(void (*)(void))passes_watch_single, METH_FASTCALL,
+     "watch_single(node, base, parent, oldest) -> whether this node does the whole call, and is watched now"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -212,12 +215,72 @@ static PyTypeObject ModuleHookType = {
     .tp_methods = module_hook_methods,
 };
 
+/* ---- many at once ---- */
+
+/* alive(handles) -> those whose node still lives */
+static PyObject *native_alive(PyObject *self, PyObject *handles)
+{
+    if (!PyList_CheckExact(handles)) {
+        PyErr_SetString(PyExc_TypeError, "alive() takes a list of handles");
+        return NULL;
+    }
+    PyObject *living = PyList_New(0);
+    for (Py_ssize_t i = 0; living != NULL && i < PyList_GET_SIZE(handles); i++) {
+        PyObject *handle = PyList_GET_ITEM(handles, i), *weak = GET(handle, hooks_dict_ref);
+        PyObject *dict = weak == NULL ? NULL : PyObject_CallNoArgs(weak);
+        if (dict == NULL || (dict != Py_None && PyList_Append(living, handle) < 0)) {
+            Py_CLEAR(living);
+        }
+        Py_XDECREF(weak);
+        Py_XDECREF(dict);
+    }
+    return living;
+}
+
+/* The five dictionaries of a module that hooks of ours stand in; which hook, or True. */
+static PyObject *hook_dicts[5];
+static const char *const hook_dict_names[5] = {"_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks",
+                                               "_forward_hooks_with_kwargs", "_forward_hooks_always_called"};
+
+/* place(module, before key, after key, before, after): the two hooks; without the last two they are taken away */
+static PyObject *native_place(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 3 && nargs != 5) {
+        PyErr_SetString(PyExc_TypeError, "place() takes a module, two keys, and two hooks or none");
+        return NULL;
+    }
+    for (int i = 0; i < 5; i++) {
+        const int after = i > 1;
+        PyObject *dict = PyObject_GetAttr(args[0], hook_dicts[i]);
+        int failed = dict == NULL;
+        if (!failed && nargs == 5) {
+            failed = PyObject_SetItem(dict, args[1 + after], i == 0 || i == 2 ? args[3 + after] : Py_True) < 0;
+        } else if (!failed && PyObject_DelItem(dict, args[1 + after]) < 0) {
+            failed = !PyErr_ExceptionMatches(PyExc_KeyError);
+            if (!failed) {
+                PyErr_Clear();
+            }
+        }
+        Py_XDECREF(dict);
+        if (failed) {
+            return NULL;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
 static int hooks_begin(PyObject *module)
 {
-    PyTypeObject *types[] = {&InfoType, &PassesType, &PassType, &WatchType, &NodeHookType, &ModuleHookType, &ParameterHookType};
+    PyTypeObject *types[] = {&InfoType, &PassesType, &PassType, &WatchType, &NodeHookType, &CallHookType, &ModuleHookType, &ParameterHookType};
     forward_mark = PyUnicode_InternFromString(".forward.");
     if (forward_mark == NULL) {
         return -1;
+    }
+    for (int i = 0; i < 5; i++) {
+        hook_dicts[i] = PyUnicode_InternFromString(hook_dict_names[i]);
+        if (hook_dicts[i] == NULL) {
+            return -1;
+        }
     }
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (PyType_Ready(types[i]) < 0) {

@@ -7,6 +7,7 @@
 #ifndef MSPROBE_NATIVE_MEMO_H
 #define MSPROBE_NATIVE_MEMO_H
 
+#include "_native_exchange.h"
 #include "_native_hash.h"
 #include "_native_info.h"
 #include "_native_layout.h"
@@ -62,6 +63,7 @@ typedef struct {
     Kind kind;
     int hashed; /* a digest whatever the mode */
     PyObject *table;
+    uint16_t code; /* of the exchange with other frameworks, see below; 0: none */
     char name[32];
 } Type;
 
@@ -79,6 +81,8 @@ typedef struct {
     PyObject *free_weak;
     PyObject *storage_of;  /* tensor -> address of its StorageImpl; NULL: torch is so old that no storage object harms */
     PyObject *in_backward; /* () -> number of the backward pass that runs in this thread, or -1 */
+    PyObject *is_lazy;     /* tensor -> whether it would copy itself on being exchanged; NULL: no telling */
+    int (*to_exchanged)(void *object, Exchanged *out); /* NULL: none that we know */
     int flags;
     Mode mode;
     int plain_info; /* info_class is an Info that adds nothing */
@@ -279,7 +283,8 @@ static void memo_empty(Memo *memo)
 /* ---- one tensor ---- */
 
 typedef struct {
-    PyObject *dtype, *shape, *stride; /* owned */
+    PyObject *dtype, *shape, *stride; /* owned; the sizes NULL until somebody asks */
+    int on_cpu;                       /* 1: it is; -1: not asked */
     PyObject *storage;                /* owned; NULL: not asked for, because the tensor must not notice */
     uint64_t cell, address;
     int64_t version;
@@ -380,6 +385,53 @@ static int is_passing(const Memo *memo, const Facts *facts)
     return number != -1;
 }
 
+/* Shape and strides as objects of Python. */
+static int facts_ask_sizes(PyObject *tensor, Facts *facts)
+{
+    if (facts->stride == NULL) {
+        Py_XDECREF(facts->shape);
+        facts->shape = PyObject_GetAttr(tensor, name_shape);
+        facts->stride = facts->shape == NULL ? NULL : PyObject_CallMethodNoArgs(tensor, name_stride);
+    }
+    return facts->stride == NULL ? -1 : 0;
+}
+
+/* Address, type, shape and strides in one call. 1: known; 0: they have to be asked for one by one; -1: error. */
+static int facts_exchange(const Memo *memo, PyObject *tensor, Facts *facts)
+{
+    Exchanged found;
+    if (memo->to_exchanged == NULL || memo->is_lazy == NULL) {
+        return 0;
+    }
+    const int lazy = take_truth(PyObject_CallOneArg(memo->is_lazy, tensor));
+    if (lazy != 0) {
+        return lazy < 0 ? -1 : 0;
+    }
+    if (memo->to_exchanged(tensor, &found) != 0) {
+        PyErr_Clear(); /* another kind of memory, a type that nobody else knows */
+        return 0;
+    }
+    const uint16_t code = (uint16_t)(found.code << 8 | found.bits);
+    if (found.device_type != ON_CPU || found.lanes != 1 || found.dimensions < 0 || found.dimensions > MAX_DIMENSIONS ||
+        code == 0 || (found.dimensions > 0 && (found.shape == NULL || found.strides == NULL))) {
+        return 0;
+    }
+    for (int i = 0; i < memo->type_count; i++) {
+        if (memo->types[i].code == code) {
+            for (int k = 0; k < found.dimensions; k++) {
+                facts->sizes[k] = (Py_ssize_t)found.shape[k];
+                facts->strides[k] = (Py_ssize_t)found.strides[k];
+            }
+            facts->dimensions = found.dimensions;
+            facts->address = (uint64_t)(uintptr_t)found.data + found.byte_offset;
+            facts->dtype = Py_NewRef(memo->types[i].dtype);
+            facts->on_cpu = 1;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static int facts_read(const Memo *memo, PyObject *tensor, Facts *facts)
 {
     facts->requires_grad = take_truth(PyObject_GetAttr(tensor, name_requires_grad));
@@ -390,19 +442,23 @@ static int facts_read(const Memo *memo, PyObject *tensor, Facts *facts)
                                   : take_unsigned(PyObject_CallOneArg(memo->storage_of, tensor), &facts->cell)) < 0) {
         return -1;
     }
-    if (take_signed(PyObject_GetAttr(tensor, name_version), &facts->version) < 0 ||
-        take_unsigned(PyObject_CallOneArg(memo->address_of, tensor), &facts->address) < 0) {
+    facts->on_cpu = -1;
+    if (take_signed(PyObject_GetAttr(tensor, name_version), &facts->version) < 0) {
         return -1;
     }
-    facts->dtype = PyObject_GetAttr(tensor, name_dtype);
-    facts->shape = facts->dtype == NULL ? NULL : PyObject_GetAttr(tensor, name_shape);
-    facts->stride = facts->shape == NULL ? NULL : PyObject_CallMethodNoArgs(tensor, name_stride);
-    if (facts->stride == NULL) {
+    const int known = facts_exchange(memo, tensor, facts);
+    if (known < 0 || (!known && take_unsigned(PyObject_CallOneArg(memo->address_of, tensor), &facts->address) < 0)) {
         return -1;
     }
-    facts->dimensions = read_sizes(facts->shape, facts->sizes);
-    if (facts->dimensions < 0 || read_sizes(facts->stride, facts->strides) != facts->dimensions) {
-        return -1;
+    if (!known) {
+        facts->dtype = PyObject_GetAttr(tensor, name_dtype);
+        if (facts->dtype == NULL || facts_ask_sizes(tensor, facts) < 0) {
+            return -1;
+        }
+        facts->dimensions = read_sizes(facts->shape, facts->sizes);
+        if (facts->dimensions < 0 || read_sizes(facts->stride, facts->strides) != facts->dimensions) {
+            return -1;
+        }
     }
     facts->negated = take_truth(PyObject_CallMethodNoArgs(tensor, name_is_neg));
     return facts->negated < 0 ? -1 : 0;
@@ -693,8 +749,11 @@ done:
 }
 
 /* The digest is computed in Python: xxhash is a library of its own. NULL with an error set. */
-static PyObject *take_digest(const Memo *memo, const Facts *facts, const Type *type, int contiguous)
+static PyObject *take_digest(const Memo *memo, PyObject *tensor, Facts *facts, const Type *type, int contiguous)
 {
+    if (facts_ask_sizes(tensor, facts) < 0) {
+        return NULL;
+    }
     PyObject *digest =
         PyObject_CallFunction(memo->digest, "KOOiO", (unsigned long long)facts->address, facts->shape, facts->stride,
                               kinds[type->kind].itemsize, contiguous ? Py_True : Py_False);
@@ -716,8 +775,7 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int re
     if (memo->mode == XOR && facts->dimensions == 0 && (is_float(type->kind) || type->kind == FLOAT8)) {
         return NULL; /* its value stands for it */
     }
-    const int on_cpu = take_truth(PyObject_GetAttr(tensor, name_is_cpu));
-    if (on_cpu <= 0) {
+    if (facts->on_cpu < 0 && take_truth(PyObject_GetAttr(tensor, name_is_cpu)) <= 0) {
         return NULL;
     }
     Layout layout;
@@ -767,7 +825,7 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int re
         write_reading(memo, facts, type, &layout, known, &reading, &content);
     }
     if (type->hashed && content.digest == NULL && memo->mode != STRUCTURE) {
-        content.digest = take_digest(memo, facts, type, contiguous);
+        content.digest = take_digest(memo, tensor, facts, type, contiguous);
         if (content.digest == NULL) {
             return NULL;
         }
@@ -842,13 +900,13 @@ static PyObject *memo_describe(Memo *memo, PyObject *const *args, Py_ssize_t nar
 }
 
 /* The elements in C order into `buffer`; their type, sizes and CRC-32. None where the tensor is not an everyday one. */
-static PyObject *copy_elements(const Memo *memo, PyObject *tensor, const Facts *facts, Py_buffer *buffer)
+static PyObject *copy_elements(const Memo *memo, PyObject *tensor, Facts *facts, Py_buffer *buffer)
 {
     const Type *type = memo_type(memo, facts->dtype);
     if (type == NULL || facts->negated || type->kind == COMPLEX64 || type->kind == COMPLEX128) {
         return NULL;
     }
-    if (take_truth(PyObject_GetAttr(tensor, name_is_cpu)) <= 0) {
+    if (facts->on_cpu < 0 && take_truth(PyObject_GetAttr(tensor, name_is_cpu)) <= 0) {
         return NULL;
     }
     const int itemsize = kinds[type->kind].itemsize;
@@ -880,7 +938,7 @@ static PyObject *copy_elements(const Memo *memo, PyObject *tensor, const Facts *
         PyEval_RestoreThread(released);
     }
     const char *name = strncmp(type->name, "torch.", 6) == 0 ? type->name + 6 : type->name;
-    return Py_BuildValue("sOk", name, facts->shape, (unsigned long)crc);
+    return facts_ask_sizes(tensor, facts) < 0 ? NULL : Py_BuildValue("sOk", name, facts->shape, (unsigned long)crc);
 }
 
 static PyObject *memo_copy(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
@@ -951,8 +1009,13 @@ static int memo_add_types(Memo *memo, PyObject *types)
             PyErr_Format(PyExc_ValueError, "element type %.100s is not described right", name);
             return -1;
         }
-        *type = (Type){Py_NewRef(dtype), (Kind)kind, hashed, kind == FLOAT8 ? Py_NewRef(table) : NULL, ""};
+        *type = (Type){Py_NewRef(dtype), (Kind)kind, hashed, kind == FLOAT8 ? Py_NewRef(table) : NULL, 0, ""};
         strcpy(type->name, name);
+        for (size_t i = 0; i < sizeof(exchange_codes) / sizeof(exchange_codes[0]); i++) {
+            if (strcmp(exchange_codes[i].name, name) == 0) {
+                type->code = exchange_codes[i].code;
+            }
+        }
         memo->type_count++;
     }
     return 0;
@@ -961,13 +1024,13 @@ static int memo_add_types(Memo *memo, PyObject *types)
 static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
 {
     static char *words[] = {"ordinary", "types", "info_class", "address_of", "digest", "otherwise",
-                            "free_weak", "storage_of", "in_backward", "flags", "mode", "crc", "limit", NULL};
-    PyObject *ordinary, *types, *info_class, *address_of, *digest, *otherwise, *free_weak, *storage_of, *in_backward;
+                            "free_weak", "storage_of", "in_backward", "is_lazy", "exchange", "flags", "mode", "crc", "limit", NULL};
+    PyObject *ordinary, *types, *info_class, *address_of, *digest, *otherwise, *free_weak, *storage_of, *in_backward, *is_lazy, *exchange;
     int flags, mode, crc;
     Py_ssize_t limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOiipn", words, &PyTuple_Type, &ordinary, &PyDict_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOOOiipn", words, &PyTuple_Type, &ordinary, &PyDict_Type,
                                      &types, &info_class, &address_of, &digest, &otherwise, &free_weak, &storage_of,
-                                     &in_backward, &flags, &mode, &crc, &limit)) {
+                                     &in_backward, &is_lazy, &exchange, &flags, &mode, &crc, &limit)) {
         return NULL;
     }
     if (mode < STATISTICS || mode > STRUCTURE) {
@@ -985,6 +1048,11 @@ static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
     memo->free_weak = Py_NewRef(free_weak);
     memo->storage_of = storage_of == Py_None ? NULL : Py_NewRef(storage_of);
     memo->in_backward = Py_NewRef(in_backward);
+    memo->is_lazy = is_lazy == Py_None ? NULL : Py_NewRef(is_lazy);
+    if (PyCapsule_IsValid(exchange, "dlpack_exchange_api")) {
+        const ExchangeTable *table = PyCapsule_GetPointer(exchange, "dlpack_exchange_api");
+        memo->to_exchanged = table->major == 1 ? table->to_exchanged : NULL;
+    }
     memo->flags = flags;
     memo->mode = (Mode)mode;
     memo->plain_info = PyType_Check(info_class) && PyType_IsSubtype((PyTypeObject *)info_class, &InfoType) &&
@@ -1008,6 +1076,7 @@ static int memo_traverse(Memo *memo, visitproc visit, void *arg)
     Py_VISIT(memo->free_weak);
     Py_VISIT(memo->storage_of);
     Py_VISIT(memo->in_backward);
+    Py_VISIT(memo->is_lazy);
     return 0;
 }
 
@@ -1034,6 +1103,7 @@ static void memo_dealloc(Memo *memo)
     Py_CLEAR(memo->free_weak);
     Py_CLEAR(memo->storage_of);
     Py_CLEAR(memo->in_backward);
+    Py_CLEAR(memo->is_lazy);
     for (int i = 0; i < memo->type_count; i++) {
         Py_CLEAR(memo->types[i].dtype);
         Py_CLEAR(memo->types[i].table);

@@ -14,6 +14,8 @@ typedef struct {
 
 static PyTypeObject ParameterHookType;
 
+enum { MOST_MET = 16 }; /* parameters of one module */
+
 /* ---- a gradient arrives ---- */
 
 /* The gradients of one of the passes of an entry, borrowed; made where it is missing. */
@@ -189,14 +191,17 @@ static PyObject *accumulating_node(PyObject *parameter)
     return node;
 }
 
-/* What sees the gradient of a parameter from now on; NULL without an error: nothing does. */
-static PyObject *hook_of(const Passes *passes, PyObject *parameter)
+/* What sees the gradient of a parameter from now on; NULL without an error: nothing does. `known_node`: the one that
+ * accumulates the gradient, or NULL. */
+static PyObject *hook_of(const Passes *passes, PyObject *parameter, PyObject *known_node)
 {
     PyObject *identity = PyLong_FromVoidPtr(parameter);
     PyObject *hook = identity == NULL ? NULL : PyDict_GetItemWithError(passes->parameter_hooks, identity);
     Py_XINCREF(hook);
     Py_XDECREF(identity);
-    PyObject *node = PyErr_Occurred() ? NULL : accumulating_node(parameter);
+    PyObject *node = PyErr_Occurred()       ? NULL
+                     : known_node != NULL ? Py_NewRef(known_node)
+                                          : accumulating_node(parameter);
     if (node == NULL) {
         Py_XDECREF(hook);
         return NULL;
@@ -222,9 +227,9 @@ static PyObject *hook_of(const Passes *passes, PyObject *parameter)
 }
 
 /* See the gradient of one parameter, under this name. */
-static int watch_parameter(const Passes *passes, PyObject *entry, PyObject *key, PyObject *parameter)
+static int watch_parameter(const Passes *passes, PyObject *entry, PyObject *key, PyObject *parameter, PyObject *known_node)
 {
-    PyObject *hook = hook_of(passes, parameter);
+    PyObject *hook = hook_of(passes, parameter, known_node);
     if (hook == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
@@ -253,7 +258,7 @@ static int may_be_asked(const Passes *passes)
     return count < 0 ? -1 : count == 0;
 }
 
-static int watch_parameters(Passes *passes, Silence *silence, PyObject *name, PyObject *module, PyObject *parameters)
+static int watch_parameters(const Passes *passes, Silence *silence, PyObject *name, PyObject *parameters)
 {
     const int suspended = IS_TRUE(passes->hooks, suspended);
     const int quick = suspended != 0 ? suspended : may_be_asked(passes);
@@ -281,7 +286,7 @@ static int watch_parameters(Passes *passes, Silence *silence, PyObject *name, Py
             failed = needs < 0;
             if (needs > 0) {
                 PyObject *node = GET(parameter, grad_fn);
-                failed = node == NULL || (node == Py_None && watch_parameter(passes, entry, key, parameter) < 0);
+                failed = node == NULL || (node == Py_None && watch_parameter(passes, entry, key, parameter, NULL) < 0);
                 Py_XDECREF(node);
             }
         }
@@ -290,6 +295,48 @@ static int watch_parameters(Passes *passes, Silence *silence, PyObject *name, Py
     }
     Py_DECREF(entry);
     return failed ? -1 : 0;
+}
+
+/* The same for a module of which the nodes of some parameters were met. 1: done; 0: not of all; -1: error. */
+static int watch_met(const Passes *passes, PyObject *name, PyObject *parameters, PyObject *const *nodes, int count)
+{
+    PyObject *key, *parameter, *met[MOST_MET];
+    Py_ssize_t position = 0;
+    int found = 0;
+    /* All or none: who is not met may have to be asked with care. */
+    while (PyDict_Next(parameters, &position, &key, &parameter)) {
+        if (parameter == Py_None) {
+            continue;
+        }
+        if ((PyObject *)Py_TYPE(parameter) != passes->parameter || found == MOST_MET) {
+            return 0;
+        }
+        met[found] = NULL;
+        for (int i = 0; i < count && met[found] == NULL; i += 2) {
+            met[found] = nodes[i] == parameter ? nodes[i + 1] : NULL;
+        }
+        if (met[found++] == NULL) {
+            return 0;
+        }
+    }
+    const int suspended = IS_TRUE(passes->hooks, suspended);
+    PyObject *entry = suspended != 0 ? NULL : PyUnicode_FromFormat("%U.parameters_grad", name);
+    if (entry == NULL) {
+        return suspended > 0 ? 1 : -1;
+    }
+    int failed = 0, place = 0;
+    position = 0;
+    while (!failed && PyDict_Next(parameters, &position, &key, &parameter)) {
+        if (parameter != Py_None) {
+            Py_INCREF(key);
+            Py_INCREF(parameter);
+            failed = place == found || watch_parameter(passes, entry, key, parameter, met[place++]) < 0;
+            Py_DECREF(key);
+            Py_DECREF(parameter);
+        }
+    }
+    Py_DECREF(entry);
+    return failed ? -1 : 1;
 }
 
 /* ---- the type ---- */

@@ -19,7 +19,7 @@
     X(session) X(memo) X(hooks) X(open) X(stacks_known) X(stacks)               \
     X(tensor) X(parameter) X(quiet) X(function_modes) X(dispatch_modes) X(grad_enabled) X(sequence_number) X(tracing)  \
     X(accumulating) X(slices) X(strided) X(edge) X(base) X(inputs_of) X(edges_of) X(outputs_of)       \
-    X(problem_of) X(leave) X(watch) X(share) X(watch_parameter) X(hook_on) X(nothing) X(of_all_uses)    \
+    X(problem_of) X(leave) X(watch) X(share) X(watch_parameter) X(watch_parameters) X(hook_on) X(nothing) X(of_all_uses)    \
     X(trees) X(passes) X(earlier) X(waiting) X(several) X(parameter_hooks) X(attached)
 
 typedef struct {
@@ -39,6 +39,7 @@ typedef struct {
     int64_t number, order, oldest, depth;
     uintptr_t handled;
     char recorded, watched;
+    char postponed; /* its parameters are not yet watched */
 } Pass;
 
 static PyTypeObject PassesType, PassType;
@@ -89,16 +90,6 @@ static void silence_end(Silence *silence)
     Py_XDECREF(done);
     Py_CLEAR(silence->guard);
     PyErr_Restore(type, value, trace);
-}
-
-static int64_t take_int(PyObject *number)
-{
-    if (number == NULL) {
-        return -1;
-    }
-    const int64_t value = PyLong_AsLongLong(number);
-    Py_DECREF(number);
-    return value;
 }
 
 static int is_plain(const Passes *passes, PyObject *value)
@@ -190,7 +181,7 @@ static Pass *pass_new(Passes *passes, PyObject *name, PyObject *entry, int64_t n
     made->oldest = 0;
     made->depth = 0;
     made->handled = 0;
-    made->recorded = made->watched = 0;
+    made->recorded = made->watched = made->postponed = 0;
     return made;
 }
 

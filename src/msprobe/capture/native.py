@@ -106,6 +106,9 @@ write_files: Callable[[int, int, str, list[tuple[Any, ...]]], tuple[int, int]] |
 walk: Callable[..., tuple[list[tuple[Any, list[tuple[int, int]]]], list[Any]]] | None = None
 gather: Callable[[int, tuple[int, ...], tuple[int, ...], int], bytes] | None = None
 put: Callable[..., None] | None = None
+late_list_of: Callable[[Any], None] | None = None
+alive: Callable[[list[Any]], list[Any]] | None = None
+place: Callable[..., None] | None = None
 encode: Callable[[Any, int], bytes] = encode_python
 frame_key: Callable[[int], bytes] = frame_key_python
 pattern: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]] = pattern_python
@@ -132,6 +135,9 @@ if os.environ.get("MSPROBE_NATIVE", "1") != "0":
         write_files = getattr(_native, "write_files", None)  # not on Windows
         encode = _native.encode
         put = _native.put
+        late_list_of = _native.late_list_of
+        alive = _native.alive
+        place = _native.place
         _native.stand_for(DumpWriter.put_call, DumpWriter.define_stack, encode, journal.digest)
         frame_key = _native.frame_key
         pattern = _native.pattern

@@ -117,7 +117,6 @@ class Session:
             self._forced_rank = rank
         if not self.is_wanted():
             return False
-        log.set_rank(self.rank())
         self.recording = self._begun = True
         return True
 
@@ -135,6 +134,7 @@ class Session:
         if not settings.wants_step(step) or not settings.wants_rank(number if number is not None else 0):
             return False
         self.outcome.begun(step)
+        log.set_rank(number)
         return True
 
     def _world_size(self) -> int:

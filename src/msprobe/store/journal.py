@@ -28,7 +28,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import xxhash
@@ -72,6 +72,9 @@ class Journal(Protocol):
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` to ``end``, which must have been appended."""
+
+    def read_all(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        """As ``read``, for many at once."""
 
     def flush(self) -> None:
         """Let the file have what was appended; there is nothing to do for a mapped one."""
@@ -137,6 +140,10 @@ class MappedJournal:
 
     def read(self, start: int, end: int) -> bytes:
         return self._map[start:end]
+
+    def read_all(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        text = self._map
+        return [text[start:end] for start, end in places]
 
     def flush(self) -> None:
         pass
@@ -235,6 +242,10 @@ class PlainJournal:
     def read(self, start: int, end: int) -> bytes:
         self.flush()
         return os.pread(self._descriptor, end - start, start)
+
+    def read_all(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        self.flush()
+        return [os.pread(self._descriptor, end - start, start) for start, end in places]
 
     def close(self) -> None:
         if self._descriptor < 0:

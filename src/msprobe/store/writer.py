@@ -106,6 +106,8 @@ class DumpWriter:
         self._published_parents = -1
         self._rewritten_parent = False
         self._error_bytes = -1
+        # What a compiled recorder has found out about this writer, and leaves here.
+        self._kind_for_compiled: int | None = None
         _live.add(self)
 
     @property
@@ -435,17 +437,14 @@ def _object_pieces(source: journal.Journal, places: dict[bytes, int], depth: int
     line = b"\n" + b" " * depth
     before = b"{" + line + b" "
     between = b"," + line + b" "
-    read = source.read
-    batch: list[bytes] = []
-    for place in places.values():
-        start = place >> _LENGTH_BITS
-        batch.append(read(start + _KEY_BYTES, start + (place & _LENGTH)))
-        if len(batch) == _BATCH:
-            yield before + between.join(batch)
-            before = between
-            batch.clear()
-    if batch:
-        yield before + between.join(batch)
+    every = list(places.values())
+    for first in range(0, len(every), _BATCH):
+        batch = [
+            ((place >> _LENGTH_BITS) + _KEY_BYTES, (place >> _LENGTH_BITS) + (place & _LENGTH))
+            for place in every[first : first + _BATCH]
+        ]
+        yield before + between.join(source.read_all(batch))
+        before = between
     yield line + b"}"
 
 

@@ -42,6 +42,8 @@ class CallGradients:
         self.saving = calls.saving
         self.overflow = calls.overflow
         self.open_watches: dict[_Watch, None] = {}
+        # The compiled recorder, which does what `_single` does, where it may.
+        self.compiled: Any = None
 
     def watch(self, call: Call, result: Any) -> None:
         """``call`` has returned ``result``: see to it that its gradients are noticed."""
@@ -61,6 +63,12 @@ class CallGradients:
                     elif tensor.grad_fn is not node and tensor.grad_fn not in others:
                         others.append(tensor.grad_fn)
         if node is None:
+            return
+        if (
+            not others
+            and self.compiled is not None
+            and self.compiled.watch_single(node, call.base, call.parent, call.oldest)
+        ):
             return
         generation = self.session.generation
         edges = call.edges or []

@@ -29,6 +29,8 @@ class CompiledModules:
         # Of the models given to start: id(module) -> name of its entries, without what torch.compile adds
         # to paths.
         self._names: dict[int, str] = {}
+        # Models without compiled modules, and the names of the modules in them, which have yet to be learned.
+        self._unlearned: list[tuple[Sequence[nn.Module], Sequence[tuple[str, nn.Module]]]] = []
         self._in_place: list[tuple[str, nn.Module]] = []
         self._models: list[nn.Module] = []
         self._replaced: list[tuple[nn.Module, Any, Any]] = []
@@ -45,6 +47,7 @@ class CompiledModules:
     def forget(self) -> None:
         """Recording begins anew, perhaps with other models."""
         self._names.clear()
+        self._unlearned.clear()
         self._in_place.clear()
         self._models.clear()
         self._watched_all = False
@@ -57,33 +60,46 @@ class CompiledModules:
         ``named``: names of entries, and modules. ``eager``: nothing will run compiled, so all run outside.
         """
         self._models += models
+        self._unlearned.append((models, named))
         wrapper: Any = _optimized_module()
-        for name, module in named:
-            if wrapper is None or not isinstance(module, wrapper):
-                self._names.setdefault(id(module), _without_wrappers(name))
+        if not any(_is_compiled(module, wrapper) for _, module in named) and not any(
+            _is_compiled(module, wrapper) for module in models
+        ):
+            return named
+        names = self._learn()
         inside: set[int] = set()
-        roots: set[int] = set()
-        for index, root in enumerate(models):
-            lead = f"{index}." if len(models) > 1 else ""
-            plain = getattr(root, "_orig_mod", root) if wrapper is not None and isinstance(root, wrapper) else root
-            roots.add(id(plain))
-            self._names.setdefault(id(plain), f"Module.{lead}root.{type(plain).__name__}")
+        roots = {id(_plain(root, wrapper)) for root in models}
+        for root in models:
             for module in root.modules():
                 if wrapper is not None and isinstance(module, wrapper):
                     inside.update(map(id, module.modules()))
                 elif module.__dict__.get("_compiled_call_impl") is not None:
-                    if id(module) not in inside and id(module) in self._names:
-                        self._in_place.append((self._names[id(module)], module))
+                    if id(module) not in inside and id(module) in names:
+                        self._in_place.append((names[id(module)], module))
                     inside.update(map(id, module.modules()))
         if not inside:
             return named
         if not eager:
             return [(name, module) for name, module in named if id(module) not in inside]
         return [
-            (self._names[id(module)], module)
+            (names[id(module)], module)
             for name, module in named
-            if id(module) in self._names and (".root." in name or id(module) not in roots)
+            if id(module) in names and (".root." in name or id(module) not in roots)
         ]
+
+    def _learn(self) -> dict[int, str]:
+        """The names of all modules, made when they are needed: hardly ever."""
+        wrapper: Any = _optimized_module()
+        unlearned, self._unlearned = self._unlearned, []
+        for models, named in unlearned:
+            for name, module in named:
+                if wrapper is None or not isinstance(module, wrapper):
+                    self._names.setdefault(id(module), _without_wrappers(name))
+            for index, root in enumerate(models):
+                lead = f"{index}." if len(models) > 1 else ""
+                plain = _plain(root, wrapper)
+                self._names.setdefault(id(plain), f"Module.{lead}root.{type(plain).__name__}")
+        return self._names
 
     def attach(self) -> None:
         """Watch the compiled modules."""
@@ -127,7 +143,7 @@ class CompiledModules:
         return self.run(self._name_of(plain), plain, call, args, kwargs)
 
     def _name_of(self, module: nn.Module) -> str:
-        return self._names.get(id(module)) or f"Module.compiled.{type(module).__name__}"
+        return self._learn().get(id(module)) or f"Module.compiled.{type(module).__name__}"
 
     def run(
         self,
@@ -162,7 +178,7 @@ class CompiledModules:
         if not self.recorder.calls.backward or not torch.is_grad_enabled():
             return
         for inner in module.modules():
-            name = self._names.get(id(inner))
+            name = self._learn().get(id(inner))
             if name is not None and inner is not module:
                 self.recorder.modules.parameters.watch(name, inner)
 
@@ -175,9 +191,18 @@ class CompiledModules:
         self._watched_all = True
         for model in self._models:
             for module in model.modules():
-                name = self._names.get(id(module))
+                name = self._learn().get(id(module))
                 if name is not None:
                     self.recorder.modules.parameters.watch(name, module)
+
+
+def _plain(module: nn.Module, wrapper: Any) -> nn.Module:
+    """The module itself, where ``torch.compile`` has wrapped it."""
+    return getattr(module, "_orig_mod", module) if wrapper is not None and isinstance(module, wrapper) else module
+
+
+def _is_compiled(module: nn.Module, wrapper: Any) -> bool:
+    return "_compiled_call_impl" in module.__dict__ or (wrapper is not None and isinstance(module, wrapper))
 
 
 def _without_wrappers(name: str) -> str:

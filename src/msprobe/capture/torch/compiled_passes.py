@@ -17,7 +17,7 @@ from msprobe.capture import native
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
-from msprobe.capture.torch import calls, gradients, module_gradients, parameter_gradients
+from msprobe.capture.torch import call_gradients, calls, gradients, module_gradients, parameter_gradients
 from msprobe.capture.torch.statistics_framework import Quiet
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ _STANDS_FOR: tuple[tuple[Any, str], ...] = (
     (calls.CallRecorder, "outputs_of"),
     (calls.CallRecorder, "tensors_in"),
     (calls, "edge_of"),
+    (call_gradients, "find_boundary"),
+    (call_gradients.CallGradients, "put"),
     (gradients, "edge_of"),
     (gradients, "find_boundary"),
     (gradients.Gathering, "add"),
@@ -67,7 +69,7 @@ def make_passes(recorder: ModuleRecorder, edge_of: Any, leave: Any, problem_of: 
         return None
     if any(getattr(holder, name) is not usual for (holder, name), usual in zip(_STANDS_FOR, _USUAL, strict=True)):
         return None
-    return native.Passes(
+    passes = native.Passes(
         session=session,
         memo=statistics.compiled,
         hooks=recorder.hooks,
@@ -95,6 +97,7 @@ def make_passes(recorder: ModuleRecorder, edge_of: Any, leave: Any, problem_of: 
         watch=watched.watch,
         share=_add_share,
         watch_parameter=parameters.watch_unusual,
+        watch_parameters=parameters.watch,
         hook_on=parameters.hook_on,
         nothing=parameter_gradients.NOTHING,
         of_all_uses=module_gradients.OF_ALL_USES,
@@ -106,6 +109,8 @@ def make_passes(recorder: ModuleRecorder, edge_of: Any, leave: Any, problem_of: 
         parameter_hooks=parameters.known,
         attached=parameters.attached,
     )
+    recording.gradients.compiled = passes
+    return passes
 
 
 def _add_share(before: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:

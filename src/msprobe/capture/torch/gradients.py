@@ -330,7 +330,10 @@ class NodeHooks:
 
     def prune(self) -> None:
         """Forget the hooks of nodes that are gone (a step that never ends would collect them)."""
-        self._handles = [handle for handle in self._handles if handle.hooks_dict_ref() is not None]
+        if native.alive is not None:
+            self._handles = native.alive(self._handles)
+        else:
+            self._handles = [handle for handle in self._handles if handle.hooks_dict_ref() is not None]
 
     def remove(self) -> None:
         """Take all hooks away; nodes that are gone took theirs along."""

@@ -40,6 +40,8 @@ class ModuleRecorder:
         self.names: dict[int, str] = {}
         # The hooks on modules, and those on modules that have methods of their own to add hooks.
         self._placed: list[_Placed] = []
+        # Those of the last models by the module's identity, to be put in place again in the next step.
+        self._known: dict[int, _Placed] = {}
         self._handles: list[Any] = []
         # Under which our hooks stand in the dictionaries of modules.
         self._keys = (RemovableHandle(OrderedDict()).id, RemovableHandle(OrderedDict()).id)
@@ -63,7 +65,7 @@ class ModuleRecorder:
         """Put hooks on these modules, each under the name that its entries carry: ``Module.{path}.{Class}``."""
         models = {id(module) for _, module in named}
         if models != self._last_models:
-            self.parameters.forget()
+            self.forget()
             self._last_models = models
         self.watch_more(named)
 
@@ -73,8 +75,8 @@ class ModuleRecorder:
             if id(module) in self.names:
                 continue
             try:
-                if _has_usual_hooks(module):
-                    placed = _Placed(module, self._keys, *self._hooks_for(name))
+                placed = self._place_for(name, module)
+                if placed is not None:
                     placed.put()
                     self._placed.append(placed)
                 else:
@@ -85,11 +87,20 @@ class ModuleRecorder:
             self.names[id(module)] = name
             self._modules.append(module)
 
-    def _hooks_for(self, name: str) -> tuple[Any, Any]:
-        if self._passes is None:
-            return _Before(self, name), _After(self, name)
-        hook = native.ModuleHook
-        return hook(self._passes, name, False, _Before), hook(self._passes, name, True, _After)
+    def _place_for(self, name: str, module: nn.Module) -> _Placed | None:
+        """The hooks for this module; None if it has methods of its own to add some."""
+        known = self._known.get(id(module))
+        if known is not None and known.module is module and known.name == name:
+            return known
+        if not _has_usual_hooks(module):
+            return None
+        before: Any = _Before(self, name)
+        after: Any = _After(self, name)
+        if self._passes is not None:
+            before = native.ModuleHook(self._passes, name, False, _Before)
+            after = native.ModuleHook(self._passes, name, True, _After)
+        placed = self._known[id(module)] = _Placed(name, module, self._keys, before, after)
+        return placed
 
     def pause(self) -> None:
         """Take the hooks off the modules until :meth:`resume`."""
@@ -127,6 +138,11 @@ class ModuleRecorder:
         self.names.clear()
         self._modules.clear()
         self.session.thread.modules.clear()
+
+    def forget(self) -> None:
+        """Let go of the modules and parameters of the last models."""
+        self._known.clear()
+        self.parameters.forget()
 
     # ------------------------------------------------------------ forward
 
@@ -316,9 +332,10 @@ class _Placed:
     fifth of the time, and it is taken for every module in every step.
     """
 
-    __slots__ = ("after", "before", "keys", "module")
+    __slots__ = ("after", "before", "keys", "module", "name")
 
-    def __init__(self, module: nn.Module, keys: tuple[int, int], before: _Before, after: _After) -> None:
+    def __init__(self, name: str, module: nn.Module, keys: tuple[int, int], before: Any, after: Any) -> None:
+        self.name = name
         self.module = module
         self.keys = keys
         self.before = before
@@ -326,6 +343,9 @@ class _Placed:
 
     def put(self) -> None:
         module, (before, after) = self.module, self.keys
+        if native.place is not None:
+            native.place(module, before, after, self.before, self.after)
+            return
         module._forward_pre_hooks[before] = self.before
         module._forward_pre_hooks_with_kwargs[before] = True
         module._forward_hooks[after] = self.after
@@ -334,6 +354,9 @@ class _Placed:
 
     def take_off(self) -> None:
         module, (before, after) = self.module, self.keys
+        if native.place is not None:
+            native.place(module, before, after)
+            return
         module._forward_pre_hooks.pop(before, None)
         module._forward_pre_hooks_with_kwargs.pop(before, None)
         module._forward_hooks.pop(after, None)

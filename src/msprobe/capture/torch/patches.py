@@ -19,6 +19,8 @@ class Patches:
     def __init__(self) -> None:
         self._wanted: list[tuple[Any, str, Callable[[Any], Any]]] = []
         self._replaced: list[tuple[Any, str, Any, Any]] = []
+        # By place among the wanted: what was replaced last time, and by what.
+        self._made: dict[int, tuple[Any, Any]] = {}
 
     def add(self, holder: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Replace ``holder.name`` by ``make(original)`` when attached; nothing happens if it does not exist."""
@@ -28,12 +30,15 @@ class Patches:
         """Put all replacements in place."""
         if self._replaced:
             return
-        for holder, name, make in self._wanted:
+        for place, (holder, name, make) in enumerate(self._wanted):
             original = getattr(holder, name, _MISSING)
             if original is _MISSING:
                 continue
             own = vars(holder).get(name, _MISSING)
-            replacement = make(original)
+            known, replacement = self._made.get(place, (_MISSING, None))
+            if known is not original:
+                replacement = make(original)
+                self._made[place] = original, replacement
             setattr(holder, name, replacement)
             self._replaced.append((holder, name, own, replacement))
 

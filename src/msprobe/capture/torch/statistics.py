@@ -100,6 +100,8 @@ class TensorStatistics:
                 free_weak=torch.UntypedStorage._free_weak_ref,
                 storage_of=storage_of,
                 in_backward=in_backward,
+                is_lazy=getattr(torch._C, "_is_cow_tensor", None),
+                exchange=getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
                 flags=self._flags,
                 mode=native.XOR if self._xor else native.STRUCTURE if self._structure else native.STATISTICS,
                 crc=self._crc,
@@ -327,6 +329,10 @@ class TensorStatistics:
         memo, self._memo = self._memo, {}
         for remembered in memo.values():
             remembered.hold.release()
+
+
+if native.late_list_of is not None:
+    native.late_list_of(TensorStatistics.has_late)
 
 
 def _finished(frame: Frame, content: Content) -> TensorInfo:
