@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
@@ -16,9 +16,12 @@ def look_for_lone_calls(scene: Scene) -> None:
     if scene.has_values:
         return
     pairing = scene.pairing
-    sides = ((pairing.alone(), "the candidate alone calls {}"), (pairing.missing(), "the reference alone calls {}"))
-    for events, text in sides:
-        forward = [event for event in events if event.direction == "forward"]
+    sides = (
+        (pairing.alone(), pairing.partner, "the candidate alone calls {}"),
+        (pairing.missing(), pairing.back, "the reference alone calls {}"),
+    )
+    for events, paired, text in sides:
+        forward = [event for event in events if event.direction == "forward" and not _is_around(event, paired)]
         for row in _rows(forward):
             telling = next((event for event in row if operation(event.stem) not in noise.IDLE), None)
             if telling is None:
@@ -31,6 +34,11 @@ def look_for_lone_calls(scene: Scene) -> None:
                 evidence={"calls": [event.name for event in row[:200]]},
             )
             scene.suspects.append(Suspect(finding, scene.place_of(row[0]), clear=True))
+
+
+def _is_around(event: Event, paired: Container[Event]) -> bool:
+    """True for a module around calls that the other side makes, too: what is its own among them tells for itself."""
+    return event.is_module and any(child in paired or _is_around(child, paired) for child in event.children)
 
 
 def _rows(events: Sequence[Event]) -> Iterator[list[Event]]:

@@ -98,3 +98,17 @@ def test_with_values_such_calls_are_no_finding(tmp_path: Path) -> None:
     verdict = compare_runs(one, other)
     assert agrees(verdict)
     assert "calls of one side alone, which change nothing that was recorded" in verdict.notes[0]
+
+
+@pytest.mark.parametrize("wrapped", ["candidate", "reference"])
+@pytest.mark.parametrize("level", ["mix", "L0"])
+def test_a_module_around_what_both_do_is_no_difference(tmp_path: Path, wrapped: str, level: str) -> None:
+    around, bare = Plan(called=lambda name: f"model.{name}", around="model", level=level), Plan(level=level)
+    assert compare(tmp_path, *((around, bare) if wrapped == "candidate" else (bare, around))).status == "agree"
+
+
+def test_what_a_module_around_does_itself_is_told(tmp_path: Path) -> None:
+    around = Plan(called=lambda name: f"model.{name}", around="model", before={"head.linear": calling})
+    found = first(compare(tmp_path, around, Plan()))
+    assert (found.kind, found.entry) == ("structure", "Torch.abs.0.forward")
+    assert found.evidence["calls"] == ["Torch.abs.0.forward", "Tensor.sqrt.0.forward"]
