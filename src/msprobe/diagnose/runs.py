@@ -13,6 +13,7 @@ from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, ca
 from msprobe.diagnose.calls import StepCalls, calls_of
 from msprobe.diagnose.collector import no_collection
 from msprobe.diagnose.common import Rank, Step, StepPair, in_common
+from msprobe.diagnose.compiled import leave_out_unseen
 from msprobe.diagnose.conclusion import MOST_FINDINGS, Compared, across_ranks, conclude
 from msprobe.diagnose.differences import Comparer
 from msprobe.diagnose.effect import Reach, reach_of, tolerance
@@ -292,6 +293,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
     try:
         timelines = Timeline(left), Timeline(right)
         add_digests(*timelines)
+        unseen = leave_out_unseen(*timelines)
         pairing = pair(*timelines)
         comparer = Comparer(left, right)
         comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
@@ -306,7 +308,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             reach=reach_of(pairing, scene.judged, comparer, task.before, scene.makers),
             tolerance=max(tolerance(scene.judged.values()), MARGIN * calibration.reach),
             summary=_counts(pairing, scene),
-            notes=_notes(pairing, scene),
+            notes=[*_notes(pairing, scene), *unseen],
             interrupted=tuple(side for side, part in (("candidate", left), ("reference", right)) if not part.complete),
             values=scene.has_values,
             carried=task.before.size > 0.0,

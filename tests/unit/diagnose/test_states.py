@@ -111,7 +111,9 @@ def test_in_evaluation_nothing_is_averaged(tmp_path: Path) -> None:
     first(compare(tmp_path, Norm(rate=0.9, training=False), Norm(training=False)), "harmless")
 
 
-@pytest.mark.parametrize("more", [{}, {"centre": 0.0}, {"buffers": True}, {"centre": 0.0, "buffers": True}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{}, {"centre": 0.0}, {"buffers": True}, {"centre": 0.0, "buffers": True}, {"passes": 3}], ids=str
+)
 @pytest.mark.parametrize("change", [lambda x: x, lambda x: Norm(**{**vars(x), "steps": 8})], ids=["2 steps", "8 steps"])
 def test_rounding_moves_averages(tmp_path: Path, more: dict[str, Any], change: Callable[[Norm], Norm]) -> None:
     assert agrees(compare(tmp_path, change(Norm(noise=2e-7, **more)), change(Norm(**more))))

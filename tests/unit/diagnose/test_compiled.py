@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.diagnose.comparing import compare, edited, first, told
+from unit.diagnose.training import Plan
+
+INSIDE = ("Functional.linear.1.", "Torch.tanh.1.", "Functional.dropout.1.", "Tensor.__mul__.1.", "Tensor.__add__.1.")
+
+
+def off(factor: float) -> Any:
+    return lambda array: array * np.float32(factor)
+
+
+def block_compiled(data: dict[str, Any]) -> None:
+    """What a recorder sees of the second block if that is compiled: its pass, and the gradients of its parameters."""
+    for name in list(data):
+        if name.startswith((*INSIDE, "Module.blocks.1.fc.Linear.forward", "Module.blocks.1.fc.Linear.backward")):
+            del data[name]
+
+
+def all_compiled(data: dict[str, Any]) -> None:
+    """The same if the module around all others is compiled: the recorder calls that ``root``, and the optimizer knows
+    parameters by the word that the compiler puts in front.
+    """
+    first, last = data["Functional.embedding.0.forward"], data["Functional.linear.2.forward"]
+    step = data["Optimizer.SGD.0.forward"]
+    whole = {"input_args": first["input_args"][:1], "input_kwargs": {}, "output": last["output"], "parameters": {}}
+    whole |= {"is_recompute": False, "msprobe": {"order": 0}}
+    rest = {name: record for name, record in data.items() if "mse_loss" in name or "parameters_grad" in name}
+    for record in (step["input_kwargs"], step["output"][0]):
+        for name in list(record):
+            record[f"_orig_mod.{name}"] = record.pop(name)
+    step["groups"][0]["params"] = [f"_orig_mod.{name}" for name in step["groups"][0]["params"]]
+    data.clear()
+    data |= {"Module.root.Model.forward.0": whole, **rest, "Optimizer.SGD.0.forward": step}
+
+
+@pytest.mark.parametrize("more", [{}, {"digests": False}, {"noise": 2e-7}], ids=str)
+@pytest.mark.parametrize(("change", "name"), [(block_compiled, "blocks.1"), (all_compiled, "root")])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_compiled_run_agrees_with_one_that_is_not(
+    tmp_path: Path, more: dict[str, Any], change: Any, name: str, turned: bool
+) -> None:
+    plans = [Plan(edit=edited(change), **more), Plan(**{**more, "noise": 0.0})]
+    verdict = compare(tmp_path, *(plans[::-1] if turned else plans))
+    assert (verdict.status, told(verdict)) == ("agree", [])
+    side = "reference" if turned else "candidate"
+    assert any(f"the {side} runs modules compiled ({name})" in note for note in verdict.notes)
+
+
+def test_a_result_of_a_compiled_module_that_differs_is_told_of_the_module(tmp_path: Path) -> None:
+    plan = Plan(edit=edited(block_compiled), results={"blocks.1.tanh": off(1.1)})
+    found = first(compare(tmp_path, plan))
+    assert (found.kind, found.entry) == ("computation", "Module.blocks.1.Block.forward.0")
+
+
+def test_a_gradient_that_differs_inside_is_told_of_the_parameter(tmp_path: Path) -> None:
+    plan = Plan(edit=edited(block_compiled), parameter_gradients={"blocks.1.fc.weight": off(1.1)})
+    found = first(compare(tmp_path, plan))
+    assert (found.kind, found.module) == ("parameter_gradient", "blocks.1.fc")
+
+
+def test_a_mistake_before_a_compiled_module_goes_first(tmp_path: Path) -> None:
+    plan = Plan(edit=edited(block_compiled), results={"blocks.0.tanh": off(1.1)})
+    assert first(compare(tmp_path, plan)).entry == "Torch.tanh.0.forward"
+
+
+def test_a_module_that_does_nothing_is_not_taken_for_compiled(tmp_path: Path) -> None:
+    def skip(data: dict[str, Any]) -> None:
+        block_compiled(data)
+        block = data["Module.blocks.1.Block.forward.0"]
+        block["output"] = data["Functional.linear.2.forward"]["input_args"][:1] = block["input_args"]
+
+    verdict = compare(tmp_path, Plan(edit=edited(skip)))
+    assert told(verdict)[0] == ("structure", "Functional.linear.1.forward")
+    assert not any("compiled" in note for note in verdict.notes)
