@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msprobe.compare.entry_names import operation
+from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import noise, states
 from msprobe.diagnose.blame_argument import blame_argument
 from msprobe.diagnose.blame_calls import blame_calls
@@ -40,6 +40,9 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
             return
         if other is not None and scene.pairing.back[other] is not maker:
             if scene.differs(scene.pairing.back[other]):
+                return
+            if writes_in_place(maker.stem) and _wrote_to(maker, scene.pairing.back[other]):
+                blame_write(scene, judged, difference, maker, other)
                 return
             blame_wiring(scene, judged, difference, maker, other)
             return
@@ -254,6 +257,29 @@ def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: E
         where=f"{event.name}, {difference.slot}",
         clear=True,
         evidence={"made_by": twin.name, **measure(difference)},
+    )
+
+
+def _wrote_to(event: Event, maker: Event) -> bool:
+    """True if a call writes to a result of ``maker``."""
+    marks = {fingerprint(leaf) for _, leaf in maker.outputs()} - {None}
+    return any(fingerprint(leaf) in marks for _, leaf in event.inputs()[:1])
+
+
+def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Event, other: Event) -> None:
+    """A call that both sides make writes to what a later call takes; in the reference it writes to something else."""
+    event = judged.event
+    scene.say(
+        ("wiring", event, difference.slot),
+        judged,
+        "mutation",
+        f"{write.name} writes to what {event.name} takes as {difference.slot}; in the reference that is still the "
+        f"result of {other.name}, as it was made",
+        where=write.name,
+        clear=True,
+        evidence={"seen_in": event.name, "reference_takes": other.name, **measure(difference)},
+        entry=write,
+        alternatives=(event.name,),
     )
 
 

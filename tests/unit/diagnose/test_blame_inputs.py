@@ -144,6 +144,22 @@ class TestWiring:
 
 
 class TestMutation:
+    def test_by_a_call_of_both_sides_that_writes_to_a_copy_in_the_reference(self, tmp_path: Path) -> None:
+        """Both write to what ``tanh`` made; the reference takes what was there before to ``dropout``."""
+
+        def write(of_it: bool) -> Any:
+            def written(rec: Recording, x: Value) -> Value:
+                out = x.of(x.array * np.float32(1.2))
+                rec.call("Tensor.mul_", [x, 1.2], out)
+                return out if of_it else x
+
+            return written
+
+        plans = [Plan(before={"blocks.1.dropout": write(of_it)}, digests=False) for of_it in (True, False)]
+        found = first(compare(tmp_path, *plans))
+        assert (found.kind, found.entry) == ("mutation", "Tensor.mul_.0.forward")
+        assert "in the reference that is still the result of Torch.tanh.1.forward, as it was made" in found.message
+
     def test_by_something_that_was_not_recorded(self, tmp_path: Path) -> None:
         def silently(rec: Recording, x: Value) -> Value:
             return x.of(x.array * np.float32(1.2))
