@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,11 +22,12 @@ from msprobe.diagnose.layout.annotation import read_annotations
 from msprobe.diagnose.layout.detect import layouts_differ
 from msprobe.diagnose.layouts import ComparedLayouts, Layouts, notes_of_layouts, summary_of_layouts
 from msprobe.diagnose.leftover import Left, gradients_left
+from msprobe.diagnose.lone import lone_calls
 from msprobe.diagnose.naming import notes_of
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
 from msprobe.diagnose.scene import Scene
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.timeline import Timeline
 from msprobe.diagnose.value_digests import add_digests
 from msprobe.engine import Engine, Workers, run
 from msprobe.errors import InvalidInputError
@@ -314,7 +315,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             carried=task.before.size > 0.0,
             collectives=[event.index for event in pairing.candidate if event.is_collective],
             calls=calls_of(scene) if task.with_calls else None,
-            lone=_lone(pairing),
+            lone=lone_calls(pairing),
             left=(gradients_left(timelines[0]), gradients_left(timelines[1])),
         )
         for timeline in timelines:
@@ -333,27 +334,6 @@ def _counts(pairing: Pairing, scene: Scene) -> dict[str, Any]:
         "reference_only": len(pairing.reference) - len(pairing.partner),
         **{state: states[state] for state in ("same", "rounding", "victim", "guilty")},
     }
-
-
-def _lone(pairing: Pairing) -> list[str]:
-    """Calls that one side alone makes, as far as the other would have recorded them."""
-    one, other = pairing.candidate.part, pairing.reference.part
-    if not (one.ours and other.ours) or one.header.get("level") != other.header.get("level"):
-        return []
-    alone, missing = pairing.alone(), pairing.missing()
-    # After an interruption the other side goes on by itself.
-    if not one.complete:
-        last = _last(pairing.back)
-        missing = [event for event in missing if event.index < last]
-    if not other.complete:
-        last = _last(pairing.partner)
-        alone = [event for event in alone if event.index < last]
-    return [event.name for event in [*alone, *missing] if event.direction != "recompute"]
-
-
-def _last(paired: Iterable[Event]) -> int:
-    # Records of gradients are begun early and stand at the end.
-    return max((event.index for event in paired if event.direction != "gradient"), default=-1)
 
 
 def _listed(names: Sequence[str]) -> str:
