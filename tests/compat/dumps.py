@@ -13,9 +13,13 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
-sys.path.insert(0, str(REPOSITORY / "bench"))
+_BENCH = str(REPOSITORY / "bench")
+sys.path.insert(0, _BENCH)
 
 from reference_env import clean_environment, command_of, python_of  # noqa: E402
+
+# Its folders have the names of packages: `mindspore` must not be found there.
+sys.path.remove(_BENCH)
 
 OURS = "ours"
 REFERENCES = ("8.1.1", "26.2.0")
