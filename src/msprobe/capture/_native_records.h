@@ -8,11 +8,17 @@
 
 #include "_native_journal.h"
 
-/* The frames of a stack as stack.json has them; their text is made once. */
+/* The frames of a stack as stack.json has them. Their text is kept from the second step on that has the stack, empty
+ * after the first: stacks of code that comes once and goes would pile up texts of ten thousand bytes each.
+ */
 static PyObject *frames_of(PyObject *stack)
 {
     PyObject *known = GET(stack, text);
-    if (known == NULL || PyBytes_Check(known)) {
+    if (known == NULL) {
+        return NULL;
+    }
+    const int again = PyBytes_Check(known);
+    if (again && PyBytes_GET_SIZE(known) > 0) {
         return known;
     }
     Py_DECREF(known);
@@ -26,9 +32,11 @@ static PyObject *frames_of(PyObject *stack)
     }
     text_end(&encoder.text);
     Py_XDECREF(lines);
-    if (result != NULL && PyObject_SetAttr(stack, attribute_text, result) < 0) {
+    PyObject *kept = result == NULL ? NULL : again ? Py_NewRef(result) : PyBytes_FromStringAndSize(NULL, 0);
+    if (result != NULL && (kept == NULL || PyObject_SetAttr(stack, attribute_text, kept) < 0)) {
         Py_CLEAR(result);
     }
+    Py_XDECREF(kept);
     return result;
 }
 

@@ -57,7 +57,7 @@ class CallStack:
         self.depth = len(every)
         self.source = source
         self.recompute = recompute
-        # The frames as they stand in a file, once somebody has made that of them.
+        # The frames as they stand in a file, kept by whoever writes them; empty: written once, and not kept.
         self.text: bytes | None = None
 
     def lines(self) -> tuple[str, ...]:
