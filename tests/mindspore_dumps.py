@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dump_folder
 import mindspore as ms
 import numpy as np
 import pytest
@@ -17,43 +17,13 @@ from msprobe.mindspore import PrecisionDebugger
 WHY = "MindSpore is not installed here; `make test-mindspore` runs these"
 
 
-class Dump:
+class Dump(dump_folder.Dump):
     """The folder that a recording wrote."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def steps(self) -> list[str]:
-        """Names of the step folders, in order of their numbers."""
-        return sorted((f.name for f in self.folder.glob("step*")), key=lambda name: int(name[4:]))
-
-    def file(self, step: int = 0, name: str = "dump.json", rank: str = "rank") -> dict[str, Any]:
-        """One JSON file of a step."""
-        found: dict[str, Any] = json.loads((self.folder / f"step{step}" / rank / name).read_text())
-        return found
-
-    def data(self, step: int = 0, rank: str = "rank") -> dict[str, Any]:
-        """The records of a step."""
-        found: dict[str, Any] = self.file(step, rank=rank)["data"]
-        return found
-
-    def names(self, step: int = 0, part: str = "") -> list[str]:
-        """Names of the entries of a step, in order, that contain `part`."""
-        return [name for name in self.data(step) if part in name]
-
-    def saved(self, step: int = 0) -> dict[str, Any]:
-        """What save() wrote."""
-        found: dict[str, Any] = self.file(step, "debug.json")["data"]
-        return found
 
     def tensors(self, step: int = 0) -> dict[str, np.ndarray[Any, Any]]:
         """The tensor files of a step, by name."""
         folder = self.folder / f"step{step}" / "rank" / "dump_tensor_data"
         return {f.name: np.load(f, allow_pickle=False) for f in sorted(folder.glob("*.npy"))}
-
-    def errors(self) -> list[str]:
-        """What could not be recorded."""
-        return [f.read_text() for f in self.folder.glob("step*/*/dump_error_info.log")]
 
 
 class Block(nn.Cell):
@@ -112,21 +82,20 @@ def train_step(debugger: PrecisionDebugger, model: nn.Cell, seed: int = 0) -> An
     return result
 
 
-class Recorder:
+class Recorder(dump_folder.Recorder):
     """Makes the debugger of a test; the dump goes to the test's own folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.dump = Dump(folder)
+    debugger = PrecisionDebugger
+    dumps = Dump
 
     def __call__(self, **settings: Any) -> PrecisionDebugger:
-        PrecisionDebugger.reset()
-        return PrecisionDebugger(**{"dump_path": str(self.folder), **settings})
+        made: PrecisionDebugger = super().__call__(**settings)
+        return made
 
     def end(self) -> Dump:
         """The program ends."""
-        PrecisionDebugger.reset()
-        return self.dump
+        found: Dump = super().end()
+        return found
 
 
 @pytest.fixture

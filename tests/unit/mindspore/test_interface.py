@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -352,3 +353,17 @@ def test_a_forked_worker_records_nothing_and_does_not_wait(record: Recorder) -> 
     debugger.stop()
     debugger.step()
     assert "Functional.tanh.1.forward" in record.end().data()
+
+
+def test_an_iteration_as_a_block(record: Recorder) -> None:
+    model = Toy()
+    gradients = gradients_of(model)
+    with record(level="L0") as debugger:
+        for seed in range(2):
+            with debugger.recording(model):
+                gradients(batch(seed))
+        with contextlib.suppress(KeyError), debugger.recording(model):
+            raise KeyError
+    dump = record.end()
+    assert dump.steps() == ["step0", "step1", "step2"] and dump.data(2) == {}
+    assert "Cell.ln.LayerNorm.backward.0" in dump.names(1)

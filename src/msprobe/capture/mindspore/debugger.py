@@ -10,21 +10,18 @@ from typing import Any
 import mindspore
 
 from msprobe import log
+from msprobe.capture.debugger import SWITCHED_OFF, Debugger
+from msprobe.capture.method_arguments import check_api, check_rank_id, check_token_range
 from msprobe.capture.mindspore.cells import name_cells
 from msprobe.capture.mindspore.ranks import current_rank
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.capture.mindspore.start_arguments import check_model
 from msprobe.capture.mindspore.support import check_graph_settings, check_settings
-from msprobe.capture.start_arguments import check_rank_id, check_token_range
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
-from msprobe.errors import InvalidInputError
-from msprobe.store.ownership import refuse_old_dumps
-
-SWITCHED_OFF = 'the configuration says "dump_enable": false'
 
 
-class PrecisionDebugger:
+class PrecisionDebugger(Debugger, one_per_process=True):
     """Records a training: in the dynamic graph (PYNATIVE_MODE), or the cells of a static graph (GRAPH_MODE, level L0).
 
     ::
@@ -37,16 +34,12 @@ class PrecisionDebugger:
             optimizer(gradients)
             debugger.step()
 
+    Also as a context manager, ``with debugger.recording(model): ...`` for one iteration.
+
     A second construction returns the first object; its arguments are not looked at (a warning says so).
     """
 
-    _instance: PrecisionDebugger | None = None
-    _ready = False
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> PrecisionDebugger:
-        if PrecisionDebugger._instance is None:
-            PrecisionDebugger._instance = super().__new__(cls)
-        return PrecisionDebugger._instance
+    recorder: MindSporeRecorder
 
     def __init__(
         self,
@@ -64,21 +57,12 @@ class PrecisionDebugger:
         used; scripts for earlier tools give it. Raises InvalidInputError, ScopeError, PathError or NotAvailableError;
         all mistakes of a file in one message.
         """
-        if self._ready:
-            if config_path or task or dump_path or level or step or overrides:
-                log.once(
-                    "second construction",
-                    "warning",
-                    "PrecisionDebugger exists already in this process; the arguments of the second construction"
-                    " are ignored.",
-                )
+        if self._is_second(config_path, task, dump_path, level, step, overrides):
             return
         try:
             settings = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
             check_settings(settings)
-            rank = current_rank()
-            if settings.existing == "refuse" and settings.wants_rank(rank or 0):
-                refuse_old_dumps(settings.dump_path, rank, settings.wants_step)
+            self._refuse_old_dumps(settings, current_rank())
             self._set_up(settings)
         except BaseException:
             PrecisionDebugger._instance = None
@@ -88,7 +72,6 @@ class PrecisionDebugger:
     def _set_up(self, settings: Settings) -> None:
         self.settings = settings
         self.recorder = MindSporeRecorder(settings)
-        self._tokens: Any = None
         atexit.register(self._close)
 
     # ---------------------------------------------------------------- the interface
@@ -111,12 +94,7 @@ class PrecisionDebugger:
         in_graph = mindspore.get_context("mode") == mindspore.GRAPH_MODE
         if in_graph:
             check_graph_settings(self.settings)
-        if model is None and (level in ("L0", "mix") or token_range is not None):
-            raise InvalidInputError(
-                f"start(): level {level} watches cells; pass the model: start(model)."
-                if token_range is None
-                else "start(): token_range counts calls of the model; pass it: start(model, token_range=...)."
-            )
+        self._check_model_given(model, token_range, "cells")
         if model is not None:
             check_model(model, self.recorder.names)
         tokens = check_token_range(token_range)
@@ -138,71 +116,22 @@ class PrecisionDebugger:
             self._tokens = TokenRange(self.recorder, model, named, tokens, rank_id)
 
     @classmethod
-    def stop(cls) -> None:
-        """Stop recording and write the files. Recording may start again in the same step and goes on there."""
-        self = cls._require()
-        self._end_tokens()
-        if self.settings.level == "debug":
-            return
-        if self.recorder.session.recording or self.recorder.session.records_in_step:
-            self.recorder.stop()
-
-    @classmethod
-    def step(cls) -> None:
-        """This iteration is over: finish its files; all numbers begin at zero again."""
-        self = cls._require()
-        self._end_tokens()
-        recorder, session = self.recorder, self.recorder.session
-        recorder.next_step()
-        # step without stop: recording goes on in the next step, if that one is wanted.
-        if session.recording and not session.settings.wants_step(session.step):
-            recorder.detach()
-            session.recording = False
-        last = self.settings.last_step
-        if last is not None and session.step > last:
-            recorder.detach()
-            session.end()
-
-    @classmethod
-    def forward_backward_dump_end(cls) -> None:
-        """The same as :meth:`stop`."""
-        cls.stop()
-
-    @classmethod
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
         """Record a variable by hand (level debug): a tensor, number, text, or lists, tuples and dicts of them.
 
         Its gradient too, unless ``save_backward`` is False. What cannot be saved gives a warning; the training goes on.
         """
         self = cls._require()
-        if self.settings.level != "debug" or self.settings.task not in ("statistics", "tensor"):
-            return
-        from msprobe.capture.mindspore.saving import save_variable
+        if self._saves_variables():
+            from msprobe.capture.mindspore.saving import save_variable
 
-        save_variable(self.recorder, variable, name, save_backward)
-
-    @classmethod
-    def set_init_step(cls, step: int) -> None:
-        """Number the steps from ``step`` (a resumed training).
-
-        Called inside a step, between its first start and step(), it is the next step that gets the number.
-        """
-        self = cls._require()
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise InvalidInputError(f"set_init_step(): step must be an int from 0, found {step!r}.")
-        if not self.recorder.session.number_steps_from(step):
-            log.once(
-                "set_init_step",
-                "warning",
-                f"set_init_step({step}) was called inside step {self.recorder.session.step}, of which records are"
-                " there already: it holds from the next step on. Call it before start(), or after step().",
-            )
+            save_variable(self.recorder, variable, name, save_backward)
 
     @classmethod
     def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:
         """Record calls of ``module.api`` as ``{api_prefix}.{api}.{n}`` (prefix: the module's name, else "Custom")."""
         self = cls._require()
-        _check_api(module, api, api_prefix)
+        check_api(module, api, api_prefix)
         if self.settings.level not in ("L1", "mix"):
             log.info(f"register_custom_api(): level {self.settings.level} records no calls; {api} is not watched.")
             return
@@ -213,7 +142,7 @@ class PrecisionDebugger:
     def restore_custom_api(cls, module: Any, api: str) -> None:
         """Undo :meth:`register_custom_api`."""
         self = cls._require()
-        _check_api(module, api, None)
+        check_api(module, api, None)
         if not self.recorder.apis.remove(module, api) and self.settings.level in ("L1", "mix"):
             log.warning(f"restore_custom_api(): {getattr(module, '__name__', module)!s}.{api} was not registered.")
 
@@ -221,52 +150,3 @@ class PrecisionDebugger:
     def monitor(cls, opt: Any) -> None:
         """Watch gradients (task grad_probe); with any other task this does nothing."""
         cls._require()
-
-    # ---------------------------------------------------------------- ours
-
-    @classmethod
-    def existing(cls) -> PrecisionDebugger | None:
-        """The debugger of this process, if there is one."""
-        instance = PrecisionDebugger._instance
-        return instance if instance is not None and instance._ready else None
-
-    @classmethod
-    def reset(cls) -> None:
-        """End the recording of this process and forget its debugger; another one can be made."""
-        self = PrecisionDebugger._instance
-        if self is not None and self._ready:
-            self._close()
-            atexit.unregister(self._close)
-        PrecisionDebugger._instance = None
-
-    def _close(self) -> None:
-        self._end_tokens()
-        self.recorder.close()
-
-    def _end_tokens(self) -> None:
-        tokens, self._tokens = self._tokens, None
-        if tokens is not None:
-            tokens.close()
-
-    @classmethod
-    def _require(cls) -> PrecisionDebugger:
-        instance = cls.existing()
-        if instance is None:
-            raise InvalidInputError(
-                "PrecisionDebugger: instance is not created; construct PrecisionDebugger(...) before calling its"
-                " methods."
-            )
-        return instance
-
-
-def _check_api(module: Any, api: Any, prefix: Any) -> None:
-    if not isinstance(api, str):
-        raise InvalidInputError(f"register_custom_api(): api must be a str, found {api!r}.")
-    if prefix is not None and not isinstance(prefix, str):
-        raise InvalidInputError(f"register_custom_api(): api_prefix must be a str, found {prefix!r}.")
-    if not callable(getattr(module, api, None)):
-        holder = getattr(module, "__name__", None) or type(module).__name__
-        what = "has no attribute" if not hasattr(module, api) else "cannot be called:"
-        raise InvalidInputError(
-            f'register_custom_api(): {holder} {what} "{api}"; give a module and the name of a function.'
-        )

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 
 from msprobe import log
+from msprobe.capture.method_arguments import check_api
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
-from msprobe.errors import InvalidInputError
 
 _quiet = torch._C.DisableTorchFunction
 
@@ -25,7 +25,7 @@ def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None)
 
     Raises InvalidInputError if there is no such function.
     """
-    _check(module, api, prefix)
+    check_api(module, api, prefix)
     if recorder.level not in ("L1", "mix"):
         log.info(f"register_custom_api(): level {recorder.level} records no calls; {api} is not watched.")
         return
@@ -43,7 +43,7 @@ def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None)
 
 def restore(recorder: TorchRecorder, module: Any, api: Any) -> None:
     """Undo :func:`register`; a function that was not registered is left alone, with a warning."""
-    _check(module, api, None)
+    check_api(module, api, None)
     part = _part_of(recorder)
     found = part.registered.pop((id(module), api), None)
     if found is not None:
@@ -94,19 +94,6 @@ def _part_of(recorder: TorchRecorder) -> CustomApis:
     part.attached = recorder.session.recording
     recorder.parts.append(part)
     return part
-
-
-def _check(module: Any, api: Any, prefix: Any) -> None:
-    if not isinstance(api, str):
-        raise InvalidInputError(f"register_custom_api(): api must be a str, found {api!r}.")
-    if prefix is not None and not isinstance(prefix, str):
-        raise InvalidInputError(f"register_custom_api(): api_prefix must be a str, found {prefix!r}.")
-    if not callable(getattr(module, api, None)):
-        holder = getattr(module, "__name__", None) or type(module).__name__
-        what = "has no attribute" if not hasattr(module, api) else "cannot be called:"
-        raise InvalidInputError(
-            f'register_custom_api(): {holder} {what} "{api}"; give a module and the name of a function.'
-        )
 
 
 def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) -> Any:

@@ -10,21 +10,19 @@ from dataclasses import replace
 from typing import Any
 
 from msprobe import log
+from msprobe.capture.debugger import SWITCHED_OFF, Debugger
+from msprobe.capture.method_arguments import check_rank_id, check_token_range
 from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
 from msprobe.capture.torch.live_switch import LiveSwitch
 from msprobe.capture.torch.recorder import TorchRecorder, current_rank, name_modules
-from msprobe.capture.torch.start_arguments import check_model, check_rank_id, check_token_range
+from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.token_range import TokenRange
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
-from msprobe.errors import InvalidInputError
-from msprobe.store.ownership import refuse_old_dumps
-
-SWITCHED_OFF = 'the configuration says "dump_enable": false'
 
 
-class PrecisionDebugger:
+class PrecisionDebugger(Debugger, one_per_process=True):
     """Records a training.
 
     ::
@@ -44,8 +42,7 @@ class PrecisionDebugger:
     A second construction returns the first object; its arguments are not looked at (a warning says so).
     """
 
-    _instance: PrecisionDebugger | None = None
-    _ready = False
+    recorder: TorchRecorder
     # The debugger of this process is that of `msprobe run`: makes room for one that the script constructs.
     _give_way: Callable[[], None] | None = None
 
@@ -53,9 +50,7 @@ class PrecisionDebugger:
         give_way, PrecisionDebugger._give_way = PrecisionDebugger._give_way, None
         if give_way is not None:
             give_way()
-        if PrecisionDebugger._instance is None:
-            PrecisionDebugger._instance = super().__new__(cls)
-        return PrecisionDebugger._instance
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -73,14 +68,7 @@ class PrecisionDebugger:
         InvalidInputError, ScopeError, PathError or NotAvailableError; all mistakes of a file in one message. With
         ``existing`` "refuse" an old dump of this rank is a PathError.
         """
-        if self._ready:
-            if config_path or task or dump_path or level or step or overrides:
-                log.once(
-                    "second construction",
-                    "warning",
-                    "PrecisionDebugger exists already in this process; the arguments of the second construction"
-                    " are ignored.",
-                )
+        if self._is_second(config_path, task, dump_path, level, step, overrides):
             return
 
         def load() -> Settings:
@@ -91,9 +79,7 @@ class PrecisionDebugger:
                 log.warning("PrecisionDebugger(model=...) is deprecated: pass the model to start(model).")
                 check_model(model)
             settings = load()
-            rank = current_rank()
-            if settings.existing == "refuse" and settings.wants_rank(rank or 0):
-                refuse_old_dumps(settings.dump_path, rank, settings.wants_step)
+            self._refuse_old_dumps(settings, current_rank())
             self._set_up(settings, model, load)
         except BaseException:
             PrecisionDebugger._instance = None
@@ -140,12 +126,7 @@ class PrecisionDebugger:
         if self.settings.level == "debug":
             return
         given = model if model is not None else self._model
-        if given is None and (self.settings.level in ("L0", "mix") or token_range is not None):
-            raise InvalidInputError(
-                f"start(): level {self.settings.level} watches modules; pass the model: start(model)."
-                if token_range is None
-                else "start(): token_range counts calls of the model; pass it: start(model, token_range=...)."
-            )
+        self._check_model_given(given, token_range, "modules")
         if given is not None:
             check_model(given)
         tokens = check_token_range(token_range)
@@ -178,13 +159,6 @@ class PrecisionDebugger:
             return
         self._stop()
 
-    def _stop(self) -> None:
-        self._end_tokens()
-        if self.settings.level == "debug":
-            return
-        if self.recorder.session.recording or self.recorder.session.records_in_step:
-            self.recorder.stop()
-
     @classmethod
     def step(cls) -> None:
         """This iteration is over: finish its files; all numbers begin at zero again."""
@@ -196,24 +170,8 @@ class PrecisionDebugger:
         self._look_at_config()
 
     def _step(self) -> None:
-        self._end_tokens()
-        recorder = self.recorder
-        session = recorder.session
-        recorder.next_step()
-        # step without stop: recording goes on in the next step, if that one is wanted.
-        if session.recording and not session.settings.wants_step(session.step):
-            recorder.detach()
-            session.recording = False
-        last = self.settings.last_step
-        if last is not None and session.step > last:
-            recorder.detach()
-            session.end()
+        super()._step()
         self._take_next_settings()
-
-    @classmethod
-    def forward_backward_dump_end(cls) -> None:
-        """The same as :meth:`stop`."""
-        cls.stop()
 
     @classmethod
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
@@ -224,28 +182,10 @@ class PrecisionDebugger:
         training goes on.
         """
         self = cls._require()
-        if self.settings.level != "debug" or self.settings.task not in ("statistics", "tensor"):
-            return
-        from msprobe.capture.torch.saving import save_variable
+        if self._saves_variables():
+            from msprobe.capture.torch.saving import save_variable
 
-        save_variable(self.recorder, variable, name, save_backward)
-
-    @classmethod
-    def set_init_step(cls, step: int) -> None:
-        """Number the steps from ``step`` (a resumed training).
-
-        Called inside a step, between its first start and step(), it is the next step that gets the number.
-        """
-        self = cls._require()
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise InvalidInputError(f"set_init_step(): step must be an int from 0, found {step!r}.")
-        if not self.recorder.session.number_steps_from(step):
-            log.once(
-                "set_init_step",
-                "warning",
-                f"set_init_step({step}) was called inside step {self.recorder.session.step}, of which records are"
-                " there already: it holds from the next step on. Call it before start(), or after step().",
-            )
+            save_variable(self.recorder, variable, name, save_backward)
 
     @classmethod
     def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:
@@ -270,44 +210,10 @@ class PrecisionDebugger:
         """Watch gradients (task grad_probe); with any other task this does nothing."""
         cls._require()
 
-    # ---------------------------------------------------------------- ours
-
-    @classmethod
-    def recording(cls, model: Any = None, **options: Any) -> _Recording:
-        """One iteration as a block: start at its beginning, stop and step at its end, also when it raises."""
-        return _Recording(cls._require(), model, options)
-
-    def __enter__(self) -> PrecisionDebugger:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._close()
-
-    @classmethod
-    def existing(cls) -> PrecisionDebugger | None:
-        """The debugger of this process, if there is one."""
-        instance = PrecisionDebugger._instance
-        return instance if instance is not None and instance._ready else None
-
-    @classmethod
-    def reset(cls) -> None:
-        """End the recording of this process and forget its debugger; another one can be made."""
-        self = PrecisionDebugger._instance
-        if self is not None and self._ready:
-            self._close()
-            atexit.unregister(self._close)
-        PrecisionDebugger._instance = None
-
     def _close(self) -> None:
-        self._end_tokens()
         if self._loader is not None:
             self._loader.detach()
-        self.recorder.close()
-
-    def _end_tokens(self) -> None:
-        tokens, self._tokens = self._tokens, None
-        if tokens is not None:
-            tokens.close()
+        super()._close()
 
     # ---------------------------------------------------------------- driven by the data loader
 
@@ -365,30 +271,3 @@ class PrecisionDebugger:
             register_again(self.recorder, renewed)
             self.recorder = renewed
         self.settings = settings
-
-    @classmethod
-    def _require(cls) -> PrecisionDebugger:
-        instance = cls.existing()
-        if instance is None:
-            raise InvalidInputError(
-                "PrecisionDebugger: instance is not created; construct PrecisionDebugger(...) before calling its"
-                " methods."
-            )
-        return instance
-
-
-class _Recording:
-    """One recorded iteration."""
-
-    def __init__(self, debugger: PrecisionDebugger, model: Any, options: dict[str, Any]) -> None:
-        self.debugger = debugger
-        self.model = model
-        self.options = options
-
-    def __enter__(self) -> PrecisionDebugger:
-        self.debugger.start(self.model, **self.options)
-        return self.debugger
-
-    def __exit__(self, *error: object) -> None:
-        self.debugger.stop()
-        self.debugger.step()

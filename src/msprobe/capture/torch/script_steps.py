@@ -17,8 +17,9 @@ from torch.autograd import profiler
 from torch.optim import optimizer as optimizers
 
 from msprobe import log
+from msprobe.capture.debugger import SWITCHED_OFF
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, eval_frame, switches
-from msprobe.capture.torch.debugger import SWITCHED_OFF, PrecisionDebugger
+from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import name_modules
 

@@ -1,4 +1,4 @@
-"""What ``start`` may be given."""
+"""What ``start`` may be given as a model."""
 
 from __future__ import annotations
 
@@ -32,26 +32,3 @@ def _check_module(module: Any, where: str, allowed: str) -> None:
             f"start(): {where} is a {kind} (ScriptModule), whose inside cannot be watched; pass {allowed} that is not"
             " scripted."
         )
-
-
-def check_token_range(token_range: Any) -> tuple[int, int] | None:
-    """The range as a pair; raises InvalidInputError unless it is None or two ints with 0 <= a <= b."""
-    if token_range is None:
-        return None
-    sound = (
-        isinstance(token_range, (list, tuple))
-        and len(token_range) == 2
-        and all(isinstance(n, int) and not isinstance(n, bool) for n in token_range)
-        and 0 <= token_range[0] <= token_range[1]
-    )
-    if not sound:
-        raise InvalidInputError(
-            f"start(): token_range must be [a, b] with whole numbers 0 <= a <= b, found {token_range!r}."
-        )
-    return int(token_range[0]), int(token_range[1])
-
-
-def check_rank_id(rank_id: Any) -> None:
-    """Raise InvalidInputError unless ``rank_id`` is None or an int from 0."""
-    if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
-        raise InvalidInputError(f"start(): rank_id must be an int from 0, found {rank_id!r}.")

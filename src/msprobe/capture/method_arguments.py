@@ -1,4 +1,4 @@
-"""What ``start`` may be given, whatever the framework."""
+"""What the methods of a debugger may be given, whatever the framework."""
 
 from __future__ import annotations
 
@@ -28,3 +28,17 @@ def check_rank_id(rank_id: Any) -> None:
     """Raise InvalidInputError unless ``rank_id`` is None or an int from 0."""
     if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
         raise InvalidInputError(f"start(): rank_id must be an int from 0, found {rank_id!r}.")
+
+
+def check_api(module: Any, api: Any, prefix: Any) -> None:
+    """Raise InvalidInputError unless ``module.api`` can be called and ``prefix`` is None or a text."""
+    if not isinstance(api, str):
+        raise InvalidInputError(f"register_custom_api(): api must be a str, found {api!r}.")
+    if prefix is not None and not isinstance(prefix, str):
+        raise InvalidInputError(f"register_custom_api(): api_prefix must be a str, found {prefix!r}.")
+    if not callable(getattr(module, api, None)):
+        holder = getattr(module, "__name__", None) or type(module).__name__
+        what = "has no attribute" if not hasattr(module, api) else "cannot be called:"
+        raise InvalidInputError(
+            f'register_custom_api(): {holder} {what} "{api}"; give a module and the name of a function.'
+        )

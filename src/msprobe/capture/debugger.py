@@ -1,0 +1,199 @@
+"""What the debuggers of all frameworks have in common: one per process, and how its steps go."""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any, ClassVar, Generic, TypeVar
+
+from msprobe import log
+from msprobe.config.settings import Settings
+from msprobe.errors import InvalidInputError
+from msprobe.store.ownership import refuse_old_dumps
+
+#: Why nothing was recorded.
+SWITCHED_OFF = 'the configuration says "dump_enable": false'
+
+_Own = TypeVar("_Own", bound="Debugger")
+
+
+class Debugger:
+    """The part of ``PrecisionDebugger`` that asks no framework. All methods work on the class and on the object.
+
+    A framework's class names itself with ``one_per_process=True``; classes that users derive from it share its object.
+    """
+
+    #: Begin recording; each framework's own.
+    start: Any
+    settings: Settings
+    # The framework's own: session, stop(), next_step(), detach(), close(), as TorchRecorder has them.
+    recorder: Any
+    _tokens: Any = None
+    _ready = False
+    _home: ClassVar[type[Debugger]]
+    _instance: ClassVar[Any] = None
+
+    def __init_subclass__(cls, one_per_process: bool = False, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if one_per_process:
+            cls._home = cls
+
+    def __new__(cls: type[_Own], *args: Any, **kwargs: Any) -> _Own:
+        home = cls._home
+        if home._instance is None:
+            home._instance = super().__new__(cls)
+        instance: _Own = home._instance
+        return instance
+
+    def _is_second(self, *given: Any) -> bool:
+        """True if this object was made before; a warning says that what was ``given`` now is not looked at."""
+        if self._ready and any(given):
+            log.once(
+                "second construction",
+                "warning",
+                "PrecisionDebugger exists already in this process; the arguments of the second construction"
+                " are ignored.",
+            )
+        return self._ready
+
+    @staticmethod
+    def _refuse_old_dumps(settings: Settings, rank: int | None) -> None:
+        """Raise PathError if an old dump of this rank is in the way and the settings say to refuse that."""
+        if settings.existing == "refuse" and settings.wants_rank(rank or 0):
+            refuse_old_dumps(settings.dump_path, rank, settings.wants_step)
+
+    # ---------------------------------------------------------------- the interface
+
+    @classmethod
+    def forward_backward_dump_end(cls) -> None:
+        """The same as ``stop``."""
+        cls.stop()
+
+    @classmethod
+    def stop(cls) -> None:
+        """Stop recording and write the files. Recording may start again in the same step and goes on there."""
+        cls._require()._stop()
+
+    @classmethod
+    def step(cls) -> None:
+        """This iteration is over: finish its files; all numbers begin at zero again."""
+        cls._require()._step()
+
+    @classmethod
+    def set_init_step(cls, step: int) -> None:
+        """Number the steps from ``step`` (a resumed training).
+
+        Called inside a step, between its first start and step(), it is the next step that gets the number.
+        """
+        self = cls._require()
+        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+            raise InvalidInputError(f"set_init_step(): step must be an int from 0, found {step!r}.")
+        if not self.recorder.session.number_steps_from(step):
+            log.once(
+                "set_init_step",
+                "warning",
+                f"set_init_step({step}) was called inside step {self.recorder.session.step}, of which records are"
+                " there already: it holds from the next step on. Call it before start(), or after step().",
+            )
+
+    # ---------------------------------------------------------------- as a block
+
+    @classmethod
+    def recording(cls: type[_Own], model: Any = None, **options: Any) -> _Recording[_Own]:
+        """One iteration as a block: start at its beginning, stop and step at its end, also when it raises."""
+        return _Recording(cls._require(), model, options)
+
+    def __enter__(self: _Own) -> _Own:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+
+    # ---------------------------------------------------------------- one per process
+
+    @classmethod
+    def existing(cls: type[_Own]) -> _Own | None:
+        """The debugger of this process, if there is one."""
+        instance: _Own | None = cls._home._instance
+        return instance if instance is not None and instance._ready else None
+
+    @classmethod
+    def reset(cls) -> None:
+        """End the recording of this process and forget its debugger; another one can be made."""
+        self = cls.existing()
+        if self is not None:
+            self._close()
+            atexit.unregister(self._close)
+        cls._home._instance = None
+
+    @classmethod
+    def _require(cls: type[_Own]) -> _Own:
+        instance = cls.existing()
+        if instance is None:
+            raise InvalidInputError(
+                "PrecisionDebugger: instance is not created; construct PrecisionDebugger(...) before calling its"
+                " methods."
+            )
+        return instance
+
+    # ---------------------------------------------------------------- how its steps go
+
+    def _saves_variables(self) -> bool:
+        """True if ``save`` has something to do: it is silent at all levels but debug."""
+        return self.settings.level == "debug" and self.settings.task in ("statistics", "tensor")
+
+    def _check_model_given(self, model: Any, token_range: Any, parts: str) -> None:
+        """Raise InvalidInputError if a model is needed and none is there; ``parts``: what its parts are called."""
+        level = self.settings.level
+        if model is None and (level in ("L0", "mix") or token_range is not None):
+            raise InvalidInputError(
+                f"start(): level {level} watches {parts}; pass the model: start(model)."
+                if token_range is None
+                else "start(): token_range counts calls of the model; pass it: start(model, token_range=...)."
+            )
+
+    def _stop(self) -> None:
+        self._end_tokens()
+        if self.settings.level == "debug":
+            return
+        if self.recorder.session.recording or self.recorder.session.records_in_step:
+            self.recorder.stop()
+
+    def _step(self) -> None:
+        self._end_tokens()
+        recorder = self.recorder
+        session = recorder.session
+        recorder.next_step()
+        # step without stop: recording goes on in the next step, if that one is wanted.
+        if session.recording and not session.settings.wants_step(session.step):
+            recorder.detach()
+            session.recording = False
+        last = self.settings.last_step
+        if last is not None and session.step > last:
+            recorder.detach()
+            session.end()
+
+    def _close(self) -> None:
+        self._end_tokens()
+        self.recorder.close()
+
+    def _end_tokens(self) -> None:
+        tokens, self._tokens = self._tokens, None
+        if tokens is not None:
+            tokens.close()
+
+
+class _Recording(Generic[_Own]):
+    """One recorded iteration."""
+
+    def __init__(self, debugger: _Own, model: Any, options: dict[str, Any]) -> None:
+        self.debugger = debugger
+        self.model = model
+        self.options = options
+
+    def __enter__(self) -> _Own:
+        self.debugger.start(self.model, **self.options)
+        return self.debugger
+
+    def __exit__(self, *error: object) -> None:
+        self.debugger.stop()
+        self.debugger.step()
