@@ -104,7 +104,7 @@ class NumpyDebugger:
         describer.failed = lambda error: session.fault("a value", error)
         self.units = UnitRecorder(session, describer, self.tensors, NoGradients(), self.keeper.overflowed)
         self.units.modules = Modules()
-        session.at_step_end.append(self.keeper.begin_step)
+        session.at_step_end.append(self.keeper.overflowed.begin_step)
         self._layer: Layer | None = None
 
     def start(self, model: Layer | None = None) -> None:

@@ -14,7 +14,8 @@ import functools
 import os
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,6 +48,15 @@ class ThreadState(threading.local):
         self.region: str | None = None
         # Above zero: what runs now is not recorded (our own work, or the inside of a recorded unit).
         self.muted = 0
+
+    @contextmanager
+    def mute(self) -> Iterator[None]:
+        """What runs in this block is not recorded."""
+        self.muted += 1
+        try:
+            yield
+        finally:
+            self.muted -= 1
 
 
 class Session:

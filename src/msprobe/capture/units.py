@@ -266,26 +266,47 @@ class UnitRecorder:
 
 def recorded(units: UnitRecorder, key: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """``original`` with its calls recorded as ``{key}.{n}``; what it calls inside is part of it."""
-    session = units.session
-    thread = session.thread
 
     @functools.wraps(original)
     def replacement(*args: Any, **kwargs: Any) -> Any:
-        if thread.muted or not session.recording:
-            return original(*args, **kwargs)
-        thread.muted += 1
-        try:
-            unit = units.begin_call(key, args, kwargs, 1)
-            if unit is None:
-                return original(*args, **kwargs)
-            try:
-                result = original(*args, **kwargs)
-            except BaseException as error:
-                units.fail_call(unit, error)
-                raise
-            units.end_call(unit, result)
-            return result
-        finally:
-            thread.muted -= 1
+        return run_recorded(units, key, original, args, kwargs)
 
     return replacement
+
+
+def run_recorded(
+    units: UnitRecorder,
+    key: str,
+    original: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    owner: tuple[Any, ...] = (),
+    final: Callable[[Any], tuple[Any, Any]] | None = None,
+) -> Any:
+    """Run ``original(*owner, *args, **kwargs)`` as one call ``{key}.{n}``, from one frame below the user's.
+
+    ``owner`` is passed and not recorded (the object of a method). ``final`` makes of the result what the caller gets
+    and what is recorded.
+    """
+    session = units.session
+    thread = session.thread
+    if thread.muted or not session.recording:
+        return original(*owner, *args, **kwargs)
+    thread.muted += 1
+    try:
+        unit = units.begin_call(key, args, kwargs, 2)
+        if unit is None:
+            return original(*owner, *args, **kwargs)
+        try:
+            result = original(*owner, *args, **kwargs)
+        except BaseException as error:
+            units.fail_call(unit, error)
+            raise
+        if final is None:
+            units.end_call(unit, result)
+        else:
+            result, outputs = final(result)
+            units.end_call(unit, result, outputs)
+        return result
+    finally:
+        thread.muted -= 1

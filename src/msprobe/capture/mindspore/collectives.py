@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from msprobe.capture.units import UnitRecorder
+from msprobe.capture.units import UnitRecorder, run_recorded
 
 
 class _Done:
@@ -24,31 +24,19 @@ def recorded_collective(
     units: UnitRecorder, key: str, original: Callable[..., Any], read: Callable[[], None]
 ) -> Callable[..., Any]:
     """``original`` with its calls recorded when the values have arrived."""
-    session = units.session
-    thread = session.thread
 
     @functools.wraps(original)
     def replacement(*args: Any, **kwargs: Any) -> Any:
-        if thread.muted or not session.recording:
-            return original(*args, **kwargs)
-        thread.muted += 1
-        try:
-            unit = units.begin_call(key, args, kwargs, 1)
+        def final(result: Any) -> tuple[Any, Any]:
+            result = _waited(result)
+            return result, _outputs(result, args, kwargs)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
             # Many write into their arguments.
             read()
-            try:
-                result = original(*args, **kwargs)
-            except BaseException as error:
-                if unit is not None:
-                    units.fail_call(unit, error)
-                raise
-            if unit is None:
-                return result
-            result = _waited(result)
-            units.end_call(unit, result, _outputs(result, args, kwargs))
-            return result
-        finally:
-            thread.muted -= 1
+            return original(*args, **kwargs)
+
+        return run_recorded(units, key, run, args, kwargs, final=final)
 
     return replacement
 

@@ -15,7 +15,7 @@ from mindspore import nn
 from msprobe import log
 from msprobe.capture.mindspore.executor import jit_executor_class
 from msprobe.capture.mindspore.patches import Replacement
-from msprobe.capture.units import UnitRecorder
+from msprobe.capture.units import UnitRecorder, run_recorded
 
 
 class Pausable(Protocol):
@@ -74,30 +74,14 @@ class JitRecorder:
     def _recorded(self, original: Callable[..., Any]) -> Callable[..., Any]:
         units = self.units
         session = units.session
-        thread = session.thread
 
         @functools.wraps(original)
         def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
-            if thread.muted or not session.recording:
-                return original(executor, *args, **kwargs)
             name = _name_of(executor)
-            if not args and not kwargs:
+            if session.recording and not args and not kwargs and not session.thread.muted:
                 log.once(("jit", name), "warning", f"Jit.{name} has no arguments; it is not recorded.")
                 return original(executor, *args, **kwargs)
-            thread.muted += 1
-            try:
-                unit = units.begin_call(f"Jit.{name}", args, kwargs, 1)
-                if unit is None:
-                    return original(executor, *args, **kwargs)
-                try:
-                    result = original(executor, *args, **kwargs)
-                except BaseException as error:
-                    units.fail_call(unit, error)
-                    raise
-                units.end_call(unit, result)
-                return result
-            finally:
-                thread.muted -= 1
+            return run_recorded(units, f"Jit.{name}", original, args, kwargs, (executor,))
 
         return run
 

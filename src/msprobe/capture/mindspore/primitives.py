@@ -13,7 +13,7 @@ from typing import Any
 from mindspore import nn, ops
 
 from msprobe.capture.mindspore.patches import Replacement
-from msprobe.capture.units import UnitRecorder
+from msprobe.capture.units import UnitRecorder, run_recorded
 
 
 class PrimitiveRecorder:
@@ -57,28 +57,13 @@ class PrimitiveRecorder:
 
     def _recorded(self, original: Callable[..., Any]) -> Callable[..., Any]:
         units, keys = self.units, self._keys
-        session = units.session
-        thread = session.thread
 
         @functools.wraps(original)
         def replacement(primitive: Any, *args: Any, **kwargs: Any) -> Any:
             found = keys.get(id(primitive))
-            if found is None or thread.muted or not session.recording:
+            if found is None:
                 return original(primitive, *args, **kwargs)
-            thread.muted += 1
-            try:
-                unit = units.begin_call(found[0], args, kwargs, 1)
-                if unit is None:
-                    return original(primitive, *args, **kwargs)
-                try:
-                    result = original(primitive, *args, **kwargs)
-                except BaseException as error:
-                    units.fail_call(unit, error)
-                    raise
-                units.end_call(unit, result)
-                return result
-            finally:
-                thread.muted -= 1
+            return run_recorded(units, found[0], original, args, kwargs, (primitive,))
 
         return replacement
 

@@ -232,7 +232,7 @@ class MindSporeRecorder:
     def _forget_step(self) -> None:
         self.gradients.forget_step()
         self.facts.begin_step()
-        self.keeper.begin_step()
+        self.keeper.overflowed.begin_step()
         if self.graph is not None:
             self.graph.begin_step()
         if self.graph_kernels is not None:

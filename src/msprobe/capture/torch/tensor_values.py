@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from msprobe import log
+from msprobe.capture.overflow import Kept, OverflowCheck
 from msprobe.capture.session import Session
 from msprobe.capture.torch import digest
 from msprobe.capture.torch.statistics import TensorStatistics
@@ -53,16 +54,6 @@ IGNORED_FIRST_INPUTS = (
     ),
 )
 
-_CHECKED_PARTS = (
-    "input_args",
-    "input_kwargs",
-    "input",
-    "output",
-    "parameters",
-    "input_grads",
-    "kwargs_grads",
-)
-
 
 @dataclass(frozen=True)
 class TensorPayload:
@@ -71,17 +62,6 @@ class TensorPayload:
     dtype_name: str
     shape: tuple[int, ...]
     data: memoryview
-
-
-class Kept:
-    """A tensor whose values are held until it is known whether they are wanted (overflow check)."""
-
-    __slots__ = ("info", "payload", "text")
-
-    def __init__(self, info: Any, payload: TensorPayload | None) -> None:
-        self.info = info
-        self.payload = payload
-        self.text: bytes = info.text
 
 
 def copy_values(
@@ -134,9 +114,8 @@ class TensorKeeper:
         self.task = settings.task
         self.overflow = settings.task in ("overflow_check", "nan_check")
         self.slices: Sequence[TensorSlice] = settings.slice
-        self.hits = 0
+        self.overflowed = OverflowCheck(session, _telling)
         self._saved: dict[int, tuple[Any, str]] = {}
-        self._told: set[str] = set()
 
     def keep(self, tensor: torch.Tensor, info: Any, path: str) -> Any:
         """Save the values of ``tensor`` under ``path``; the description that names the file."""
@@ -204,70 +183,20 @@ class TensorKeeper:
     def begin_step(self) -> None:
         """A new step has files of its own."""
         self._saved.clear()
-        self._told.clear()
-
-    def overflowed(self, name: str, tree: dict[str, Any]) -> bool:
-        """True if the record has an infinity or NaN in it that tells something; then its tensors are saved."""
-        if self.session.ended or not self._is_hit(name, tree):
-            return False
-        for held in _held(tree):
-            if held.payload is not None:
-                self.session.files().save(_file_of(held), held.payload)
-        if name in self._told:
-            # Gradients of a module's parameters come one by one, and their record is written anew.
-            return True
-        self._told.add(name)
-        log.warning(f"Overflow detected in {name}, {self.session.place()}.")
-        self.hits += 1
-        limit = self.session.settings.overflow_nums
-        if limit != -1 and self.hits >= limit:
-            log.info(f"{self.hits} overflows were recorded, as asked for (overflow_nums); recording ends here.")
-            # This record is still written; the end comes behind it.
-            self.session.end_after_record = True
-        return True
-
-    def _is_hit(self, name: str, tree: dict[str, Any]) -> bool:
-        ignore_output = name.startswith(IGNORED_OUTPUTS)
-        ignore_first = name.startswith(IGNORED_FIRST_INPUTS)
-        for part in _CHECKED_PARTS:
-            if part not in tree or (part == "output" and ignore_output):
-                continue
-            value = tree[part]
-            if part == "input_args" and ignore_first:
-                value = value[1:]
-            elif part == "input_kwargs" and "out" in value:
-                # What a result is about to be written over.
-                value = {word: item for word, item in value.items() if word != "out"}
-            if any(_nonfinite(leaf) for leaf in _leaves(value)):
-                return True
-        return False
+        self.overflowed.begin_step()
 
 
 def _memory(nbytes: int) -> memoryview:
     return memoryview(bytearray(nbytes))
 
 
-def _nonfinite(leaf: Any) -> bool:
-    info = leaf.info if type(leaf) is Kept else leaf
-    return bool(getattr(info, "nonfinite", False))
-
-
-def _file_of(held: Kept) -> str:
-    return str(held.info.data_name)
-
-
-def _leaves(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, dict):
-        for value in tree.values():
-            yield from _leaves(value)
-    elif isinstance(tree, (list, tuple)):
-        for value in tree:
-            yield from _leaves(value)
-    elif tree is not None and not isinstance(tree, (bytes, str, int, float)):
-        yield tree
-
-
-def _held(tree: Any) -> Iterator[Kept]:
-    for leaf in _leaves(tree):
-        if type(leaf) is Kept:
-            yield leaf
+def _telling(name: str, part: str, value: Any) -> Any:
+    """What of a part of a record tells something if it holds an infinity: not memory that is yet to be written."""
+    if part == "output" and name.startswith(IGNORED_OUTPUTS):
+        return None
+    if part == "input_args" and name.startswith(IGNORED_FIRST_INPUTS):
+        return value[1:]
+    if part == "input_kwargs" and "out" in value:
+        # What a result is about to be written over.
+        return {word: item for word, item in value.items() if word != "out"}
+    return value

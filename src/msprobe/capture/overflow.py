@@ -1,0 +1,97 @@
+"""The overflow check: which records have an infinity or NaN in them, and when enough are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msprobe import log
+from msprobe.capture.session import Session
+
+_CHECKED_PARTS = (
+    "input_args",
+    "input_kwargs",
+    "input",
+    "output",
+    "parameters",
+    "input_grads",
+    "kwargs_grads",
+)
+
+
+class Kept:
+    """A tensor whose values are held until it is known whether they are wanted."""
+
+    __slots__ = ("info", "payload", "text")
+
+    def __init__(self, info: Any, payload: Any) -> None:
+        self.info = info
+        #: What the writer of tensor files takes; None if no values are kept.
+        self.payload = payload
+        self.text: bytes = info.text
+
+
+def _all_of_it(name: str, part: str, value: Any) -> Any:
+    return value
+
+
+class OverflowCheck:
+    """Decides which records are kept, saves their tensors, and ends the recording after ``overflow_nums`` of them.
+
+    ``telling(name, part, value)`` gives what of one part of a record tells something if it holds an infinity or NaN.
+    """
+
+    def __init__(self, session: Session, telling: Callable[[str, str, Any], Any] = _all_of_it) -> None:
+        self.session = session
+        self.telling = telling
+        self.hits = 0
+        self._told: set[str] = set()
+
+    def begin_step(self) -> None:
+        """A new step has entries of its own."""
+        self._told.clear()
+
+    def __call__(self, name: str, tree: dict[str, Any]) -> bool:
+        """True if the record has an infinity or NaN in it that tells something; then its tensors are saved."""
+        session = self.session
+        if session.ended or not self._is_hit(name, tree):
+            return False
+        for leaf in _leaves(tree):
+            if type(leaf) is Kept and leaf.payload is not None:
+                session.files().save(str(leaf.info.data_name), leaf.payload)
+        if name in self._told:
+            # Gradients of a module's parameters come one by one, and their record is written anew.
+            return True
+        self._told.add(name)
+        log.warning(f"Overflow detected in {name}, {session.place()}.")
+        self.hits += 1
+        limit = session.settings.overflow_nums
+        if limit != -1 and self.hits >= limit:
+            log.info(f"{self.hits} overflows were recorded, as asked for (overflow_nums); recording ends here.")
+            # This record is still written; the end comes behind it.
+            session.end_after_record = True
+        return True
+
+    def _is_hit(self, name: str, tree: dict[str, Any]) -> bool:
+        return any(
+            _is_nonfinite(leaf)
+            for part in _CHECKED_PARTS
+            if part in tree
+            for leaf in _leaves(self.telling(name, part, tree[part]))
+        )
+
+
+def _is_nonfinite(leaf: Any) -> bool:
+    info = leaf.info if type(leaf) is Kept else leaf
+    return bool(getattr(info, "nonfinite", False))
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, dict):
+        for value in tree.values():
+            yield from _leaves(value)
+    elif isinstance(tree, (list, tuple)):
+        for value in tree:
+            yield from _leaves(value)
+    elif tree is not None and not isinstance(tree, (bytes, str, int, float)):
+        yield tree
