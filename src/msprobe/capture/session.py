@@ -408,3 +408,11 @@ def _pt_files(folder: Path) -> TensorFileWriter:
 
 
 _put = Session.put
+
+
+def backward_of(parent: Any) -> Any:
+    """The backward entry of a module's forward entry; other parents as they are."""
+    if isinstance(parent, str) and ".forward." in parent:
+        head, _, number = parent.rpartition(".forward.")
+        return f"{head}.backward.{number}"
+    return parent

@@ -10,6 +10,7 @@ from mindspore import nn
 from msprobe import log
 from msprobe.capture.mindspore.surface import MINDSPORE, Surface
 from msprobe.capture.units import UnitRecorder
+from msprobe.capture.user_hooks import PassHook
 
 
 class Passes(Protocol):
@@ -104,23 +105,7 @@ def watch_passes(passes: Passes, name: str, cell: nn.Cell) -> list[Any]:
     ]
 
 
-class _Hook:
-    """A hook on a cell of the user. A copy of the cell (deepcopy, pickle) gets one that does nothing."""
-
-    __slots__ = ("name", "passes")
-
-    def __init__(self, passes: Passes | None = None, name: str = "") -> None:
-        self.passes = passes
-        self.name = name
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), ())
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Hook:
-        return type(self)()
-
-
-class _Before(_Hook):
+class _Before(PassHook):
     __slots__ = ()
 
     def __call__(self, cell: nn.Cell, args: Any, kwargs: Any) -> None:
@@ -128,7 +113,7 @@ class _Before(_Hook):
             self.passes.enter(self.name, cell, args, kwargs)
 
 
-class _After(_Hook):
+class _After(PassHook):
     __slots__ = ()
 
     def __call__(self, cell: nn.Cell, args: Any, kwargs: Any, result: Any) -> None:

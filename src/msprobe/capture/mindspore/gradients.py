@@ -10,7 +10,7 @@ from msprobe.capture.adapter import Place
 from msprobe.capture.mindspore import graph
 from msprobe.capture.mindspore.graph import Edge, NodeHooks
 from msprobe.capture.mindspore.tensors import sum_of
-from msprobe.capture.session import Session
+from msprobe.capture.session import Session, backward_of
 from msprobe.capture.units import Unit, UnitRecorder
 
 
@@ -288,11 +288,3 @@ def _merged(edges: Sequence[Edge]) -> dict[str, str]:
             if known != edge.path:
                 merged[edge.path] = known
     return merged
-
-
-def backward_of(parent: Any) -> Any:
-    """The backward entry of a cell's forward entry; other parents as they are."""
-    if isinstance(parent, str) and ".forward." in parent:
-        head, _, number = parent.rpartition(".forward.")
-        return f"{head}.backward.{number}"
-    return parent

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from msprobe.capture.session import backward_of
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
     Gathering,
@@ -303,11 +304,3 @@ def _merged(edges: list[ArgumentEdge]) -> dict[str, str] | None:
         if known != path:
             merged = {**(merged or {}), path: known}
     return merged
-
-
-def backward_of(parent: Any) -> Any:
-    """The backward entry of a module's forward entry; other parents as they are."""
-    if isinstance(parent, str) and ".forward." in parent:
-        head, _, number = parent.rpartition(".forward.")
-        return f"{head}.backward.{number}"
-    return parent

@@ -21,6 +21,7 @@ from msprobe.capture.torch.compiled_passes import make_passes
 from msprobe.capture.torch.gradients import ArgumentEdge, edge_of, sequence_number
 from msprobe.capture.torch.module_gradients import ModuleGradients, ModulePass
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
+from msprobe.capture.user_hooks import PassHook
 
 _quiet = torch._C.DisableTorchFunction
 # While torch.jit traces, sizes are tensors and what we do would become part of the trace.
@@ -364,34 +365,18 @@ class _Placed:
         module._forward_hooks_always_called.pop(after, None)
 
 
-class _Hook:
-    """A hook on a module of the user. A copy of the module (deepcopy, pickle) gets one that does nothing."""
-
-    __slots__ = ("name", "recorder")
-
-    def __init__(self, recorder: Passes | None = None, name: str = "") -> None:
-        self.recorder = recorder
-        self.name = name
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), ())
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Hook:
-        return type(self)()
-
-
-class _Before(_Hook):
+class _Before(PassHook):
     __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any = None) -> None:
         # Without keywords: another hook called `stop()` in this very pass, and torch forgot that we want them.
-        if self.recorder is not None:
-            self.recorder.enter(self.name, module, args, kwargs or {})
+        if self.passes is not None:
+            self.passes.enter(self.name, module, args, kwargs or {})
 
 
-class _After(_Hook):
+class _After(PassHook):
     __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, *keywords_and_result: Any) -> None:
-        if self.recorder is not None:
-            self.recorder.leave(self.name, module, keywords_and_result[-1])
+        if self.passes is not None:
+            self.passes.leave(self.name, module, keywords_and_result[-1])
