@@ -301,6 +301,35 @@ def shared_and_frozen(step: Step) -> Result:
     )
 
 
+@ms.jit
+def squared(x: Any) -> Any:
+    return ops.square(x) + 1
+
+
+def compiled(step: Step) -> Result:
+    class Part(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.SequentialCell(nn.Dense(8, 8), nn.Tanh())
+
+        @ms.jit
+        def construct(self, x: Any) -> Any:
+            return self.body(x) * 2
+
+    class Model(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before = nn.Dense(8, 8)
+            self.part = Part()
+
+        def construct(self, x: Any) -> Any:
+            return squared(self.part(self.before(x))[0:2])
+
+    model = Model()
+    optimizer = nn.Adam(model.trainable_params(), 0.01)
+    return train(model, lambda x: model(x).sum(), optimizer, lambda n: [numbers((3, 8), n)], step)
+
+
 NETWORKS: dict[str, Callable[[Step], Result]] = {
     network.__name__: network
     for network in (
@@ -317,6 +346,7 @@ NETWORKS: dict[str, Callable[[Step], Result]] = {
         two_optimizers,
         in_place,
         shared_and_frozen,
+        compiled,
     )
 }
 

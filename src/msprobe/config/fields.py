@@ -105,7 +105,10 @@ class CommonFields(Fields):
     risk_level: settings.RiskLevel | None = Field(None, description=choices(settings.RiskLevel))
     custom_op_namespaces: list[str] = Field(["_C_ascend"], description="a list of torch.ops namespaces")
     # Ours.
-    api_scope: settings.ApiScope = Field("all", description=choices(settings.ApiScope))
+    api_scope: settings.ApiScope | None = Field(None, description=choices(settings.ApiScope))
+    api_list_file: Annotated[str, AfterValidator(_not_blank)] | None = Field(
+        None, description="the path of a .yaml file like support_wrap_ops.yaml, as a text"
+    )
     optimizer: bool | None = _switch(None)
     strict_json: bool = _switch(False)
     record_root: bool = _switch(False)

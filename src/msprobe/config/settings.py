@@ -84,8 +84,11 @@ class Settings:
     custom_op_namespaces: tuple[str, ...] = ("_C_ascend",)
     request_id: str | None = None
 
-    # all: also calls that the reference's list does not name; listed: only those it names.
-    api_scope: ApiScope = "all"
+    # all: also calls that the list does not name; listed: only those it names. None: all for PyTorch; for MindSpore
+    # listed, as there a call of the list inside of another one is not seen.
+    api_scope: ApiScope | None = None
+    # A list in place of the shipped one.
+    api_list_file: str | None = None
     # Weights before and after an optimizer step, moments, hyper-parameters.
     # None: where the step happens between start and stop.
     optimizer: bool | None = None

@@ -8,23 +8,25 @@ outermost counts.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msprobe.capture.mindspore.in_place import reading_first, writes
 from msprobe.capture.mindspore.patches import Patches
-from msprobe.capture.mindspore.surface import Surface
 from msprobe.capture.units import UnitRecorder, recorded
 
 _COLLECTIVES = ("Distributed", "MintDistributed")
 
 
 class ApiRecorder:
-    """Replaces the listed functions while recording, and those that users register."""
+    """Replaces functions while recording: the listed ones or all, and those that users register."""
 
-    def __init__(self, units: UnitRecorder, names: Surface, read: Callable[[], None]) -> None:
+    def __init__(
+        self, units: UnitRecorder, functions: Iterable[tuple[Any, str, str]], read: Callable[[], None]
+    ) -> None:
         self.units = units
-        self.names = names
+        # (holder, attribute, key of its entries) of each.
+        self.functions = functions
         # Reads what waits to be read: before a call that writes into its arguments.
         self.read = read
         self.patches = Patches()
@@ -35,7 +37,7 @@ class ApiRecorder:
         """Put the recording functions in place."""
         if not self._is_filled:
             self._is_filled = True
-            for holder, name, key in self.names.listed_apis():
+            for holder, name, key in self.functions:
                 self.patches.add(holder, name, functools.partial(self._recorded, key))
                 self.replaced.add((id(holder), name))
         self.patches.attach()

@@ -80,7 +80,8 @@ class MindSporeRecorder:
         level = settings.level
         self._watches_cells = level in ("L0", "mix")
         self._watches_calls = level in ("L1", "mix")
-        self.apis = ApiRecorder(self.units, names, tensors.flush)
+        functions = list(names.apis(settings.api_scope == "all", settings.api_list_file)) if self._watches_calls else []
+        self.apis = ApiRecorder(self.units, functions, tensors.flush)
         self.writers = InPlaceWatch(tensors.flush)
         self.primitives = PrimitiveRecorder(self.units)
         self.cells = CellHooks(self.units)

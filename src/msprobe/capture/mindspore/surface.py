@@ -7,16 +7,17 @@ MSAdapter is a package named ``torch`` whose tensors are MindSpore's. A program 
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 import mindspore
 from mindspore import nn
 
-LIST_FILE = "support_wrap_ops.yaml"
+from msprobe.capture.api_list import api_list
+from msprobe.capture.mindspore.all_functions import functions_of
 
 
 @dataclass(frozen=True)
@@ -35,24 +36,38 @@ class Surface:
     # Listed, and not recorded all the same.
     without: frozenset[str] = frozenset()
 
-    def listed_apis(self) -> Iterator[tuple[Any, str, str]]:
-        """(holder, attribute, key of its entries) of each listed function that is there."""
-        import yaml
+    def apis(self, everything: bool = False, file: str | None = None) -> Iterator[tuple[Any, str, str]]:
+        """(holder, attribute, key of its entries) of each function to record that is there: those of the list, and
+        behind them with ``everything`` all others that compute.
 
-        text = resources.files(self.list_package).joinpath(LIST_FILE).read_text("utf-8")
-        groups = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+        ``file``: a list in place of the shipped one. A function that has several names, of which the list has one,
+        goes by that.
+        """
+        groups = api_list(self.list_package, file, self._known)
         seen: set[tuple[int, str]] = set()
-        for group, (place, prefix) in self.groups.items():
-            holder = _holder(place)
-            if holder is None:
-                continue
-            for name in map(str, groups.get(group) or ()):
+        keys: dict[int, str] = {}
+        holders = [(group, _holder(place), prefix) for group, (place, prefix) in self.groups.items()]
+        there = [(group, holder, prefix) for group, holder, prefix in holders if holder is not None]
+        for group, holder, prefix in there:
+            for name in groups.get(group, ()):
                 found = getattr(holder, name, None)
                 if not callable(found) or isinstance(found, type) or f"{group}.{name}" in self.without:
                     continue
                 if (id(holder), name) not in seen:
                     seen.add((id(holder), name))
-                    yield holder, name, f"{prefix}.{name.rpartition('.')[2]}"
+                    key = f"{prefix}.{name.rpartition('.')[2]}"
+                    keys.setdefault(id(inspect.getattr_static(holder, name, found)), key)
+                    yield holder, name, key
+        for _, holder, prefix in there if everything else ():
+            for name, found in functions_of(holder):
+                if (id(holder), name) not in seen:
+                    yield holder, name, keys.setdefault(id(found), f"{prefix}.{name}")
+
+    def _known(self, group: str) -> Callable[[str], bool] | None:
+        if group not in self.groups:
+            return None
+        holder = _holder(self.groups[group][0])
+        return None if holder is None else lambda name: callable(getattr(holder, name, None))
 
     def modules_of(self, root: Any) -> Iterable[tuple[str, Any]]:
         """The path and object of each module of a model, the root first, with an empty path."""

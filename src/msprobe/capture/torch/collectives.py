@@ -128,7 +128,7 @@ class CollectiveRecorder:
         self._functions = FunctionCalls()
         self._blocks: list[_Block] = []
         add_types(recorder.describer, self.groups)
-        for collective, function in find_collectives(recorder.names.include_unlisted):
+        for collective, function in find_collectives(recorder.names.include_unlisted, recorder.names.list_file):
             self._functions.add(function, partial(self._run, collective))
         for function in _functions_named(_COALESCING):
             self._functions.add(function, self._coalesce)
@@ -329,9 +329,11 @@ def _tensors(values: Any, depth: int = 0) -> list[torch.Tensor]:
 # ---------------------------------------------------------------- which functions
 
 
-def find_collectives(include_unlisted: bool) -> Iterator[tuple[Collective, types.FunctionType]]:
+def find_collectives(
+    include_unlisted: bool, list_file: str | None = None
+) -> Iterator[tuple[Collective, types.FunctionType]]:
     """The functions of torch.distributed that are recorded: those on the list, and others if wanted."""
-    names = [*sorted(listed_names().get("distributed", ()))]
+    names = [*sorted(listed_names(list_file).get("distributed", ()))]
     if include_unlisted:
         names += [name for name in UNLISTED if name not in names]
     for name in names:

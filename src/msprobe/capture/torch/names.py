@@ -14,14 +14,13 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import torch
 import torch._jit_internal
 import torch.nn.functional as functional
 
-LIST_FILE = "support_wrap_ops.yaml"
+from msprobe.capture.api_list import api_list
 
 
 class Api(NamedTuple):
@@ -112,15 +111,16 @@ _OPERATORS = {
 _REFLECTED = {"add": "__radd__", "mul": "__rmul__"}
 
 
-@lru_cache(maxsize=1)
-def listed_names() -> dict[str, frozenset[str]]:
-    """The API list: group -> names. The file may be edited by users; a missing group is an empty one."""
-    import yaml
+@lru_cache(maxsize=4)
+def listed_names(file: str | None = None) -> dict[str, frozenset[str]]:
+    """The API list, the shipped one or that of ``file``: group -> names."""
+    groups = api_list("msprobe.capture.torch", file, _known)
+    return {group: frozenset(names) for group, names in groups.items()}
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = files("msprobe.capture.torch").joinpath(LIST_FILE).read_text(encoding="utf-8")
-    groups = yaml.load(text, Loader=loader) or {}
-    return {str(group): frozenset(map(str, names or ())) for group, names in groups.items()}
+
+def _known(group: str) -> Callable[[str], bool] | None:
+    holder = {"functional": functional, "tensor": torch.Tensor, "torch": torch}.get(group)
+    return None if holder is None else lambda name: _resolve(holder, name) is not None
 
 
 def _resolve(holder: Any, dotted: str) -> Any:
@@ -134,16 +134,17 @@ def _resolve(holder: Any, dotted: str) -> Any:
 class ApiNames:
     """Function object -> :class:`Api`; None for functions that are part of no record.
 
-    ``include_unlisted`` False restricts recording to the list.
+    ``include_unlisted`` False restricts recording to the list: the shipped one, or that of ``list_file``.
     """
 
-    def __init__(self, include_unlisted: bool = True) -> None:
+    def __init__(self, include_unlisted: bool = True, list_file: str | None = None) -> None:
         self.include_unlisted = include_unlisted
+        self.list_file = list_file
         self.table: dict[Any, Api | None] = {}
         # Namespace of operators -> who knows how they are recorded: (operator, key) -> its Api.
         self.namespaces: dict[str, Callable[[Any, str], Api | None]] = {}
         self._wrapped: list[tuple[Any, str]] = []
-        groups = listed_names()
+        groups = listed_names(list_file)
         self._listed: dict[str, frozenset[str]] = {
             "Functional": groups.get("functional", frozenset()),
             "Tensor": groups.get("tensor", frozenset()),

@@ -120,7 +120,9 @@ class TorchRecorder:
         session.before_publish.append(self._finish_records)
         session.at_step_end.append(self._forget_step)
         if self.level in ("L1", "mix"):
-            self.names = ApiNames(settings.api_scope == "all" and settings.risk_level is None)
+            self.names = ApiNames(
+                settings.api_scope != "listed" and settings.risk_level is None, settings.api_list_file
+            )
             self._mode = CallMode(self.calls, self.names)
             self._add_call_patches()
         from msprobe.capture.torch.compiled import CompiledRegions

@@ -16,6 +16,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from msprobe.capture.torch.names import ApiNames, listed_names
+from msprobe.errors import InvalidInputError
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,17 @@ def test_only_listed_names_when_asked_for() -> None:
     assert names.find(torch.ops.aten.mul.Tensor) is None
     assert names.table[torch.Tensor.view] is None
     assert names.table[torch.Tensor.add].listed  # type: ignore[union-attr]
+
+
+def test_a_list_of_the_users_own(tmp_path: Path) -> None:
+    file = tmp_path / "support_wrap_ops.yaml"
+    file.write_text("functional: [relu]\ntorch: [tanh, linalg.norm]\n")
+    names = ApiNames(False, str(file))
+    listed = {api.key for api in names.table.values() if api is not None and api.listed}
+    assert listed == {"Functional.relu", "Torch.tanh", "Torch.norm"}
+    file.with_name("other.yaml").write_text("functional: [relu, relx]\ntorsh: [tanh]\n")
+    with pytest.raises(InvalidInputError, match=r"(?s)relx.*torsh"):
+        ApiNames(False, str(file.with_name("other.yaml")))
 
 
 def test_python_functions_off_the_list_are_transparent(names: ApiNames) -> None:

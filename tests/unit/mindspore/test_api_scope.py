@@ -1,0 +1,100 @@
+"""Which functions are recorded as calls: those of the list, all, or those of a list of the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
+pytestmark = pytest.mark.mindspore
+
+from mindspore import Tensor, mint, ops  # noqa: E402
+from mindspore_dumps import Recorder, batch, record  # noqa: E402
+
+from msprobe.capture.mindspore.surface import MINDSPORE  # noqa: E402
+from msprobe.errors import InvalidInputError  # noqa: E402
+from msprobe.mindspore import PrecisionDebugger  # noqa: E402
+
+__all__ = ["record"]
+
+
+def calls(x: Any) -> Any:
+    y = x.copy()
+    y[0] = 1.0
+    ops.tanh(y[1])
+    x.mul(y)
+    x.softmax(-1)
+    mint.clip(x.T, 0, 1)
+    return ops.softplus(x) * 2
+
+
+def names_of(debugger: PrecisionDebugger, record: Recorder) -> list[str]:
+    debugger.start()
+    calls(batch())
+    debugger.stop()
+    debugger.step()
+    dump = record.end()
+    assert dump.errors() == []
+    return [name for name in dump.names() if name.endswith(".forward")]
+
+
+def test_the_list_is_the_rule(record: Recorder) -> None:
+    names = names_of(record(level="L1"), record)
+    assert names == names_of(record(level="L1", api_scope="listed"), record)
+    assert "Functional.tanh.0.forward" in names
+    assert "Tensor.__mul__.0.forward" in names
+    assert not [name for name in names if "item" in name or name.startswith(("Mint.clip", "Tensor.softmax"))]
+
+
+def test_all_functions(record: Recorder) -> None:
+    names = names_of(record(level="L1", api_scope="all"), record)
+    assert names == [
+        "Tensor.copy.0.forward",
+        "Tensor.__setitem__.0.forward",
+        "Tensor.__getitem__.0.forward",
+        "Functional.tanh.0.forward",
+        "Tensor.mul.0.forward",
+        "Tensor.softmax.0.forward",
+        "Tensor.permute.0.forward",
+        "Mint.clip.0.forward",
+        "Functional.softplus.0.forward",
+        "Tensor.__mul__.0.forward",
+    ]
+
+
+def test_the_functions_that_all_has_beside_the_list() -> None:
+    listed = {(id(holder), name): key for holder, name, key in MINDSPORE.apis()}
+    every = {(id(holder), name): key for holder, name, key in MINDSPORE.apis(everything=True)}
+    assert listed.items() <= every.items()
+    for holder, names in (
+        (Tensor, "__getitem__ __setitem__ mul gather softmax"),
+        (mint, "addmm var einsum mm std squeeze"),
+        (mint.nn.functional, "cross_entropy conv2d smooth_l1_loss"),
+        (ops, "softplus conv_transpose2d stft"),
+        (mint.distributed, "barrier all_gather_into_tensor_uneven"),
+    ):
+        for name in names.split():
+            assert (id(holder), name) in every, name
+            assert (id(holder), name) not in listed, name
+    without = {name for _, name in every}
+    assert not without & {"grad", "value_and_grad", "vmap", "asnumpy", "item_", "shape_", "get_rank", "register_hook"}
+    assert every[id(mint), "einsum"] == "Mint.einsum"
+    # The same function as one of the list goes by the name that the list has.
+    assert ops.tensor_gt is ops.greater
+    assert every[id(ops), "tensor_gt"] == "Functional.greater"
+
+
+def test_a_list_of_the_users_own(record: Recorder, tmp_path: Path) -> None:
+    file = tmp_path / "support_wrap_ops.yaml"
+    file.write_text("ops: [tanh, softplus]\nmint.ops: [clip]\ntensor: [__mul__]\n")
+    assert names_of(record(level="L1", api_list_file=str(file)), record) == [
+        "Functional.tanh.0.forward",
+        "Mint.clip.0.forward",
+        "Functional.softplus.0.forward",
+        "Tensor.__mul__.0.forward",
+    ]
+    file.write_text("ops: [tanhh]\noops: [tanh]\n")
+    with pytest.raises(InvalidInputError, match=r"(?s)tanhh.*oops"):
+        record(level="L1", api_list_file=str(file))
