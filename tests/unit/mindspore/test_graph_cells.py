@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,6 +132,73 @@ def test_values_are_those_of_the_dynamic_graph(record: Recorder) -> None:
         assert data[f"{name}.backward.0"]["output"][0]["data_name"] == f"{name}.backward.0.output.0.npy"
 
 
+class Listed(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.CellList([nn.Dense(8, 8), Scaled()])
+        self.head = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
+
+    def construct(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        y, _, rest = self.layers[1](x, 3, mask=x, called=True)
+        return self.head(y + rest[0])
+
+
+class Scaled(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Dense(8, 8)
+
+    def construct(self, x: Any, scale: Any = 2, mask: Any = None, called: bool = False) -> Any:
+        y = self.dense(x) * scale
+        if mask is not None:
+            y = y + mask
+        if called:
+            return y, None, [y, 3]
+        return y
+
+
+def test_cells_in_lists_defaults_keywords_and_a_copy_of_the_model(record: Recorder) -> None:
+    def run(debugger: Any = None) -> list[bytes]:
+        ms.set_seed(3)
+        np.random.seed(3)
+        model = Listed()
+        if debugger is not None:
+            debugger.start(model)
+        copied = copy.deepcopy(model)
+        for parameter in copied.get_parameters():
+            parameter.set_data(parameter * 2)
+
+        def loss(x: Any) -> Any:
+            return ops.square(model(x)).sum()
+
+        value, grads = ms.value_and_grad(loss, None, model.trainable_params())(batch())
+        found = [value.asnumpy().tobytes(), *(grad.asnumpy().tobytes() for grad in grads)]
+        if debugger is not None:
+            debugger.stop()
+            debugger.step()
+        return [*found, copied(batch()).asnumpy().tobytes()]
+
+    alone = run()
+    assert run(record(level="L0", record_root=True)) == alone
+    dump = record.end()
+    assert dump.errors() == []
+    forward = [name for name in dump.names() if ".forward." in name]
+    assert sorted(forward) == [
+        "Cell.head.0.Dense.forward.0",
+        "Cell.head.1.Tanh.forward.0",
+        "Cell.head.SequentialCell.forward.0",
+        "Cell.layers.0.Dense.forward.0",
+        "Cell.layers.1.Scaled.forward.0",
+        "Cell.layers.1.Scaled.forward.1",
+        "Cell.layers.1.dense.Dense.forward.0",
+        "Cell.layers.1.dense.Dense.forward.1",
+        "Cell.root.Listed.forward.0",
+    ]
+    assert {name.replace(".forward.", ".backward.") for name in forward} <= set(dump.names())
+
+
 def test_only_the_steps_that_are_asked_for(record: Recorder) -> None:
     alone = train()
     assert train(record(level="L0", step=[1])) == alone
@@ -193,7 +261,7 @@ def test_what_a_static_graph_cannot_be_asked_for(record: Recorder, settings: dic
         debugger.start(nn.SequentialCell(nn.Dense(8, 4)))
 
 
-def test_after_the_end_a_compiled_graph_goes_on_and_cells_carry_no_hook(record: Recorder) -> None:
+def test_after_the_end_a_compiled_graph_goes_on_and_cells_are_as_they_were(record: Recorder) -> None:
     model = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
     alone = model(batch()).asnumpy()
     other = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
@@ -204,5 +272,5 @@ def test_after_the_end_a_compiled_graph_goes_on_and_cells_carry_no_hook(record: 
     debugger.step()
     record.end()
     assert np.array_equal(other(batch()).asnumpy(), inside)
-    assert all(not cell._forward_hook and not cell._forward_pre_hook for _, cell in other.cells_and_names())
+    assert all("construct" not in vars(cell) for _, cell in other.cells_and_names())
     assert alone.shape == inside.shape

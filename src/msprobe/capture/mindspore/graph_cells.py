@@ -1,16 +1,17 @@
 """Level L0 of a static graph: what goes into and comes out of each cell, forward and backward.
 
-Hooks on cells are compiled into the graph. Ours put each tensor through an operator that tells Python of it and hands
-it on; its derivative does the same with the gradient. Once compiled they stay in the graph: while nothing is recorded
-they only hand on.
+The ``construct`` of each cell is replaced by one that puts each tensor through an operator that tells Python of it and
+hands it on; its derivative does the same with the gradient. Once compiled these stay in the graph: while nothing is
+recorded they only hand on.
 
-The compiler reads the source of what a hook calls, so that is written in what it understands: constants are made by
+The compiler reads the source of what is called there, so that is written in what it understands: constants are made by
 functions under ``constexpr``.
 """
 
 from __future__ import annotations
 
 import threading
+import types
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,6 +24,7 @@ from mindspore.ops import constexpr
 from msprobe.capture.array_files import ArrayKeeper
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
 from msprobe.capture.mindspore.executor import wait_for_all
+from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.tensors import TYPE_NAME
 from msprobe.capture.session import Session
 from msprobe.store.dtypes import Array
@@ -95,34 +97,44 @@ def watched(x: Any, cell: int, side: int, place: int) -> Any:
     return _through(x, cell, side, place, 0)
 
 
-def _hooks(cell: int) -> tuple[Any, Any]:
-    """The hooks of one cell, by its number."""
+def _given(inputs: Any, cell: int) -> Any:
+    found = []
+    for i in range(len(inputs)):
+        if i < MOST_TENSORS and isinstance(inputs[i], Tensor):
+            found.append(watched(inputs[i], cell, 0, i))
+        else:
+            found.append(inputs[i])
+    return tuple(found)
 
-    def before(owner: Any, inputs: Any) -> Any:
-        found = []
-        for i in range(len(inputs)):
-            if i < MOST_TENSORS and isinstance(inputs[i], Tensor):
-                found.append(watched(inputs[i], cell, 0, i))
-            else:
-                found.append(inputs[i])
-        return tuple(found)
 
-    def after(owner: Any, inputs: Any, output: Any) -> Any:
-        if isinstance(output, Tensor):
-            return watched(output, cell, 1, 0)
-        if not isinstance(output, (tuple, list)):
-            return output
-        found = []
-        for i in range(len(output)):
-            if i < MOST_TENSORS and isinstance(output[i], Tensor):
-                found.append(watched(output[i], cell, 1, i))
-            else:
-                found.append(output[i])
-        if isinstance(output, list):
-            return found
-        return tuple(found)
+def _got(output: Any, cell: int) -> Any:
+    if isinstance(output, Tensor):
+        return watched(output, cell, 1, 0)
+    if not isinstance(output, (tuple, list)):
+        return output
+    found = []
+    for i in range(len(output)):
+        if i < MOST_TENSORS and isinstance(output[i], Tensor):
+            found.append(watched(output[i], cell, 1, i))
+        else:
+            found.append(output[i])
+    if isinstance(output, list):
+        return found
+    return tuple(found)
 
-    return before, after
+
+def watched_construct(cell: nn.Cell, number: int) -> Any:
+    """What takes the place of ``cell.construct``: the same, with what goes in and comes out watched.
+
+    Not a hook: of cells in a list (``CellList``, ``SequentialCell``) the compiler passes hooks over.
+    """
+    # The function, not the method: a copy of the cell has to run its own.
+    inner = getattr(cell.construct, "__func__", cell.construct)
+
+    def construct(self: Any, *inputs: Any, **words: Any) -> Any:
+        return _got(inner(self, *_given(inputs, number), **words), number)
+
+    return types.MethodType(construct, cell)
 
 
 class _Cell:
@@ -181,27 +193,33 @@ class GraphCells:
         self.keeper = keeper
         self._cells: list[_Cell] = []
         self._known: dict[int, nn.Cell] = {}
-        self._handles: list[Any] = []
+        self._replaced: list[Replacement] = []
         self._passes: dict[str, _Pass] = {}
         self._lock = threading.Lock()
 
     def watch(self, named: Iterable[tuple[str, nn.Cell]]) -> None:
-        """Put hooks on these cells, before their graph is compiled. They stay until :meth:`close`."""
+        """Watch these cells, before their graph is compiled. They are watched until :meth:`close`."""
         GraphCells._current = self
         for name, cell in named:
             # Wrappers that MindSpore makes itself are none of the user's cells.
             if id(cell) in self._known or type(cell).__name__.startswith("_") or "grad_reducer" in name:
                 continue
             self._known[id(cell)] = cell
-            before, after = _hooks(len(self._cells))
+            construct = Replacement(cell, "construct", watched_construct(cell, len(self._cells)))
             self._cells.append(_Cell(name))
-            self._handles += [cell.register_forward_pre_hook(before), cell.register_forward_hook(after)]
+            construct.put()
+            self._replaced.append(construct)
+
+    def serve(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
+        """From here on tell another session of what comes: compiled graphs keep their numbers of cells."""
+        self.session, self.statistics, self.keeper = session, statistics, keeper
+        self.begin_step()
 
     def close(self) -> None:
-        """Take the hooks off the cells; graphs that are compiled keep theirs, which do nothing from now on."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        """Leave the cells as they were; what is in graphs that are compiled stays there, and does nothing more."""
+        replaced, self._replaced = self._replaced, []
+        for construct in replaced:
+            construct.take_off()
         self._known.clear()
         if GraphCells._current is self:
             GraphCells._current = None
