@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from msprobe import log
+from msprobe.capture.live_switch import LiveSwitch
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.store.ownership import refuse_old_dumps
@@ -28,6 +31,10 @@ class Debugger:
     # The framework's own: session, stop(), next_step(), detach(), close(), as TorchRecorder has them.
     recorder: Any
     _tokens: Any = None
+    # Looks for changes of the configuration file; None where recording is not to be switched by it.
+    _switch: LiveSwitch | None = None
+    # Settings of a changed file that wait for the end of a step that is being recorded.
+    _next_settings: Settings | None = None
     _ready = False
     _home: ClassVar[type[Debugger]]
     _instance: ClassVar[Any] = None
@@ -71,12 +78,16 @@ class Debugger:
     @classmethod
     def stop(cls) -> None:
         """Stop recording and write the files. Recording may start again in the same step and goes on there."""
-        cls._require()._stop()
+        self = cls._require()
+        self._look_at_config()
+        self._stop()
 
     @classmethod
     def step(cls) -> None:
         """This iteration is over: finish its files; all numbers begin at zero again."""
-        cls._require()._step()
+        self = cls._require()
+        self._step()
+        self._look_at_config()
 
     @classmethod
     def set_init_step(cls, step: int) -> None:
@@ -171,6 +182,7 @@ class Debugger:
         if last is not None and session.step > last:
             recorder.detach()
             session.end()
+        self._take_next_settings()
 
     def _close(self) -> None:
         self._end_tokens()
@@ -180,6 +192,43 @@ class Debugger:
         tokens, self._tokens = self._tokens, None
         if tokens is not None:
             tokens.close()
+
+    # ---------------------------------------------------------------- switched by the configuration file
+
+    def is_on(self) -> bool:
+        """False while the configuration says ``"dump_enable": false``."""
+        return (self._next_settings or self.settings).dump_enable is not False
+
+    def _watch_config(self, settings: Settings, load: Callable[[], Settings]) -> None:
+        """From here on the file is read again when it has changed, if it has the field ``dump_enable``."""
+        if settings.dump_enable is not None and settings.config_path is not None:
+            self._switch = LiveSwitch(settings.config_path, load, settings.dump_enable)
+
+    def _look_at_config(self) -> None:
+        settings = self._switch.look() if self._switch is not None else None
+        if settings is not None:
+            self._next_settings = settings
+            if settings.dump_enable is False and self.recorder.session.recording:
+                self._end_tokens()
+                self.recorder.stop()
+            self._take_next_settings()
+
+    def _take_next_settings(self) -> None:
+        settings, session = self._next_settings, self.recorder.session
+        if settings is None or session.recording or session.records_in_step:
+            return
+        self._next_settings = None
+        if replace(settings, dump_enable=None) != replace(self.settings, dump_enable=None):
+            self.recorder.close(is_end=False)
+            renewed = self._renewed(settings)
+            renewed.session.outcome = self.recorder.session.outcome
+            renewed.session.step = session.step
+            self.recorder = renewed
+        self.settings = settings
+
+    def _renewed(self, settings: Settings) -> Any:
+        """A recorder for other settings, in place of the one there is: each framework's own."""
+        raise NotImplementedError
 
 
 class _Recording(Generic[_Own]):

@@ -31,6 +31,8 @@ class ApiRecorder:
         self.read = read
         self.patches = Patches()
         self.replaced: set[tuple[int, str]] = set()
+        # (holder, attribute, key of its entries) of those that users have registered.
+        self.registered: list[tuple[Any, str, str]] = []
         self._is_filled = False
 
     def attach(self) -> None:
@@ -48,11 +50,13 @@ class ApiRecorder:
 
     def add(self, holder: Any, name: str, key: str) -> None:
         """Record ``holder.name`` too, as ``key``."""
-        self.patches.remove(holder, name)
+        self.remove(holder, name)
+        self.registered.append((holder, name, key))
         self.patches.add(holder, name, functools.partial(self._recorded, key))
 
     def remove(self, holder: Any, name: str) -> bool:
         """Record it no more; False if it was not recorded."""
+        self.registered = [one for one in self.registered if one[0] is not holder or one[1] != name]
         return self.patches.remove(holder, name)
 
     def _recorded(self, key: str, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ on the object.
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
 from typing import Any
 
 import mindspore
@@ -59,19 +60,25 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         """
         if self._is_second(config_path, task, dump_path, level, step, overrides):
             return
+
+        def load() -> Settings:
+            found = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
+            check_settings(found)
+            return found
+
         try:
-            settings = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
-            check_settings(settings)
+            settings = load()
             self._refuse_old_dumps(settings, current_rank())
-            self._set_up(settings)
+            self._set_up(settings, load)
         except BaseException:
             PrecisionDebugger._instance = None
             raise
         self._ready = True
 
-    def _set_up(self, settings: Settings) -> None:
+    def _set_up(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self.settings = settings
         self.recorder = MindSporeRecorder(settings)
+        self._watch_config(settings, load)
         atexit.register(self._close)
 
     # ---------------------------------------------------------------- the interface
@@ -88,6 +95,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         """
         self = cls._require()
         check_rank_id(rank_id)
+        self._look_at_config()
         level = self.settings.level
         if level == "debug":
             return
@@ -99,10 +107,12 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             check_model(model, self.recorder.names)
         tokens = check_token_range(token_range)
         outcome = self.recorder.session.outcome
-        if self.settings.dump_enable is False:
-            outcome.reason = SWITCHED_OFF
-            return
         named = name_cells(model, self.settings.record_root, self.recorder.names) if model is not None else []
+        if not self.is_on():
+            outcome.reason = SWITCHED_OFF
+            if in_graph:
+                self.recorder.prepare_graph(named)
+            return
         if in_graph:
             self.recorder.start_graph(named, rank_id)
             return
@@ -145,6 +155,11 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         check_api(module, api, None)
         if not self.recorder.apis.remove(module, api) and self.settings.level in ("L1", "mix"):
             log.warning(f"restore_custom_api(): {getattr(module, '__name__', module)!s}.{api} was not registered.")
+
+    def _renewed(self, settings: Settings) -> MindSporeRecorder:
+        renewed = MindSporeRecorder(settings)
+        renewed.take_over(self.recorder)
+        return renewed
 
     @classmethod
     def monitor(cls, opt: Any) -> None:

@@ -117,22 +117,36 @@ class MindSporeRecorder:
 
     def start_graph(self, named: Sequence[tuple[str, nn.Cell]], rank: int | None = None) -> bool:
         """Record a static graph, if this step and rank are wanted: its cells, or its kernels at level L2."""
+        self.prepare_graph(named)
+        if self.settings.level == "L2":
+            if not self.session.recording and self.session.start(rank):
+                self.session.guard(self.graph_kernels.start)
+            return self.session.recording
+        return self.session.recording or self.session.start(rank)
+
+    def prepare_graph(self, named: Sequence[tuple[str, nn.Cell]]) -> None:
+        """See to it that what is compiled next can be recorded, in this step or another: it is compiled once."""
         if self.settings.level == "L2":
             if self.graph_kernels is None:
                 from msprobe.capture.mindspore.graph_kernels import GraphKernels
 
                 self.graph_kernels = GraphKernels(self.settings)
-                self.session.keeps_records = False
-            if not self.session.recording and self.session.start(rank):
-                self.session.guard(self.graph_kernels.start)
-            return self.session.recording
+            self.session.keeps_records = False
+            return
         if self.graph is None:
             from msprobe.capture.mindspore.graph_cells import GraphCells
 
             self.graph = GraphCells(self.session, self.statistics, self.keeper)
-        # Whether this step is wanted or not: the graph is compiled once.
         self.session.guard(self.graph.watch, named)
-        return self.session.recording or self.session.start(rank)
+
+    def take_over(self, older: MindSporeRecorder) -> None:
+        """Go on in place of a recorder that was closed: with what was compiled for it, and what users registered."""
+        for holder, name, key in older.apis.registered:
+            self.apis.add(holder, name, key)
+        self.graph, older.graph = older.graph, None
+        self.graph_kernels, older.graph_kernels = older.graph_kernels, None
+        if self.graph is not None:
+            self.graph.serve(self.session, self.statistics, self.keeper)
 
     def stop(self) -> None:
         """Detach everything and bring the files up to date."""
@@ -197,13 +211,12 @@ class MindSporeRecorder:
         self.session.next_step()
 
     def close(self, is_end: bool = True) -> None:
-        """The program ends."""
-        if self.graph is not None:
-            if self.session.recording:
-                self.session.guard(self.graph.finish)
-            self.session.guard(self.graph.close)
-        if self.graph_kernels is not None:
-            self.session.guard(self.graph_kernels.close)
+        """The program ends; or (``is_end`` False) another recorder goes on in its place."""
+        if self.graph is not None and self.session.recording:
+            self.session.guard(self.graph.finish)
+        for graph in (self.graph, self.graph_kernels) if is_end else ():
+            if graph is not None:
+                self.session.guard(graph.close)
         self.detach()
         self.session.close(is_end)
 

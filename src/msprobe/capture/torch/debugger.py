@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from msprobe import log
@@ -14,7 +13,6 @@ from msprobe.capture.debugger import SWITCHED_OFF, Debugger
 from msprobe.capture.method_arguments import check_rank_id, check_token_range
 from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
-from msprobe.capture.torch.live_switch import LiveSwitch
 from msprobe.capture.torch.recorder import TorchRecorder, current_rank, name_modules
 from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.token_range import TokenRange
@@ -92,15 +90,11 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self._model = model
         self._tokens: TokenRange | None = None
         self._loader: LoaderSteps | None = None
-        self._switch: LiveSwitch | None = None
-        # Settings of a changed file that wait for the end of a step that is being recorded.
-        self._next_settings: Settings | None = None
         if settings.enable_dataloader:
             self._loader = LoaderSteps(self._begin_batch, self._end_batch)
             self.recorder.session.outcome.reason = "enable_dataloader is on, and no DataLoader gave a batch"
             self._loader.attach()
-        if settings.dump_enable is not None and settings.config_path is not None:
-            self._switch = LiveSwitch(settings.config_path, load, settings.dump_enable)
+        self._watch_config(settings, load)
         atexit.register(self._close)
 
     # ---------------------------------------------------------------- the interface
@@ -168,10 +162,6 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             return
         self._step()
         self._look_at_config()
-
-    def _step(self) -> None:
-        super()._step()
-        self._take_next_settings()
 
     @classmethod
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
@@ -245,29 +235,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
 
     # ---------------------------------------------------------------- switched by the configuration file
 
-    def is_on(self) -> bool:
-        """False while the configuration says ``"dump_enable": false``."""
-        return (self._next_settings or self.settings).dump_enable is not False
-
-    def _look_at_config(self) -> None:
-        settings = self._switch.look() if self._switch is not None else None
-        if settings is not None:
-            self._next_settings = settings
-            if settings.dump_enable is False and self.recorder.session.recording:
-                self._end_tokens()
-                self.recorder.stop()
-            self._take_next_settings()
-
-    def _take_next_settings(self) -> None:
-        settings, session = self._next_settings, self.recorder.session
-        if settings is None or session.recording or session.records_in_step:
-            return
-        self._next_settings = None
-        if replace(settings, dump_enable=None) != replace(self.settings, dump_enable=None):
-            self.recorder.close(is_end=False)
-            renewed = TorchRecorder(settings)
-            renewed.session.outcome = self.recorder.session.outcome
-            renewed.session.step = session.step
-            register_again(self.recorder, renewed)
-            self.recorder = renewed
-        self.settings = settings
+    def _renewed(self, settings: Settings) -> TorchRecorder:
+        renewed = TorchRecorder(settings)
+        register_again(self.recorder, renewed)
+        return renewed

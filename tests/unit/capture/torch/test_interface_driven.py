@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from torch_dumps import Dump, Recorder, Toy, record, toy_loss
 
 from msprobe import log
-from msprobe.capture.torch import live_switch
+from msprobe.capture import live_switch
 from msprobe.pytorch import PrecisionDebugger
 
 __all__ = ["record"]

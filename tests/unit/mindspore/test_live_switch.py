@@ -1,0 +1,118 @@
+"""``dump_enable``: recording is switched by editing the configuration while the training runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
+pytestmark = pytest.mark.mindspore
+
+from mindspore import nn, ops  # noqa: E402
+from mindspore_dumps import Dump, Toy, batch, train_step  # noqa: E402
+
+from msprobe.capture import live_switch  # noqa: E402
+from msprobe.mindspore import PrecisionDebugger  # noqa: E402
+
+
+class File:
+    """A configuration that is edited while the training runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "config.json"
+        self.dump = Dump(folder / "dump")
+        self.settings: dict[str, Any] = {"task": "statistics", "level": "L1", "dump_path": str(self.dump.folder)}
+        self._time = 10**18
+
+    def write(self, **changes: Any) -> None:
+        self.settings.update(changes)
+        self.path.write_text(json.dumps(self.settings))
+        # Two edits may fall into one tick of the file system's clock.
+        self._time += 10**9
+        os.utime(self.path, ns=(self._time, self._time))
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[File]:
+    monkeypatch.setattr(live_switch, "INTERVAL_ON", 0.0)
+    monkeypatch.setattr(live_switch, "INTERVAL_OFF", 0.0)
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    PrecisionDebugger.reset()
+    yield File(tmp_path)
+    PrecisionDebugger.reset()
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+
+
+def test_recording_is_turned_on_and_off_by_editing(file: File) -> None:
+    file.write(dump_enable=False)
+    debugger = PrecisionDebugger(str(file.path))
+    original = ops.tanh
+    model = Toy()
+    for number, switched in enumerate((False, True, True, False, True)):
+        if debugger.is_on() != switched:
+            file.write(dump_enable=switched)
+        train_step(debugger, model, number)
+        assert ops.tanh is original
+    PrecisionDebugger.reset()
+    assert file.dump.steps() == ["step1", "step2", "step4"]
+
+
+def test_other_changes_count_from_the_next_step_on_and_registered_functions_stay(file: File) -> None:
+    class Holder:
+        @staticmethod
+        def double(x: Any) -> Any:
+            return x * 2
+
+    file.write(dump_enable=True)
+    debugger = PrecisionDebugger(str(file.path))
+    debugger.register_custom_api(Holder, "double")
+    model = Toy()
+    debugger.start(model)
+    model(batch())
+    file.write(level="mix")
+    debugger.stop()
+    debugger.step()
+    debugger.start(model)
+    Holder.double(model(batch()))
+    debugger.stop()
+    debugger.step()
+    PrecisionDebugger.reset()
+    assert file.dump.file(0)["level"] == "L1"
+    assert file.dump.file(1)["level"] == "mix"
+    assert {"Cell.blk.fc1.Dense.forward.0", "Holder.double.0.forward"} <= set(file.dump.names(1))
+
+
+def test_a_broken_edit_changes_nothing(file: File, capsys: Any) -> None:
+    file.write(dump_enable=True)
+    debugger = PrecisionDebugger(str(file.path))
+    model = Toy()
+    for text in ({"level": "L9"}, {"level": "L1", "task": "free_benchmark"}):
+        file.write(**text)
+        train_step(debugger, model)
+    PrecisionDebugger.reset()
+    assert file.dump.steps() == ["step0", "step1"]
+    assert capsys.readouterr().out.count("changed configuration is not used") == 2
+
+
+def test_a_static_graph_that_was_compiled_while_it_was_off(file: File) -> None:
+    ms.set_context(mode=ms.GRAPH_MODE)
+    file.write(level="L0", dump_enable=False)
+    debugger = PrecisionDebugger(str(file.path))
+    model = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
+    for number, change in enumerate(({}, {"dump_enable": True}, {"task": "tensor"}, {"dump_enable": False})):
+        if change:
+            file.write(**change)
+        debugger.start(model)
+        model(batch(number)).asnumpy()
+        debugger.stop()
+        debugger.step()
+    PrecisionDebugger.reset()
+    assert file.dump.steps() == ["step1", "step2"]
+    assert file.dump.names(1) == file.dump.names(2) == ["Cell.0.Dense.forward.0", "Cell.1.Tanh.forward.0"]
+    assert not file.dump.tensors(1)
+    assert len(file.dump.tensors(2)) == 4
