@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import functools
+import re
 from importlib import resources
+
+from msprobe.compare.entry_names import operation
 
 # mindspore.mint follows torch name by name.
 _KINDS = {"Mint": "Torch", "MintFunctional": "Functional"}
@@ -17,6 +20,100 @@ PARAMETER_NAMES = {
     "moving_mean": "running_mean",
     "moving_variance": "running_var",
 }
+
+# What MindSpore calls arguments that PyTorch has under another name.
+ARGUMENT_NAMES = {
+    "axis": "dim",
+    "keep_dims": "keepdim",
+    "epsilon": "eps",
+    "x": "input",
+    "y": "other",
+    "labels": "target",
+    "logits": "input",
+}
+
+# What MindSpore calls layers that PyTorch has under another name.
+_LAYERS = {
+    "Dense": "Linear",
+    "BiDense": "Bilinear",
+    "Conv1dTranspose": "ConvTranspose1d",
+    "Conv2dTranspose": "ConvTranspose2d",
+    "Conv3dTranspose": "ConvTranspose3d",
+    "EmbeddingLookup": "Embedding",
+    "HSigmoid": "Hardsigmoid",
+    "HShrink": "Hardshrink",
+    "HSwish": "Hardswish",
+    "LRN": "LocalResponseNorm",
+    "SeLU": "SELU",
+    "SoftShrink": "Softshrink",
+}
+
+# Layers of both frameworks: what they compute is known by their name, what calls they make of it is their own affair.
+_KNOWN_LAYERS = frozenset(
+    """
+    AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
+    AvgPool1d AvgPool2d AvgPool3d BatchNorm1d BatchNorm2d BatchNorm3d BCELoss BCEWithLogitsLoss Bilinear CELU
+    ConstantPad1d ConstantPad2d ConstantPad3d Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d
+    CosineEmbeddingLoss CrossEntropyLoss CTCLoss Dropout Dropout1d Dropout2d Dropout3d ELU Embedding Flatten GELU
+    GLU GroupNorm GRU GRUCell Hardshrink Hardsigmoid Hardswish Hardtanh HuberLoss Identity InstanceNorm1d
+    InstanceNorm2d InstanceNorm3d KLDivLoss L1Loss LayerNorm LeakyReLU Linear LocalResponseNorm LogSigmoid
+    LogSoftmax LSTM LSTMCell MaxPool1d MaxPool2d MaxPool3d Mish MSELoss NLLLoss PixelShuffle PixelUnshuffle PReLU
+    ReflectionPad1d ReflectionPad2d ReLU ReLU6 ReplicationPad2d RMSNorm RNN RNNCell RReLU SELU Sigmoid SiLU
+    SmoothL1Loss Softmax Softmax2d Softmin Softplus Softshrink Softsign SyncBatchNorm Tanh Tanhshrink Threshold
+    Unflatten Upsample ZeroPad2d
+    """.split()
+)
+
+# What primitives and functions of MindSpore compute, where the word that PyTorch has for it is another.
+_OPERATIONS = {
+    "batch_mat_mul": "matmul",
+    "bias_add": "add",
+    "broadcast_to": "expand",
+    "cast": "to",
+    "astype": "to",
+    "dense": "linear",
+    "expand_dims": "unsqueeze",
+    "gather_d": "gather",
+    "mat_mul": "matmul",
+    "real_div": "div",
+    "reduce_max": "amax",
+    "reduce_mean": "mean",
+    "reduce_min": "amin",
+    "reduce_sum": "sum",
+    "select": "where",
+    "stop_gradient": "detach",
+    "tensor_add": "add",
+}
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def layer_name(kind: str) -> str | None:
+    """PyTorch's name for the class of a layer of either framework; None if it is no layer that both have.
+
+    >>> layer_name("Dense"), layer_name("LayerNorm"), layer_name("EmbeddingExt"), layer_name("Block")
+    ('Linear', 'LayerNorm', 'Embedding', None)
+    """
+    name = _LAYERS.get(kind, kind.removesuffix("Ext"))
+    return name if name in _KNOWN_LAYERS else None
+
+
+def operation_in_torch(api: str) -> str:
+    """What an API of MindSpore computes, in the word that PyTorch has for it.
+
+    >>> operation_in_torch("Primitive.matmul.BatchMatMul"), operation_in_torch("Tensor.swapaxes")
+    ('matmul', 'transpose')
+    >>> operation_in_torch("Primitive.gather.Gather"), operation_in_torch("Functional.dense")
+    ('embedding', 'linear')
+    """
+    kind, _, rest = api.partition(".")
+    if kind == "Primitive":
+        word = _WORDS.sub("_", rest.rpartition(".")[2]).lower()
+        if word == "gather":
+            return "embedding"
+        word = word.replace("_d", "d") if word in ("conv2_d", "conv3_d") else word
+    else:
+        word = operation(torch_name(api))
+    return operation(f"{kind}.{_OPERATIONS.get(word, word)}")
 
 
 @functools.lru_cache(maxsize=1)

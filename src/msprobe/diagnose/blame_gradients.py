@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import noise
 from msprobe.diagnose.blame_calls import blame_calls, what_becomes_of_gradients
 from msprobe.diagnose.differences import Difference, fingerprint, is_floating
+from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged, forward_delta
+from msprobe.diagnose.links import Producers
 from msprobe.diagnose.scene import Scene, Suspect
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.words import measure, ratio_in_words
@@ -43,11 +47,15 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
                 return  # told with the missing gradients
             mine = backward if timeline is scene.pairing.candidate else scene.pairing.back[backward]
             found = scene.judged.get(mine)
-            if found is not None and found.status != "same":
+            if found is None or found.status == "same":
+                continue
+            if not scene.comparer.crossing or scene.explains(found, difference, _OF_GROUP * noise.SAFETY):
                 return
     if scene.tainted & {"backward", "forward", "recompute"}:
         return
     ratio = ratio_in_words(difference.left, difference.right)
+    if scene.comparer.crossing and _brought_before(scene, event):
+        ratio = ""  # not the loss, whose gradients have come back
     scene.say(
         ("arriving", event),
         judged,
@@ -59,6 +67,14 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
         evidence={**({"cause": "loss_factor"} if ratio else {}), **measure(difference)},
     )
     return
+
+
+def _brought_before(scene: Scene, event: Event) -> bool:
+    """True if gradients of earlier backward calls agree."""
+    return any(
+        one.direction == "backward" and one.index < event.index and not scene.taints(judged)
+        for one, judged in scene.judged.items()
+    )
 
 
 def _comes_to(scene: Scene, user: Event, here: bool) -> float:
@@ -117,13 +133,15 @@ def look_for_missing_gradients(scene: Scene) -> None:
     ]
     if not lost and not parameters:
         _say_lone_gradients(scene)
+        if scene.comparer.crossing:
+            _say_lost_in_reference(scene)
         return
     if lost and not parameters and all(operation(event.stem) in noise.IDLE for event, _ in lost):
         return
     shown = ", ".join(parameters[:6]) + (f" and {len(parameters) - 6} more" if len(parameters) > 6 else "")
     if lost:
         event, twin = next(((e, t) for e, t in lost if not e.is_module), lost[0])
-        cut = where_cut(scene, twin)
+        cut = where_cut(scene, twin) or _cut_before(scene, twin, scene.makers, scene.pairing.partner)
         text = f"no gradient reaches {twin.name}, as it does in the reference"
         if cut is not None:
             text += f": {cut.name} cuts the graph"
@@ -153,6 +171,49 @@ def look_for_missing_gradients(scene: Scene) -> None:
             clear=True,
         )
     )
+
+
+def _say_lost_in_reference(scene: Scene) -> None:
+    """Backward calls that the candidate has and the reference has not. Of PyTorch the gradients that are missing tell;
+    MindSpore fills them with zeros.
+    """
+    pairing = scene.pairing
+    if not pairing.reference.part.complete:
+        return
+    for event in pairing.alone():
+        forward = pairing.candidate.forward_of(event) if event.direction == "backward" else None
+        twin = pairing.partner.get(forward) if forward is not None else None
+        if forward is None or twin is None or pairing.reference.backward_of(twin) is not None:
+            continue
+        if operation(event.stem) in noise.IDLE or forward.is_module:
+            continue
+        cut = _cut_before(scene, twin, scene.other_makers, pairing.back)
+        text = f"a gradient reaches {forward.name}, and none in the reference"
+        text += f": {cut.name} of the reference cuts the graph" if cut is not None else ""
+        entry = cut or forward
+        kind: Kind = "structure" if cut is not None else "missing_gradient"
+        finding = scene.finding(entry, kind, text, where=entry.name, evidence={"calls": [event.name]})
+        scene.suspects.append(Suspect(finding, place=forward.index, clear=True))
+        return
+
+
+def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container[Event]) -> Event | None:
+    """The call of one side alone, among those that lead to ``event``, that lets no gradient through; looked for between
+    two frameworks, of which one does not tell what requires a gradient.
+    """
+    todo, seen = [event], {event}
+    while scene.comparer.crossing and todo and len(seen) < _LARGEST_GROUP:
+        one = todo.pop(0)
+        for _, leaf in one.inputs():
+            maker = makers.of(leaf, one) if is_tensor(leaf) else None
+            if maker is None or maker in seen:
+                continue
+            if operation(maker.stem) == "detach" and maker not in paired:
+                return maker
+            if operation(maker.stem) in noise.MOVES | noise.UNARY:
+                seen.add(maker)
+                todo.append(maker)
+    return None
 
 
 def _say_lone_gradients(scene: Scene) -> None:

@@ -22,7 +22,8 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
     if event.direction == "backward":
         look_at_arriving_gradient(scene, judged, difference)
         return
-    if event.is_module and scene.has_calls and not difference.slot.startswith(("parameters", "buffers")):
+    composed = event.is_module and not event.layer
+    if composed and scene.has_calls and not difference.slot.startswith(("parameters", "buffers")):
         return  # the calls inside tell more
     maker = scene.makers.of(difference.left, event)
     other = scene.other_makers.of(difference.right, judged.partner)
@@ -33,13 +34,13 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
             blame_gradient_on_its_way(scene, judged, difference)
         return
     if maker is not None and maker in scene.pairing.partner:
-        if scene.differs(maker):
+        if scene.differs(maker, difference):
             return
         if other is not None and other not in scene.pairing.back:
             blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
             return
         if other is not None and scene.pairing.back[other] is not maker:
-            if scene.differs(scene.pairing.back[other]):
+            if scene.differs(scene.pairing.back[other], difference):
                 return
             if writes_in_place(maker.stem) and _wrote_to(maker, scene.pairing.back[other]):
                 blame_write(scene, judged, difference, maker, other)
@@ -53,7 +54,7 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         return
     if maker is not None:
         chain = scene.chain(maker, scene.makers, scene.pairing.partner)
-        if scene.fed_by_difference(chain):
+        if scene.fed_by_difference(chain, difference):
             return
         others = (
             scene.chain(other, scene.other_makers, scene.pairing.back)
@@ -67,7 +68,7 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
             blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
             return
         twin = scene.pairing.back[other]
-        if scene.differs(twin):
+        if scene.differs(twin, difference):
             return
         if scene.used_elsewhere(twin, event):
             from_outside(scene, judged, difference)

@@ -119,12 +119,14 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     """Say that a call gives another result than its inputs explain."""
     event = judged.event
     first = judged.changed_outputs[0]
-    clear = clear and (not judged.changed_inputs or judged.excess > _EXCESS)
+    # Between two frameworks inputs agree if they are apart by rounding.
+    agree = not judged.changed_inputs or (scene.comparer.crossing and not scene.taints_by(judged, judged.arrived))
+    clear = clear and (agree or judged.excess > _EXCESS)
     if event.direction in ("backward", "gradient") and first.what == "missing":
         return  # told with all others that are missing
     kind: Kind = "computation"
     cause: dict[str, str] = {}
-    why = "its inputs agree" if not judged.changed_inputs else "more than its inputs explain"
+    why = "its inputs agree" if agree else "more than its inputs explain"
     if first.what == "not_finite":
         kind = "overflow"
         text = f"{event.name} makes NaN or infinity in {first.slot} from finite inputs; the reference does not"

@@ -26,8 +26,8 @@ def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
         for event in _closed(timeline):
             seen = _seen_inside(event, other)
             if any(map(_is_telling, seen)):
-                _drop(timeline, set(event.children))
-                _drop(other, seen)
+                timeline.leave_out(set(event.children))
+                other.leave_out(seen)
                 paths.append(plain_path(event.parts.path))
         if paths:
             _call_plainly(timeline)
@@ -107,18 +107,3 @@ def _call_plainly(timeline: Timeline) -> None:
             others = {name: plain for name, plain in names.items() if name not in known and plain in known}
             if others:
                 event.record = renamed(event.record, others)
-
-
-def _drop(timeline: Timeline, events: set[Event]) -> None:
-    """Take events and their backward calls out of a timeline."""
-    gone = events | {back for one in events if (back := timeline.backward_of(one)) is not None}
-    if not gone:
-        return
-    timeline.events = [one for one in timeline.events if one not in gone]
-    timeline.roots = [one for one in timeline.roots if one not in gone]
-    for event in gone:
-        timeline.by_name.pop(event.name, None)
-        if event.parent is not None and event.parent not in gone:
-            event.parent.children = [one for one in event.parent.children if one is not event]
-    for index, event in enumerate(timeline.events):
-        event.index = index

@@ -42,6 +42,10 @@ class Compared:
     values: bool = True
     calls: StepCalls | None = None
     lone: list[str] = field(default_factory=list)
+    #: What the weights of this step are on both sides; between two frameworks alone.
+    weights: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    #: True if one side ran on MindSpore and the other on PyTorch.
+    crossing: bool = False
 
 
 def conclude(

@@ -27,6 +27,9 @@ _UNRELATED = frozenset(("torch.device", "function", "object", "torch.Generator")
 # Python floats that are computed in another order are told from other settings by this.
 _SAME_NUMBER = 1e-9
 
+#: Gradients this many times smaller than the largest count for that much less.
+SMALL_GRADIENT = 1e-3
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -56,6 +59,10 @@ class Comparer:
         self.unset: set[Hashable] = set()
         # What the results of an entry of the reference may differ by, where that was measured.
         self.measured_noise: Callable[[str], float] = lambda entry: 0.0
+        # One side ran on MindSpore, the other on PyTorch: see :mod:`msprobe.diagnose.translation`.
+        self.crossing = False
+        # The size of the largest gradient of a parameter, beside which others may be nothing but rounding.
+        self.largest_gradient = 0.0
         # The same for what goes into it: the other healthy run may have got other data.
         self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
 
@@ -88,6 +95,8 @@ class Comparer:
             return []
         if not (is_tensor(left) and is_tensor(right)):
             return _compare_plain(slot, left, right)
+        if self.crossing:
+            return self._across(slot, left, right)
         found: list[Difference] = []
         if left["dtype"] != right["dtype"]:
             found.append(Difference(slot, "dtype", left, right))
@@ -112,12 +121,39 @@ class Comparer:
                     found.append(Difference(slot, "value", left, right, delta))
         return found
 
+    def weight_of_gradient(self, difference: Difference) -> float:
+        """How far the gradients of a parameter are apart. One that is zero in exact arithmetic (of the bias of keys in
+        attention) is nothing but rounding, and has none of its digits in common.
+        """
+        if difference.what != "value" or not (is_tensor(difference.left) and is_tensor(difference.right)):
+            return difference.delta
+        size = max(rms(difference.left), rms(difference.right))
+        least = SMALL_GRADIENT * self.largest_gradient
+        return difference.delta * min(1.0, size / least) if least and math.isfinite(size) else difference.delta
+
+    def _across(self, slot: str, left: dict[str, Any], right: dict[str, Any]) -> list[Difference]:
+        """What differs between tensors of two frameworks. Each has whole numbers, and layouts, of its own liking."""
+        found: list[Difference] = []
+        if left["dtype"] != right["dtype"] and not (is_integer(left) and is_integer(right)):
+            found.append(Difference(slot, "dtype", left, right))
+        if numel(left) != numel(right):
+            return [*found, Difference(slot, "shape", left, right), Difference(slot, "value", left, right, math.inf)]
+        if self.same(left, right):
+            return found
+        if not_finite(left) and not not_finite(right):
+            return [*found, Difference(slot, "not_finite", left, right, math.inf)]
+        delta = self.delta(left, right)
+        return [*found, Difference(slot, "value", left, right, delta)] if delta else found
+
     def _is_unset(self, left: Any, right: Any) -> bool:
         return bool(self.unset) and (fingerprint(left) in self.unset or fingerprint(right) in self.unset)
 
     def same(self, left: dict[str, Any], right: dict[str, Any]) -> bool:
         """True if two tensors hold the same values, or look alike in all that was recorded."""
-        if left["dtype"] == right["dtype"]:
+        if self.crossing and _digest_of(left) == _digest_of(right) is not None:
+            return True
+        # Two frameworks round otherwise, so that other digests tell nothing of floating-point numbers.
+        if left["dtype"] == right["dtype"] and not (self.crossing and is_floating(left)):
             for kind in ("digest", "md5"):
                 one, other = left.get(kind), right.get(kind)
                 if isinstance(one, str) and isinstance(other, str) and one.partition(":")[0] == other.partition(":")[0]:
@@ -173,6 +209,12 @@ class Comparer:
             return filecmp.cmp(self.candidate.tensor_path(left), self.reference.tensor_path(right), shallow=False)
         except (MsprobeError, OSError):
             return False
+
+
+def _digest_of(leaf: dict[str, Any]) -> Hashable | None:
+    """Type, number of elements and digest, which tell that two tensors are the same; None without digest."""
+    digest = leaf.get("digest") or leaf.get("md5")
+    return (leaf["dtype"], numel(leaf), digest) if isinstance(digest, str) else None
 
 
 def _told_by_values_alone(value: Any) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msprobe.diagnose import noise, optimizer, states
 from msprobe.diagnose.arrival import arrival_of, common_factor
-from msprobe.diagnose.differences import Comparer, Difference, is_floating, rms
+from msprobe.diagnose.differences import SMALL_GRADIENT, Comparer, Difference, is_floating, rms
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.pairing import Pairing
@@ -18,9 +18,6 @@ from msprobe.diagnose.timeline import Event, is_tensor
 #: threads); this many are taken for rounding.
 _UNITS = 64.0
 _MOST = 0.3
-#: Gradients this many times smaller than the largest count for that much less: a gradient that is zero in exact
-#: arithmetic (of the bias of keys in attention) is nothing but rounding.
-_SMALL = 1e-3
 #: An optimizer that divides by the size of the gradient makes a full step of such a gradient: the weights that
 #: follow from gradients this many times smaller than the largest tell nothing.
 _NOTHING = 1e-4
@@ -127,7 +124,7 @@ def _weighted(difference: Difference, largest: float) -> float:
     size = max(rms(difference.left), rms(difference.right))
     if not math.isfinite(difference.delta) or not largest:
         return difference.delta
-    return difference.delta * min(1.0, size / (_SMALL * largest))
+    return difference.delta * min(1.0, size / (SMALL_GRADIENT * largest))
 
 
 def _of_optimizer(

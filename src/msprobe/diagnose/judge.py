@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
-from msprobe.diagnose.differences import Comparer, Difference, not_finite
+from msprobe.diagnose.differences import Comparer, Difference, not_finite, rms
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.pairing import Pairing
 from msprobe.diagnose.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.translation import answering
 
 #: ``same``: nothing differs. ``rounding``: inputs agree, results differ by no more than rounding may.
 #: ``victim``: the inputs differ, and the results by no more than that explains. ``guilty``: the results differ
@@ -71,7 +72,7 @@ class Judged:
 
 def is_random(event: Event) -> bool:
     """True if a call draws random numbers."""
-    return event.parts.kind == "api" and operation(event.stem) in _RANDOM
+    return event.is_call and operation(event.stem) in _RANDOM
 
 
 def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
@@ -87,6 +88,10 @@ def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dic
             continue
         inherited = forward_delta(_forward_of(pairing, event, found))
         found[event] = judge(event, partner, comparer, inherited, partial(_of_maker, event, found, producers))
+    if comparer.crossing:
+        comparer.largest_gradient = max(
+            (rms(leaf) for _, partner in gradients for _, leaf in partner.outputs() if is_tensor(leaf)), default=0.0
+        )
     for event, partner in gradients:
         # All uses of a parameter add to its gradient, also those whose backward comes later.
         found[event] = judge(event, partner, comparer, _of_users(pairing, event, found, producers))
@@ -139,7 +144,11 @@ def judge(
         return judged
     inputs, others = event.inputs(), partner.inputs()
     outputs, results = event.outputs(), partner.outputs()
-    if event.direction == "backward" and ("input_grads" in event.record) != ("input_grads" in partner.record):
+    if comparer.crossing:
+        inputs, others = answering(inputs, others)
+        if event.direction != "gradient":
+            outputs, results = answering(outputs, results)
+    elif event.direction == "backward" and ("input_grads" in event.record) != ("input_grads" in partner.record):
         # One of them was written by a recorder that does not tell the gradients by argument.
         outputs = results = []
     judged.inputs = comparer.between(inputs, others)
@@ -153,9 +162,12 @@ def judge(
             # A mask of infinities hides the statistics of what is beside them; what it was made from tells more.
             judged.arrived = max(judged.arrived, of_maker(one.left))
     judged.left = _largest(judged.changed_outputs)
+    if comparer.crossing and event.direction == "gradient":
+        judged.outputs.sort(key=comparer.weight_of_gradient, reverse=True)
+        judged.left = max(map(comparer.weight_of_gradient, judged.changed_outputs), default=0.0)
     everything = [*inputs, *event.parameters()]
-    factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results))
-    own = noise.own_noise(event, everything, outputs, rounding, min(factor, 64.0))
+    factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results), comparer.crossing)
+    own = noise.own_noise(event, everything, outputs, rounding, min(factor, 64.0), comparer.crossing)
     if any("digest" not in leaf for _, leaf in _tensors(everything)):
         # Inputs that look alike may be apart by rounding.
         own = max(own, rounding)
@@ -163,6 +175,9 @@ def judge(
     modelled = safety * (own + factor * judged.arrived)
     judged.allowed = max(modelled, comparer.measured_noise(partner.name))
     judged.status = _status(judged)
+    if comparer.crossing and judged.left <= judged.allowed:
+        # Arguments of one name may mean other things, and the result tells that these do not.
+        judged.inputs = [one for one in judged.inputs if one.what != "argument"]
     return judged
 
 

@@ -48,7 +48,7 @@ class Producers:
                 continue
             for _, leaf in event.outputs():
                 mark = fingerprint(leaf)
-                if mark is not None and not event.is_module:
+                if mark is not None and (event.layer or not event.is_module):
                     self._made.setdefault(mark, []).append(event)
             for slot, leaf in event.parameters():
                 mark = fingerprint(leaf)
@@ -63,7 +63,7 @@ class Producers:
         self._add_weights_of_optimizers()
         self._modules: dict[Hashable, list[Event]] = {}
         for event in timeline:
-            if event.is_module:
+            if event.is_module and not event.layer:
                 for _, leaf in event.outputs():
                     mark = fingerprint(leaf)
                     if mark is not None:

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path
+from msprobe.compare.name_table import PARAMETER_NAMES
 from msprobe.diagnose.differences import fingerprint, of_statistics
 from msprobe.diagnose.optimizer import parameters_of, renamed
 from msprobe.diagnose.timeline import Event, Slot, Timeline, is_tensor
 
 #: Statistics of one weight in two runs that began alike; those of two weights of one kind are further apart.
 _ALIKE = 0.05
+_SPELT = {word: [own for own, meant in PARAMETER_NAMES.items() if meant == word] for word in PARAMETER_NAMES.values()}
 #: So many of the weights that are left must be alike to answer to each other in their order.
 _MOST = 0.75
 
@@ -86,6 +88,7 @@ def notes_of(naming: Naming) -> list[str]:
             notes.append(f'names of modules and parameters begin with "{prefix}" in the {side} alone, as in a wrapper')
     for what, names in (("module", naming.modules), ("parameter", naming.parameters)):
         others = [(own, name) for name, own in names.items() if not _same_but_for_wrappers(own, name)]
+        others = [pair for pair in others if not _same_but_for_framework(*pair)]
         if what == "parameter":
             others = [(own, name) for own, name in others if own != _in_module(name, naming.modules)]
         if others:
@@ -95,6 +98,11 @@ def notes_of(naming: Naming) -> list[str]:
                 f"{len(others)} {what}{'s have other names' if len(others) > 1 else ' has another name'}: {told}{more}"
             )
     return notes
+
+
+def _same_but_for_framework(one: str, other: str) -> bool:
+    (path, _, own), (other_path, _, other_own) = one.rpartition("."), other.rpartition(".")
+    return path == other_path and PARAMETER_NAMES.get(own, own) == PARAMETER_NAMES.get(other_own, other_own)
 
 
 def _same_but_for_wrappers(one: str, other: str) -> bool:
@@ -213,7 +221,7 @@ def _parameters(one: _Side, other: _Side, modules: Mapping[str, str]) -> dict[st
         theirs[:] = [name for name in theirs if name not in found]
 
     left = set(mine)
-    by_module = [(_in_module(name, modules), name) for name in theirs]
+    by_module = [(own, name) for name in theirs for own in _spellings(_in_module(name, modules))]
     add((own, name) for own, name in by_module if own in left and _one_shape(one.leaves[own], other.leaves[name]))
     inside = _by_path(mine), _by_path(theirs)
     for path, names in inside[1].items():
@@ -243,6 +251,13 @@ def _in_module(name: str, modules: Mapping[str, str]) -> str:
     """The name that a parameter has if its module is called as in the candidate."""
     path, _, own = name.rpartition(".")
     return f"{modules.get(path, path)}.{own}".removeprefix(".")
+
+
+def _spellings(name: str) -> list[str]:
+    """The names that a parameter may have in MindSpore and in PyTorch."""
+    path, dot, own = name.rpartition(".")
+    meant = PARAMETER_NAMES.get(own, own)
+    return [name, *(f"{path}{dot}{word}" for word in (meant, *_SPELT.get(meant, ())) if word != own)]
 
 
 def _one_shape(left: Any, right: Any) -> bool:

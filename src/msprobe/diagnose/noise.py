@@ -56,18 +56,21 @@ UNARY = frozenset("cos sin exp log sqrt rsqrt tanh sigmoid square reciprocal flo
 #: Calls that compute each element by itself: the same input gives the same bits.
 ELEMENTWISE = UNARY | CASTS | frozenset("add sub mul div neg gelu silu where masked_fill lerp addcmul addcdiv".split())
 #: Calls whose result follows the absolute size of their input: a relative error of x becomes |x| times that.
-_EXPONENTIAL = frozenset(
+EXPONENTIAL = frozenset(
     """
     exp expm1 exp2 softmax log_softmax softmin sigmoid tanh sin cos tan logsumexp cross_entropy nll_loss silu gelu
     softplus logsigmoid binary_cross_entropy binary_cross_entropy_with_logits kl_div scaled_dot_product_attention
     multi_head_attention_forward pow sinh cosh erf mish selu elu
     """.split()
 )
+#: Of these the slope is bounded, by little more than 1: their result is as far off as their input, in absolute numbers.
+_BOUNDED = frozenset("gelu silu tanh sigmoid erf softplus logsigmoid elu selu mish sin cos relu6 leaky_relu".split())
+_SLOPE = 1.2
 _DIFFERENCES = frozenset("add sub rsub addcmul addcdiv lerp mse_loss l1_loss cumsum diff".split())
 #: A quotient is as far apart as its divisor, and that may be next to nothing in some elements.
 _QUOTIENTS = frozenset("div addcdiv reciprocal rsqrt sqrt".split())
 _OF_QUOTIENTS = 1024.0
-_CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std var_mean std_mean normalize".split())
+CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std var_mean std_mean normalize".split())
 
 
 def eps_of(leaf: Any) -> float:
@@ -96,14 +99,22 @@ def unit(*sides: Sequence[Slot]) -> float:
 
 
 def own_noise(
-    event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot], rounding: float, factor: float = 1.0
+    event: Event,
+    inputs: Sequence[Slot],
+    outputs: Sequence[Slot],
+    rounding: float,
+    factor: float = 1.0,
+    crossing: bool = False,
 ) -> float:
     """The relative rounding error a call may add itself. ``rounding``: see :func:`unit`; ``factor``: its amplification,
-    which enlarges the errors inside the call, not that of the result itself.
+    which enlarges the errors inside the call, not that of the result itself. ``crossing``: between two frameworks,
+    whose kernels need not keep the sums of half types in single precision, nor give the same bits for anything.
     """
     # Sums of half types are kept in single precision.
-    sums = min(rounding, _EPS["float32"])
-    if event.direction in ("forward", "recompute", "optimizer") and event.parts.kind == "api":
+    sums = rounding if crossing else min(rounding, _EPS["float32"])
+    if crossing and event.is_call and operation(event.stem) in ELEMENTWISE | MOVES:
+        return rounding * 2.0 + factor * rounding / 4
+    if event.direction in ("forward", "recompute", "optimizer") and event.is_call:
         word = operation(event.stem)
         if word in MOVES:
             return 0.0
@@ -124,22 +135,27 @@ def _terms(inputs: Sequence[Slot], outputs: Sequence[Slot]) -> float:
     return float(min(max(largest / smallest, widest), 1e8))
 
 
-def amplification(event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot]) -> float:
-    """How many times larger a relative error may be in the results than in the inputs."""
+def amplification(event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot], crossing: bool = False) -> float:
+    """How many times larger a relative error may be in the results than in the inputs. ``crossing``: between two
+    frameworks all inputs are apart by rounding, so that it must not be taken for larger than it is.
+    """
     tensors = [leaf for _, leaf in inputs if is_floating(leaf)]
     results = [leaf for _, leaf in outputs if is_floating(leaf)]
     if not tensors or not results:
         return 1.0
     word = operation(event.stem)
+    if crossing and word in _BOUNDED and event.is_call and event.direction != "backward":
+        size = min(rms(leaf) for leaf in results)
+        return max(1.0, min(_SLOPE * max(rms(leaf) for leaf in tensors) / size, 1e4)) if size > 0 else 1.0
     factor = 1.0
-    if event.direction == "backward" or event.parts.kind != "api":
+    if event.direction == "backward" or not event.is_call:
         # Which calls run inside a module, or in a backward node, is not followed here.
         factor = 4.0
-    if word in _EXPONENTIAL or event.parts.kind != "api":
+    if word in EXPONENTIAL or not event.is_call:
         factor = max(factor, min(max((_largest(leaf) for leaf in tensors), default=1.0), 64.0))
     if word in _QUOTIENTS and event.direction == "optimizer":
         factor = max(factor, _OF_QUOTIENTS)
-    if word in _CENTRING:
+    if word in CENTRING:
         factor = max(factor, max(_centring(leaf) for leaf in tensors[:1]))
     size = min(rms(leaf) for leaf in results)
     typical = max(rms(leaf) for leaf in tensors)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from msprobe.diagnose.blame_argument import blame_argument, tells_something
 from msprobe.diagnose.blame_gradients import look_for_missing_gradients
 from msprobe.diagnose.blame_inputs import look_at_dtype, look_at_input
+from msprobe.diagnose.blame_movement import look_at_movements
 from msprobe.diagnose.blame_optimizer import look_at_optimizer, look_at_settings_of
 from msprobe.diagnose.blame_results import (
     behind_equal_statistics,
@@ -28,6 +29,7 @@ from msprobe.diagnose.states import changes_state
 
 def search(scene: Scene) -> list[Suspect]:
     """All suspects, in the order in which things happened."""
+    look_at_movements(scene)
     for event in scene.pairing.candidate:
         judged = scene.judged.get(event)
         scene.seen.add(event.direction)
@@ -40,7 +42,7 @@ def search(scene: Scene) -> list[Suspect]:
             look_at(scene, judged)
         else:
             look_at(scene, judged)
-        if judged.status != "same":
+        if scene.taints(judged):
             scene.tainted.add(event.direction)
     look_for_missing_gradients(scene)
     look_for_lone_writes(scene)
@@ -64,7 +66,7 @@ def look_at(scene: Scene, judged: Judged) -> None:
     changed = judged.changed_outputs
     types = [one for one in judged.outputs if one.what == "dtype" and not scene.is_policy(one)]
     if judged.arguments and (changed or types or not scene.has_values):
-        if not (event.is_module and scene.has_calls):
+        if not (event.is_module and not event.layer and scene.has_calls):
             blame_argument(scene, judged)
         return
     if judged.arguments:
@@ -86,5 +88,5 @@ def look_at(scene: Scene, judged: Judged) -> None:
             blame_result(scene, ordered)
         elif not look_behind_statistics(scene, judged):
             blame_result(scene, judged)
-    elif judged.status == "rounding":
+    elif judged.status == "rounding" and not scene.comparer.crossing:
         blame_result(scene, judged, clear=scene.reproduces(judged), matters=True)

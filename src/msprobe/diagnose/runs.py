@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from msprobe.diagnose.blame_movement import weights_of
 from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.calls import StepCalls, calls_of
 from msprobe.diagnose.collector import no_collection
@@ -28,6 +29,7 @@ from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
 from msprobe.diagnose.scene import Scene
 from msprobe.diagnose.timeline import Timeline
+from msprobe.diagnose.translation import NOTE, translate
 from msprobe.diagnose.value_digests import add_digests
 from msprobe.engine import Engine, Workers, run
 from msprobe.errors import InvalidInputError
@@ -122,6 +124,9 @@ def compare_runs(
             else "no call of one dump answers to any of the other"
         )
     notes += list(dict.fromkeys(note for result in done for note in result.notes))
+    reached = max((result.reach.size for result in done), default=0.0)
+    if compared and status == "agree" and any(result.crossing for result in done):
+        notes.append(f"gradients and the loss are apart by at most {reached:.1g} (relative), as rounding may be")
     summary = _summary(done, len(common.steps))
     if whole:
         summary |= summary_of_layouts(whole)
@@ -203,7 +208,7 @@ class _Task:
     """One step of one rank to compare, with all that is to be known of it in another process.
 
     Each dump has one part. ``before``: how far the differences of the step before reach. ``left``: the
-    gradients that it left behind, in the candidate and in the reference.
+    gradients that it left behind, in the candidate and in the reference. ``weights``: what weights were in it.
     """
 
     candidate: Dump
@@ -212,6 +217,7 @@ class _Task:
     first: bool
     before: Reach
     left: tuple[Mapping[str, Left], Mapping[str, Left]]
+    weights: Mapping[str, tuple[Any, Any]]
     with_calls: bool
 
 
@@ -229,6 +235,7 @@ class _Steps:
         self._first = True
         self._reached: dict[Rank, Reach] = {}
         self._left: dict[Rank, tuple[Mapping[str, Left], Mapping[str, Left]]] = {}
+        self._weights: dict[Rank, Mapping[str, tuple[Any, Any]]] = {}
 
     def compare(self, step: StepPair) -> list[Compared]:
         """All ranks of a step."""
@@ -236,6 +243,7 @@ class _Steps:
         self._tell.done(step)
         self._reached = {result.rank: result.reach for result in results}
         self._left = {result.rank: result.left for result in results}
+        self._weights = {result.rank: result.weights for result in results}
         self._first = False
         return results
 
@@ -256,6 +264,7 @@ class _Steps:
                 self._first and step.candidate in (None, 0),
                 self._reached.get(rank, Reach()),
                 self._left.get(rank, ({}, {})),
+                self._weights.get(rank, {}),
                 with_calls,
             )
             for rank, twin in step.ranks
@@ -293,14 +302,17 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
     left, right = task.candidate.part(), task.reference.part()
     try:
         timelines = Timeline(left), Timeline(right)
-        add_digests(*timelines)
+        crossing = translate(*timelines)
+        if not crossing:
+            add_digests(*timelines)
         unseen = leave_out_unseen(*timelines)
         pairing = pair(*timelines)
         comparer = Comparer(left, right)
+        comparer.crossing = crossing
         comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
         scene = Scene(pairing, comparer, task.first)
         scene.apart_before, scene.states_before = task.before.gradients, task.before.states
-        scene.left_before = task.left
+        scene.left_before, scene.weights_before = task.left, task.weights
         suspects = search(scene)
         compared = Compared(
             step=left.step,
@@ -309,7 +321,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             reach=reach_of(pairing, scene.judged, comparer, task.before, scene.makers),
             tolerance=max(tolerance(scene.judged.values()), MARGIN * calibration.reach),
             summary=_counts(pairing, scene),
-            notes=[*_notes(pairing, scene), *unseen],
+            notes=[*([NOTE] if crossing else []), *_notes(pairing, scene), *unseen],
             interrupted=tuple(side for side, part in (("candidate", left), ("reference", right)) if not part.complete),
             values=scene.has_values,
             carried=task.before.size > 0.0,
@@ -317,6 +329,8 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             calls=calls_of(scene) if task.with_calls else None,
             lone=lone_calls(pairing),
             left=(gradients_left(timelines[0]), gradients_left(timelines[1])),
+            weights=weights_of(scene.judged.values()) if crossing else {},
+            crossing=crossing,
         )
         for timeline in timelines:
             timeline.close()

@@ -37,6 +37,14 @@ class Suspect:
     shows_later: str = ""
 
 
+#: Between two frameworks: a result that is taken is as far apart as where it is made; calls of one side alone may make
+#: a difference larger, as others may (:data:`msprobe.diagnose.noise.SAFETY`, and the amplification of a module); and so
+#: many units of rounding are no longer rounding.
+_SEEN_AGAIN = 4.0
+_OF_CHAIN = 64.0
+_TAINTS = 256.0
+
+
 class Scene:
     """What the search for origins knows.
 
@@ -65,6 +73,8 @@ class Scene:
         self._reproduced: dict[Hashable, list[Event]] | None = None
         # Gradients that were apart in the step before: their weights are, too.
         self.apart_before: Mapping[str, float] = {}
+        # What weights were in the step before, in the candidate and in the reference; between two frameworks alone.
+        self.weights_before: Mapping[str, tuple[Any, Any]] = {}
         # What the step before lets the states of modules be apart by.
         self.states_before: Mapping[str, float] = {}
         # The gradients that the step before left behind, in the candidate and in the reference.
@@ -104,9 +114,28 @@ class Scene:
             self._not_cleared = found
         return self._not_cleared
 
-    def differs(self, event: Event) -> bool:
+    def differs(self, event: Event, seen: Difference) -> bool:
+        """True if the results of a call differ, as is seen where one of them is taken."""
         found = self.judged.get(event)
-        return found is None or bool(found.changed_outputs)
+        if found is None or not self.comparer.crossing:
+            return found is None or bool(found.changed_outputs)
+        # Between two frameworks everything is apart by rounding, which explains no more than rounding.
+        return self.explains(found, seen, _SEEN_AGAIN)
+
+    def explains(self, found: Judged, seen: Difference, times: float) -> bool:
+        """True if the results of a call are so far apart that they explain what is seen later, so many times larger."""
+        unit = max((noise.eps_of(leaf) for leaf in (seen.left, seen.right) if is_tensor(leaf)), default=0.0)
+        return seen.delta <= times * max(unit, found.left, found.arrived)
+
+    def taints(self, judged: Judged) -> bool:
+        """True if a pair differs so that what comes later may only follow."""
+        if not self.comparer.crossing or judged.status in ("same", "guilty"):
+            return judged.status != "same"
+        return self.taints_by(judged, max(judged.left, judged.arrived))
+
+    def taints_by(self, judged: Judged, delta: float) -> bool:
+        """True if so large a difference is more than the rounding of two frameworks."""
+        return delta > _TAINTS * noise.unit(judged.event.outputs(), judged.partner.outputs(), judged.event.inputs())
 
     def chain(self, event: Event, makers: Producers, paired: Any) -> list[Event]:
         """The unpaired calls that lead to ``event``, first one first."""
@@ -123,21 +152,24 @@ class Scene:
                     todo.append(maker)
         return sorted(found, key=lambda one: one.index)
 
-    def fed_by_difference(self, chain: Sequence[Event]) -> bool:
-        """True if what goes into unpaired calls differs already."""
+    def fed_by_difference(self, chain: Sequence[Event], seen: Difference) -> bool:
+        """True if what goes into unpaired calls differs already, so that it explains what is seen of their result."""
         for event in chain:
             for _, leaf in event.inputs():
                 maker = self.makers.of(leaf, event) if is_tensor(leaf) else None
-                if maker is not None and maker in self.pairing.partner and self.differs(maker):
+                if maker is None or maker not in self.pairing.partner:
+                    continue
+                if not self.comparer.crossing and self.differs(maker, seen):
+                    return True
+                if self.comparer.crossing and self.explains(self.judged[maker], seen, _OF_CHAIN):
                     return True
         return False
 
     def children_differ(self, event: Event) -> bool:
-        return any(
-            (found := self.judged.get(child)) is None or found.changed_outputs or found.changed_inputs
-            for child in event.children
-            if child.direction == event.direction
-        )
+        children = [self.judged.get(child) for child in event.children if child.direction == event.direction]
+        if self.comparer.crossing:
+            return any(found is None or self.taints(found) for found in children)
+        return any(found is None or found.changed_outputs or found.changed_inputs for found in children)
 
     def anything_before(self, event: Event) -> bool:
         return any(
@@ -181,6 +213,8 @@ class Scene:
         this one should have.
         """
         event = judged.event
+        if self.comparer.crossing:
+            return False  # kernels of two frameworks reproduce nothing
         if operation(event.stem) not in noise.ELEMENTWISE or judged.changed_inputs or judged.arguments:
             return False
         if 0.0 < judged.left <= self.comparer.measured_noise(judged.partner.name):
@@ -316,7 +350,7 @@ def _form(event: Event) -> Hashable:
 def _consumers(events: Iterable[Event]) -> dict[Hashable, list[Event]]:
     found: dict[Hashable, list[Event]] = {}
     for event in events:
-        if event.direction in ("forward", "recompute") and event.parts.kind == "api":
+        if event.direction in ("forward", "recompute") and event.is_call:
             for _, leaf in event.inputs():
                 mark = fingerprint(leaf)
                 if mark is not None:

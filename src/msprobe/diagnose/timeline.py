@@ -27,7 +27,7 @@ class Event:
     """
 
     __slots__ = (
-        *("children", "direction", "index", "key", "name", "parent", "parts", "record", "stem"),
+        *("children", "direction", "index", "key", "layer", "name", "parent", "parts", "record", "stem"),
         *("_inputs", "_outputs", "_parameters"),
     )
 
@@ -39,6 +39,8 @@ class Event:
         self.parent: Event | None = None
         self.children: list[Event] = []
         self.index = 0
+        #: True for the pass of a module that stands for one call: what it computes is known, what is inside it is not.
+        self.layer = False
         self.key = f"{parts.kind}:{plain_path(parts.path)}" if parts.path else parts.stem
         #: The name without number and direction.
         self.stem = parts.stem
@@ -54,6 +56,11 @@ class Event:
     def is_module(self) -> bool:
         """True for the pass of a module."""
         return self.parts.kind == "module"
+
+    @property
+    def is_call(self) -> bool:
+        """True for a call of an API, and for the pass of a module that stands for one."""
+        return self.layer or self.parts.kind == "api"
 
     @property
     def is_collective(self) -> bool:
@@ -106,6 +113,11 @@ class Event:
         self.parts = self.parts._replace(path=path)
         self._outputs = self._outputs if outputs is None else outputs
         self._parameters = self._parameters if parameters is None else parameters
+
+    def arrange(self, inputs: list[Slot] | None = None, outputs: list[Slot] | None = None) -> None:
+        """Take these for what goes in and what comes out."""
+        self._inputs = self._inputs if inputs is None else inputs
+        self._outputs = self._outputs if outputs is None else outputs
 
     def _read_inputs(self) -> list[Slot]:
         found: list[Slot] = []
@@ -248,6 +260,20 @@ class Timeline:
         self.roots = list(self.events)
         for event in self.events:
             event.children = []
+
+    def leave_out(self, events: set[Event]) -> None:
+        """Take events and their backward calls out."""
+        gone = events | {back for one in events if (back := self.backward_of(one)) is not None}
+        if not gone:
+            return
+        self.events = [one for one in self.events if one not in gone]
+        self.roots = [one for one in self.roots if one not in gone]
+        for event in gone:
+            self.by_name.pop(event.name, None)
+            if event.parent is not None and event.parent not in gone:
+                event.parent.children = [one for one in event.parent.children if one is not event]
+        for index, event in enumerate(self.events):
+            event.index = index
 
     def forward_of(self, event: Event) -> Event | None:
         """The forward call of a backward call."""
