@@ -51,7 +51,10 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
                 continue
             if not scene.comparer.crossing or scene.explains(found, difference, _OF_GROUP * noise.SAFETY):
                 return
-    if scene.tainted & {"backward", "forward", "recompute"}:
+    if scene.comparer.crossing:
+        if difference.delta <= noise.SAFETY * _OF_GROUP * scene.most_apart:
+            return
+    elif scene.tainted & {"backward", "forward", "recompute"}:
         return
     ratio = ratio_in_words(difference.left, difference.right)
     if scene.comparer.crossing and _brought_before(scene, event):
@@ -65,8 +68,9 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
         where=f"{event.name}, {difference.slot}",
         clear=True,
         evidence={**({"cause": "loss_factor"} if ratio else {}), **measure(difference)},
+        # Without gradients of parameters nothing tells how far it reaches.
+        matters=scene.comparer.crossing and not any(one.direction == "gradient" for one in scene.judged),
     )
-    return
 
 
 def _brought_before(scene: Scene, event: Event) -> bool:
@@ -180,12 +184,14 @@ def _say_lost_in_reference(scene: Scene) -> None:
     pairing = scene.pairing
     if not pairing.reference.part.complete:
         return
-    for event in pairing.alone():
+    lone = pairing.alone()
+    # Calls tell more than the modules around them.
+    for event in [*(one for one in lone if not one.is_module), *(one for one in lone if one.is_module)]:
         forward = pairing.candidate.forward_of(event) if event.direction == "backward" else None
         twin = pairing.partner.get(forward) if forward is not None else None
         if forward is None or twin is None or pairing.reference.backward_of(twin) is not None:
             continue
-        if operation(event.stem) in noise.IDLE or forward.is_module:
+        if operation(event.stem) in noise.IDLE:
             continue
         cut = _cut_before(scene, twin, scene.other_makers, pairing.back)
         text = f"a gradient reaches {forward.name}, and none in the reference"

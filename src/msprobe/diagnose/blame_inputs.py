@@ -11,6 +11,7 @@ from msprobe.diagnose.differences import Difference, fingerprint, is_integer
 from msprobe.diagnose.effect import of_results, unit_of
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged
+from msprobe.diagnose.movement import place_of_weight
 from msprobe.diagnose.scene import Scene
 from msprobe.diagnose.timeline import Event
 from msprobe.diagnose.words import dtype_word, measure, named
@@ -19,6 +20,8 @@ from msprobe.diagnose.words import dtype_word, measure, named
 def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
     """True if a difference that arrived is explained by an earlier pair, or is blamed on something now."""
     event = judged.event
+    if scene.is_rounding(difference):
+        return
     if event.direction == "backward":
         look_at_arriving_gradient(scene, judged, difference)
         return
@@ -85,6 +88,8 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     if state is not None:
         blame_state(scene, judged, difference, state)
         return
+    if place_of_weight(event, difference.slot) in scene.weights_before:
+        return  # told by how far the step before moved it
     name = difference.slot.partition(".")[2] if difference.slot.startswith(("parameters", "buffers")) else None
     if name is not None:
         name = f"{event.parts.path}.{name}" if event.parts.path else name
@@ -174,6 +179,8 @@ def leftover_in_words(scene: Scene, what: str, when: str) -> str:
 
 
 def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str) -> None:
+    if name in scene.weights_before:
+        return
     kind: Kind = "initial_weights" if scene.first_step else "weights"
     when = "before the first step" if scene.first_step else "at the beginning of this step"
     # A step before leaves weights that are apart by rounding.

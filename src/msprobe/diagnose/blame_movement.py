@@ -8,12 +8,11 @@ gradients agreed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-from msprobe.diagnose.differences import is_floating, numbers, numel
-from msprobe.diagnose.judge import Judged
+from msprobe.diagnose.differences import numbers, numel
+from msprobe.diagnose.movement import places_of_weights, weights_of
 from msprobe.diagnose.noise import eps_of
 from msprobe.diagnose.scene import Scene
 
@@ -27,29 +26,12 @@ _UNITS = 64.0
 #: Gradients that are further apart explain weights that are.
 _AGREE = 1e-3
 
-#: Name of a parameter -> what it was, in the candidate and in the reference.
-Weights = Mapping[str, tuple[Any, Any]]
-
-
-def weights_of(judged: Iterable[Judged]) -> dict[str, tuple[Any, Any]]:
-    """What the parameters of modules are in a step, on both sides."""
-    found: dict[str, tuple[Any, Any]] = {}
-    for one in judged:
-        if one.event.is_module and one.event.direction == "forward":
-            theirs = dict(one.partner.parameters())
-            for slot, leaf in one.event.parameters():
-                kind, _, name = slot.partition(".")
-                other = theirs.get(slot)
-                if kind == "parameters" and is_floating(leaf) and is_floating(other):
-                    found.setdefault(f"{one.event.parts.path}.{name}".removeprefix("."), (leaf, other))
-    return found
-
 
 def look_at_movements(scene: Scene) -> None:
     """Suspect the optimizer, if the step before moved weights otherwise than its gradients explain."""
     if not (scene.comparer.crossing and scene.weights_before):
         return
-    now = weights_of(scene.judged.values())
+    now = weights_of(scene.judged.values(), scene.makers)
     apart: dict[str, float] = {}
     for name, pair in now.items():
         before = scene.weights_before.get(name)
@@ -58,6 +40,8 @@ def look_at_movements(scene: Scene) -> None:
         part = _apart(before, pair)
         if part is not None and part > _MOSTLY_APART:
             apart[name] = part
+    if 2 * len(apart) <= len(now) and not any(one.is_module for one in scene.judged):
+        return  # what a call takes from outside may as well be data
     if 2 * len(apart) <= len(now):
         apart = {name: part for name, part in apart.items() if part > _APART}
     if not apart:
@@ -65,7 +49,7 @@ def look_at_movements(scene: Scene) -> None:
     first = next(iter(apart))
     left, right = now[first]
     factor = median(_factor(scene.weights_before[name], now[name]) for name in apart)
-    judged = next(one for one in scene.judged.values() if one.event.parts.path == first.rpartition(".")[0])
+    judged = next(one for one in scene.judged.values() if first in places_of_weights(one, scene.makers))
     whose = f'"{first}"' + (f" and {len(apart) - 1} more" if len(apart) > 1 else "")
     times = f", {factor:.3g} times as far" if math.isfinite(factor) and abs(factor - 1) > _APART else ""
     scene.say(

@@ -48,6 +48,17 @@ class Difference:
     delta: float = 0.0
 
 
+def delta_of_gradient(difference: Difference, largest: float) -> float:
+    """How far gradients are apart of which the largest has this size. One that is zero in exact arithmetic (of the bias
+    of keys in attention) is nothing but rounding, and has none of its digits in common.
+    """
+    if difference.what != "value" or not (is_tensor(difference.left) and is_tensor(difference.right)):
+        return difference.delta
+    size = max(rms(difference.left), rms(difference.right))
+    least = SMALL_GRADIENT * largest
+    return difference.delta * min(1.0, size / least) if least and math.isfinite(size) else difference.delta
+
+
 class Comparer:
     """Compares the values of two parts; reads tensor files where both sides wrote them."""
 
@@ -61,8 +72,6 @@ class Comparer:
         self.measured_noise: Callable[[str], float] = lambda entry: 0.0
         # One side ran on MindSpore, the other on PyTorch: see :mod:`msprobe.diagnose.translation`.
         self.crossing = False
-        # The size of the largest gradient of a parameter, beside which others may be nothing but rounding.
-        self.largest_gradient = 0.0
         # The same for what goes into it: the other healthy run may have got other data.
         self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
 
@@ -120,16 +129,6 @@ class Comparer:
                 if delta or not _half_known(left, right):
                     found.append(Difference(slot, "value", left, right, delta))
         return found
-
-    def weight_of_gradient(self, difference: Difference) -> float:
-        """How far the gradients of a parameter are apart. One that is zero in exact arithmetic (of the bias of keys in
-        attention) is nothing but rounding, and has none of its digits in common.
-        """
-        if difference.what != "value" or not (is_tensor(difference.left) and is_tensor(difference.right)):
-            return difference.delta
-        size = max(rms(difference.left), rms(difference.right))
-        least = SMALL_GRADIENT * self.largest_gradient
-        return difference.delta * min(1.0, size / least) if least and math.isfinite(size) else difference.delta
 
     def _across(self, slot: str, left: dict[str, Any], right: dict[str, Any]) -> list[Difference]:
         """What differs between tensors of two frameworks. Each has whole numbers, and layouts, of its own liking."""

@@ -110,8 +110,10 @@ def reach_of(
         most = max(most, of_results(judged, bool(sizes)))
     unit = unit_of(judged.values())
     of_states, carried = states.apart(judged.values(), before.states, unit, makers)
+    # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.blame_movement.
+    later = comparer.crossing and bool(before.gradients)
     return Reach(
-        max(most, of_states, _of_weights(judged.values(), before, unit)),
+        max(most, of_states, 0.0 if later else _of_weights(judged.values(), before, unit)),
         frozenset(name for name, size in sizes.items() if size <= _NOTHING * largest),
         apart,
         carried,

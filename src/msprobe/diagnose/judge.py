@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
-from msprobe.diagnose.differences import Comparer, Difference, not_finite, rms
+from msprobe.diagnose.differences import Comparer, Difference, delta_of_gradient, not_finite, numbers, rms
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.pairing import Pairing
 from msprobe.diagnose.timeline import Event, Slot, is_tensor
@@ -88,13 +88,10 @@ def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dic
             continue
         inherited = forward_delta(_forward_of(pairing, event, found))
         found[event] = judge(event, partner, comparer, inherited, partial(_of_maker, event, found, producers))
-    if comparer.crossing:
-        comparer.largest_gradient = max(
-            (rms(leaf) for _, partner in gradients for _, leaf in partner.outputs() if is_tensor(leaf)), default=0.0
-        )
+    largest = max((rms(leaf) for _, partner in gradients for _, leaf in _tensors(partner.outputs())), default=0.0)
     for event, partner in gradients:
         # All uses of a parameter add to its gradient, also those whose backward comes later.
-        found[event] = judge(event, partner, comparer, _of_users(pairing, event, found, producers))
+        found[event] = judge(event, partner, comparer, _of_users(pairing, event, found, producers), largest=largest)
     return found
 
 
@@ -135,9 +132,11 @@ def judge(
     comparer: Comparer,
     inherited: float = 0.0,
     of_maker: Callable[[Any], float] = lambda leaf: 0.0,
+    largest: float = 0.0,
 ) -> Judged:
     """Judge one pair. ``inherited``: how much the forward call of a backward call differs, or what a gradient is
-    made from. ``of_maker``: how much the call differs that made a tensor.
+    made from. ``of_maker``: how much the call differs that made a tensor. ``largest``: the size of the largest gradient
+    of a parameter.
     """
     judged = Judged(event, partner)
     if _same_record(event, partner) and inherited == 0.0:
@@ -162,9 +161,10 @@ def judge(
             # A mask of infinities hides the statistics of what is beside them; what it was made from tells more.
             judged.arrived = max(judged.arrived, of_maker(one.left))
     judged.left = _largest(judged.changed_outputs)
-    if comparer.crossing and event.direction == "gradient":
-        judged.outputs.sort(key=comparer.weight_of_gradient, reverse=True)
-        judged.left = max(map(comparer.weight_of_gradient, judged.changed_outputs), default=0.0)
+    if comparer.crossing and event.direction in ("gradient", "backward"):
+        size = largest or max((rms(leaf) for _, leaf in _tensors(results)), default=0.0)
+        judged.outputs.sort(key=lambda one: -delta_of_gradient(one, size))
+        judged.left = max((delta_of_gradient(one, size) for one in judged.changed_outputs), default=0.0)
     everything = [*inputs, *event.parameters()]
     factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results), comparer.crossing)
     own = noise.own_noise(event, everything, outputs, rounding, min(factor, 64.0), comparer.crossing)
@@ -175,10 +175,15 @@ def judge(
     modelled = safety * (own + factor * judged.arrived)
     judged.allowed = max(modelled, comparer.measured_noise(partner.name))
     judged.status = _status(judged)
-    if comparer.crossing and judged.left <= judged.allowed:
+    if comparer.crossing and judged.left <= judged.allowed and any(map(_is_valued, outputs)):
         # Arguments of one name may mean other things, and the result tells that these do not.
         judged.inputs = [one for one in judged.inputs if one.what != "argument"]
     return judged
+
+
+def _is_valued(slot: Slot) -> bool:
+    """True for a tensor of which more than its shape was recorded."""
+    return is_tensor(slot[1]) and numbers(slot[1]) is not None
 
 
 def forward_delta(forward: Judged | None) -> float:

@@ -91,6 +91,11 @@ class Producers:
                     return maker
         return None
 
+    @property
+    def knows_parameters(self) -> bool:
+        """True if modules with parameters were recorded."""
+        return bool(self._parameters)
+
     def users(self, module: str) -> list[Event]:
         """The calls of the forward pass (and of recomputation) that take a parameter of the module ``module``."""
         if self._users is None:

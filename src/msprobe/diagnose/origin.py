@@ -44,6 +44,7 @@ def search(scene: Scene) -> list[Suspect]:
             look_at(scene, judged)
         if scene.taints(judged):
             scene.tainted.add(event.direction)
+        scene.most_apart = max(scene.most_apart, judged.arrived, judged.left)
     look_for_missing_gradients(scene)
     look_for_lone_writes(scene)
     look_for_lone_steps(scene)

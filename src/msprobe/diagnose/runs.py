@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from msprobe.diagnose.blame_movement import weights_of
 from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.calls import StepCalls, calls_of
 from msprobe.diagnose.collector import no_collection
@@ -24,6 +23,7 @@ from msprobe.diagnose.layout.detect import layouts_differ
 from msprobe.diagnose.layouts import ComparedLayouts, Layouts, notes_of_layouts, summary_of_layouts
 from msprobe.diagnose.leftover import Left, gradients_left
 from msprobe.diagnose.lone import lone_calls
+from msprobe.diagnose.movement import weights_of
 from msprobe.diagnose.naming import notes_of
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import Pairing, pair
@@ -329,7 +329,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             calls=calls_of(scene) if task.with_calls else None,
             lone=lone_calls(pairing),
             left=(gradients_left(timelines[0]), gradients_left(timelines[1])),
-            weights=weights_of(scene.judged.values()) if crossing else {},
+            weights=weights_of(scene.judged.values(), scene.makers) if crossing else {},
             crossing=crossing,
         )
         for timeline in timelines:

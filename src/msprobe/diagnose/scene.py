@@ -43,6 +43,7 @@ class Suspect:
 _SEEN_AGAIN = 4.0
 _OF_CHAIN = 64.0
 _TAINTS = 256.0
+_ROUNDING = 64.0
 
 
 class Scene:
@@ -64,6 +65,8 @@ class Scene:
         self.suspects: list[Suspect] = []
         self.said: dict[Hashable, Suspect | None] = {}
         self.tainted: set[str] = set()
+        # How far anything is apart, as far as the search has come.
+        self.most_apart = 0.0
         self.seen: set[str] = set()
         self.has_calls = any(event.parts.kind == "api" for event in pairing.candidate)
         lone = [*pairing.alone(), *pairing.missing()]
@@ -126,6 +129,12 @@ class Scene:
         """True if the results of a call are so far apart that they explain what is seen later, so many times larger."""
         unit = max((noise.eps_of(leaf) for leaf in (seen.left, seen.right) if is_tensor(leaf)), default=0.0)
         return seen.delta <= times * max(unit, found.left, found.arrived)
+
+    def is_rounding(self, difference: Difference) -> bool:
+        """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
+        if not (self.comparer.crossing and is_floating(difference.left) and is_floating(difference.right)):
+            return False
+        return difference.delta <= _ROUNDING * max(map(noise.eps_of, (difference.left, difference.right)))
 
     def taints(self, judged: Judged) -> bool:
         """True if a pair differs so that what comes later may only follow."""
