@@ -12,6 +12,7 @@ import numpy as np
 
 from msprobe.capture import native
 from msprobe.capture.array_statistics import ArrayInfo, HostArray
+from msprobe.capture.failures import FailureCheck
 from msprobe.capture.overflow import Kept, OverflowCheck
 from msprobe.capture.session import Session
 from msprobe.config.settings import TensorSlice
@@ -58,9 +59,10 @@ class ArrayKeeper:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.overflow = session.settings.task in ("overflow_check", "nan_check")
+        self.overflow = session.settings.keeps_few
         self.slices: Sequence[TensorSlice] = session.settings.slice
-        self.overflowed = OverflowCheck(session)
+        is_of_failures = session.settings.task == "exception_dump"
+        self.overflowed = FailureCheck(session) if is_of_failures else OverflowCheck(session)
 
     def keep(self, values: HostArray, info: ArrayInfo, path: str) -> Any:
         """Save the values under ``path``; the description that names the file."""

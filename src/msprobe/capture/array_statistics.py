@@ -20,6 +20,8 @@ from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
 # The text of a description whose values have not come.
 NOT_READ = b'{\n "unsupported": "not read back"\n}'
 _NO_NUMBERS = b'"Max": null,\n "Min": null,\n "Mean": null,\n "Norm": null'
+# As they stand in a description, and what a configuration calls them.
+_KINDS = ("max", "min", "mean", "l2norm")
 _MOST_PREFIXES = 100_000
 
 
@@ -101,15 +103,18 @@ class ArrayStatistics:
     ``summary_mode``: "statistics"; "md5" (statistics and a CRC-32); "xor" (a 64-bit XOR in place of statistics); "xxh3"
     (statistics and an order-sensitive digest of every tensor); "structure" (neither, and no value is read). Tensors of
     whole numbers have the digest in every mode but "structure". ``high_precision`` leaves mean and norm of half types
-    in float32.
+    in float32. ``kinds``: of the statistics only these ("max", "min", "mean", "l2norm"); none given means all.
     """
 
-    def __init__(self, summary_mode: str = "statistics", high_precision: bool = False) -> None:
+    def __init__(
+        self, summary_mode: str = "statistics", high_precision: bool = False, kinds: Sequence[str] = ()
+    ) -> None:
         self.structure = summary_mode == "structure"
         self._crc = summary_mode == "md5"
         self._xor = summary_mode == "xor"
         self._digest_all = summary_mode == "xxh3"
         self._high = high_precision
+        self._places = [place for place, kind in enumerate(_KINDS) if kind in kinds] if kinds else None
         self._prefixes: dict[Any, bytes] = {}
 
     def describe(
@@ -133,7 +138,7 @@ class ArrayStatistics:
             head += b',\n "md5": ' + _xor(values.stored)
         else:
             numbers = _numbers(values, self._high)
-            head += b",\n " + numbers.text
+            head += self._chosen(numbers.text)
             nonfinite = numbers.nonfinite
             if numbers.counts:
                 extra = b",\n " + numbers.counts
@@ -152,10 +157,17 @@ class ArrayStatistics:
         """The description of a tensor whose values cannot be read."""
         head = self._prefix(type_name, dtype, shape)
         if not self.structure and not self._xor:
-            head += b",\n " + _NO_NUMBERS
+            head += self._chosen(_NO_NUMBERS)
         if self._crc or self._xor:
             head += b',\n "md5": null'
         return ArrayInfo(head + b',\n "unsupported": ' + encode(reason, 0) + b"\n}", len(head), None)
+
+    def _chosen(self, numbers: bytes) -> bytes:
+        """Of the four statistics those that were asked for, to stand behind other keys."""
+        if self._places is None:
+            return b",\n " + numbers
+        parts = numbers.split(b",\n ")
+        return b"".join(b",\n " + parts[place] for place in self._places)
 
     def _prefix(self, type_name: str, dtype: str, shape: tuple[int, ...]) -> bytes:
         key = type_name, dtype, shape

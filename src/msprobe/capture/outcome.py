@@ -108,6 +108,8 @@ class Outcome:
             line += " with those that were written over"
         if not folder.records and settings.task in ("overflow_check", "nan_check"):
             line += "; no overflow was found"
+        if not folder.records and settings.task == "exception_dump":
+            line += "; nothing failed"
         if failed:
             line += f"; {failed} failed, as an error above says"
         others = self._other_steps(path, folder)

@@ -56,7 +56,7 @@ class OverflowCheck:
         session = self.session
         if session.ended or not self._is_hit(name, tree):
             return False
-        for leaf in _leaves(tree):
+        for leaf in leaves_of(tree):
             if type(leaf) is Kept and leaf.payload is not None:
                 session.files().save(str(leaf.info.data_name), leaf.payload)
         if name in self._told:
@@ -77,7 +77,7 @@ class OverflowCheck:
             _is_nonfinite(leaf)
             for part in _CHECKED_PARTS
             if part in tree
-            for leaf in _leaves(self.telling(name, part, tree[part]))
+            for leaf in leaves_of(self.telling(name, part, tree[part]))
         )
 
 
@@ -86,12 +86,13 @@ def _is_nonfinite(leaf: Any) -> bool:
     return bool(getattr(info, "nonfinite", False))
 
 
-def _leaves(tree: Any) -> Iterator[Any]:
+def leaves_of(tree: Any) -> Iterator[Any]:
+    """The descriptions in a record."""
     if isinstance(tree, dict):
         for value in tree.values():
-            yield from _leaves(value)
+            yield from leaves_of(value)
     elif isinstance(tree, (list, tuple)):
         for value in tree:
-            yield from _leaves(value)
+            yield from leaves_of(value)
     elif tree is not None and not isinstance(tree, (bytes, str, int, float)):
         yield tree

@@ -79,7 +79,7 @@ class Session:
         self.lock = threading.RLock()
         self.with_stacks = settings.extra_info
         self.with_construct = settings.extra_info and (settings.level in ("L0", "mix") or settings.task == "structure")
-        self.saves_all = settings.task in ("tensor", "overflow_check")
+        self.saves_all = settings.task in ("tensor", "overflow_check", "exception_dump")
         self.tensor_list = settings.tensor_list_patterns() if settings.task == "statistics" else ()
         self.saves_some = bool(self.tensor_list)
         self.records_in_step = 0
@@ -214,8 +214,7 @@ class Session:
     def _end_step(self, interrupted: bool = False) -> None:
         begun = self._begun
         self.publish(final=True, interrupted=interrupted)
-        overflow = self.settings.task in ("overflow_check", "nan_check")
-        if begun and not self.recorded_anything and not overflow:
+        if begun and not self.recorded_anything and not self.settings.keeps_few:
             log.once("nothing", "warning", nothing_recorded(self.step))
 
     def leave_to_parent(self) -> None:

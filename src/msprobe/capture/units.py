@@ -75,7 +75,7 @@ class UnitRecorder:
         self.input = settings.input
         self.output = settings.output
         self.saving = session.saves_all or session.saves_some
-        self.overflow = settings.task in ("overflow_check", "nan_check")
+        self.overflow = settings.keeps_few
 
     # ------------------------------------------------------------ calls
 
@@ -193,6 +193,12 @@ class UnitRecorder:
             self.filter.leave_module(unit.entry)
         if unit.note is not None and not problem:
             self.gradients.watch(unit, unit.note, self.places_of_results(result))
+
+    def fail_all(self) -> None:
+        """An error has ended the passes that still run: record them so."""
+        running = self.session.thread.modules
+        while running:
+            self._leave(running.pop(), None, NOT_RETURNED)  # type: ignore[arg-type]
 
     def leave_all(self) -> None:
         """Recording stops: passes that still run are not waited for."""

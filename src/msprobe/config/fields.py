@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic_core import PydanticCustomError
 
 from msprobe.config import settings
 from msprobe.config.ranges import LARGEST, MOST_ELEMENTS, Interval, parse_element
 from msprobe.config.scope_patterns import compile_list_item
 
 # Tasks of the file that are not the recorder's.
-OtherTask = Literal["free_benchmark", "run_ut", "acc_check", "grad_probe", "diff_check", "exception_dump"]
+OtherTask = Literal["free_benchmark", "run_ut", "acc_check", "grad_probe", "diff_check"]
 
 
 class Fields(BaseModel):
@@ -66,6 +67,18 @@ def _data_mode(value: object) -> list[str]:
     if "all" in value and len(value) > 1:
         raise ValueError('"all" must stand alone')
     return value
+
+
+def _summary_mode(value: object) -> object:
+    if isinstance(value, list) and value:
+        unknown = [kind for kind in value if kind not in get_args(settings.SummaryKind)]
+        if not unknown:
+            return value
+        raise ValueError(f"no such statistic: {', '.join(map(repr, unknown))}")
+    if isinstance(value, str) and value in get_args(settings.SummaryMode):
+        return value
+    # As if it were a Literal: the nearest allowed value is told.
+    raise PydanticCustomError("literal_error", "")
 
 
 def _overflow_nums(value: int) -> int:
@@ -139,15 +152,19 @@ class FilterFields(Fields):
 class ValueFields(FilterFields):
     """What is kept of tensors: common to statistics and tensor."""
 
-    summary_mode: settings.SummaryMode = Field("statistics", description=choices(settings.SummaryMode))
+    summary_mode: Annotated[str | list[str], PlainValidator(_summary_mode)] = Field(
+        "statistics",
+        description=f"{choices(settings.SummaryMode)}; for MindSpore also a list of any of"
+        f" {choices(settings.SummaryKind)}",
+    )
     slices: list[SliceFields] = Field(
         [],
         alias="slice",
         description='a list of {"dim": 0, "begin": 0, "end": 8, "size": 64}, size may be left out',
     )
     request_id: str | None = Field(None, description="a text")
-    # Of MindSpore; checked, not used for PyTorch.
-    device: str = Field("host", pattern="^(host|device)$", description='"host", "device"')
+    # Of the kernels of MindSpore; checked, not used elsewhere.
+    device: settings.Device = Field("host", description=choices(settings.Device))
     precision: settings.Precision | None = Field(None, description=choices(settings.Precision))
 
 
@@ -185,10 +202,15 @@ class StructureFields(FilterFields):
     """Section ``structure``."""
 
 
+class ExceptionFields(FilterFields):
+    """Section ``exception_dump``."""
+
+
 TASK_SECTIONS: dict[str, type[FilterFields]] = {
     "statistics": StatisticsFields,
     "tensor": TensorFields,
     "overflow_check": OverflowFields,
     "nan_check": OverflowFields,
     "structure": StructureFields,
+    "exception_dump": ExceptionFields,
 }

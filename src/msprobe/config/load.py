@@ -181,7 +181,13 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
     both_sides = not modes & {"input", "output"}
     own: dict[str, Any] = {}
     if isinstance(section, ValueFields):
-        own["summary_mode"] = section.summary_mode
+        mode = section.summary_mode
+        if isinstance(mode, list):
+            own["summary_kinds"] = tuple(dict.fromkeys(mode))
+            mode = "md5" if "md5" in mode else "statistics"
+        own["summary_mode"] = mode
+        own["device"] = section.device
+        own["device_precision"] = section.precision or "high"
         own["slice"] = tuple(TensorSlice(part.dim, part.begin, part.end, part.size) for part in section.slices)
         own["request_id"] = section.request_id
     level = effective_level(common)

@@ -84,5 +84,4 @@ OTHER_TASK_SECTIONS: dict[str, type[Fields] | None] = {
     "acc_check": RunUtFields,
     "grad_probe": GradientProbeFields,
     "diff_check": None,
-    "exception_dump": None,
 }

@@ -77,7 +77,7 @@ def _async_mistakes(common: Section[CommonFields], section: Section[FilterFields
     if not fields.async_dump or "task" in common.broken or not isinstance(values, ValueFields):
         return []
     found = []
-    if values.summary_mode == "md5":
+    if values.summary_mode == "md5" or (isinstance(values.summary_mode, list) and "md5" in values.summary_mode):
         text = (
             'found true together with summary_mode "md5"; allowed: false, or a summary_mode other than "md5" '
             "(the digest needs the values on the host at once)"

@@ -10,11 +10,28 @@ from typing import Literal, NamedTuple, get_args
 from msprobe.config.scope_patterns import ListPattern, compile_list
 from msprobe.errors import InvalidInputError
 
-Task = Literal["statistics", "tensor", "structure", "overflow_check", "nan_check"]
+Task = Literal["statistics", "tensor", "structure", "overflow_check", "nan_check", "exception_dump"]
 Level = Literal["L0", "L1", "L2", "mix", "debug"]
 SummaryMode = Literal["statistics", "md5", "xor", "xxh3"]
+# Single ones, for MindSpore. The counts: of kernels only.
+SummaryKind = Literal[
+    "max",
+    "min",
+    "mean",
+    "l2norm",
+    "md5",
+    "hash",
+    "count",
+    "negative zero count",
+    "positive zero count",
+    "nan count",
+    "negative inf count",
+    "positive inf count",
+    "zero count",
+]
 DataMode = Literal["all", "forward", "backward", "input", "output"]
 FileFormat = Literal["npy", "bin"]
+Device = Literal["host", "device"]
 CheckMode = Literal["all", "aicore", "atomic"]
 Precision = Literal["low", "high"]
 RiskLevel = Literal["CORE", "FOCUS", "ALL"]
@@ -67,7 +84,12 @@ class Settings:
 
     # What is kept of a tensor.
     summary_mode: SummaryMode = "statistics"
+    # Where the mode was a list: these statistics alone. Empty: all that the mode has.
+    summary_kinds: tuple[SummaryKind, ...] = ()
     precision: Precision = "low"
+    # Where MindSpore computes the statistics of kernels, and how precisely.
+    device: Device = "host"
+    device_precision: Precision = "high"
     slice: tuple[TensorSlice, ...] = ()
     file_format: FileFormat | None = None
 
@@ -117,6 +139,11 @@ class Settings:
     def last_step(self) -> int | None:
         """The last step that is to be recorded; None if there is no end."""
         return self.steps[-1] if self.steps else None
+
+    @property
+    def keeps_few(self) -> bool:
+        """True if what a record holds decides whether it is kept: few are, and those with their tensors."""
+        return self.task in ("overflow_check", "nan_check", "exception_dump")
 
     def list_patterns(self) -> tuple[ListPattern, ...]:
         """``list``, ready to match entry names."""

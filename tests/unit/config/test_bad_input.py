@@ -21,7 +21,7 @@ API_END = "Torch.bmm.0.backward"
 MODULE = "Module.a.Linear.forward.0"
 MODULE_END = "Module.b.Linear.forward.0"
 LEVELS = '"L0", "L1", "L2", "mix", "debug"'
-TASKS = '"statistics", "tensor", "structure", "overflow_check", "nan_check"'
+TASKS = '"statistics", "tensor", "structure", "overflow_check", "nan_check", "exception_dump"'
 RANGES = 'a list of numbers 0..1000000 and of ranges such as "4-6"; [] means all'
 
 
@@ -113,7 +113,16 @@ BAD_VALUES = [
         "statistics.summary_mode",
         ['found "foo"; allowed: "statistics", "md5", "xor", "xxh3"'],
     ),
-    (statistics(summary_mode=["max"]), "statistics.summary_mode", ['found ["max"]']),
+    (
+        statistics(summary_mode=["max", "maxx"]),
+        "statistics.summary_mode",
+        ['found ["max", "maxx"] (no such statistic: \'maxx\')', 'a list of any of "max", "min", "mean", "l2norm"'],
+    ),
+    (statistics(summary_mode=[]), "statistics.summary_mode", ["found []"]),
+    (statistics(summary_mode="statistic"), "statistics.summary_mode", ['did you mean "statistics"?']),
+    (statistics(device="npu"), "statistics.device", ['found "npu"; allowed: "host", "device"']),
+    (tensor(precision="middle"), "tensor.precision", ['found "middle"; allowed: "low", "high"']),
+    ({**statistics(summary_mode=["max", "md5"]), "async_dump": True}, "async_dump", ['summary_mode "md5"']),
     (statistics(slice={"dim": 0}), "statistics.slice", ['allowed: a list of {"dim": 0']),
     (statistics(slice=[{"dim": 0, "begin": 1}]), "statistics.slice[0]", ['found {"dim": 0, "begin": 1}']),
     (statistics(slice=[{"dim": 0, "begin": 1, "end": "2"}]), "statistics.slice[0].end", ['found "2"']),
@@ -166,7 +175,7 @@ BAD_VALUES = [
 ]
 
 
-OTHER_TASKS = ["free_benchmark", "run_ut", "acc_check", "grad_probe", "diff_check", "exception_dump"]
+OTHER_TASKS = ["free_benchmark", "run_ut", "acc_check", "grad_probe", "diff_check"]
 
 
 @pytest.mark.parametrize(("content", "field", "told"), BAD_VALUES)

@@ -8,16 +8,15 @@ import atexit
 from collections.abc import Callable
 from typing import Any
 
-import mindspore
-
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF, Debugger
 from msprobe.capture.method_arguments import check_api, check_rank_id, check_token_range
 from msprobe.capture.mindspore.cells import name_cells
+from msprobe.capture.mindspore.execution import in_graph_mode
 from msprobe.capture.mindspore.ranks import current_rank
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.capture.mindspore.start_arguments import check_model
-from msprobe.capture.mindspore.support import check_graph_settings, check_settings
+from msprobe.capture.mindspore.support import check_dynamic_settings, check_graph_settings, check_settings
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
 
@@ -99,9 +98,11 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         level = self.settings.level
         if level == "debug":
             return
-        in_graph = mindspore.get_context("mode") == mindspore.GRAPH_MODE
+        in_graph = in_graph_mode()
         if in_graph:
             check_graph_settings(self.settings)
+        else:
+            check_dynamic_settings(self.settings)
         self._check_model_given(model, token_range, "cells")
         if model is not None:
             check_model(model, self.recorder.names)

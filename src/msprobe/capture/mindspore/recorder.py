@@ -19,6 +19,7 @@ from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics
 from msprobe.capture.mindspore.apis import ApiRecorder
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
+from msprobe.capture.mindspore.execution import Synchronous
 from msprobe.capture.mindspore.gradients import GraphGradients
 from msprobe.capture.mindspore.graph import NodeHooks
 from msprobe.capture.mindspore.in_place import InPlaceWatch
@@ -66,7 +67,7 @@ class MindSporeRecorder:
         session.world = world_size
         session.file_writer = array_file_writer
         summary = "structure" if settings.task == "structure" else settings.summary_mode
-        self.statistics = ArrayStatistics(summary, settings.precision == "high")
+        self.statistics = ArrayStatistics(summary, settings.precision == "high", settings.summary_kinds)
         self.keeper = ArrayKeeper(session)
         self.tensors = tensors = MindSporeTensors(session, self.statistics, self.keeper)
         self.describer = Describer(tensors.describe, tensors.is_tensor, plain_types())
@@ -88,6 +89,7 @@ class MindSporeRecorder:
         self.kernels = KernelRecorder(self.units, tensors.flush)
         self.jit = JitRecorder(self.units, self, self._watches_calls)
         self._mixed = MixedPrecision(tensors)
+        self._synchronous = Synchronous()
         self._named: Sequence[tuple[str, nn.Cell]] = ()
         # Made when a static graph is to be recorded.
         self.graph: Any = None
@@ -110,6 +112,8 @@ class MindSporeRecorder:
         self._named = named
         if self._watches_calls:
             self.primitives.watch(cells_of(model, self.names) if model is not None else ())
+        if self.settings.task == "exception_dump":
+            self._synchronous.begin()
         session.guard(self.jit.attach)
         session.guard(self._mixed.attach)
         self._put()
@@ -162,6 +166,9 @@ class MindSporeRecorder:
         if not self._attached:
             return
         self._attached = False
+        if self.settings.task == "exception_dump":
+            self.session.guard(self.units.fail_all)
+            self._synchronous.end()
         self._take_off()
         self._named = ()
         self.session.guard(self.jit.detach)

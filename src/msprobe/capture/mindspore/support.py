@@ -1,51 +1,93 @@
-"""What of the configuration the recorder of MindSpore can do."""
+"""What of the configuration the recorder of MindSpore can do, here and now."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msprobe import log
+from msprobe.capture.mindspore.execution import Backend, backend, device, jit_level
 from msprobe.capture.mindspore.kernels import is_there
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError, NotAvailableError
 
+_CELL_KINDS = ("max", "min", "mean", "l2norm")
+_DYNAMIC = "use the dynamic graph: mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+
 
 def check_settings(settings: Settings) -> None:
-    """Raise NotAvailableError for what is not there for MindSpore; one warning names what has no effect."""
+    """Raise NotAvailableError or InvalidInputError for what is not there for MindSpore, whatever way it runs; one
+    warning names what has no effect.
+    """
+    if backend() == "dynamic":
+        _check_kernels(settings)
+    counted = [kind for kind in settings.summary_kinds if kind not in (*_CELL_KINDS, "md5")]
+    if counted and settings.level != "L2":
+        raise InvalidInputError(
+            f'summary_mode: {_quoted(counted)} are statistics of the kernels of a static graph (level "L2"); at level'
+            f' "{settings.level}" a list may have {_quoted((*_CELL_KINDS, "md5"))}.'
+        )
+    _tell(
+        "For MindSpore",
+        enable_dataloader=settings.enable_dataloader,
+        optimizer=bool(settings.optimizer),
+        buffers=settings.buffers,
+        risk_level=settings.risk_level is not None,
+        compile=settings.compile != "boundary",
+    )
+
+
+def check_dynamic_settings(settings: Settings) -> None:
+    """The same for the dynamic graph."""
+    _check_kernels(settings)
+    counted = [kind for kind in settings.summary_kinds if kind not in (*_CELL_KINDS, "md5")]
+    if counted:
+        raise InvalidInputError(
+            f"start(): summary_mode: {_quoted(counted)} are statistics of the kernels of a static graph (GRAPH_MODE);"
+            f" here a list may have {_quoted((*_CELL_KINDS, 'md5'))}."
+        )
+    _tell(
+        "In the dynamic graph of MindSpore",
+        device=settings.device != "host",
+        file_format=settings.file_format == "bin",
+        check_mode=settings.check_mode != "all",
+    )
+
+
+def check_graph_settings(settings: Settings) -> None:
+    """Raise InvalidInputError or NotAvailableError for what cannot be recorded of a static graph; all mistakes in one
+    message.
+    """
+    compiler = backend()
+    if settings.level in ("L1", "mix"):
+        raise InvalidInputError(
+            f"start(): level {settings.level} records calls, which a static graph (GRAPH_MODE) does not have; choose"
+            f" level L0, or {_DYNAMIC}."
+        )
+    if jit_level() == "O2" and compiler != "ge":
+        log.once(
+            "O2",
+            "warning",
+            f'jit_level "O2" compiles whole graphs with GE, which is there on Ascend only; on the {device()} the graph'
+            " runs kernel by kernel, and is recorded so.",
+        )
+    mistakes = _kernel_mistakes(settings, compiler) if settings.level == "L2" else _cell_mistakes(settings, compiler)
+    if mistakes:
+        what = "of kernels is dumped what MindSpore can" if settings.level == "L2" else "cells are recorded whole"
+        raise InvalidInputError(f"start(): of a static graph (GRAPH_MODE) {what}: {'; '.join(mistakes)}.")
+
+
+def _check_kernels(settings: Settings) -> None:
     if settings.level == "L2" and not is_there():
         raise NotAvailableError(
             'level: "L2" records kernels, of which this MindSpore does not tell (mindspore.utils.MsDispatchMode, since'
             ' 2.10); choose "L0", "L1", "mix" or "debug".'
         )
-    without_effect = [
-        name
-        for name, is_given in (
-            ("enable_dataloader", settings.enable_dataloader),
-            ("optimizer", settings.optimizer),
-            ("buffers", settings.buffers),
-            ("risk_level", settings.risk_level is not None),
-            ("compile", settings.compile != "boundary"),
-        )
-        if is_given
-    ]
-    if without_effect:
-        log.warning(f"For MindSpore these fields have no effect: {', '.join(without_effect)}.")
 
 
-def check_graph_settings(settings: Settings) -> None:
-    """Raise InvalidInputError for what cannot be recorded of a static graph; all mistakes in one message."""
-    dynamic = "use the dynamic graph: mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
-    if settings.level in ("L1", "mix"):
-        raise InvalidInputError(
-            f"start(): level {settings.level} records calls, which a static graph (GRAPH_MODE) does not have; choose"
-            f" level L0, or {dynamic}."
-        )
+def _cell_mistakes(settings: Settings, compiler: Backend) -> list[str]:
     mistakes = []
-    if settings.level == "L2":
-        if settings.task not in ("statistics", "tensor"):
-            raise InvalidInputError(
-                'start(): of the kernels of a static graph (GRAPH_MODE) "statistics" or "tensor" are dumped; task is'
-                f' "{settings.task}".'
-            )
-        return
+    if compiler == "ge":
+        mistakes.append('level "L0" is not there with jit_level "O2", choose level "L2", or jit_level "O0" or "O1"')
     if settings.task not in ("statistics", "tensor"):
         mistakes.append(f'task is "{settings.task}", it must be "statistics" or "tensor"')
     if settings.ranks:
@@ -54,11 +96,69 @@ def check_graph_settings(settings: Settings) -> None:
         mistakes.append("scope must be []")
     if settings.api_list:
         mistakes.append("list must be []")
-    if settings.summary_mode == "md5":
-        mistakes.append('summary_mode is "md5", it must be "statistics"')
+    if settings.summary_mode != "statistics":
+        mistakes.append(
+            f'summary_mode is "{settings.summary_mode}", it must be "statistics" or a list of {_quoted(_CELL_KINDS)}'
+        )
     if not (settings.input and settings.output):
         mistakes.append('data_mode must be ["all"], ["forward"] or ["backward"]')
-    if mistakes:
-        raise InvalidInputError(
-            f"start(): of a static graph (GRAPH_MODE) cells are recorded whole: {'; '.join(mistakes)}."
+    _tell(
+        "For the cells of a static graph", device=settings.device != "host", file_format=settings.file_format == "bin"
+    )
+    return mistakes
+
+
+def _kernel_mistakes(settings: Settings, compiler: Backend) -> list[str]:
+    mistakes = []
+    if settings.task == "exception_dump" and device() == "CPU":
+        raise NotAvailableError(
+            'task: "exception_dump" of a static graph: MindSpore does not dump what fails on the CPU; choose another'
+            f" task, or {_DYNAMIC}."
         )
+    if settings.task == "overflow_check" and compiler != "ge":
+        mistakes.append(
+            'task is "overflow_check", which needs jit_level "O2" on Ascend; found'
+            f' jit_level "{jit_level() or "O0"}" on the {device()}'
+        )
+    elif settings.task not in ("statistics", "tensor", "overflow_check", "exception_dump"):
+        mistakes.append(f'task is "{settings.task}", it must be "statistics", "tensor" or "exception_dump"')
+    if not (settings.forward and settings.backward):
+        mistakes.append('data_mode must be ["all"], ["input"] or ["output"]')
+    if settings.summary_mode in ("xor", "xxh3"):
+        mistakes.append(f'summary_mode is "{settings.summary_mode}", it must be "statistics", "md5" or a list')
+    if not mistakes:
+        _tell_of_kernels(settings, compiler)
+    return mistakes
+
+
+def _tell_of_kernels(settings: Settings, compiler: Backend) -> None:
+    as_whole = compiler == "ge"
+    calculated = settings.task == "statistics" and not as_whole and device() != "CPU"
+    _tell(
+        "For the kernels of a static graph",
+        scope=bool(settings.scope),
+        slice=bool(settings.slice),
+        tensor_list=bool(settings.tensor_list),
+        device=settings.device != "host" and not calculated,
+        file_format=settings.file_format == "bin" and not as_whole,
+        check_mode=settings.check_mode != "all" and settings.task != "overflow_check",
+        step=settings.task == "overflow_check" and bool(settings.steps),
+    )
+    kinds = [name for name in settings.api_list if "/" not in name and not name.startswith("name-regex")]
+    if kinds and as_whole:
+        log.once(
+            "kinds of kernels",
+            "warning",
+            f"list: with jit_level O2 kernels go by their full names; {_quoted(kinds)} may match nothing.",
+        )
+
+
+def _tell(where: str, **without_effect: bool) -> None:
+    """One line that names the fields that were given and do nothing here."""
+    names = [name for name, is_given in without_effect.items() if is_given]
+    if names:
+        log.once(("without effect", where), "warning", f"{where} these fields have no effect: {', '.join(names)}.")
+
+
+def _quoted(words: Iterable[str]) -> str:
+    return ", ".join(f'"{word}"' for word in words)

@@ -15,6 +15,7 @@ from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
 from msprobe.capture.torch.recorder import TorchRecorder, current_rank, name_modules
 from msprobe.capture.torch.start_arguments import check_model
+from msprobe.capture.torch.support import check_settings
 from msprobe.capture.torch.token_range import TokenRange
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
@@ -70,7 +71,9 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             return
 
         def load() -> Settings:
-            return load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
+            found = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
+            check_settings(found)
+            return found
 
         try:
             if model is not None:

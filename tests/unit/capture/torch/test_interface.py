@@ -583,3 +583,10 @@ def test_tools_of_later_versions_can_be_imported_and_say_so(name: str) -> None:
 def test_unknown_names_are_an_import_error() -> None:
     with pytest.raises(ImportError):
         from msprobe.pytorch import nonsense  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_what_is_there_for_mindspore_only(record: Recorder) -> None:
+    with pytest.raises(InvalidInputError, match=r'summary_mode: found \["max"\]; a list is for MindSpore'):
+        record(summary_mode=["max"])
+    with pytest.raises(NotAvailableError, match='task: "exception_dump" is there for MindSpore'):
+        record(task="exception_dump")

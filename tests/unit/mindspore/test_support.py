@@ -1,0 +1,188 @@
+"""What a configuration may ask of a static graph, by how MindSpore runs it. The device is made believe."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
+pytestmark = pytest.mark.mindspore
+
+from mindspore_dumps import Recorder, batch, record  # noqa: E402
+
+from msprobe.capture.mindspore import execution, graph_kernels, support  # noqa: E402
+from msprobe.capture.mindspore.graph_kernels import GraphKernels  # noqa: E402
+from msprobe.config.load import load_settings  # noqa: E402
+from msprobe.errors import InvalidInputError, NotAvailableError  # noqa: E402
+
+__all__ = ["record"]
+
+Believe = Callable[[str, str], None]
+
+
+@pytest.fixture
+def believe(monkeypatch: pytest.MonkeyPatch) -> Believe:
+    """Make it believe in a device and a level of the compiler, in GRAPH_MODE."""
+
+    def choose(device: str, level: str) -> None:
+        facts = {"mode": ms.GRAPH_MODE, "device_target": device, "jit_config": {"jit_level": level}}
+        monkeypatch.setattr(execution.mindspore, "get_context", facts.__getitem__)
+
+    return choose
+
+
+@pytest.mark.parametrize(
+    ("device", "level", "wanted"),
+    [("Ascend", "O2", "ge"), ("Ascend", "O1", "kernels"), ("CPU", "O2", "kernels"), ("Ascend", "", "kernels")],
+)
+def test_by_which_compiler_a_graph_runs(believe: Believe, device: str, level: str, wanted: str) -> None:
+    believe(device, level)
+    assert execution.backend() == wanted
+
+
+@pytest.mark.parametrize(
+    ("device", "jit_level", "fields", "words"),
+    [
+        ("CPU", "O0", {"level": "L1"}, "level L1 records calls"),
+        ("CPU", "O0", {"level": "mix"}, "level mix records calls"),
+        ("Ascend", "O2", {"level": "L0"}, 'level "L0" is not there with jit_level "O2"'),
+        ("CPU", "O0", {"level": "L0", "task": "structure"}, 'task is "structure"'),
+        ("CPU", "O0", {"level": "L0", "summary_mode": ["max", "md5"]}, 'summary_mode is "md5"'),
+        ("CPU", "O0", {"level": "L0", "summary_mode": "xxh3"}, 'summary_mode is "xxh3"'),
+        (
+            "CPU",
+            "O0",
+            {"level": "L2", "task": "overflow_check"},
+            'needs jit_level "O2" on Ascend; found jit_level "O0"',
+        ),
+        ("Ascend", "O1", {"level": "L2", "task": "overflow_check"}, 'found jit_level "O1" on the Ascend'),
+        ("Ascend", "O2", {"level": "L2", "task": "nan_check"}, 'task is "nan_check"'),
+        ("CPU", "O0", {"level": "L2", "data_mode": ["forward"]}, 'data_mode must be ["all"], ["input"] or ["output"]'),
+        ("CPU", "O0", {"level": "L2", "summary_mode": "xor"}, 'summary_mode is "xor"'),
+    ],
+)
+def test_what_cannot_be_is_told_with_field_value_and_what_is_allowed(
+    believe: Believe, tmp_path: Any, device: str, jit_level: str, fields: dict[str, Any], words: str
+) -> None:
+    settings = load_settings(None, dump_path=str(tmp_path), **fields)
+    believe(device, jit_level)
+    with pytest.raises(InvalidInputError) as raised:
+        support.check_graph_settings(settings)
+    assert words in raised.value.message
+
+
+def test_what_fails_is_not_dumped_on_the_cpu(believe: Believe, tmp_path: Any) -> None:
+    settings = load_settings(None, dump_path=str(tmp_path), level="L2", task="exception_dump")
+    believe("CPU", "O0")
+    with pytest.raises(NotAvailableError, match="does not dump what fails on the CPU"):
+        support.check_graph_settings(settings)
+    believe("Ascend", "O2")
+    support.check_graph_settings(settings)
+
+
+@pytest.mark.parametrize(
+    ("device", "jit_level", "fields", "words"),
+    [
+        ("CPU", "O2", {}, "GE, which is there on Ascend only; on the CPU the graph runs kernel by kernel"),
+        ("CPU", "O0", {"device": "device"}, "no effect: device"),
+        ("CPU", "O0", {"task": "tensor", "file_format": "bin"}, "no effect: file_format"),
+        ("Ascend", "O2", {"task": "overflow_check", "step": [1]}, "no effect: step"),
+        ("Ascend", "O2", {"task": "tensor", "list": ["MatMul", "a/b"]}, 'kernels go by their full names; "MatMul" may'),
+        ("CPU", "O0", {"tensor_list": ["a"]}, "no effect: tensor_list"),
+    ],
+)
+def test_what_has_no_effect_is_told_in_one_line(
+    believe: Believe, tmp_path: Any, capsys: Any, device: str, jit_level: str, fields: dict[str, Any], words: str
+) -> None:
+    settings = load_settings(None, dump_path=str(tmp_path), level="L2", **fields)
+    believe(device, jit_level)
+    support.check_graph_settings(settings)
+    support.check_graph_settings(settings)
+    said = capsys.readouterr().out
+    assert said.count(words) == 1
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("jit_level", "fields", "name", "for_acl"),
+    [
+        ("O2", {"task": "tensor"}, "kernel_graph_dump.json", True),
+        ("O2", {"task": "tensor", "list": ["Default/a"]}, "kernel_graph_dump.json", False),
+        ("O2", {"task": "overflow_check"}, "kernel_graph_overflow_check.json", True),
+        ("O2", {"task": "exception_dump"}, "kernel_graph_exception_check.json", True),
+        ("O1", {"task": "statistics"}, "kernel_kbyk_dump.json", False),
+    ],
+)
+def test_the_file_is_there_and_the_environment_leads_to_it_until_the_end(
+    believe: Believe,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    jit_level: str,
+    fields: dict[str, Any],
+    name: str,
+    for_acl: bool,
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(graph_kernels, "_tell", lambda *args: told.append(args))
+    monkeypatch.setattr(graph_kernels, "wait_for_all", lambda: None)
+    monkeypatch.setenv("MS_ACL_DUMP_CFG_PATH", "/before")
+    monkeypatch.delenv("MINDSPORE_DUMP_CONFIG", raising=False)
+    settings = load_settings(None, dump_path=str(tmp_path / "dump"), level="L2", **fields)
+    believe("Ascend", jit_level)
+    dump = GraphKernels(settings)
+    file = tmp_path / "dump" / name
+    assert json.loads(file.read_text())["common_dump_settings"]["path"] == str(tmp_path / "dump")
+    assert os.environ["MINDSPORE_DUMP_CONFIG"] == str(file)
+    assert os.environ.get("MS_ACL_DUMP_CFG_PATH") == (str(file) if for_acl else None)
+    dump.start()
+    dump.stop()
+    dump.step()
+    dump.close()
+    assert [one[0] for one in told] == ["_dump_set_dynamic", "_dump_start", "_dump_stop", "_dump_step"]
+    assert "MINDSPORE_DUMP_CONFIG" not in os.environ
+    assert os.environ["MS_ACL_DUMP_CFG_PATH"] == "/before"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"task": "tensor", "file_format": "bin"}, "no effect: file_format"),
+        ({"device": "device"}, "no effect: device"),
+        ({"task": "overflow_check", "check_mode": "aicore"}, "no effect: check_mode"),
+    ],
+)
+def test_the_dynamic_graph_tells_what_it_does_not_listen_to(
+    record: Recorder, capsys: Any, fields: dict[str, Any], words: str
+) -> None:
+    debugger = record(level="L1", **fields)
+    for _ in range(2):
+        debugger.start()
+        batch() + 1
+        debugger.stop()
+        debugger.step()
+    record.end()
+    assert capsys.readouterr().out.count(words) == 1
+
+
+def test_chosen_statistics(record: Recorder) -> None:
+    for kinds, keys in (
+        (["max", "l2norm"], {"Max", "Norm"}),
+        (["mean", "md5", "min"], {"Mean", "Min", "md5"}),
+        (["md5"], {"md5"}),
+    ):
+        debugger = record(level="L1", summary_mode=kinds)
+        debugger.start()
+        batch() + 1
+        debugger.stop()
+        debugger.step()
+        (described,) = record.end().data()["Tensor.__add__.0.forward"]["output"]
+        assert set(described) & {"Max", "Min", "Mean", "Norm", "md5"} == keys
+    with pytest.raises(InvalidInputError, match=r'"nan count" are statistics of the kernels .*"max", "min"'):
+        record(level="L1", summary_mode=["max", "nan count"])
+    debugger = record(level="L2", summary_mode=["nan count"])
+    with pytest.raises(InvalidInputError, match='"nan count" are statistics of the kernels'):
+        debugger.start()
