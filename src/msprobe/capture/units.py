@@ -76,6 +76,8 @@ class UnitRecorder:
         self.output = settings.output
         self.saving = session.saves_all or session.saves_some
         self.overflow = settings.keeps_few
+        # Where calls that fail are looked for: waits until a call is done, and raises if it failed.
+        self.wait: Callable[[], None] | None = None
 
     # ------------------------------------------------------------ calls
 
@@ -305,6 +307,8 @@ def run_recorded(
             return original(*owner, *args, **kwargs)
         try:
             result = original(*owner, *args, **kwargs)
+            if units.wait is not None:
+                units.wait()
         except BaseException as error:
             units.fail_call(unit, error)
             raise

@@ -92,6 +92,8 @@ class CellHooks:
             return
         thread.muted += 1
         try:
+            if self.units.wait is not None:
+                self.units.wait()
             self.units.leave(name, cell, result)
         finally:
             thread.muted -= 1

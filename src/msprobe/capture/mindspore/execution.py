@@ -32,22 +32,3 @@ def backend() -> Backend:
     if not in_graph_mode():
         return "dynamic"
     return "ge" if jit_level() == "O2" and device() == "Ascend" else "kernels"
-
-
-class Synchronous:
-    """While it is on, an operator that fails raises where it is called, not at some later call."""
-
-    def __init__(self) -> None:
-        self._before: bool | None = None
-
-    def begin(self) -> None:
-        """From here on."""
-        if self._before is None:
-            self._before = bool(mindspore.get_context("pynative_synchronize"))
-            mindspore.set_context(pynative_synchronize=True)
-
-    def end(self) -> None:
-        """As it was before."""
-        before, self._before = self._before, None
-        if before is not None:
-            mindspore.set_context(pynative_synchronize=before)

@@ -63,6 +63,8 @@ class KernelRecorder:
                 session.guard(self.read)
             try:
                 result = kernel(*args, **words)
+                if units.wait is not None:
+                    units.wait()
             except BaseException as error:
                 if unit is not None:
                     units.fail_call(unit, error)

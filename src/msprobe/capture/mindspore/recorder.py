@@ -19,7 +19,7 @@ from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics
 from msprobe.capture.mindspore.apis import ApiRecorder
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
-from msprobe.capture.mindspore.execution import Synchronous
+from msprobe.capture.mindspore.executor import wait_for_all
 from msprobe.capture.mindspore.gradients import GraphGradients
 from msprobe.capture.mindspore.graph import NodeHooks
 from msprobe.capture.mindspore.in_place import InPlaceWatch
@@ -76,6 +76,9 @@ class MindSporeRecorder:
         self.gradients = GraphGradients(session, self.hooks)
         self.units = UnitRecorder(session, self.describer, tensors, self.gradients, self._overflowed)
         self.gradients.units = self.units
+        if settings.task == "exception_dump":
+            # MindSpore tells of an error at some later call.
+            self.units.wait = wait_for_all
         self.facts = CellFacts(self.units, names)
         self.units.modules = self.facts
         level = settings.level
@@ -89,7 +92,6 @@ class MindSporeRecorder:
         self.kernels = KernelRecorder(self.units, tensors.flush)
         self.jit = JitRecorder(self.units, self, self._watches_calls)
         self._mixed = MixedPrecision(tensors)
-        self._synchronous = Synchronous()
         self._named: Sequence[tuple[str, nn.Cell]] = ()
         # Made when a static graph is to be recorded.
         self.graph: Any = None
@@ -112,8 +114,6 @@ class MindSporeRecorder:
         self._named = named
         if self._watches_calls:
             self.primitives.watch(cells_of(model, self.names) if model is not None else ())
-        if self.settings.task == "exception_dump":
-            self._synchronous.begin()
         session.guard(self.jit.attach)
         session.guard(self._mixed.attach)
         self._put()
@@ -168,7 +168,6 @@ class MindSporeRecorder:
         self._attached = False
         if self.settings.task == "exception_dump":
             self.session.guard(self.units.fail_all)
-            self._synchronous.end()
         self._take_off()
         self._named = ()
         self.session.guard(self.jit.detach)
