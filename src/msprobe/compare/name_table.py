@@ -71,9 +71,12 @@ _OPERATIONS = {
     "broadcast_to": "expand",
     "cast": "to",
     "astype": "to",
+    "avg_pool": "avg_pool2d",
+    "max_pool": "max_pool2d",
     "dense": "linear",
     "expand_dims": "unsqueeze",
     "gather_d": "gather",
+    "ge_lu": "gelu",
     "mat_mul": "matmul",
     "real_div": "div",
     "reduce_max": "amax",
@@ -102,15 +105,15 @@ def operation_in_torch(api: str) -> str:
 
     >>> operation_in_torch("Primitive.matmul.BatchMatMul"), operation_in_torch("Tensor.swapaxes")
     ('matmul', 'transpose')
-    >>> operation_in_torch("Primitive.gather.Gather"), operation_in_torch("Functional.dense")
-    ('embedding', 'linear')
+    >>> operation_in_torch("Primitive.gather.Gather"), operation_in_torch("Primitive.relu.ReLU")
+    ('embedding', 'relu')
     """
     kind, _, rest = api.partition(".")
     if kind == "Primitive":
-        word = _WORDS.sub("_", rest.rpartition(".")[2]).lower()
+        kind_of = rest.rpartition(".")[2]
+        word = _torch_words().get(kind_of.lower()) or _WORDS.sub("_", kind_of).lower()
         if word == "gather":
             return "embedding"
-        word = word.replace("_d", "d") if word in ("conv2_d", "conv3_d") else word
     else:
         word = operation(torch_name(api))
     return operation(f"{kind}.{_OPERATIONS.get(word, word)}")
@@ -122,6 +125,14 @@ def name_table() -> dict[str, str]:
     text = resources.files("msprobe.compare").joinpath("ms_to_pt_api.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {row["mindspore_api"]: row["pytorch_api"] for row in rows}
+
+
+@functools.lru_cache(maxsize=1)
+def _torch_words() -> dict[str, str]:
+    """The words of PyTorch for functions, by their letters alone: ``{"layernorm": "layer_norm"}``."""
+    words = (name.rpartition(".")[2] for name in name_table().values())
+    known = {word.replace("_", ""): word for word in words if not word.startswith("_")}
+    return known | {"gather": "gather", "conv2d": "conv2d", "conv3d": "conv3d"}
 
 
 def torch_name(api: str) -> str:

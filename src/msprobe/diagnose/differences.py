@@ -27,9 +27,6 @@ _UNRELATED = frozenset(("torch.device", "function", "object", "torch.Generator")
 # Python floats that are computed in another order are told from other settings by this.
 _SAME_NUMBER = 1e-9
 
-#: Gradients this many times smaller than the largest count for that much less.
-SMALL_GRADIENT = 1e-3
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -46,17 +43,6 @@ class Difference:
     left: Any
     right: Any
     delta: float = 0.0
-
-
-def delta_of_gradient(difference: Difference, largest: float) -> float:
-    """How far gradients are apart of which the largest has this size. One that is zero in exact arithmetic (of the bias
-    of keys in attention) is nothing but rounding, and has none of its digits in common.
-    """
-    if difference.what != "value" or not (is_tensor(difference.left) and is_tensor(difference.right)):
-        return difference.delta
-    size = max(rms(difference.left), rms(difference.right))
-    least = SMALL_GRADIENT * largest
-    return difference.delta * min(1.0, size / least) if least and math.isfinite(size) else difference.delta
 
 
 class Comparer:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msprobe.diagnose import noise, optimizer, states
 from msprobe.diagnose.arrival import arrival_of, common_factor
-from msprobe.diagnose.differences import SMALL_GRADIENT, Comparer, Difference, is_floating, rms
+from msprobe.diagnose.differences import Comparer, Difference, is_floating, rms
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.pairing import Pairing
@@ -126,7 +126,7 @@ def _weighted(difference: Difference, largest: float) -> float:
     size = max(rms(difference.left), rms(difference.right))
     if not math.isfinite(difference.delta) or not largest:
         return difference.delta
-    return difference.delta * min(1.0, size / (SMALL_GRADIENT * largest))
+    return difference.delta * min(1.0, size / (noise.SMALL_GRADIENT * largest))
 
 
 def _of_optimizer(

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
-from msprobe.diagnose.differences import Comparer, Difference, delta_of_gradient, not_finite, numbers, rms
+from msprobe.diagnose.differences import Comparer, Difference, is_floating, not_finite, numbers, numel, rms
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.pairing import Pairing
-from msprobe.diagnose.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.diagnose.translation import answering
 
 #: ``same``: nothing differs. ``rounding``: inputs agree, results differ by no more than rounding may.
@@ -27,6 +27,10 @@ _RANDOM = frozenset(
     randint_like randperm bernoulli multinomial normal uniform exponential gumbel_softmax rrelu random poisson
     """.split()
 )
+
+
+#: The size that the gradient of a parameter would have without cancellation.
+Expected = Callable[[dict[str, Any]], float]
 
 
 @dataclass
@@ -89,9 +93,16 @@ def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dic
         inherited = forward_delta(_forward_of(pairing, event, found))
         found[event] = judge(event, partner, comparer, inherited, partial(_of_maker, event, found, producers))
     largest = max((rms(leaf) for _, partner in gradients for _, leaf in _tensors(partner.outputs())), default=0.0)
+    last_passes: dict[str, Event] = {}
+    if comparer.crossing and gradients:
+        last_passes = {
+            one.parts.path: one for one in pairing.candidate if one.is_module and one.direction == "backward"
+        }
     for event, partner in gradients:
         # All uses of a parameter add to its gradient, also those whose backward comes later.
-        found[event] = judge(event, partner, comparer, _of_users(pairing, event, found, producers), largest=largest)
+        inherited = _of_users(pairing, event, found, producers)
+        expected = _expected(pairing.candidate, last_passes.get(event.parts.path))
+        found[event] = judge(event, partner, comparer, inherited, largest=largest, expected=expected)
     return found
 
 
@@ -109,6 +120,26 @@ def _of_users(pairing: Pairing, event: Event, judged: dict[Event, Judged], produ
         if partner is not None and backward is None and pairing.reference.backward_of(partner) is not None:
             largest = math.inf
     return largest
+
+
+def _expected(timeline: Timeline, back: Event | None) -> Expected | None:
+    """What size the gradients of a module's parameters would have if the terms of these sums were unrelated. ``back``:
+    a backward pass of the module.
+    """
+    forward = timeline.forward_of(back) if back is not None else None
+    if back is None or forward is None:
+        return None
+    arriving = max((leaf for _, leaf in back.inputs() if is_floating(leaf)), key=numel, default=None)
+    if arriving is None:
+        return None
+    taken = max((rms(leaf) for _, leaf in forward.inputs() if is_floating(leaf)), default=1.0)
+    return partial(_without_cancellation, rms(arriving), numel(arriving), taken)
+
+
+def _without_cancellation(size: float, count: int, taken: float, leaf: dict[str, Any]) -> float:
+    """The size of the gradient of a bias, or of a weight that is multiplied by what the module takes."""
+    shape = leaf.get("shape") or [1]
+    return size * math.sqrt(max(1.0, count / shape[0])) * (taken if len(shape) > 1 else 1.0)
 
 
 def _of_maker(event: Event, judged: dict[Event, Judged], producers: Producers, leaf: Any) -> float:
@@ -133,10 +164,11 @@ def judge(
     inherited: float = 0.0,
     of_maker: Callable[[Any], float] = lambda leaf: 0.0,
     largest: float = 0.0,
+    expected: Expected | None = None,
 ) -> Judged:
     """Judge one pair. ``inherited``: how much the forward call of a backward call differs, or what a gradient is
     made from. ``of_maker``: how much the call differs that made a tensor. ``largest``: the size of the largest gradient
-    of a parameter.
+    of a parameter. ``expected``: what size that of this parameter would have without cancellation.
     """
     judged = Judged(event, partner)
     if _same_record(event, partner) and inherited == 0.0:
@@ -162,9 +194,10 @@ def judge(
             judged.arrived = max(judged.arrived, of_maker(one.left))
     judged.left = _largest(judged.changed_outputs)
     if comparer.crossing and event.direction in ("gradient", "backward"):
-        size = largest or max((rms(leaf) for _, leaf in _tensors(results)), default=0.0)
-        judged.outputs.sort(key=lambda one: -delta_of_gradient(one, size))
-        judged.left = max((delta_of_gradient(one, size) for one in judged.changed_outputs), default=0.0)
+        least = noise.SMALL_GRADIENT * (largest or max((rms(leaf) for _, leaf in _tensors(results)), default=0.0))
+        weigh = partial(delta_of_gradient, least=least, expected=expected)
+        judged.outputs.sort(key=weigh, reverse=True)
+        judged.left = max(map(weigh, judged.changed_outputs), default=0.0)
     everything = [*inputs, *event.parameters()]
     factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results), comparer.crossing)
     own = noise.own_noise(event, everything, outputs, rounding, min(factor, 64.0), comparer.crossing)
@@ -179,6 +212,19 @@ def judge(
         # Arguments of one name may mean other things, and the result tells that these do not.
         judged.inputs = [one for one in judged.inputs if one.what != "argument"]
     return judged
+
+
+def delta_of_gradient(difference: Difference, least: float, expected: Expected | None = None) -> float:
+    """How far gradients are apart. One that is zero in exact arithmetic (of the bias of keys in attention, or before a
+    batch norm) is nothing but rounding, and has none of its digits in common. ``least``: gradients that are smaller
+    count for that much less.
+    """
+    left, right = difference.left, difference.right
+    if difference.what != "value" or not (is_tensor(left) and is_tensor(right)):
+        return difference.delta
+    size = max(rms(left), rms(right))
+    least = max(least, expected(left) if expected is not None else 0.0)
+    return difference.delta * min(1.0, size / least) if least and math.isfinite(size) else difference.delta
 
 
 def _is_valued(slot: Slot) -> bool:

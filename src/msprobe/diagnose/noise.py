@@ -23,6 +23,10 @@ SAFETY = 16.0
 #: The same for a result of inputs that agree: nothing but the call's own rounding makes it differ.
 SAFETY_OF_OWN = 4.0
 
+#: Gradients this many times smaller than the largest count for that much less: a gradient that is zero in exact
+#: arithmetic (of the bias of keys in attention) is nothing but rounding.
+SMALL_GRADIENT = 1e-3
+
 _EPS = {
     "float64": 2.0**-52,
     "complex128": 2.0**-52,

@@ -102,6 +102,8 @@ def _arguments(event: Event) -> list[Slot]:
     if event.parts.kind == "api" and word in _SAME_ORDER and not any(map(_is_tensor, by_name)):
         found = [slot for slot in by_place if is_tensor(slot[1]) or _is_plain(slot[1])]
     else:
+        if word == "batch_norm" and event.parts.owner == "Primitive":
+            tensors = [*tensors[:1], *tensors[3:5], *tensors[1:3], *tensors[5:]]  # averages come before scale and bias
         if word == "embedding":
             tensors.sort(key=lambda leaf: not is_integer(leaf))  # MindSpore gathers from the table
         found = [(f"input.{number}", leaf) for number, leaf in enumerate(tensors)]
