@@ -1,149 +1,53 @@
-"""Level L0 of a static graph: what goes into and comes out of each cell, forward and backward.
+"""The cells of compiled graphs, at level L0: what goes into and comes out of each, forward and backward, with their
+parameters and the gradients of these.
 
-The ``construct`` of each cell is replaced by one that puts each tensor through an operator that tells Python of it and
-hands it on; its derivative does the same with the gradient. Once compiled these stay in the graph: while nothing is
-recorded they only hand on.
-
-The compiler reads the source of what is called there, so that is written in what it understands: constants are made by
-functions under ``constexpr``.
+Tensors come by in the order in which the graph runs (:mod:`msprobe.capture.mindspore.graph_probes`); entries are put
+together when recording stops.
 """
 
 from __future__ import annotations
 
 import threading
-import types
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-import mindspore
 import numpy as np
 import xxhash
-from mindspore import Tensor, nn, ops
-from mindspore.ops import constexpr
+from mindspore import nn
 
 from msprobe.capture.array_files import ArrayKeeper
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
 from msprobe.capture.mindspore.executor import wait_for_all
+from msprobe.capture.mindspore.graph_probes import IN, OUT, Arrival, Listener, parameter_hook, watched_construct
 from msprobe.capture.mindspore.patches import Replacement
-from msprobe.capture.mindspore.tensors import TYPE_NAME
+from msprobe.capture.mindspore.surface import MINDSPORE
+from msprobe.capture.mindspore.tensors import TYPE_NAME, host_array
 from msprobe.capture.session import Session
 from msprobe.store.dtypes import Array
 
-# Of a cell's arguments and results as many are watched.
-MOST_TENSORS = 16
 
-# A number that travels with each tensor tells the cell, the side, the place there, and these.
-_SINGLE = 1  # a single value travels as a list of one
-_BFLOAT16 = 2  # travels as float32
-_GRADIENT = 4
-_FLAGS = 8
+class _Parameter(NamedTuple):
+    """A parameter of a watched cell: where it is shown, and its values when recording began."""
 
-_IN, _OUT = 0, 1
-
-
-@constexpr(check=False)  # type: ignore[untyped-decorator]
-def _number(cell: int, side: int, place: int, flags: int) -> Any:
-    return Tensor([((cell * 2 + side) * MOST_TENSORS + place) * _FLAGS + flags], mindspore.int64)
-
-
-def _told(data: Any, number: Any, gradient_number: Any) -> Any:
-    """Called by the graph, forward: tell of the tensor and hand it on."""
-    values = np.asarray(data)
-    GraphCells.arrived(int(np.asarray(number).reshape(-1)[0]), values)
-    return values
-
-
-def _told_of_gradient(data: Any, number: Any) -> Any:
-    """Called by the graph, backward."""
-    values = np.asarray(data)
-    GraphCells.arrived(int(np.asarray(number).reshape(-1)[0]), values)
-    return values
-
-
-def _as_first(data: Any, *numbers: Any) -> Any:
-    """Shape and type of the result are those of the first input."""
-    return data
-
-
-_tell_gradient = ops.Custom(_told_of_gradient, out_shape=_as_first, out_dtype=_as_first, func_type="pyfunc")
-
-
-def _backward(data: Any, number: Any, gradient_number: Any, result: Any, gradient: Any) -> Any:
-    return (
-        _tell_gradient(gradient, gradient_number),
-        ops.zeros_like(number),
-        ops.zeros_like(gradient_number),
-    )
-
-
-_tell = ops.Custom(_told, out_shape=_as_first, out_dtype=_as_first, func_type="pyfunc", bprop=_backward)
-
-
-def _through(x: Any, cell: int, side: int, place: int, flags: int) -> Any:
-    if len(x.shape) == 0:
-        told = _tell(
-            ops.reshape(x, (1,)),
-            _number(cell, side, place, flags + _SINGLE),
-            _number(cell, side, place, flags + _SINGLE + _GRADIENT),
-        )
-        return ops.reshape(told, ())
-    return _tell(x, _number(cell, side, place, flags), _number(cell, side, place, flags + _GRADIENT))
-
-
-def watched(x: Any, cell: int, side: int, place: int) -> Any:
-    """Put one tensor through the operator that tells of it."""
-    if x.dtype == mindspore.bfloat16:
-        return ops.cast(_through(ops.cast(x, mindspore.float32), cell, side, place, _BFLOAT16), mindspore.bfloat16)
-    return _through(x, cell, side, place, 0)
-
-
-def _given(inputs: Any, cell: int) -> Any:
-    found = []
-    for i in range(len(inputs)):
-        if i < MOST_TENSORS and isinstance(inputs[i], Tensor):
-            found.append(watched(inputs[i], cell, 0, i))
-        else:
-            found.append(inputs[i])
-    return tuple(found)
-
-
-def _got(output: Any, cell: int) -> Any:
-    if isinstance(output, Tensor):
-        return watched(output, cell, 1, 0)
-    if not isinstance(output, (tuple, list)):
-        return output
-    found = []
-    for i in range(len(output)):
-        if i < MOST_TENSORS and isinstance(output[i], Tensor):
-            found.append(watched(output[i], cell, 1, i))
-        else:
-            found.append(output[i])
-    if isinstance(output, list):
-        return found
-    return tuple(found)
-
-
-def watched_construct(cell: nn.Cell, number: int) -> Any:
-    """What takes the place of ``cell.construct``: the same, with what goes in and comes out watched.
-
-    Not a hook: of cells in a list (``CellList``, ``SequentialCell``) the compiler passes hooks over.
-    """
-    # The function, not the method: a copy of the cell has to run its own.
-    inner = getattr(cell.construct, "__func__", cell.construct)
-
-    def construct(self: Any, *inputs: Any, **words: Any) -> Any:
-        return _got(inner(self, *_given(inputs, number), **words), number)
-
-    return types.MethodType(construct, cell)
+    described: Any
+    # Kept only where values are saved.
+    values: HostArray | None
 
 
 class _Cell:
     """One watched cell: its name, and how often its tensors have come by in this step."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, cell: nn.Cell) -> None:
         self.name = name
+        self.cell = cell
         # "Cell.a.b.Class" -> "a.b"
         self.path = name.partition(".")[2].rpartition(".")[0]
+        # The places of tensors among its arguments and among its results.
+        self.places: tuple[set[int], set[int]] = (set(), set())
+        # Its parameters as they were when recording began, and those that have gradients.
+        self.parameters: dict[str, _Parameter] = {}
+        self.trained: list[str] = []
+        self.gradients: dict[str, Any] = {}
         self.visits: dict[tuple[int, int], int] = {}
         # Forward numbers whose gradients have not come: the last one's come first.
         self.open: dict[tuple[int, int], list[int]] = {}
@@ -153,14 +57,31 @@ class _Cell:
     def begin_step(self) -> None:
         self.visits.clear()
         self.open.clear()
+        self.gradients.clear()
         self._came.clear()
+
+    def visit(self, side: int, place: int, is_gradient: bool) -> int:
+        """The number of the pass that this tensor belongs to."""
+        key = side, place
+        if is_gradient:
+            opened = self.open.get(key)
+            return opened.pop() if opened else 0
+        self.places[side].add(place)
+        number = self.visits.get(key, 0)
+        self.visits[key] = number + 1
+        self.open.setdefault(key, []).append(number)
+        return number
+
+    def ordinal(self, side: int, place: int) -> int:
+        """Gradients are listed by tensor, not by argument."""
+        return sorted({*self.places[side], place}).index(place)
 
     def is_told_again(self, side: int, place: int, is_gradient: bool, values: Array) -> bool:
         """True for a tensor of which the graph tells a second time: the compiler doubles operators like ours where a
         cell is used more than once. A further pass begins at the side where passes begin.
         """
         last, seen = self._came.get(is_gradient, (side, {}))
-        first = _OUT if is_gradient else _IN
+        first = OUT if is_gradient else IN
         if side == first and last != first:
             seen = {}
         self._came[is_gradient] = side, seen
@@ -174,41 +95,75 @@ class _Cell:
 class _Pass:
     """What has come of one entry."""
 
-    def __init__(self, cell: _Cell, entry: str, number: int, is_backward: bool) -> None:
+    def __init__(self, cell: _Cell, entry: str, number: int, is_backward: bool, order: int) -> None:
         self.cell = cell
         self.entry = entry
         self.number = number
         self.is_backward = is_backward
+        self.order = order
         self.sides: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
 
 
 class GraphCells:
-    """Watches the cells of a model whose graph is compiled; one per process."""
-
-    _current: GraphCells | None = None
+    """Watches the cells of a model that are compiled; one per process."""
 
     def __init__(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
         self.session = session
         self.statistics = statistics
         self.keeper = keeper
         self._cells: list[_Cell] = []
-        self._known: dict[int, nn.Cell] = {}
+        self._known: dict[int, _Cell] = {}
+        # By their numbers: cells that show a parameter, and under which name.
+        self._owners: list[list[tuple[_Cell, str]]] = []
+        self._parameters: dict[int, tuple[Any, int]] = {}
         self._replaced: list[Replacement] = []
+        self._handles: list[Any] = []
         self._passes: dict[str, _Pass] = {}
         self._lock = threading.Lock()
 
-    def watch(self, named: Iterable[tuple[str, nn.Cell]]) -> None:
-        """Watch these cells, before their graph is compiled. They are watched until :meth:`close`."""
-        GraphCells._current = self
+    # ------------------------------------------------------------ what is compiled
+
+    def know(self, named: Iterable[tuple[str, nn.Cell]]) -> None:
+        """Give these cells and their parameters their numbers."""
         for name, cell in named:
             # Wrappers that MindSpore makes itself are none of the user's cells.
             if id(cell) in self._known or type(cell).__name__.startswith("_") or "grad_reducer" in name:
                 continue
-            self._known[id(cell)] = cell
-            construct = Replacement(cell, "construct", watched_construct(cell, len(self._cells)))
-            self._cells.append(_Cell(name))
+            known = self._known[id(cell)] = _Cell(name, cell)
+            self._cells.append(known)
+            for key, parameter in MINDSPORE.own_parameters(cell):
+                if not parameter.requires_grad:
+                    continue
+                known.trained.append(key)
+                if id(parameter) not in self._parameters:
+                    self._parameters[id(parameter)] = (parameter, len(self._owners))
+                    self._owners.append([])
+                self._owners[self._parameters[id(parameter)][1]].append((known, key))
+
+    def put(self) -> None:
+        """What is compiled from here on tells of the cells that are known."""
+        Listener.current = self.arrived
+        for number, known in enumerate(self._cells[len(self._replaced) :], len(self._replaced)):
+            construct = Replacement(known.cell, "construct", watched_construct(known.cell, number))
             construct.put()
             self._replaced.append(construct)
+        if self.session.settings.backward:
+            for parameter, number in list(self._parameters.values())[len(self._handles) :]:
+                self._handles.append(parameter.register_hook(parameter_hook(number)))
+
+    def take_off(self) -> None:
+        """Leave the cells as they were; what is in graphs that are compiled stays there."""
+        replaced, self._replaced = self._replaced, []
+        for construct in replaced:
+            construct.take_off()
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    def watch(self, named: Iterable[tuple[str, nn.Cell]]) -> None:
+        """Watch these cells, before their graph is compiled. They are watched until :meth:`close`."""
+        self.know(named)
+        self.put()
 
     def serve(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
         """From here on tell another session of what comes: compiled graphs keep their numbers of cells."""
@@ -216,60 +171,87 @@ class GraphCells:
         self.begin_step()
 
     def close(self) -> None:
-        """Leave the cells as they were; what is in graphs that are compiled stays there, and does nothing more."""
-        replaced, self._replaced = self._replaced, []
-        for construct in replaced:
-            construct.take_off()
+        """The end: what is in compiled graphs does nothing more."""
+        self.take_off()
         self._known.clear()
-        if GraphCells._current is self:
-            GraphCells._current = None
+        if Listener.current == self.arrived:
+            Listener.current = None
 
-    @staticmethod
-    def arrived(number: int, values: Array) -> None:
+    # ------------------------------------------------------------ what comes by
+
+    def begin(self) -> None:
+        """Recording begins: parameters are what they are now."""
+        if not (self.session.settings.forward and self.session.settings.input):
+            return
+        for known in self._cells:
+            for key, parameter in MINDSPORE.own_parameters(known.cell):
+                try:
+                    known.parameters[key] = self._parameter(known, parameter)
+                except Exception as error:
+                    self.session.fault(f"{known.name}.parameters.{key}", error)
+
+    def _parameter(self, known: _Cell, parameter: Any) -> _Parameter:
+        host = None if self.statistics.structure else host_array(parameter)
+        described = self.statistics.describe(TYPE_NAME, str(parameter.dtype), tuple(parameter.shape), host)
+        if host is None or not self.session.saves(f"{known.name}.forward.0"):
+            return _Parameter(described, None)
+        # Its memory is the parameter's own.
+        return _Parameter(described, host._replace(stored=host.stored.copy()))
+
+    def arrived(self, arrival: Arrival, values: Array) -> None:
         """The graph tells of a tensor."""
-        current = GraphCells._current
-        if current is not None and current.session.recording:
-            try:
-                current._take(number, values)
-            except Exception as error:
-                current.session.fault("a value of the graph", error)
+        if not self.session.recording:
+            return
+        try:
+            if arrival.is_parameter:
+                self._take_parameter(arrival, values)
+            else:
+                self._take(arrival, values)
+        except Exception as error:
+            self.session.fault("a value of the graph", error)
 
-    def _take(self, number: int, values: Array) -> None:
-        rest, flags = divmod(number, _FLAGS)
-        rest, place = divmod(rest, MOST_TENSORS)
-        index, side = divmod(rest, 2)
-        is_gradient = bool(flags & _GRADIENT)
+    def _take(self, arrival: Arrival, values: Array) -> None:
         settings = self.session.settings
+        side, place, is_gradient = arrival.side, arrival.place, arrival.is_gradient
         with self._lock:
-            cell, key = self._cells[index], (side, place)
+            cell = self._cells[arrival.owner]
             if cell.is_told_again(side, place, is_gradient, values):
                 return
-            if is_gradient:
-                opened = cell.open.get(key)
-                visit = opened.pop() if opened else 0
-            else:
-                visit = cell.visits.get(key, 0)
-                cell.visits[key] = visit + 1
-                cell.open.setdefault(key, []).append(visit)
+            visit = cell.visit(side, place, is_gradient)
             if not (settings.backward if is_gradient else settings.forward):
                 return
+            if is_gradient and values.dtype.kind not in "fc":
+                # Whole numbers have no gradient: the compiler hands zeros around.
+                return
             entry = f"{cell.name}.{'backward' if is_gradient else 'forward'}.{visit}"
-            found = self._passes.pop(entry, None) or _Pass(cell, entry, visit, is_gradient)
+            found = self._passes.pop(entry, None)
+            if found is None:
+                found = _Pass(cell, entry, visit, is_gradient, self.session.next_order())
             # Behind all that came before: an entry stands where it was completed.
             self._passes[entry] = found
+            ordinal = cell.ordinal(side, place) if is_gradient else place
         # The gradients of results go into the backward pass, those of arguments come out.
-        into = (side == _IN) != is_gradient
+        into = (side == IN) != is_gradient
+        path = f"{entry}.input.{place}" if into else f"{entry}.output.{ordinal}"
+        found.sides[IN if into else OUT][ordinal] = self._described(arrival, values, entry, path)
+
+    def _take_parameter(self, arrival: Arrival, values: Array) -> None:
+        for cell, key in self._owners[arrival.owner]:
+            entry = f"{cell.name}.parameters_grad"
+            cell.gradients[key] = self._described(arrival, values, entry, f"{entry}.{key}")
+
+    def _described(self, arrival: Arrival, values: Array, entry: str, path: str) -> Any:
         array = np.ascontiguousarray(values)
-        if flags & _SINGLE:
+        if arrival.is_single:
             array = array.reshape(())
         kind = array.dtype.name
-        if flags & _BFLOAT16:
+        if arrival.is_bfloat16:
             array, kind = (array.view(np.uint32) >> np.uint32(16)).astype(np.uint16), "bfloat16"
         host = HostArray(array, kind)
         described: Any = self.statistics.describe(TYPE_NAME, _dtype(kind), array.shape, host)
-        if self.session.saves(entry):
-            described = self.keeper.keep(host, described, f"{entry}.{'input' if into else 'output'}.{place}")
-        found.sides[_IN if into else _OUT][place] = described
+        return self.keeper.keep(host, described, path) if self.session.saves(entry) else described
+
+    # ------------------------------------------------------------ what is written
 
     def finish(self) -> None:
         """Wait for the graph and write the entries of what has come."""
@@ -280,14 +262,51 @@ class GraphCells:
         for one in passes.values():
             key = one.cell.path, one.is_backward
             counts[key] = max(counts.get(key, 0), one.number + 1)
+        told: set[int] = set()
         for one in passes.values():
-            tree: dict[str, Any]
-            given, got = (_in_order(side) for side in one.sides)
-            if one.is_backward:
-                tree = {"input": given, "output": got}
-            else:
-                tree = {"input_args": given, "input_kwargs": {}, "is_recompute": False, "output": got}
+            tree = self._backward(one) if one.is_backward else self._forward(one)
+            tree["msprobe"] = {"order": one.order}
             self.session.put(one.entry, tree, None, self._parent(one, counts))
+            if id(one.cell) not in told and not one.is_backward:
+                told.add(id(one.cell))
+                self._put_gradients(one.cell)
+        for cell in self._cells:
+            if cell.gradients and id(cell) not in told:
+                self._put_gradients(cell)
+
+    def _forward(self, one: _Pass) -> dict[str, Any]:
+        settings = self.session.settings
+        given, got = (_in_order(side) for side in one.sides)
+        tree: dict[str, Any] = {}
+        if settings.input:
+            tree.update(input_args=given, input_kwargs={})
+        tree["is_recompute"] = False
+        if settings.output:
+            tree["output"] = got
+        if settings.input:
+            tree["parameters"] = {
+                key: self._kept(one, key, parameter) for key, parameter in one.cell.parameters.items()
+            }
+        return tree
+
+    def _kept(self, one: _Pass, key: str, parameter: _Parameter) -> Any:
+        if parameter.values is None:
+            return parameter.described
+        return self.keeper.keep(parameter.values, parameter.described, f"{one.entry}.parameters.{key}")
+
+    def _backward(self, one: _Pass) -> dict[str, Any]:
+        given, got = one.sides
+        places = one.cell.places
+        # One for each tensor among the results and the arguments, with null where no gradient came.
+        return {
+            "input": [given.get(number) for number in range(len(places[OUT]))],
+            "output": [got.get(number) for number in range(len(places[IN]))],
+        }
+
+    def _put_gradients(self, cell: _Cell) -> None:
+        if cell.trained and self.session.settings.backward:
+            tree = {key: [cell.gradients.get(key)] for key in cell.trained}
+            self.session.put(f"{cell.name}.parameters_grad", tree)
 
     def _parent(self, one: _Pass, counts: dict[tuple[str, bool], int]) -> str | None:
         """The entry of the next cell around: of its passes the one in which this pass falls, if passes are even."""

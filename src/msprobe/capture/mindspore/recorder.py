@@ -126,7 +126,9 @@ class MindSporeRecorder:
             if not self.session.recording and self.session.start(rank):
                 self.session.guard(self.graph_kernels.start)
             return self.session.recording
-        return self.session.recording or self.session.start(rank)
+        if not self.session.recording and self.session.start(rank):
+            self.session.guard(self.graph.begin)
+        return self.session.recording
 
     def prepare_graph(self, named: Sequence[tuple[str, nn.Cell]]) -> None:
         """See to it that what is compiled next can be recorded, in this step or another: it is compiled once."""

@@ -1,0 +1,196 @@
+"""Operators that stand in a compiled graph, hand tensors on, and tell Python of what comes by.
+
+The ``construct`` of a cell is replaced by one that puts each tensor through such an operator; its derivative does the
+same with the gradient. Gradients of parameters go through one in a hook. Once compiled these stay in the graph: while
+nobody listens they only hand on.
+
+The compiler reads the source of what is called here, so that is written in what it understands: constants are made by
+functions under ``constexpr``.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import mindspore
+import numpy as np
+from mindspore import Tensor, nn, ops
+from mindspore.ops import constexpr
+
+from msprobe.store.dtypes import Array
+
+# Of a cell's arguments and results as many are watched.
+MOST_TENSORS = 16
+
+# A number that travels with each tensor tells the cell, the side, the place there, and these.
+_SINGLE = 1  # a single value travels as a list of one
+_BFLOAT16 = 2  # travels as float32
+_GRADIENT = 4
+_PARAMETER = 8  # the gradient of a parameter, in place of a cell
+_FLAGS = 16
+
+IN, OUT = 0, 1
+
+
+class Arrival(NamedTuple):
+    """What a tensor's number says: of which cell, on which side (:data:`IN`, :data:`OUT`), in which place."""
+
+    owner: int
+    side: int
+    place: int
+    is_gradient: bool
+    # ``owner`` is the number of a parameter.
+    is_parameter: bool
+    is_single: bool
+    is_bfloat16: bool
+
+
+class Listener:
+    """Who is told of tensors that come by; one per process."""
+
+    current: Callable[[Arrival, Array], None] | None = None
+
+
+def _tell_listener(number: Any, values: Array) -> None:
+    listener = Listener.current
+    if listener is not None:
+        listener(_read(int(np.asarray(number).reshape(-1)[0])), values)
+
+
+def _read(number: int) -> Arrival:
+    rest, flags = divmod(number, _FLAGS)
+    rest, place = divmod(rest, MOST_TENSORS)
+    owner, side = divmod(rest, 2)
+    return Arrival(
+        owner,
+        side,
+        place,
+        bool(flags & _GRADIENT),
+        bool(flags & _PARAMETER),
+        bool(flags & _SINGLE),
+        bool(flags & _BFLOAT16),
+    )
+
+
+@constexpr(check=False)  # type: ignore[untyped-decorator]
+def _number(cell: int, side: int, place: int, flags: int) -> Any:
+    return Tensor([((cell * 2 + side) * MOST_TENSORS + place) * _FLAGS + flags], mindspore.int64)
+
+
+def _told(data: Any, number: Any, gradient_number: Any) -> Any:
+    """Called by the graph, forward: tell of the tensor and hand it on."""
+    values = np.asarray(data)
+    _tell_listener(number, values)
+    return values
+
+
+def _told_of_gradient(data: Any, number: Any) -> Any:
+    """Called by the graph, backward."""
+    values = np.asarray(data)
+    _tell_listener(number, values)
+    return values
+
+
+def _as_first(data: Any, *numbers: Any) -> Any:
+    """Shape and type of the result are those of the first input."""
+    return data
+
+
+_tell_gradient = ops.Custom(_told_of_gradient, out_shape=_as_first, out_dtype=_as_first, func_type="pyfunc")
+
+
+def _backward(data: Any, number: Any, gradient_number: Any, result: Any, gradient: Any) -> Any:
+    return (
+        _tell_gradient(gradient, gradient_number),
+        ops.zeros_like(number),
+        ops.zeros_like(gradient_number),
+    )
+
+
+_tell = ops.Custom(_told, out_shape=_as_first, out_dtype=_as_first, func_type="pyfunc", bprop=_backward)
+
+
+def _through(x: Any, cell: int, side: int, place: int, flags: int) -> Any:
+    if len(x.shape) == 0:
+        told = _tell(
+            ops.reshape(x, (1,)),
+            _number(cell, side, place, flags + _SINGLE),
+            _number(cell, side, place, flags + _SINGLE + _GRADIENT),
+        )
+        return ops.reshape(told, ())
+    return _tell(x, _number(cell, side, place, flags), _number(cell, side, place, flags + _GRADIENT))
+
+
+def watched(x: Any, cell: int, side: int, place: int) -> Any:
+    """Put one tensor through the operator that tells of it."""
+    if x.dtype == mindspore.bfloat16:
+        return ops.cast(_through(ops.cast(x, mindspore.float32), cell, side, place, _BFLOAT16), mindspore.bfloat16)
+    return _through(x, cell, side, place, 0)
+
+
+def _given(inputs: Any, cell: int) -> Any:
+    found = []
+    for i in range(len(inputs)):
+        if i < MOST_TENSORS and isinstance(inputs[i], Tensor):
+            found.append(watched(inputs[i], cell, 0, i))
+        else:
+            found.append(inputs[i])
+    return tuple(found)
+
+
+def _got(output: Any, cell: int) -> Any:
+    if isinstance(output, Tensor):
+        return watched(output, cell, 1, 0)
+    if not isinstance(output, (tuple, list)):
+        return output
+    found = []
+    for i in range(len(output)):
+        if i < MOST_TENSORS and isinstance(output[i], Tensor):
+            found.append(watched(output[i], cell, 1, i))
+        else:
+            found.append(output[i])
+    if isinstance(output, list):
+        return found
+    return tuple(found)
+
+
+def watched_construct(cell: nn.Cell, number: int) -> Any:
+    """What takes the place of ``cell.construct``: the same, with what goes in and comes out watched.
+
+    Not a hook: of cells in a list (``CellList``, ``SequentialCell``) the compiler passes hooks over.
+    """
+    # The function, not the method: a copy of the cell has to run its own.
+    inner = getattr(cell.construct, "__func__", cell.construct)
+    if getattr(inner, "__wrapped_by_jit__", False):
+        # Inside of a graph it is part of that.
+        inner = inner.__wrapped__
+
+    def construct(self: Any, *inputs: Any, **words: Any) -> Any:
+        return _got(inner(self, *_given(inputs, number), **words), number)
+
+    return types.MethodType(construct, cell)
+
+
+def parameter_hook(number: int) -> Callable[[Any], Any]:
+    """A hook for the parameter of this number, which puts its whole gradient through an operator."""
+
+    def hook(gradient: Any) -> Any:
+        if isinstance(gradient, Tensor):
+            return _gradient_told(gradient, number)
+        return gradient
+
+    return hook
+
+
+def _gradient_told(gradient: Any, parameter: int) -> Any:
+    if gradient.dtype == mindspore.bfloat16:
+        wide = _tell_gradient(
+            ops.cast(gradient, mindspore.float32), _number(parameter, 0, 0, _PARAMETER + _GRADIENT + _BFLOAT16)
+        )
+        return ops.cast(wide, mindspore.bfloat16)
+    if len(gradient.shape) == 0:
+        told = _tell_gradient(ops.reshape(gradient, (1,)), _number(parameter, 0, 0, _PARAMETER + _GRADIENT + _SINGLE))
+        return ops.reshape(told, ())
+    return _tell_gradient(gradient, _number(parameter, 0, 0, _PARAMETER + _GRADIENT))
