@@ -5,6 +5,8 @@ VENV ?= .venv
 # MindSpore has an environment of its own: it needs an older numpy than torch's tests run with.
 MINDSPORE_VENV ?= .venv-mindspore
 MINDSPORE_PYTHON ?= $(PYTHON)
+# Another MindSpore: make test-mindspore MINDSPORE_VERSION=2.8.0 MINDSPORE_VENV=.venv-mindspore-2.8
+MINDSPORE_VERSION ?= $(patsubst mindspore==%,%,$(filter mindspore==%,$(shell cat constraints-mindspore.txt)))
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.msprobe-installed
 MINDSPORE_RUN := $(MINDSPORE_VENV)/bin/python
@@ -53,7 +55,9 @@ $(MINDSPORE_STAMP): pyproject.toml setup.py constraints-mindspore.txt $(NATIVE)
 	@$(MINDSPORE_PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' || \
 	  { echo "MindSpore needs Python 3.10 to 3.12; choose one with: make MINDSPORE_PYTHON=python3.11" >&2; exit 1; }
 	@test -x $(MINDSPORE_RUN) || $(MINDSPORE_PYTHON) -m venv $(MINDSPORE_VENV)
-	$(MINDSPORE_RUN) -m pip install --quiet -e '.[mindspore,compare]' hypothesis pytest pytest-timeout -c constraints-mindspore.txt
+	@sed 's/^mindspore==.*/mindspore==$(MINDSPORE_VERSION)/' constraints-mindspore.txt > $(MINDSPORE_VENV)/constraints.txt
+	$(MINDSPORE_RUN) -m pip install --quiet -e '.[mindspore,compare]' hypothesis pytest pytest-timeout \
+	  -c $(MINDSPORE_VENV)/constraints.txt
 	@touch $@
 
 test-mindspore: $(MINDSPORE_STAMP)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.mindspore
 from mindspore import Tensor, ops  # noqa: E402
 from mindspore_networks import NETWORKS, STEPS, Result, run  # noqa: E402
 
-from msprobe.capture.mindspore import tensors  # noqa: E402
+from msprobe.capture.mindspore import graph, kernels, tensors  # noqa: E402
 from msprobe.capture.mindspore.surface import MINDSPORE  # noqa: E402
 from msprobe.mindspore import PrecisionDebugger  # noqa: E402
 
@@ -66,6 +66,8 @@ SETTINGS = {
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_training_is_the_same_bit_for_bit(name: str, settings: str, tmp_path: Path) -> None:
+    if settings == "L2" and not kernels.is_there():
+        pytest.skip("this MindSpore does not tell of kernels")
     wanted = alone(name)
     functions = {(id(holder), api): getattr(holder, api) for holder, api, _ in MINDSPORE.apis(everything=True)}
     own, called = set(vars(Tensor)), ops.MatMul.__call__
@@ -79,6 +81,15 @@ def test_the_training_is_the_same_bit_for_bit(name: str, settings: str, tmp_path
         data = json.loads((tmp_path / f"step{number}" / "rank" / "dump.json").read_text())["data"]
         assert any(".forward" in entry for entry in data)
         assert settings == "L2" or any(".backward" in entry for entry in data)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_so_it_is_where_the_graph_cannot_be_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "is_readable", lambda: False)
+    assert tuple(recorded(name, tmp_path, level="mix")) == alone(name)
+    assert list(tmp_path.glob("step*/*/dump_error_info.log")) == []
+    data = json.loads((tmp_path / "step0" / "rank" / "dump.json").read_text())["data"]
+    assert any(".backward" in entry for entry in data)
 
 
 def data_of(folder: Path, number: int) -> dict[str, Any]:

@@ -12,11 +12,12 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import Tensor, nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, Toy, batch, gradients_of, record, train_step  # noqa: E402
+from mindspore_dumps import Recorder, Toy, batch, gradients_of, needs_graph, record, train_step  # noqa: E402
 
 __all__ = ["record"]
 
 
+@needs_graph
 def test_cells_carry_their_path_and_class_and_lie_in_each_other(record: Recorder) -> None:
     debugger = record(level="mix")
     train_step(debugger, Toy())
@@ -44,6 +45,7 @@ def test_cells_carry_their_path_and_class_and_lie_in_each_other(record: Recorder
     assert parents["Tensor.__sub__.0.forward"] is None
 
 
+@needs_graph
 def test_gradients_of_cells_are_those_of_the_training(record: Recorder) -> None:
     model = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
     x = batch()
@@ -75,6 +77,7 @@ def test_gradients_of_cells_are_those_of_the_training(record: Recorder) -> None:
     assert dump.data()["Cell.0.Dense.backward.0"]["output"] == [None]
 
 
+@needs_graph
 def test_a_value_used_three_times_has_the_sum_of_its_gradients(record: Recorder) -> None:
     class Thrice(nn.Cell):
         def construct(self, x: Any) -> Any:
@@ -154,6 +157,7 @@ def test_odd_outputs_are_recorded_and_handed_on(record: Recorder, kind: str) -> 
     assert dump.errors() == []
 
 
+@needs_graph
 def test_a_keyword_tensor_has_its_gradient_under_its_word(record: Recorder) -> None:
     class Keyword(nn.Cell):
         def construct(self, x: Any, y: Any = None) -> Any:

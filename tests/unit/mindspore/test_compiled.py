@@ -11,7 +11,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, batch, record  # noqa: E402
+from mindspore_dumps import Recorder, batch, needs_graph, record  # noqa: E402
 
 __all__ = ["record"]
 
@@ -44,6 +44,7 @@ class Model(nn.Cell):
         return ops.sigmoid(self.inside(self.before(x)))
 
 
+@needs_graph
 def test_a_compiled_function_is_one_call_with_true_gradients(record: Recorder) -> None:
     compiled = make_function()
     a, b = batch(1), batch(2)

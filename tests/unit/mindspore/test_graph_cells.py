@@ -13,7 +13,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, batch, record  # noqa: E402
+from mindspore_dumps import Recorder, batch, needs_graph, record  # noqa: E402
 
 from msprobe.errors import InvalidInputError  # noqa: E402
 
@@ -106,6 +106,7 @@ def test_cells_forward_and_backward_and_nothing_changes(record: Recorder, task: 
     assert dump.data()["Cell.table.Embedding.forward.0"]["input_args"][0]["dtype"] == "Int32"
 
 
+@needs_graph
 def test_the_dump_is_that_of_the_dynamic_graph(record: Recorder) -> None:
     train(record(level="L0", task="tensor"), steps=1)
     static = record.end()

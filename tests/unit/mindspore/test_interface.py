@@ -365,5 +365,6 @@ def test_an_iteration_as_a_block(record: Recorder) -> None:
         with contextlib.suppress(KeyError), debugger.recording(model):
             raise KeyError
     dump = record.end()
-    assert dump.steps() == ["step0", "step1", "step2"] and dump.data(2) == {}
+    assert dump.steps() == ["step0", "step1", "step2"]
+    assert dump.data(2) == {}
     assert "Cell.ln.LayerNorm.backward.0" in dump.names(1)

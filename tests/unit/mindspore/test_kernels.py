@@ -11,7 +11,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, batch, record  # noqa: E402
+from mindspore_dumps import Recorder, batch, needs_kernels, record  # noqa: E402
 
 __all__ = ["record"]
 
@@ -20,6 +20,7 @@ def gradients(model: nn.Cell) -> Any:
     return ms.value_and_grad(lambda x: (model(x) ** 2).sum(), None, model.trainable_params())
 
 
+@needs_kernels
 def test_kernels_forward_and_backward_with_their_values(record: Recorder) -> None:
     model, x = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh()), batch()
     alone = gradients(model)(x)
@@ -47,6 +48,7 @@ def test_kernels_forward_and_backward_with_their_values(record: Recorder) -> Non
     assert dump.errors() == []
 
 
+@needs_kernels
 def test_a_list_chooses_kernels(record: Recorder) -> None:
     debugger = record(level="L2", list=["Tanh."])
     debugger.start()
@@ -56,6 +58,7 @@ def test_a_list_chooses_kernels(record: Recorder) -> None:
     assert record.end().names() == ["Kernel.Tanh.0.forward"]
 
 
+@needs_kernels
 def test_nothing_is_seen_after_stop(record: Recorder) -> None:
     debugger = record(level="L2")
     debugger.start()

@@ -100,10 +100,13 @@ class CellHooks:
 
 
 def watch_passes(passes: Passes, name: str, cell: nn.Cell) -> list[Any]:
-    """Tell ``passes`` of each pass of ``cell``, under ``name``. Returns what removes the hooks again."""
+    """Tell ``passes`` of each pass of ``cell``, under ``name``. Returns what removes the hooks again.
+
+    MindSpore 2.7 takes functions and methods as hooks, and no other objects.
+    """
     return [
-        cell.register_forward_pre_hook(_Before(passes, name), with_kwargs=True),
-        cell.register_forward_hook(_After(passes, name), with_kwargs=True),
+        cell.register_forward_pre_hook(_Before(passes, name).__call__, with_kwargs=True),
+        cell.register_forward_hook(_After(passes, name).__call__, with_kwargs=True),
     ]
 
 

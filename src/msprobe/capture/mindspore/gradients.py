@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe import log
 from msprobe.capture.adapter import Place
 from msprobe.capture.mindspore import graph
 from msprobe.capture.mindspore.graph import Edge, NodeHooks
@@ -32,17 +31,12 @@ class GraphGradients:
         self.hooks = hooks
         self.units: UnitRecorder
         # Units of which some gradients have arrived.
-        self.open: dict[_Watch, None] = {}
+        self.open: dict[Watch, None] = {}
         # The youngest node that was seen: what comes later is younger.
         self._youngest = -1
-        self._is_readable = graph.is_readable()
-        if not self._is_readable:
-            log.warning("This MindSpore does not show the graph of its backward pass; gradients are not recorded.")
 
-    def note(self, tensors: Sequence[Place]) -> _Note | None:
+    def note(self, tensors: Sequence[Place]) -> Any:
         """See :class:`msprobe.capture.adapter.Gradients`."""
-        if not self._is_readable:
-            return None
         edges = [graph.edge_of(place) for place in tensors]
         for edge in edges:
             self._see(edge.node)
@@ -71,7 +65,7 @@ class GraphGradients:
                 if slot == edge.key[1] and index not in handed:
                     handed[index] = output
                     through.setdefault(edge.key[0], []).append((slot, index))
-        watch = _Watch(unit, edges, [path for path, _ in tensors], self.session.generation, handed)
+        watch = Watch(unit, edges, [path for path, _ in tensors], self.session.generation, handed)
         watch.nodes = len(results)
         watch.boundaries = len(boundary)
         for place in boundary:
@@ -89,7 +83,7 @@ class GraphGradients:
     # ------------------------------------------------------------ while gradients arrive
 
     def _arrive(
-        self, watch: _Watch, slots: list[tuple[int, int]], through: Sequence[tuple[int, int]], received: Sequence[Any]
+        self, watch: Watch, slots: list[tuple[int, int]], through: Sequence[tuple[int, int]], received: Sequence[Any]
     ) -> None:
         """Gradients reach the node of results. ``slots``: (slot of the node, result)."""
         session = self.session
@@ -116,7 +110,7 @@ class GraphGradients:
             session.thread.muted -= 1
 
     def _pass_on(
-        self, watch: _Watch, slots: list[tuple[int, int]], passed_on: Sequence[Any], received: Sequence[Any]
+        self, watch: Watch, slots: list[tuple[int, int]], passed_on: Sequence[Any], received: Sequence[Any]
     ) -> None:
         """A node at the boundary has run. ``slots``: (position among what it passes on, argument)."""
         session = self.session
@@ -134,7 +128,7 @@ class GraphGradients:
         finally:
             session.thread.muted -= 1
 
-    def _begin(self, watch: _Watch) -> None:
+    def _begin(self, watch: Watch) -> None:
         if watch.begun:
             return
         watch.begun = True
@@ -146,7 +140,7 @@ class GraphGradients:
         watch.order = self.session.next_order()
         self.open[watch] = None
 
-    def _take(self, watch: _Watch, index: int, gradient: Any) -> None:
+    def _take(self, watch: Watch, index: int, gradient: Any) -> None:
         """A share of the gradient of an argument."""
         if gradient is None or not watch.wanted or not self.units.output:
             return
@@ -160,18 +154,18 @@ class GraphGradients:
         if not watch.missing[index]:
             self._add_up(watch, index)
 
-    def _add_up(self, watch: _Watch, index: int) -> None:
+    def _add_up(self, watch: Watch, index: int) -> None:
         """The argument is used several times inside the unit: its gradient is the sum of what comes back."""
         path = f"{watch.entry}.output.{watch.places[index]}"
         watch.described[index] = self.units.described(watch.parts.pop(index), path, watch.entry)
 
     # ------------------------------------------------------------ when they have arrived
 
-    def _close_if_done(self, watch: _Watch) -> None:
+    def _close_if_done(self, watch: Watch) -> None:
         if watch.arrived >= watch.nodes and watch.passed >= watch.boundaries:
             self._close(watch)
 
-    def _close(self, watch: _Watch) -> None:
+    def _close(self, watch: Watch) -> None:
         self.open.pop(watch, None)
         if not watch.begun:
             return
@@ -189,7 +183,7 @@ class GraphGradients:
             self.units.filter.leave_module(watch.entry)
         watch.again()
 
-    def _add_outputs(self, watch: _Watch, tree: dict[str, Any]) -> None:
+    def _add_outputs(self, watch: Watch, tree: dict[str, Any]) -> None:
         words: dict[str, Any] = {}
         output: list[Any] = []
         for path, described in zip(watch.paths, watch.described, strict=True):
@@ -218,7 +212,7 @@ class GraphGradients:
         self.hooks.remove()
 
 
-class _Watch:
+class Watch:
     """One unit between its forward and its backward. No node and no tensor is kept here: the hooks on the nodes keep
     this, so they would keep the graph alive.
     """

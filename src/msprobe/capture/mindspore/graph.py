@@ -2,7 +2,8 @@
 
 Every tensor that takes part has a node (``_grad_node``); nodes know where their gradients go (``next_functions``) and
 call hooks before and after they run. Hooks on nodes that exist anyway see a call's gradients without a tensor being
-replaced or a node being added. Seen in MindSpore 2.10; a version without such nodes records no gradients, and says so.
+replaced or a node being added. Seen in MindSpore 2.8 to 2.10; what is done without such nodes:
+:mod:`msprobe.capture.mindspore.result_gradients`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,16 @@ def is_readable() -> bool:
     return hasattr(Tensor, "_grad_node") and hasattr(Tensor, "_output_index")
 
 
+def _identity(node: Node) -> int:
+    """The same for the same node, as long as it lives."""
+    try:
+        known: int = node._unique_id()
+        return known
+    except AttributeError:
+        # MindSpore 2.8: the text of a node has its number in the graph, that of a leaf its name.
+        return hash(str(node))
+
+
 class Edge(NamedTuple):
     """Where the gradient of an argument goes: its node, the slot there, and the index path of the argument.
 
@@ -47,7 +58,7 @@ def edge_of(place: Place) -> Edge:
     node = tensor._grad_node
     if node is None:
         return Edge(None, NO_KEY, path)
-    return Edge(node, (node._unique_id(), tensor._output_index), path)
+    return Edge(node, (_identity(node), tensor._output_index), path)
 
 
 class Result(NamedTuple):
@@ -63,7 +74,7 @@ def results_of(tensors: Sequence[Place]) -> dict[int, Result]:
     for index, (_, tensor) in enumerate(tensors):
         node = tensor._grad_node
         if node is not None:
-            found.setdefault(node._unique_id(), Result(node, [])).slots.append((tensor._output_index, index))
+            found.setdefault(_identity(node), Result(node, [])).slots.append((tensor._output_index, index))
     return found
 
 
@@ -86,14 +97,14 @@ def find_boundary(results: dict[int, Result], edges: Sequence[Edge], oldest: int
             arguments.setdefault(edge.key, index)
     found: list[Boundary] = []
     todo = [result.node for result in results.values() if _is_inner(result.node, oldest)]
-    seen = {node._unique_id() for node in todo}
+    seen = {_identity(node) for node in todo}
     while todo:
         node = todo.pop()
         slots: list[tuple[int, int]] = []
         for position, (target, slot) in enumerate(node.next_functions):
             if target is None:
                 continue
-            key = target._unique_id()
+            key = _identity(target)
             argument = arguments.get((key, slot))
             if argument is not None:
                 slots.append((position, argument))

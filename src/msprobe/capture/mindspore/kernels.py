@@ -1,21 +1,25 @@
 """Level L2 in the dynamic graph: every kernel that MindSpore dispatches, forward and backward, as
 ``Kernel.{name}.{n}.forward``.
 
-Through ``mindspore.utils.MsDispatchMode``, which MindSpore has since 2.10. Not seen by it, and so not recorded:
+Through ``mindspore.utils.MsDispatchMode``. MindSpore 2.9 has it too, but there trainings that write into tensors came
+out otherwise now and then, so it is used from 2.10 on. Not seen by it, and so not recorded:
 assignment to elements, what runs inside compiled functions (optimizers among it), and a few kernels of the backward
 pass.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import mindspore
+
 from msprobe.capture.units import UnitRecorder
 
-try:
+if tuple(int(part) for part in re.findall(r"\d+", mindspore.__version__)[:2]) >= (2, 10):
     from mindspore.utils import MsDispatchMode
-except ImportError:
+else:
     MsDispatchMode = None
 
 # Kernels that write into their arguments.

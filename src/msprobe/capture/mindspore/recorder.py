@@ -20,7 +20,6 @@ from msprobe.capture.array_statistics import ArrayStatistics
 from msprobe.capture.mindspore.apis import ApiRecorder
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
 from msprobe.capture.mindspore.executor import wait_for_all
-from msprobe.capture.mindspore.gradients import GraphGradients
 from msprobe.capture.mindspore.graph import NodeHooks
 from msprobe.capture.mindspore.in_place import InPlaceWatch
 from msprobe.capture.mindspore.jit import JitRecorder
@@ -29,6 +28,7 @@ from msprobe.capture.mindspore.mixed_precision import MixedPrecision
 from msprobe.capture.mindspore.parameter_gradients import CellFacts
 from msprobe.capture.mindspore.primitives import PrimitiveRecorder
 from msprobe.capture.mindspore.ranks import current_rank, world_size
+from msprobe.capture.mindspore.result_gradients import gradients_for
 from msprobe.capture.mindspore.surface import surface
 from msprobe.capture.mindspore.tensors import MindSporeTensors, plain_types
 from msprobe.capture.records import Describer
@@ -73,7 +73,7 @@ class MindSporeRecorder:
         self.describer = Describer(tensors.describe, tensors.is_tensor, plain_types())
         self.describer.failed = functools.partial(session.fault, "a value")
         self.hooks = NodeHooks()
-        self.gradients = GraphGradients(session, self.hooks)
+        self.gradients = gradients_for(session, self.hooks)
         self.units = UnitRecorder(session, self.describer, tensors, self.gradients, self._overflowed)
         self.gradients.units = self.units
         if settings.task == "exception_dump":

@@ -57,7 +57,10 @@ class VariableSaver(saving.VariableSaver):
         return self.describer.describe_kept(value, path, self.keep)
 
     def _watch(self, tensor: Any, gradients: SavedGradients, place: tuple[Any, ...]) -> bool:
-        node = tensor._grad_node if graph.is_readable() else None
+        if not graph.is_readable():
+            self._handles.append(tensor.register_hook(self._hook(gradients, place)))
+            return True
+        node = tensor._grad_node
         if node is None:
             return False
         if node.is_leaf():
@@ -81,7 +84,7 @@ class VariableSaver(saving.VariableSaver):
         super()._forget_step()
         handles, self._handles = self._handles, []
         for handle in handles:
-            handle.remove()
+            self.session.guard(handle.remove)
 
 
 def _leaves(value: Any, depth: int) -> Iterator[Any]:
