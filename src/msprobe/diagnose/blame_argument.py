@@ -38,7 +38,7 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
         where=f"{event.name}, {judged.arguments[0].slot}",
         clear=clear,
         # Clipping and the optimizer may hide what is done to gradients, or show it later.
-        matters=judged.left > judged.allowed and in_update(scene, judged),
+        matters=judged.left > judged.allowed and (scene.is_blind or in_update(scene, judged)),
         evidence={
             "arguments": [
                 {"slot": one.slot, "candidate": described(one.left), "reference": described(one.right)}

@@ -68,8 +68,7 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
         where=f"{event.name}, {difference.slot}",
         clear=True,
         evidence={**({"cause": "loss_factor"} if ratio else {}), **measure(difference)},
-        # Without gradients of parameters nothing tells how far it reaches.
-        matters=scene.comparer.crossing and not any(one.direction == "gradient" for one in scene.judged),
+        matters=scene.is_blind,
     )
 
 

@@ -124,13 +124,20 @@ def compare_runs(
             else "no call of one dump answers to any of the other"
         )
     notes += list(dict.fromkeys(note for result in done for note in result.notes))
-    reached = max((result.reach.size for result in done), default=0.0)
     if compared and status == "agree" and any(result.crossing for result in done):
-        notes.append(f"gradients and the loss are apart by at most {reached:.1g} (relative), as rounding may be")
+        notes.append(_apart_in_words(done))
     summary = _summary(done, len(common.steps))
     if whole:
         summary |= summary_of_layouts(whole)
     return Verdict(status, str(candidate), str(reference), tuple(findings), tuple(notes), summary, shown)
+
+
+def _apart_in_words(done: Sequence[Compared]) -> str:
+    """How far two frameworks are apart, which agree: less than a mistake would make, and not nothing."""
+    first = max(result.reach.size for result in done if result.step == done[0].step)
+    later = max((result.reach.size for result in done if result.step != done[0].step), default=0.0)
+    text = f"loss and gradients are apart by {first:.1g} (relative) at most in the first step"
+    return text + (f", and by {later:.1g} in later ones, as optimizers carry rounding on" if later > first else "")
 
 
 def _healthy_parts(noise: StrPath, reference: Dump) -> dict[_Place, Dump]:

@@ -96,6 +96,11 @@ class Scene:
         )
 
     @property
+    def is_blind(self) -> bool:
+        """True between two frameworks, if no gradients of parameters tell how far a difference reaches."""
+        return self.comparer.crossing and not any(event.direction == "gradient" for event in self.judged)
+
+    @property
     def arrival(self) -> Arrival:
         """What gradients become on their way to the optimizer."""
         if self._arrival is None:

@@ -9,58 +9,83 @@ pass alone is in it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import has_values, measured
 from msprobe.diagnose.differences import numel, rms
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.noise import eps_of
+from msprobe.diagnose.optimizer import parameters_of
 from msprobe.diagnose.timeline import Event, Timeline
 
 _LEAST = 4
 #: How well the sums must fit (of the size of the means), and how badly without the older gradient.
 _FITS = 0.02
 _FAILS = 0.2
+#: One parameter may outweigh all others, and one factor then hides much of what is wrong; where the sums fit this well,
+#: so much less of a misfit is enough.
+_FITS_CLOSELY = 1e-4
+_FAILS_A_LITTLE = 0.01
 
 
 def check(moment: Moment) -> Iterable[Finding]:
     """The optimizer's step, if what it got is this step's gradient and the last one's together."""
-    for rank, timeline in moment.timelines.items():
+    for timeline in moment.timelines.values():
         steps = moment.optimizer_steps(timeline)
         # An optimizer with a closure runs backward passes of its own.
-        if len(steps) != 1 or steps[0].record.get("closure"):
+        if any(step.record.get("closure") for step in steps):
             continue
-        yield from _within(moment, timeline, steps[0])
-        before = moment.before.gradients.get(rank, {}) if moment.before is not None else {}
-        names, made, older, arrived, size = _means(moment, timeline, before)
-        if len(names) < _LEAST:
-            continue
-        weight = 1.0 / size
-        alone = _fit(made, arrived, weight)
-        together = _fit(made + older, arrived, weight)
-        if alone > _FAILS and together < _FITS:
-            now = moment.at_optimizer(timeline)
-            shown = max(range(len(names)), key=lambda place: abs(older[place]) * weight[place])
-            name = names[shown]
-            yield moment.finding(
-                timeline,
-                steps[0],
-                "parameter_gradient",
-                "the gradients hold those of the step before too: they were not cleared (no zero_grad between the "
-                f"steps); shown by the means of {len(names)} parameters",
-                evidence={
-                    "parameter": name,
-                    "at_optimizer": measured(now[name]),
-                    "mean_of_this_step": made[shown],
-                    "mean_of_the_step_before": older[shown],
-                    "misfit_without": alone,
-                    "misfit_with": together,
-                },
-            )
+        if len(steps) == 1:
+            yield from _within(moment, timeline, steps[0])
+        taken = Counter(plain_path(name) for step in steps for name in parameters_of(step))
+        for step in steps:
+            # Of several optimizers, each has its own passes before it; which ones is sure where there was one only.
+            names = {plain_path(name) for name in parameters_of(step)}
+            if len(steps) > 1:
+                names = {name for name in names if taken[name] == 1 and _has_one_pass(moment, timeline, name)}
+            yield from _kept(moment, timeline, step, names)
+
+
+def _has_one_pass(moment: Moment, timeline: Timeline, name: str) -> bool:
+    return sum(leaf is not None for leaf in moment.gradients(timeline).get(name, ())) == 1
+
+
+def _kept(moment: Moment, timeline: Timeline, step: Event, wanted: set[str]) -> Iterable[Finding]:
+    """What an optimizer got, if the gradient of the step before is in it."""
+    before = moment.before.gradients.get(timeline.rank, {}) if moment.before is not None else {}
+    before = {name: leaf for name, leaf in before.items() if name in wanted}
+    names, made, older, arrived, size = _means(moment, timeline, before)
+    if len(names) < _LEAST:
+        return
+    weight = 1.0 / size
+    alone = _fit(made, arrived, weight)
+    together = _fit(made + older, arrived, weight)
+    closely = alone > _FAILS_A_LITTLE and together < _FITS_CLOSELY
+    if closely or (alone > _FAILS and together < _FITS):
+        now = moment.at_optimizer(timeline)
+        shown = max(range(len(names)), key=lambda place: abs(older[place]) * weight[place])
+        name = names[shown]
+        yield moment.finding(
+            timeline,
+            step,
+            "parameter_gradient",
+            "the gradients hold those of the step before too: they were not cleared (no zero_grad between the "
+            f"steps); shown by the means of {len(names)} parameters",
+            evidence={
+                "parameter": name,
+                "at_optimizer": measured(now[name]),
+                "mean_of_this_step": made[shown],
+                "mean_of_the_step_before": older[shown],
+                "misfit_without": alone,
+                "misfit_with": together,
+            },
+        )
 
 
 def _within(moment: Moment, timeline: Timeline, step: Event) -> Iterable[Finding]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.check.values import listed, measured
+from msprobe.diagnose.check.values import has_values, listed, measured
 from msprobe.diagnose.differences import fingerprint, numbers, rms
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.noise import eps_of
@@ -50,6 +50,9 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
             continue
         rate = _rate(settings.get(name, {}))
         if _is_zero(gradient) or not rate or _is_rounded_away(weight, gradient, rate):
+            continue
+        # NaN stays NaN whatever is added to it, and looks the same before and after.
+        if not all(map(has_values, (weight, after, gradient))):
             continue
         if fingerprint(weight) is not None and fingerprint(weight) == fingerprint(after):
             stuck.append(name)
@@ -97,6 +100,10 @@ def _is_rounded_away(weight: dict[str, Any], gradient: dict[str, Any], rate: flo
     found = numbers(gradient)
     largest = max(abs(v) for v in found[:2]) if found is not None else 0.0
     return not _is_half(weight) and rate * largest < eps_of(weight) * rms(weight)
+
+
+def _is_not_finite(leaf: dict[str, Any]) -> bool:
+    return numbers(leaf) is not None and not has_values(leaf)
 
 
 def _is_half(leaf: dict[str, Any]) -> bool:
@@ -197,7 +204,7 @@ def _as_before(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
         if name not in weights or name not in before:
             continue
         now, then = weights[name].leaf, before[name]
-        if not then.get("requires_grad"):
+        if not then.get("requires_grad") or _is_not_finite(now):
             continue
         if fingerprint(now) is not None and fingerprint(now) == fingerprint(then):
             stuck.append(name)
