@@ -17,6 +17,9 @@ DEBUG_FILE = "debug.json"
 STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
 TENSOR_FOLDER = "dump_tensor_data"
+# Where a recording has two dumps (MindSpore): what ran step by step, and what was compiled.
+STEP_BY_STEP = "pynative"
+COMPILED = "graph"
 ERROR_FILE = "dump_error_info.log"
 
 Kind = Literal["dump", "debug"]

@@ -106,8 +106,10 @@ def open_dump(path: StrPath) -> Dump:
     except OSError as problem:
         raise PathError(f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
     if not folders:
-        inner = [name for name in ("pynative", "graph") if (given / name).is_dir()]
+        inner = [name for name in (layout.STEP_BY_STEP, layout.COMPILED) if (given / name).is_dir()]
         hint = f' Its folder "{inner[0]}" may be the dump.' if inner else ""
+        if len(inner) > 1:
+            hint = ' It has two: "pynative" of what ran step by step, "graph" of what was compiled; give one of them.'
         raise PathError(f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.{hint}')
     return Dump(given, folders, None)
 

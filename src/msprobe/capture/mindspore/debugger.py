@@ -5,7 +5,9 @@ on the object.
 from __future__ import annotations
 
 import atexit
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from msprobe import log
@@ -19,6 +21,7 @@ from msprobe.capture.mindspore.start_arguments import check_model
 from msprobe.capture.mindspore.support import check_dynamic_settings, check_graph_settings, check_settings
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
+from msprobe.store import layout
 
 
 class PrecisionDebugger(Debugger, one_per_process=True):
@@ -67,7 +70,9 @@ class PrecisionDebugger(Debugger, one_per_process=True):
 
         try:
             settings = load()
-            self._refuse_old_dumps(settings, current_rank())
+            for part in ("", layout.STEP_BY_STEP, layout.COMPILED):
+                path = os.path.join(settings.dump_path, part)
+                self._refuse_old_dumps(replace(settings, dump_path=path), current_rank())
             self._set_up(settings, load)
         except BaseException:
             PrecisionDebugger._instance = None
@@ -113,6 +118,8 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             outcome.reason = SWITCHED_OFF
             if in_graph:
                 self.recorder.prepare_graph(named)
+            elif model is not None:
+                self.recorder.prepare_compiled(model, named)
             return
         if in_graph:
             self.recorder.start_graph(named, rank_id)

@@ -48,6 +48,8 @@ class _Cell:
         self.parameters: dict[str, _Parameter] = {}
         self.trained: list[str] = []
         self.gradients: dict[str, Any] = {}
+        # Some came that are not written.
+        self.has_new = False
         self.visits: dict[tuple[int, int], int] = {}
         # Forward numbers whose gradients have not come: the last one's come first.
         self.open: dict[tuple[int, int], list[int]] = {}
@@ -58,6 +60,7 @@ class _Cell:
         self.visits.clear()
         self.open.clear()
         self.gradients.clear()
+        self.has_new = False
         self._came.clear()
 
     def visit(self, side: int, place: int, is_gradient: bool) -> int:
@@ -116,10 +119,13 @@ class GraphCells:
         # By their numbers: cells that show a parameter, and under which name.
         self._owners: list[list[tuple[_Cell, str]]] = []
         self._parameters: dict[int, tuple[Any, int]] = {}
-        self._replaced: list[Replacement] = []
+        self._constructs: list[Replacement] = []
         self._handles: list[Any] = []
         self._passes: dict[str, _Pass] = {}
         self._lock = threading.Lock()
+        # Anything came by while it was recorded.
+        self.has_told = False
+        session.before_publish.append(self._finish)
 
     # ------------------------------------------------------------ what is compiled
 
@@ -130,6 +136,7 @@ class GraphCells:
             if id(cell) in self._known or type(cell).__name__.startswith("_") or "grad_reducer" in name:
                 continue
             known = self._known[id(cell)] = _Cell(name, cell)
+            self._constructs.append(Replacement(cell, "construct", watched_construct(cell, len(self._cells))))
             self._cells.append(known)
             for key, parameter in MINDSPORE.own_parameters(cell):
                 if not parameter.requires_grad:
@@ -143,18 +150,23 @@ class GraphCells:
     def put(self) -> None:
         """What is compiled from here on tells of the cells that are known."""
         Listener.current = self.arrived
-        for number, known in enumerate(self._cells[len(self._replaced) :], len(self._replaced)):
-            construct = Replacement(known.cell, "construct", watched_construct(known.cell, number))
-            construct.put()
-            self._replaced.append(construct)
+        for construct in self._constructs:
+            if not construct.in_place:
+                construct.put()
+
+    def _put_hooks(self) -> None:
+        """The same for gradients of parameters, in a graph that has a backward pass of its own."""
         if self.session.settings.backward:
-            for parameter, number in list(self._parameters.values())[len(self._handles) :]:
+            for number, parameter in self.parameters()[len(self._handles) :]:
                 self._handles.append(parameter.register_hook(parameter_hook(number)))
+
+    def parameters(self) -> list[tuple[int, Any]]:
+        """The parameters that have gradients, by their numbers."""
+        return [(number, parameter) for parameter, number in self._parameters.values()]
 
     def take_off(self) -> None:
         """Leave the cells as they were; what is in graphs that are compiled stays there."""
-        replaced, self._replaced = self._replaced, []
-        for construct in replaced:
+        for construct in self._constructs:
             construct.take_off()
         handles, self._handles = self._handles, []
         for handle in handles:
@@ -164,16 +176,19 @@ class GraphCells:
         """Watch these cells, before their graph is compiled. They are watched until :meth:`close`."""
         self.know(named)
         self.put()
+        self._put_hooks()
 
     def serve(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
         """From here on tell another session of what comes: compiled graphs keep their numbers of cells."""
         self.session, self.statistics, self.keeper = session, statistics, keeper
+        session.before_publish.append(self._finish)
         self.begin_step()
 
     def close(self) -> None:
         """The end: what is in compiled graphs does nothing more."""
         self.take_off()
         self._known.clear()
+        self._constructs.clear()
         if Listener.current == self.arrived:
             Listener.current = None
 
@@ -213,6 +228,7 @@ class GraphCells:
     def _take(self, arrival: Arrival, values: Array) -> None:
         settings = self.session.settings
         side, place, is_gradient = arrival.side, arrival.place, arrival.is_gradient
+        self.has_told = True
         with self._lock:
             cell = self._cells[arrival.owner]
             if cell.is_told_again(side, place, is_gradient, values):
@@ -239,6 +255,14 @@ class GraphCells:
         for cell, key in self._owners[arrival.owner]:
             entry = f"{cell.name}.parameters_grad"
             cell.gradients[key] = self._described(arrival, values, entry, f"{entry}.{key}")
+            cell.has_new = True
+
+    def take_gradient(self, number: int, dtype: str, values: HostArray) -> None:
+        """The gradient of a parameter, from elsewhere."""
+        for cell, key in self._owners[number]:
+            entry = f"{cell.name}.parameters_grad"
+            cell.gradients[key] = self._kept_values(values, dtype, entry, f"{entry}.{key}")
+            cell.has_new = True
 
     def _described(self, arrival: Arrival, values: Array, entry: str, path: str) -> Any:
         array = np.ascontiguousarray(values)
@@ -247,13 +271,15 @@ class GraphCells:
         kind = array.dtype.name
         if arrival.is_bfloat16:
             array, kind = (array.view(np.uint32) >> np.uint32(16)).astype(np.uint16), "bfloat16"
-        host = HostArray(array, kind)
-        described: Any = self.statistics.describe(TYPE_NAME, _dtype(kind), array.shape, host)
+        return self._kept_values(HostArray(array, kind), _dtype(kind), entry, path)
+
+    def _kept_values(self, host: HostArray, dtype: str, entry: str, path: str) -> Any:
+        described: Any = self.statistics.describe(TYPE_NAME, dtype, host.stored.shape, host)
         return self.keeper.keep(host, described, path) if self.session.saves(entry) else described
 
     # ------------------------------------------------------------ what is written
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """Wait for the graph and write the entries of what has come."""
         wait_for_all()
         with self._lock:
@@ -271,7 +297,7 @@ class GraphCells:
                 told.add(id(one.cell))
                 self._put_gradients(one.cell)
         for cell in self._cells:
-            if cell.gradients and id(cell) not in told:
+            if cell.has_new and id(cell) not in told:
                 self._put_gradients(cell)
 
     def _forward(self, one: _Pass) -> dict[str, Any]:
@@ -307,6 +333,7 @@ class GraphCells:
         if cell.trained and self.session.settings.backward:
             tree = {key: [cell.gradients.get(key)] for key in cell.trained}
             self.session.put(f"{cell.name}.parameters_grad", tree)
+        cell.has_new = False
 
     def _parent(self, one: _Pass, counts: dict[tuple[str, bool], int]) -> str | None:
         """The entry of the next cell around: of its passes the one in which this pass falls, if passes are even."""

@@ -96,6 +96,9 @@ class MindSporeRecorder:
         # Made when a static graph is to be recorded.
         self.graph: Any = None
         self.graph_kernels: Any = None
+        # Made when compiled cells run in the dynamic graph; and the cells inside of them.
+        self.compiled: Any = None
+        self._compiled_cells: set[int] = set()
         self._attached = False
         self._paused = 0
         session.has_late = tensors.has_late
@@ -108,8 +111,12 @@ class MindSporeRecorder:
     def start(self, model: Any, named: Sequence[tuple[str, nn.Cell]], rank: int | None = None) -> bool:
         """Attach everything, if this step and rank are wanted. ``named``: entry names and cells to watch."""
         session = self.session
+        if not session.recording and model is not None:
+            session.guard(self.prepare_compiled, model, named)
         if session.recording or not session.start(rank):
             return session.recording
+        if self.compiled is not None:
+            session.guard(self.compiled.record, session, rank)
         self._attached = True
         self._named = named
         if self._watches_calls:
@@ -118,6 +125,19 @@ class MindSporeRecorder:
         session.guard(self._mixed.attach)
         self._put()
         return True
+
+    def prepare_compiled(self, model: Any, named: Sequence[tuple[str, nn.Cell]]) -> None:
+        """Cells inside of compiled ones have a dump of their own, whatever step they are compiled in."""
+        from msprobe.capture.mindspore.compiled_cells import CompiledCells, compiled_inside
+
+        if not self._watches_cells or not CompiledCells.is_for(self.settings.task):
+            return
+        inside = compiled_inside(model, named, self.names)
+        if inside and self.compiled is None:
+            self.compiled = CompiledCells(self)
+        if self.compiled is not None:
+            self.compiled.start(inside)
+        self._compiled_cells = {id(cell) for _, cell in inside}
 
     def start_graph(self, named: Sequence[tuple[str, nn.Cell]], rank: int | None = None) -> bool:
         """Record a static graph, if this step and rank are wanted: its cells, or its kernels at level L2."""
@@ -151,15 +171,21 @@ class MindSporeRecorder:
             self.apis.add(holder, name, key)
         self.graph, older.graph = older.graph, None
         self.graph_kernels, older.graph_kernels = older.graph_kernels, None
+        self.compiled, older.compiled = older.compiled, None
+        if self.compiled is not None:
+            self.compiled.serve(self)
         if self.graph is not None:
             self.graph.serve(self.session, self.statistics, self.keeper)
 
     def stop(self) -> None:
         """Detach everything and bring the files up to date."""
         if self.graph is not None and self.session.recording:
-            self.session.guard(self.graph.finish)
+            # What the graph still has to tell belongs to this step.
+            self.session.guard(wait_for_all)
         if self.graph_kernels is not None and self.session.recording:
             self.session.guard(self.graph_kernels.stop)
+        if self.compiled is not None:
+            self.session.guard(self.compiled.stop)
         self.detach()
         self.session.stop()
 
@@ -172,6 +198,8 @@ class MindSporeRecorder:
             self.session.guard(self.units.fail_all)
         self._take_off()
         self._named = ()
+        if self.compiled is not None:
+            self.compiled.detach()
         self.session.guard(self.jit.detach)
         self.session.guard(self._mixed.detach)
         self.session.guard(self.gradients.close_open)
@@ -182,7 +210,7 @@ class MindSporeRecorder:
         guard = self.session.guard
         if self._watches_cells:
             guard(self.cells.watch, self._named)
-            guard(self.facts.watch, self._named)
+            guard(self.facts.watch, [one for one in self._named if id(one[1]) not in self._compiled_cells])
         if self._watches_calls:
             guard(self.apis.attach)
             guard(self.primitives.attach)
@@ -207,24 +235,33 @@ class MindSporeRecorder:
             running = list(self.session.thread.modules)
             self._take_off()
             self.session.thread.modules.extend(running)
+        if self._paused == 1 and self.compiled is not None:
+            self.session.guard(self.compiled.pause)
 
     def resume(self) -> None:
         """It is compiled."""
         self._paused -= 1
+        if self._paused == 0 and self.compiled is not None:
+            self.session.guard(self.compiled.resume)
         if self._paused == 0 and self._attached:
             self._put()
 
     def next_step(self) -> None:
         """The step is over."""
         self.session.next_step()
+        if self.compiled is not None:
+            self.compiled.next_step()
 
     def close(self, is_end: bool = True) -> None:
         """The program ends; or (``is_end`` False) another recorder goes on in its place."""
         if self.graph is not None and self.session.recording:
-            self.session.guard(self.graph.finish)
+            self.session.guard(wait_for_all)
         for graph in (self.graph, self.graph_kernels) if is_end else ():
             if graph is not None:
                 self.session.guard(graph.close)
+        if self.compiled is not None:
+            self.session.guard(self.compiled.stop)
+            self.session.guard(self.compiled.close, is_end)
         self.detach()
         self.session.close(is_end)
 
@@ -237,6 +274,8 @@ class MindSporeRecorder:
             for part in (self.writers, self.primitives, self.apis, self.jit, self._mixed):
                 self.session.guard(part.detach)
         self.session.leave_to_parent()
+        if self.compiled is not None:
+            self.compiled.session.leave_to_parent()
 
     # ------------------------------------------------------------ questions of the core
 

@@ -1,0 +1,195 @@
+"""Cells inside of a cell whose ``construct`` is under ``mindspore.jit``, in a dynamic-graph program (L0 and mix).
+
+They run in a compiled graph, of which hooks see nothing. So they are recorded as those of a static graph are
+(:mod:`msprobe.capture.mindspore.graph_cells`), in a dump of their own: ``dump_path/graph/step{n}``; what runs step by
+step goes to ``dump_path/pynative/step{n}``. Without such a cell there is one dump, in ``dump_path``.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mindspore import nn
+
+from msprobe import log
+from msprobe.capture.array_files import ArrayKeeper, array_file_writer
+from msprobe.capture.mindspore.executor import jit_executor_class, wait_for_all
+from msprobe.capture.mindspore.graph_cells import GraphCells
+from msprobe.capture.mindspore.patches import Replacement
+from msprobe.capture.mindspore.surface import Surface
+from msprobe.capture.mindspore.tensors import host_array
+from msprobe.capture.session import Session
+from msprobe.store import layout
+
+if TYPE_CHECKING:
+    from msprobe.capture.mindspore.recorder import MindSporeRecorder
+
+_TASKS = ("statistics", "tensor", "structure")
+
+
+def compiled_inside(model: Any, named: Sequence[tuple[str, nn.Cell]], names: Surface) -> list[tuple[str, nn.Cell]]:
+    """Of the named cells those that run inside of a compiled one."""
+    inside: set[int] = set()
+    for root in model if isinstance(model, (list, tuple)) else [model]:
+        for _, cell in names.modules_of(root):
+            if _is_compiled(cell):
+                inside.update(id(inner) for path, inner in names.modules_of(cell) if path)
+    return [(name, cell) for name, cell in named if id(cell) in inside]
+
+
+def _is_compiled(cell: Any) -> bool:
+    # What is compiled from bytecode keeps its calls; it has no name of a graph.
+    construct = getattr(cell, "construct", None)
+    return hasattr(construct, "__wrapped_by_jit__") and hasattr(construct, "__jit_graph_name__")
+
+
+def _session_beside(recorder: MindSporeRecorder) -> Session:
+    """The session of the second dump."""
+    main, settings = recorder.session, recorder.settings
+    # Entries are chosen among what runs step by step.
+    folder = os.path.join(settings.dump_path, layout.COMPILED)
+    chosen = replace(settings, dump_path=folder, level="L0", scope=(), api_list=())
+    session = Session(chosen, main.framework, main.rank, main.stacks)
+    session.world = main.world
+    session.file_writer = array_file_writer
+    return session
+
+
+class CompiledCells:
+    """The second dump of a recording, and the cells that it is of."""
+
+    def __init__(self, recorder: MindSporeRecorder) -> None:
+        self._handles: list[Any] = []
+        self._names: list[str] = []
+        self._release: Callable[[], None] = lambda: None
+        self.session = _session_beside(recorder)
+        self.graph = GraphCells(self.session, recorder.statistics, ArrayKeeper(self.session))
+        self._begin(recorder)
+
+    @staticmethod
+    def is_for(task: str) -> bool:
+        """True for the tasks that can be done with compiled cells."""
+        return task in _TASKS
+
+    def serve(self, recorder: MindSporeRecorder) -> None:
+        """Go on for this recorder: its settings and its steps count from here on."""
+        self.session = _session_beside(recorder)
+        self.graph.serve(self.session, recorder.statistics, ArrayKeeper(self.session))
+        self._begin(recorder)
+
+    def _begin(self, recorder: MindSporeRecorder) -> None:
+        self.session.at_step_end.append(self.graph.begin_step)
+        main, settings = recorder.session, recorder.settings
+        main.settings = replace(main.settings, dump_path=os.path.join(settings.dump_path, layout.STEP_BY_STEP))
+        log.once(
+            "two dumps",
+            "info",
+            f'The model has compiled cells: what runs step by step is recorded in "{main.settings.dump_path}", the'
+            f' cells inside the compiled ones in "{self.session.settings.dump_path}".',
+        )
+        if settings.scope or settings.api_list:
+            log.once("two dumps, filters", "warning", "scope and list do not hold for cells inside compiled ones.")
+        self._watch_compiler(recorder)
+
+    def _watch_compiler(self, recorder: MindSporeRecorder) -> None:
+        """Between steps, too: each function is compiled once."""
+        executor: Any = jit_executor_class()
+        original: Callable[..., Any] | None = vars(executor).get("compile") if executor is not None else None
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def compile_watched(*args: Any, **kwargs: Any) -> Any:
+            recorder.pause()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                recorder.resume()
+
+        replacement = Replacement(executor, "compile", compile_watched)
+        replacement.put()
+        self._release = replacement.take_off
+
+    # ------------------------------------------------------------ life
+
+    def start(self, inside: Sequence[tuple[str, nn.Cell]]) -> None:
+        """A start of the recorder, in a step that is wanted or not."""
+        self.graph.know(inside)
+        self._names = [name for name, _ in inside]
+
+    def record(self, main: Session, rank: int | None) -> None:
+        """Record this step."""
+        session = self.session
+        if not session.records_in_step:
+            session.number_steps_from(main.step)
+        if session.start(rank):
+            self._watch_parameters()
+            self.graph.begin()
+
+    def pause(self) -> None:
+        """Something is compiled: see to it that its cells tell of themselves."""
+        self._forget_parameters()
+        self.graph.put()
+
+    def resume(self) -> None:
+        """It is compiled."""
+        self.graph.take_off()
+        if self.session.recording:
+            self._watch_parameters()
+
+    def stop(self) -> None:
+        """Bring the files up to date."""
+        if not self.session.recording:
+            return
+        self.session.guard(wait_for_all)
+        self.detach()
+        self.session.stop()
+        if not self.graph.has_told:
+            log.once(
+                "compiled before",
+                "warning",
+                f"Nothing came of the cells inside compiled ones ({', '.join(self._names[:3])}, ...): they did not run,"
+                " or were compiled before the first start().",
+            )
+
+    def detach(self) -> None:
+        """Leave nothing attached to the model."""
+        self.session.recording = False
+        self._forget_parameters()
+
+    def next_step(self) -> None:
+        """The step is over."""
+        self.session.next_step()
+
+    def close(self, is_end: bool) -> None:
+        """The program ends, or another recorder goes on."""
+        self.detach()
+        self._release()
+        self.session.close(is_end)
+        if is_end:
+            self.graph.close()
+
+    # ------------------------------------------------------------ parameters
+
+    def _watch_parameters(self) -> None:
+        """A compiled call is one node of the dynamic graph: gradients of parameters come as everywhere there."""
+        if self._handles or not self.session.settings.backward:
+            return
+        for number, parameter in self.graph.parameters():
+            self._handles.append(parameter.register_hook(functools.partial(self._arrived, number)))
+
+    def _forget_parameters(self) -> None:
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            self.session.guard(handle.remove)
+
+    def _arrived(self, number: int, gradient: Any) -> None:
+        if self.session.recording:
+            self.session.guard(self._take, number, gradient)
+
+    def _take(self, number: int, gradient: Any) -> None:
+        self.graph.take_gradient(number, str(gradient.dtype), host_array(gradient))

@@ -1,0 +1,167 @@
+"""Cells inside of a compiled cell in a dynamic-graph program: a dump of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
+pytestmark = pytest.mark.mindspore
+
+from mindspore import nn, ops  # noqa: E402
+from mindspore_dumps import Dump, Recorder, batch, record  # noqa: E402
+
+from msprobe.capture.mindspore.executor import jit_executor_class  # noqa: E402
+from msprobe.errors import PathError  # noqa: E402
+from msprobe.store.reader import open_dump  # noqa: E402
+
+__all__ = ["record"]
+
+
+class Within(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.CellList([nn.Dense(8, 8), nn.Dense(8, 8)])
+        self.norm = nn.LayerNorm((8,))
+
+    def construct(self, x: Any, scale: Any = 2) -> Any:
+        for layer in self.layers:
+            x = ops.tanh(layer(x)) * scale
+        return self.norm(x)
+
+
+class CompiledWithin(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.CellList([nn.Dense(8, 8), nn.Dense(8, 8)])
+        self.norm = nn.LayerNorm((8,))
+
+    @ms.jit
+    def construct(self, x: Any, scale: Any = 2) -> Any:
+        for layer in self.layers:
+            x = ops.tanh(layer(x)) * scale
+        return self.norm(x)
+
+
+class Outer(nn.Cell):
+    def __init__(self, kind: type[nn.Cell]) -> None:
+        super().__init__()
+        self.before = nn.Dense(8, 8)
+        self.inside = kind()
+
+    def construct(self, x: Any) -> Any:
+        return self.inside(self.before(x)).sum()
+
+
+def train(kind: type[nn.Cell], debugger: Any = None, steps: int = 3) -> list[bytes]:
+    ms.set_seed(3)
+    np.random.seed(3)
+    model = Outer(kind)
+    optimizer = nn.SGD(model.trainable_params(), 0.1)
+    gradients = ms.value_and_grad(model, None, optimizer.parameters)
+    found = []
+    for step in range(steps):
+        if debugger is not None:
+            debugger.start(model)
+        loss, grads = gradients(batch(step))
+        if debugger is not None:
+            debugger.stop()
+        optimizer(grads)
+        if debugger is not None:
+            debugger.step()
+        found += [loss.asnumpy().tobytes(), *(g.asnumpy().tobytes() for g in grads)]
+    assert all("construct" not in vars(cell) for _, cell in model.cells_and_names())
+    assert all(not parameter.hooks() for parameter in model.get_parameters())
+    return found
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor", "structure"])
+def test_they_are_recorded_as_in_the_dynamic_graph(record: Recorder, task: str) -> None:
+    compiler = jit_executor_class().compile
+    alone = train(CompiledWithin)
+    # It is compiled in a step that nobody wants.
+    assert train(CompiledWithin, record(level="L0", task=task, step=[1, 2])) == alone
+    folder = record.end().folder
+    assert jit_executor_class().compile is compiler
+    compiled, stepwise = Dump(folder / "graph"), Dump(folder / "pynative")
+    assert compiled.errors() == stepwise.errors() == []
+    assert compiled.steps() == stepwise.steps() == ["step1", "step2"]
+    train(Within, record(level="L0", task=task, step=[1, 2]))
+    dynamic = record.end()
+    assert dynamic.steps() == ["step1", "step2"]
+    for step in (1, 2):
+        parents = compiled.file(step, "construct.json")
+        assert parents["Cell.inside.layers.1.Dense.forward.0"] is None
+        assert parents.keys() == {name for name in dynamic.file(step, "construct.json") if is_inside(name)}
+        if task == "structure":
+            continue
+        names = set(filter(is_inside, dynamic.names(step)))
+        assert set(compiled.names(step)) == names
+        assert "Cell.inside.CompiledWithin.backward.0" in stepwise.names(step)
+        assert not [name for name in stepwise.names(step) if name in names]
+        for name, values in compiled.tensors(step).items():
+            assert np.allclose(values, dynamic.tensors(step)[name], rtol=1e-4, atol=1e-5), name
+        assert set(compiled.tensors(step)) == set(filter(is_inside, dynamic.tensors(step)))
+    assert task == "structure" or "Cell.inside.norm.LayerNorm.parameters_grad" in compiled.names(1)
+
+
+def is_inside(name: str) -> bool:
+    return name.startswith("Cell.inside.") and ".Within." not in name
+
+
+def test_calls_of_mix_go_with_what_runs_step_by_step(record: Recorder) -> None:
+    alone = train(CompiledWithin)
+    assert train(CompiledWithin, record(level="mix")) == alone
+    folder = record.end().folder
+    names = Dump(folder / "pynative").names(2)
+    assert {"Jit.CompiledWithin.0.backward", "Tensor.sum.0.forward", "Cell.before.Dense.forward.0"} <= set(names)
+    assert "Cell.inside.norm.LayerNorm.backward.0" in Dump(folder / "graph").names(2)
+    assert Dump(folder / "graph").file(2)["level"] == "L0"
+
+
+def test_without_compiled_cells_or_below_cells_there_is_one_dump(record: Recorder) -> None:
+    train(CompiledWithin, record(level="L1"), steps=1)
+    assert record.end().steps() == ["step0"]
+    train(Within, record(level="L0"), steps=1)
+    assert record.end().steps() == ["step0"]
+
+
+def test_cells_that_were_compiled_before_are_told_of(record: Recorder, capsys: Any) -> None:
+    model = Outer(CompiledWithin)
+    model(batch())
+    debugger = record(level="L0")
+    debugger.start(model)
+    model(batch())
+    debugger.stop()
+    debugger.step()
+    record.end()
+    assert "compiled before the first start()" in capsys.readouterr().out
+
+
+def test_steps_of_a_resumed_training_and_steps_without_stop(record: Recorder) -> None:
+    debugger = record(level="L0", step=[7, 9])
+    debugger.set_init_step(7)
+    model = Outer(CompiledWithin)
+    for number in range(3):
+        debugger.start(model)
+        model(batch(number))
+        debugger.step()
+    folder = record.end().folder
+    assert Dump(folder / "pynative").steps() == Dump(folder / "graph").steps() == ["step7", "step9"]
+    assert "Cell.inside.norm.LayerNorm.forward.0" in Dump(folder / "graph").names(9)
+
+
+def test_the_folder_of_two_dumps_says_which_to_give(record: Recorder) -> None:
+    train(CompiledWithin, record(level="L0"), steps=1)
+    folder = record.end().folder
+    with pytest.raises(PathError, match=r'"pynative" .* "graph"'):
+        open_dump(folder)
+    assert open_dump(folder / "pynative").steps == open_dump(folder / "graph").steps == [0]
+
+
+def test_dumps_of_earlier_runs_are_refused_where_that_is_asked_for(record: Recorder) -> None:
+    train(CompiledWithin, record(level="L0"), steps=1)
+    with pytest.raises(PathError, match="pynative"):
+        record(level="L0", existing="refuse")
