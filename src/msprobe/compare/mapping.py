@@ -28,7 +28,7 @@ from msprobe.compare.mapping_files import (
     load_layer_mapping,
 )
 from msprobe.compare.matching import NameMapping
-from msprobe.compare.name_table import PARAMETER_NAMES, torch_name
+from msprobe.compare.name_table import PARAMETER_NAMES, layer_name, torch_name
 from msprobe.compare.renaming import with_stem
 from msprobe.compare.rows import Rows
 from msprobe.paths import StrPath, write_atomically
@@ -284,9 +284,19 @@ def _rename_cells(names: list[str | None], candidate: Rows, there: set[str], map
             new = known[entry] = _renamed_module(entry, mapping.paths, keys)
         name = f"{new}.{slot}" if slot else new
         if name not in there:
-            other = f"{new}.{_other_parameter(entry, slot)}"
-            name = other if other in there else name
+            known_to_both = _with_class_of_torch(new)
+            others = [
+                f"{module}.{own}" for module in (new, known_to_both) for own in (_other_parameter(entry, slot), slot)
+            ]
+            name = next((other for other in others if other in there), name)
         names[row] = name
+
+
+def _with_class_of_torch(entry: str) -> str:
+    """The entry of a module with PyTorch's name for the class of its layer: ``Linear`` for ``Dense``."""
+    parsed = read_name(entry)
+    path, _, kind = parsed.stem.rpartition(".")
+    return with_stem(parsed, f"{path}.{layer_name(kind) or kind}") if parsed.path else entry
 
 
 def _renamed_module(entry: str, paths: Mapping[str, str], keys: Sequence[str]) -> str:

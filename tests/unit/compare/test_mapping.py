@@ -37,7 +37,7 @@ def wanted(mine: Rows, theirs: Rows, **mappings: Any) -> dict[str, str | None]:
         ({}, 18, 18),
         ({"api": True}, 28, 28),
         ({"api": TOY / "api_mapping.yaml"}, 30, 30),
-        ({"cell": True}, 30, 34),
+        ({"cell": True}, 30, 41),
         ({"cell": TOY / "cell_mapping.yaml"}, 45, 49),
         ({"data": TOY / "data_mapping.yaml"}, 23, 23),
         ({"layer": TOY / "layer_mapping.yaml"}, 61, 82),
@@ -232,3 +232,12 @@ def test_a_cell_mapping_changes_nothing_but_the_path(path: str, paths: dict[str,
             assert found == f"Module.{paths[f'{path}.Net']}.{tail}"
         if not any(f".{key}." in f".{path}.Net." for key in paths):
             assert found == f"Module.{path}{end}"
+
+
+def test_without_a_file_layers_answer_to_those_that_pytorch_calls_otherwise() -> None:
+    parts = [open_dump(TOY / side / "dump.json").part() for side in ("target", "bench")]
+    mine, theirs = map(read_rows, parts)
+    wanted = dict(zip(mine.name, wanted_names(load_mappings(cell=True), mine, theirs), strict=True))
+    name = "Cell.blk.fc1.Dense.forward.0.output.0"
+    assert wanted[name] == "Module.blk.fc1.Linear.forward.0.output.0"
+    assert wanted[name] in theirs.name
