@@ -13,6 +13,7 @@ pytestmark = pytest.mark.mindspore
 from mindspore import nn, ops  # noqa: E402
 from mindspore_dumps import Dump, Recorder, batch, record  # noqa: E402
 
+from msprobe.capture.mindspore import recorder  # noqa: E402
 from msprobe.capture.mindspore.executor import jit_executor_class  # noqa: E402
 from msprobe.errors import PathError  # noqa: E402
 from msprobe.store.reader import open_dump  # noqa: E402
@@ -165,3 +166,13 @@ def test_dumps_of_earlier_runs_are_refused_where_that_is_asked_for(record: Recor
     train(CompiledWithin, record(level="L0"), steps=1)
     with pytest.raises(PathError, match="pynative"):
         record(level="L0", existing="refuse")
+
+
+def test_where_graphs_cannot_call_python_a_line_says_so(
+    record: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(recorder, "calls_python", lambda: False)
+    train(CompiledWithin, record(level="L0"), steps=2)
+    dump = record.end()
+    assert "Cell.inside.CompiledWithin.forward.0" in dump.names(1)
+    assert capsys.readouterr().out.count("4 cells inside compiled ones are not recorded") == 1

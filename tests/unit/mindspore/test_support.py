@@ -75,6 +75,15 @@ def test_what_cannot_be_is_told_with_field_value_and_what_is_allowed(
     assert words in raised.value.message
 
 
+def test_cells_of_graphs_that_cannot_call_python(believe: Believe, tmp_path: Any) -> None:
+    settings = load_settings(None, dump_path=str(tmp_path), level="L0")
+    believe("Ascend", "O1")
+    with pytest.raises(NotAvailableError, match=r'level: "L0" of a static graph on Ascend: .* choose "L2"'):
+        support.check_graph_settings(settings)
+    believe("CPU", "O1")
+    support.check_graph_settings(settings)
+
+
 def test_what_fails_is_not_dumped_on_the_cpu(believe: Believe, tmp_path: Any) -> None:
     settings = load_settings(None, dump_path=str(tmp_path), level="L2", task="exception_dump")
     believe("CPU", "O0")

@@ -19,6 +19,11 @@ def device() -> str:
     return str(mindspore.get_context("device_target"))
 
 
+def calls_python() -> bool:
+    """True if operators of a compiled graph can call Python."""
+    return device() in ("CPU", "GPU")
+
+
 def jit_level() -> str:
     """``O0``, ``O1``, ``O2``, or nothing if the program leaves it to MindSpore."""
     config: Any = mindspore.get_context("jit_config")

@@ -1,7 +1,7 @@
 """``save`` and ``save_grad``: values and gradients out of the middle of a static graph, to files.
 
-Called inside ``construct`` they become part of the graph: a custom operator that hands its input to Python. It works
-in the dynamic graph, too. Files are ``{save_dir}/step{n}/rank{r}/{name}_{dtype}_{id}.npy``; the number at the end tells
+Called inside ``construct`` they become part of the graph: a custom operator that hands its input to Python (on Ascend
+one of MindSpore's that writes files: :mod:`msprobe.capture.mindspore.device_save`). It works in the dynamic graph, too. Files are ``{save_dir}/step{n}/rank{r}/{name}_{dtype}_{id}.npy``; the number at the end tells
 the order of the values in the program, then of the gradients, and of visits where a place is visited more than once
 in a step. :func:`step` begins the next step.
 
@@ -22,9 +22,16 @@ from mindspore.ops import constexpr
 
 from msprobe import log
 from msprobe.capture.array_files import npy_header
+from msprobe.capture.mindspore.device_save import (
+    device_path,
+    device_save,
+    device_save_grad,
+    device_step,
+    device_writes,
+)
 from msprobe.capture.mindspore.executor import wait_for_all
 from msprobe.capture.mindspore.ranks import current_rank
-from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.errors import InvalidInputError
 from msprobe.paths import make_folder, write_atomically
 from msprobe.store.dtypes import Array
 from msprobe.store.tensor_names import safe_file_name
@@ -132,14 +139,13 @@ _probe = ops.Custom(_hand_on, out_shape=_first, out_dtype=_first, func_type="pyf
 
 @constexpr(check=False)  # type: ignore[untyped-decorator]
 def _place_of(folder: Any, name: Any, is_single: bool, is_gradient: bool) -> Any:
+    _check_texts(folder, name)
+    return Tensor([_places.number(folder, name, is_single, is_gradient)], mindspore.int64)
+
+
+def _check_texts(folder: Any, name: Any) -> None:
     if not isinstance(folder, str) or not isinstance(name, str):
         raise InvalidInputError(f"save(): save_dir and name must be texts, found {folder!r} and {name!r}.")
-    target = mindspore.get_context("device_target")
-    if target not in ("CPU", "GPU"):
-        raise NotAvailableError(
-            f"save(): saving inside a static graph on {target} is not available in this version; on the CPU it is."
-        )
-    return Tensor([_places.number(folder, name, is_single, is_gradient)], mindspore.int64)
 
 
 @constexpr(check=False)  # type: ignore[untyped-decorator]
@@ -151,7 +157,7 @@ def save(save_dir: str, name: str, data: Any) -> None:
     """Save a tensor, or a list, tuple or dict of tensors, as it is at this place of the program.
 
     None is passed over. The values of bfloat16 are saved as float32. Raises InvalidInputError if ``save_dir`` or
-    ``name`` is no text, NotAvailableError on devices whose graphs cannot call Python.
+    ``name`` is no text.
     """
     if isinstance(data, (list, tuple)):
         for i in range(len(data)):
@@ -159,6 +165,8 @@ def save(save_dir: str, name: str, data: Any) -> None:
     elif isinstance(data, dict):
         for key in data.keys():  # noqa: SIM118 (the compiler knows no other way)
             save(save_dir, _inner(name, key), data[key])
+    elif data is not None and device_writes():
+        device_save(device_path(save_dir, name), data)
     elif data is not None:
         values = data
         if data.dtype == mindspore.bfloat16:
@@ -173,6 +181,8 @@ def save_grad(save_dir: str, name: str, data: Any) -> Any:
     """The same tensor; when its gradient comes, it is saved as ``{name}_grad``. The result must be used in place of
     ``data``.
     """
+    if device_writes():
+        return device_save_grad(device_path(save_dir, _inner_gradient(name)), data)
     if data.dtype == mindspore.bfloat16:
         wide = ops.cast(data, mindspore.float32)
         return ops.cast(save_grad(save_dir, name, wide), mindspore.bfloat16)
@@ -191,3 +201,4 @@ def step() -> None:
     """The step is over: what comes from here on is saved under the next number."""
     wait_for_all()
     _places.next_step()
+    device_step()

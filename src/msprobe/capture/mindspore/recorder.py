@@ -14,11 +14,13 @@ from typing import Any
 import mindspore
 from mindspore import nn
 
+from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics
 from msprobe.capture.mindspore.apis import ApiRecorder
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
+from msprobe.capture.mindspore.execution import calls_python, device
 from msprobe.capture.mindspore.executor import wait_for_all
 from msprobe.capture.mindspore.graph import NodeHooks
 from msprobe.capture.mindspore.in_place import InPlaceWatch
@@ -133,6 +135,13 @@ class MindSporeRecorder:
         if not self._watches_cells or not CompiledCells.is_for(self.settings.task):
             return
         inside = compiled_inside(model, named, self.names)
+        if inside and not calls_python():
+            log.once(
+                "compiled cells",
+                "warning",
+                f"{len(inside)} cells inside compiled ones are not recorded: graphs on {device()} cannot call Python.",
+            )
+            return
         if inside and self.compiled is None:
             self.compiled = CompiledCells(self)
         if self.compiled is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe import log
-from msprobe.capture.mindspore.execution import Backend, backend, device, jit_level
+from msprobe.capture.mindspore.execution import Backend, backend, calls_python, device, jit_level
 from msprobe.capture.mindspore.kernels import is_there
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError, NotAvailableError
@@ -69,6 +69,11 @@ def check_graph_settings(settings: Settings) -> None:
             "warning",
             f'jit_level "O2" compiles whole graphs with GE, which is there on Ascend only; on the {device()} the graph'
             " runs kernel by kernel, and is recorded so.",
+        )
+    if settings.level == "L0" and compiler != "ge" and not calls_python():
+        raise NotAvailableError(
+            f'level: "L0" of a static graph on {device()}: its cells are recorded by operators that call Python, which'
+            f' graphs cannot do there; choose "L2", or {_DYNAMIC}.'
         )
     mistakes = _kernel_mistakes(settings, compiler) if settings.level == "L2" else _cell_mistakes(settings, compiler)
     if mistakes:
