@@ -17,7 +17,7 @@ from msprobe.errors import InvalidInputError
 
 _dump = ops.TensorDump()
 # Since MindSpore 2.7.
-_dump_gradient = ops.DumpGradient() if hasattr(ops, "DumpGradient") else None
+_dump_gradient: Any = ops.DumpGradient() if hasattr(ops, "DumpGradient") else None
 
 
 @constexpr(check=False)  # type: ignore[untyped-decorator]
