@@ -39,6 +39,7 @@ Kind = Literal[
     "loss_scale",
     "overflow",
     "step_count",
+    "error",
 ]
 
 #: One sentence on each kind of finding: what it says.
@@ -63,6 +64,7 @@ KINDS: dict[Kind, str] = {
     "loss_scale": "the loss or the gradients differ by one constant factor",
     "overflow": "a NaN or an infinity is born",
     "step_count": "one side has steps, ranks or passes that the other does not have",
+    "error": "a call raises an error, and nothing comes after it",
 }
 
 

@@ -32,6 +32,7 @@ ADVICE: dict[Kind, str] = {
     "overflow": "Look at what goes into this call: a division by zero, log or sqrt of what is not positive, a number "
     "beyond what half precision holds.",
     "step_count": "Record the same steps and ranks on both sides.",
+    "error": "Look at the shapes and types that this call was given; the calls before it were recorded too.",
 }
 #: What to do about a cause that the diagnosis recognised (``evidence.cause``).
 BY_CAUSE: dict[str, str] = {

@@ -18,6 +18,7 @@ HEADLINES = {
 }
 #: What to do about what each check finds.
 ADVICE: dict[str, str] = {
+    "raised": "Look at the shapes and types that this call was given; the calls before it were recorded too.",
     "overflow": "Look at what goes into this call; everything after it only passes the bad value on.",
     "softmax": "Compute this softmax in float32, or look at what writes to its result.",
     "dtypes": "Find where the type changes: a cast at this line, autocast, a setting of the layer.",
@@ -28,7 +29,7 @@ ADVICE: dict[str, str] = {
     "averaging": "Sum the losses and divide by the number of labels in all micro-batches (and ranks) of the step.",
     "recompute": "Recomputation has to repeat the forward pass: the same random state, mode and inputs.",
     "mutation": "Write to a copy (clone), or without .data, so that autograd can see it.",
-    "unreached": "Look for detach, no_grad, requires_grad=False or a copy to numpy at this place.",
+    "unreached": "Look for detach, no_grad, requires_grad=False, a copy to numpy, or a call that is left out.",
     "scale": "Divide the gradients by the scale after backward (GradScaler.unscale_), before they are clipped.",
     "padding": "Pass padding_idx to the embedding, or zero the gradient of that row.",
     "ties": "Tie them again after loading: head.weight = embedding.weight.",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose.check.history import History
 from msprobe.diagnose.differences import fingerprint
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.links import Producers
@@ -41,7 +42,8 @@ class Earlier:
 
 @dataclass
 class Moment:
-    """One step of all ranks; ``before`` is the step before it, if that was recorded; ``last``: none comes after it.
+    """One step of all ranks; ``before`` is the step before it, if that was recorded; ``last``: none comes after it;
+    ``history``: what is remembered of all steps up to this one.
 
     ``remembered`` is for what several checks work out of a rank: name and rank -> result.
     """
@@ -50,6 +52,7 @@ class Moment:
     timelines: dict[Rank, Timeline]
     before: Earlier | None = None
     last: bool = False
+    history: History = field(default_factory=History)
     remembered: dict[tuple[str, Rank], Any] = field(default_factory=dict)
     _makers: dict[Rank, Producers] = field(default_factory=dict)
     _weights: dict[Rank, dict[str, Weight]] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.mutation import check as mutation
 from msprobe.diagnose.check.overflow import check as overflow
 from msprobe.diagnose.check.padding import check as padding
+from msprobe.diagnose.check.raised import check as raised
 from msprobe.diagnose.check.recompute import check as recompute
 from msprobe.diagnose.check.replicas import check as replicas
 from msprobe.diagnose.check.scale import check as scale
@@ -42,6 +43,7 @@ class Check:
 
 
 CHECKS: tuple[Check, ...] = (
+    Check("raised", "a call raised an error, and the step ended with it", raised),
     Check("overflow", "a NaN or an infinity is born, forward or backward, on whichever rank", overflow, True),
     Check("softmax", "rows of a softmax do not sum to one", softmax),
     Check("dtypes", "one call computes in another precision than those around it, or than its siblings", dtypes),

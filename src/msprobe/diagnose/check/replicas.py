@@ -1,9 +1,10 @@
 """What should be the same on all ranks and is not.
 
 Which parameters are copies of each other is not recorded. Those that have the same values on all ranks before the step
-are (constants aside: shares of a bias may all begin with zeros); they must get the same gradient at the optimizer, and
-be the same after the step. Those that get the same gradient on all ranks are copies too, and must have had the same
-values. A call that takes the same tensors on all ranks must make the same of them, a dropout included.
+are (constants aside: shares of a bias may all begin with zeros); they must get the same gradient at the optimizer, with
+the same settings, and be the same after the step. Those that get the same gradient on all ranks are copies too, and
+must have had the same values. A call that takes the same tensors on all ranks must make the same of them, a dropout
+included. Ranks with copies of a whole model should not all get the same batch.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from msprobe.compare.entry_names import operation, plain_path
-from msprobe.diagnose.check import communication
+from msprobe.diagnose.check import communication, replica_inputs, replica_settings
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
 from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured, tensors
 from msprobe.diagnose.differences import fingerprint, is_integer, of_statistics
@@ -25,15 +26,31 @@ _RANDOM = frozenset("dropout alpha_dropout feature_dropout dropout1d dropout2d d
 
 
 def check(moment: Moment) -> Iterable[Finding]:
-    """Weights that differ before the step, calls on equal inputs, gradients at the optimizer, weights that parted."""
+    """Weights that differ before the step, calls on equal inputs, gradients at the optimizer, its settings, weights
+    that parted; and batches that are the same.
+    """
     for ranks in _groups(moment):
         timelines = {rank: moment.timelines[rank] for rank in ranks}
         part = replace(moment, timelines=timelines)
-        for find in (_weights, _calls, _gradients, _parted):
+        for find in (_weights, _calls, _gradients, _settings, _parted, _inputs):
             found = list(find(part))
             yield from found
             if found:
                 break
+
+
+def _settings(moment: Moment) -> Iterable[Finding]:
+    """Settings of optimizers that differ for copies."""
+    return replica_settings.check(moment, _copies(moment, _tables(moment)))
+
+
+def _inputs(moment: Moment) -> Iterable[Finding]:
+    """One batch for all ranks that hold copies of the whole model."""
+    weights = _tables(moment)
+    copies = [name for name in _copies(moment, weights) if all(name in table for table in weights.values())]
+    # Constants (the weights of norms) are copies where all else is.
+    same = {name for name in weights[next(iter(weights))] if copies and not _unlike(moment, weights, name)}
+    return replica_inputs.check(moment, same)
 
 
 def _groups(moment: Moment) -> list[tuple[Rank, ...]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from msprobe.diagnose.check.communication import Exchange
+from msprobe.diagnose.check.history import History
 from msprobe.diagnose.check.moment import Earlier, Moment
 from msprobe.diagnose.check.registry import CHECKS, Check
 from msprobe.diagnose.check.values import tensors
@@ -65,6 +66,7 @@ def check_run(
     findings: list[Finding] = []
     notes: list[str] = []
     before: Earlier | None = None
+    history = History()
     last: int | None = None
     told: set[str] = set()
     said: set[tuple[Any, ...]] = set()
@@ -81,7 +83,9 @@ def check_run(
         add_digests(*timelines.values())
         # A gap in the steps: what was before is not the step before.
         follows = last is not None and step == last + 1
-        moment = Moment(step, timelines, before if follows else None, last=step == dump.steps[-1])
+        last_one = step == dump.steps[-1]
+        moment = Moment(step, timelines, before if follows else None, last=last_one, history=history)
+        history.add(moment)
         for found in _found(moment, checks, told):
             # The same line of the program in the same module, in another pass or step, is no news.
             mark = (found.evidence["check"], found.module, found.evidence.get("source") or found.where, found.kind)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose.check import idle
+from msprobe.diagnose.check.history import without_gradient
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import floats, listed, measured
 from msprobe.diagnose.differences import fingerprint
@@ -13,33 +15,50 @@ from msprobe.diagnose.timeline import Event, Timeline
 
 
 def check(moment: Moment) -> Iterable[Finding]:
-    """The place at which the graph is cut, with the parameters before it; or each module alone, if none is seen."""
+    """The place at which the graph is cut, with the parameters before it; or each module alone, if none is seen. Then
+    what an optimizer holds and never gets a gradient for.
+    """
     for timeline in moment.timelines.values():
-        gradients = moment.gradients(timeline)
-        if not any(leaf is not None for passes in gradients.values() for leaf in passes):
-            continue
-        lost = {
-            name: weight.event
-            for name, weight in moment.weights(timeline).items()
-            if weight.leaf.get("requires_grad")
-            and weight.event.record.get("training") is not False
-            and not any(leaf is not None for leaf in gradients.get(name, ()))
-        }
-        if lost:
-            users = _users(timeline)
-            lost = {name: event for name, event in lost.items() if _takes_part(users, event)}
-        # A single parameter of a module that is reached is no cut.
-        reached = {name.rpartition(".")[0] for name, passes in gradients.items() if any(passes)}
-        lost = {name: event for name, event in lost.items() if name.rpartition(".")[0] not in reached}
-        if lost:
-            yield from _told(moment, timeline, lost, meant=not _among(lost, reached))
+        yield from _cut_off(moment, timeline)
+        yield from idle.cleared_before_step(moment, timeline)
+        yield from idle.never_called(moment, timeline)
+
+
+def _cut_off(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
+    gradients = moment.gradients(timeline)
+    if not any(leaf is not None for passes in gradients.values() for leaf in passes):
+        return
+    lost = {
+        name: weight.event
+        for name, weight in moment.weights(timeline).items()
+        if weight.leaf.get("requires_grad")
+        and weight.event.record.get("training") is not False
+        and not any(leaf is not None for leaf in gradients.get(name, ()))
+    }
+    if lost:
+        users = _users(timeline)
+        lost = {name: event for name, event in lost.items() if _takes_part(users, event)}
+    # A single parameter of a module that is reached is no cut.
+    reached = {name.rpartition(".")[0] for name, passes in gradients.items() if any(passes)}
+    lost = {name: event for name, event in lost.items() if name.rpartition(".")[0] not in reached}
+    if lost:
+        holder = _holder(moment, timeline, lost)
+        yield from _told(moment, timeline, lost, holder, meant=holder is None and not _among(lost, reached))
+
+
+def _holder(moment: Moment, timeline: Timeline, lost: dict[str, Event]) -> Event | None:
+    """The optimizer that takes its step although these parameters of its own have no gradient: it is to train them."""
+    for event in moment.optimizer_steps(timeline):
+        if not event.record.get("skipped") and without_gradient(event) & set(lost):
+            return event
+    return None
 
 
 def _among(lost: dict[str, Event], reached: set[str]) -> bool:
     """True if lost and reached modules stand in one module below the root.
 
     A whole model, or a whole half of one, without gradients is meant, as a rule: a generator while its critic learns,
-    features under a probe.
+    features under a probe. Not so if an optimizer takes its step with them.
     """
     heads: set[str] = set()
     for name in lost:
@@ -81,8 +100,11 @@ def _around(event: Event, module: Event) -> bool:
     return False
 
 
-def _told(moment: Moment, timeline: Timeline, lost: dict[str, Event], meant: bool) -> Iterable[Finding]:
+def _told(
+    moment: Moment, timeline: Timeline, lost: dict[str, Event], holder: Event | None, meant: bool
+) -> Iterable[Finding]:
     names = list(lost)
+    held = f", though {holder.name} is to update them" if holder is not None else ""
     cut = _cut(timeline, lost)
     if cut is not None:
         how = "is detached" if operation(cut.stem) == "detach" else "loses its gradient"
@@ -91,7 +113,7 @@ def _told(moment: Moment, timeline: Timeline, lost: dict[str, Event], meant: boo
             timeline,
             cut,
             "missing_gradient",
-            f"{len(names)} parameters get no gradient ({listed(names)}): what they lead to {how} in {cut.name}",
+            f"{len(names)} parameters get no gradient ({listed(names)}): what they lead to {how} in {cut.name}{held}",
             evidence={"parameters": names[:50], "count": len(names), "input": measured(what)},
             alternatives=(lost[names[-1]].name,),
             harmless=meant,
@@ -104,7 +126,7 @@ def _told(moment: Moment, timeline: Timeline, lost: dict[str, Event], meant: boo
         timeline,
         first,
         "missing_gradient",
-        f"{len(names)} parameters get no gradient ({listed(names)}){why}",
+        f"{len(names)} parameters get no gradient ({listed(names)}){why}{held}",
         where=f"{plain_path(first.parts.path)}",
         evidence={"parameters": names[:50], "count": len(names)},
         harmless=meant,

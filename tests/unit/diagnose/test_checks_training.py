@@ -1,0 +1,237 @@
+"""Checks of a step as a whole: calls that raise, parameters that no gradient reaches, ranks that do the same work."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checked import call, found, module, of, of_ranks, one, optimizer, plain, some, write
+from hand_made import tensor
+
+# ---------------------------------------------------------------- errors
+
+
+def failing(after: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    linear = {**call([some(1, 3, 5), some(2, 8, 4)], None), "error": "RuntimeError: shapes cannot be\nmultiplied"}
+    data = {
+        "Torch.relu.0.forward": call([some(3, 3, 5)], some(1, 3, 5)),
+        "Functional.linear.0.forward": {**linear, "msprobe": {"order": 1, "source": "/home/me/train.py:12"}},
+        "Module.m.Linear.forward.0": {**module([some(1, 3, 5)], None), "error": "RuntimeError: shapes cannot be"},
+        "Module.m.Linear.parameters_grad": {"weight": [None]},
+    }
+    if after:
+        data["Torch.relu.1.forward"] = call([some(3, 3, 5)], some(1, 3, 5))
+    return data, {"Functional.linear.0.forward": "Module.m.Linear.forward.0"}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_call_that_raised_is_told_and_harmless_if_the_program_went_on(tmp_path: Path, after: bool) -> None:
+    data, parents = failing(after)
+    write(tmp_path, data, parents=parents)
+    finding = found(tmp_path, "raised")[0]
+    assert (finding.entry, finding.kind, finding.harmless) == ("Functional.linear.0.forward", "error", after)
+    beginning = "a call" if after else "the last call"
+    told = f"{beginning} raised RuntimeError: shapes cannot be multiplied, at /home/me/train.py:12"
+    assert finding.message.startswith(told)
+
+
+def test_a_module_that_did_not_return_is_no_error_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path, {"Module.m.Linear.forward.0": {**module([some(1, 2)], None), "error": "the pass did not return"}})
+    assert found(tmp_path, "raised") == []
+
+
+# ---------------------------------------------------------------- parameters without a gradient
+
+
+def cut(held: str, gradient: Any = None, **more: Any) -> dict[str, Any]:
+    """Two models of a layer; what the first makes is detached. ``held``: the model that the optimizer has."""
+    weights = {name: some(number, 4, 4, requires_grad=True) for number, name in enumerate(("one", "two"))}
+    hidden = some(3, 2, 4, requires_grad=True)
+    taken = None if held == "one" else some(8, 4, 4)
+    return {
+        "Module.one.Linear.forward.0": module([some(2, 2, 4)], hidden, parameters={"weight": weights["one"]}),
+        "Module.one.Linear.parameters_grad": {"weight": [gradient]},
+        "Tensor.detach.0.forward": call([hidden], {**hidden, "requires_grad": False}),
+        "Torch.relu.0.forward": call([hidden], some(5, 2, 4)),
+        "Module.two.Linear.forward.0": module(
+            [some(5, 2, 4)], some(7, 2, 4, requires_grad=True), parameters={"weight": weights["two"]}
+        ),
+        "Module.two.Linear.parameters_grad": {"weight": [some(8, 4, 4)]},
+        "Optimizer.SGD.0.forward": optimizer({f"{held}.weight": (weights[held], taken, some(9, 4, 4))}, **more),
+    }
+
+
+@pytest.mark.parametrize(("held", "harmless"), [("one", False), ("two", True)])
+def test_a_model_without_gradients_is_not_meant_where_an_optimizer_is_to_train_it(
+    tmp_path: Path, held: str, harmless: bool
+) -> None:
+    write(tmp_path, cut(held))
+    finding = one(tmp_path, "unreached")
+    assert (finding.entry, finding.harmless) == ("Tensor.detach.0.forward", harmless)
+    assert ("though Optimizer.SGD.0.forward is to update them" in finding.message) != harmless
+
+
+def test_a_step_that_was_left_out_holds_nothing(tmp_path: Path) -> None:
+    write(tmp_path, cut("one", skipped=True))
+    assert one(tmp_path, "unreached").harmless
+
+
+def test_gradients_that_are_cleared_before_the_step(tmp_path: Path) -> None:
+    write(tmp_path, cut("one", gradient=some(6, 4, 4)))
+    finding = one(tmp_path, "unreached")
+    assert finding.entry == "Optimizer.SGD.0.forward"
+    assert "cleared in between" in finding.message
+    assert not finding.harmless
+
+
+def stack(called: tuple[int, ...], held: int = 3, prefix: str = "blocks.", chained: bool = True) -> dict[str, Any]:
+    """A step of a stack of layers of which some are called, each with what the one before it made."""
+    data: dict[str, Any] = {}
+    weights = {f"{prefix}{n}.weight": some(n, 4, 4, requires_grad=True) for n in range(held)}
+    for place, number in enumerate(called):
+        given = some(100 + place if chained else 100, 2, 4)
+        name = f"Module.{prefix}{number}.Linear"
+        own = {"weight": weights[f"{prefix}{number}.weight"]}
+        data[f"{name}.forward.0"] = module([given], some(101 + place, 2, 4), parameters=own)
+        data[f"{name}.parameters_grad"] = {"weight": [some(20 + number, 4, 4)]}
+    table = {
+        name: (weight, some(20 + n, 4, 4) if n in called else None, some(40 + n, 4, 4))
+        for n, (name, weight) in enumerate(weights.items())
+    }
+    return {**data, "Optimizer.SGD.0.forward": optimizer(table)}
+
+
+@pytest.mark.parametrize("prefix", ["blocks.", ""])
+def test_a_layer_of_a_stack_that_no_step_calls(tmp_path: Path, prefix: str) -> None:
+    for step in range(2):
+        write(tmp_path, stack((0, 2), prefix=prefix), step)
+    finding = one(tmp_path, "unreached")
+    assert (finding.step, finding.harmless) == (1, False)
+    assert finding.evidence["modules"] == [f"{prefix}1"]
+    assert finding.evidence["parameters"] == [f"{prefix}1.weight"]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [{"called": (0, 2)}],
+        [{"called": (0, 2, 3), "held": 4}, {"called": (0, 3), "held": 4}],
+        [{"called": (0, 2), "chained": False}] * 2,
+        [{"called": (0, 1)}] * 2,
+    ],
+    ids=["one step", "layers left out at random", "experts", "the last one"],
+)
+def test_a_module_that_may_wait_for_its_turn(tmp_path: Path, steps: list[dict[str, Any]]) -> None:
+    for step, how in enumerate(steps):
+        write(tmp_path, stack(**how), step)
+    assert one(tmp_path, "unreached").harmless
+
+
+def test_a_layer_that_another_step_calls(tmp_path: Path) -> None:
+    write(tmp_path, stack((0, 1, 2)), 0)
+    write(tmp_path, stack((0, 2)), 2)
+    assert found(tmp_path, "unreached") == []
+
+
+def test_parameters_that_no_module_has_tell_nothing_of_calls(tmp_path: Path) -> None:
+    data = stack((0, 1), held=2)
+    data["Optimizer.SGD.0.forward"]["input_kwargs"]["g0.p7"] = {"weight": some(7, 4, requires_grad=True), "grad": None}
+    write(tmp_path, data)
+    assert found(tmp_path, "unreached") == []
+
+
+# ---------------------------------------------------------------- gradients that stay, weights that are NaN
+
+
+def kept(folder: Path, optimizers: int) -> None:
+    """Two steps of five parameters of an optimizer that get one gradient each and keep those of the step before; one of
+    them is far larger than the others, and about the same in both steps.
+    """
+    random = np.random.default_rng(4)
+    left = {n: np.zeros((5, 4)) for n in range(5)}
+    large = 100 + random.standard_normal((5, 4))
+    for step in range(2):
+        data: dict[str, Any] = {}
+        held = {}
+        for n in range(5):
+            made = large if n == 0 else random.standard_normal((5, 4)) + 0.2
+            data[f"Module.m{n}.Linear.parameters_grad"] = {"weight": [of(made, f"xxh3:{step}{n}")]}
+            left[n] = left[n] + made
+            held[f"m{n}.weight"] = (some(n, 5, 4), of(left[n], f"xxh3:g{step}{n}"), some(50 + n, 5, 4))
+        data["Optimizer.SGD.0.forward"] = optimizer(held)
+        if optimizers == 2:
+            gradient = some(60 + step, 4)
+            data["Module.d.Linear.parameters_grad"] = {"weight": [some(70 + step, 4)]}
+            data["Optimizer.SGD.1.forward"] = optimizer({"d.weight": (some(80, 4), gradient, some(81, 4))})
+        write(folder, data, step)
+
+
+@pytest.mark.parametrize("optimizers", [1, 2])
+def test_gradients_that_are_not_cleared_show_beside_a_large_one(tmp_path: Path, optimizers: int) -> None:
+    kept(tmp_path, optimizers)
+    finding = one(tmp_path, "clearing")
+    assert (finding.step, finding.entry) == (1, "Optimizer.SGD.0.forward")
+    assert "not cleared" in finding.message
+
+
+def test_weights_that_are_nan_before_and_after_are_not_left_alone(tmp_path: Path) -> None:
+    bad = {**tensor(4, value=math.nan), "requires_grad": True, "nan": 4}
+    weights = {"a": (bad, some(2, 4), bad), "b": (some(3, 4), some(4, 4), some(5, 4))}
+    write(tmp_path, {"Optimizer.SGD.0.forward": optimizer(weights)})
+    assert found(tmp_path, "updates") == []
+
+
+# ---------------------------------------------------------------- ranks
+
+
+def replica(rank: int, batch: int, lr: float = 0.1, exchange: bool = False) -> dict[str, Any]:
+    leaf = some(1, 4, requires_grad=True)
+    data: dict[str, Any] = {}
+    parents = "Module.m.Linear.forward.0"
+    if exchange:
+        group = {"process_group": {"type": "torch.ProcessGroup", "group_ranks": [0, 1, 2]}}
+        data["Distributed.all_reduce.0.forward"] = call([some(7, 4)], some(6, 4), **group)
+    data[parents] = module([some(batch, 2, 4)], some(batch + 50, 2, 4), parameters={"weight": leaf})
+    data["Module.m.Linear.backward.0"] = {"input": [some(60 + rank, 2, 4)], "output": [some(70 + rank, 2, 4)]}
+    data["Optimizer.SGD.0.forward"] = optimizer({"m.weight": (leaf, some(2, 4), some(3, 4))}, lr=lr)
+    return data
+
+
+def test_ranks_that_get_the_same_batch(tmp_path: Path) -> None:
+    of_ranks(tmp_path, lambda rank: replica(rank, batch=9))
+    finding = one(tmp_path, "replicas")
+    assert "ranks 0, 1, 2 get the same batch" in finding.message
+    assert finding.entry == "Module.m.Linear.forward.0"
+
+
+def test_ranks_with_batches_of_their_own(tmp_path: Path) -> None:
+    of_ranks(tmp_path, lambda rank: replica(rank, batch=9 + rank))
+    assert found(tmp_path, "replicas") == []
+
+
+def test_ranks_that_divide_the_work_of_one_batch(tmp_path: Path) -> None:
+    """They exchange data inside the forward pass."""
+    above = {"Distributed.all_reduce.0.forward": "Module.m.Linear.forward.0", "Module.m.Linear.forward.0": None}
+    for rank in range(3):
+        write(tmp_path, replica(rank, 9, exchange=True), rank=f"rank{rank}", parents=above)
+    assert found(tmp_path, "replicas") == []
+
+
+def test_one_rank_with_another_learning_rate(tmp_path: Path) -> None:
+    of_ranks(tmp_path, lambda rank: replica(rank, batch=9 + rank, lr=0.2 if rank == 1 else 0.1))
+    finding = one(tmp_path, "replicas")
+    assert (finding.rank, finding.evidence["setting"]) == (1, "lr")
+    assert "the optimizer of rank 1 has lr 0.2 where that of the other ranks has 0.1" in finding.message
+
+
+def test_settings_that_choose_how_a_step_is_computed_may_differ(tmp_path: Path) -> None:
+    def make(rank: int) -> dict[str, Any]:
+        data = replica(rank, batch=9 + rank)
+        data["Optimizer.SGD.0.forward"]["groups"][0]["foreach"] = plain(rank == 1)
+        return data
+
+    of_ranks(tmp_path, make)
+    assert found(tmp_path, "replicas") == []
