@@ -38,6 +38,11 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         return
     if maker is not None and maker in scene.pairing.partner:
         if scene.differs(maker, difference):
+            if other is not None and other not in scene.pairing.back:
+                begun = len(scene.suspects)
+                alone = scene.chain(other, scene.other_makers, scene.pairing.back)
+                blame_calls(scene, judged, difference, [], alone)
+                scene.doubt(begun)
             return
         if other is not None and other not in scene.pairing.back:
             blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
@@ -57,14 +62,16 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         return
     if maker is not None:
         chain = scene.chain(maker, scene.makers, scene.pairing.partner)
-        if scene.fed_by_difference(chain, difference):
-            return
+        explained = scene.fed_by_difference(chain, difference)
+        begun = len(scene.suspects)
         others = (
             scene.chain(other, scene.other_makers, scene.pairing.back)
             if other is not None and other not in scene.pairing.back
             else []
         )
         blame_calls(scene, judged, difference, chain, others)
+        if explained:
+            scene.doubt(begun)
         return
     if other is not None:
         if other not in scene.pairing.back:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from typing import Any
 
 from msprobe.diagnose.calls import StepCalls
 from msprobe.diagnose.common import Rank
-from msprobe.diagnose.effect import Reach
+from msprobe.diagnose.effect import Reach, later
 from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.leftover import Left
 from msprobe.diagnose.scene import Suspect
@@ -17,8 +18,10 @@ from msprobe.diagnose.scene import Suspect
 MOST_FINDINGS = 100
 #: Findings that say what is done otherwise, and findings that a result is further off than expected.
 _FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
-#: So many times further may a step be apart than the one before, if both are apart by rounding alone.
-_GROWTH = 4.0
+#: Where rounding may do so much, it hides what an argument does: then the call that gets it tells.
+_WIDE = 0.01
+#: So many times more may the results of two frameworks be apart, whose calls all agree.
+_OF_FRAMEWORKS = 10.0
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
 
 
@@ -42,6 +45,10 @@ class Compared:
     values: bool = True
     calls: StepCalls | None = None
     lone: list[str] = field(default_factory=list)
+    #: Calls of one side alone and the like, which what came in explains as well: suspects if nothing else is.
+    doubts: list[Suspect] = field(default_factory=list)
+    #: That the step is apart by more than rounding does, with the call where that grows most.
+    beyond: Suspect | None = None
     #: What the weights of this step are on both sides; between two frameworks alone.
     weights: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     #: True if one side ran on MindSpore and the other on PyTorch.
@@ -54,27 +61,38 @@ def conclude(
     """What the suspects of a step amount to: status, findings in order, and the rank at fault. ``reach_later``: how
     far differences reach in the next step, if there is one (``goes_on``).
     """
-    if not found:
-        return "agree", [], None
     clear = [suspect for suspect in found if suspect.clear]
     reach = max(result.reach.size for result in results)
-    allowed = max(result.tolerance for result in results) * (
-        _GROWTH if any(result.carried for result in results) else 1.0
-    )
-    if reach <= allowed:
+    allowed = max(map(allowed_of, results))
+    agreeing = max(map(agreeing_of, results))
+    beyond = reach > agreeing and all(result.values and not result.interrupted for result in results)
+    if not clear and beyond:
+        # No call is beyond what rounding and its inputs may do, and what comes out is.
+        found = [*_hidden(results), *found]
+        clear = found[:1]
+    if not found:
+        return "agree", [], None
+    quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]
+    if reach <= allowed and (clear or quiet):
         # What the optimizer does shows in the weights of the next step. There rounding has grown.
-        reach = max(reach, reach_later() / _GROWTH)
+        following = reach_later()
+        if following > max(map(later, (result.tolerance for result in results))):
+            reach = max(reach, following)
     # Without values nothing is known of what a difference does.
     harmless = reach <= allowed and all(result.values for result in results)
-    quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]
     # What shows in the next step alone, and none follows.
     unknown = not goes_on and any(suspect.shows_later for suspect in found)
     if harmless and quiet and not clear and not unknown:
         return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:10]], None
-    if not clear and not unknown and reach <= 10 * allowed:
-        return "agree", [], None
+    if not clear and not unknown and reach <= agreeing:
+        return "agree", [], None  # if something does differ, the next step tells what
+    clear.sort(key=_is_rounding)
     chosen = clear or found
-    if found[0].finding.kind in _FACTS and all(suspect.finding.kind in _MEASURED for suspect in clear):
+    if (
+        found[0].finding.kind in _FACTS
+        and all(suspect.finding.kind in _MEASURED for suspect in clear)
+        and not (clear and "cause" in clear[0].finding.evidence)
+    ):
         # What was done otherwise comes before what came out of it.
         chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
     taken = {id(suspect) for suspect in chosen}
@@ -82,10 +100,41 @@ def conclude(
     harmless = (
         harmless
         and not unknown
-        and not any(suspect.matters or (reach > 0 and _is_wrong(suspect)) for suspect in ordered)
+        and not any(
+            suspect.matters or (reach > 0 and _is_wrong(suspect)) or (allowed > _WIDE and _stands_out(suspect))
+            for suspect in ordered
+        )
     )
     findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
     return "harmless" if harmless else "diverged", findings, findings[0].rank
+
+
+def allowed_of(result: Compared) -> float:
+    """What loss, gradients and weights of a step may be apart by rounding."""
+    return later(result.tolerance) if result.carried else result.tolerance
+
+
+def agreeing_of(result: Compared) -> float:
+    """What they may be apart by where no call is to blame: kernels of two frameworks all differ a little."""
+    return allowed_of(result) * (_OF_FRAMEWORKS if result.crossing else 1.0)
+
+
+def _hidden(results: Sequence[Compared]) -> list[Suspect]:
+    """What may be behind an effect that no suspect explains: what one side does alone, else where it grows most."""
+    doubts = across_ranks([replace(result, suspects=result.doubts) for result in results])
+    furthest = max(results, key=lambda result: result.reach.size)
+    return [*doubts, *([furthest.beyond] if furthest.beyond is not None else [])]
+
+
+def _is_rounding(suspect: Suspect) -> bool:
+    """True if a result is no further apart than rounding may make it, though a call that gives the same bits elsewhere
+    should not: whatever is further apart goes first.
+    """
+    evidence = suspect.finding.evidence
+    found, explained = evidence.get("difference"), evidence.get("explained")
+    if not (isinstance(found, float) and isinstance(explained, float)):
+        return False
+    return suspect.finding.kind in _MEASURED and found <= explained
 
 
 def _is_wrong(suspect: Suspect) -> bool:
@@ -94,6 +143,15 @@ def _is_wrong(suspect: Suspect) -> bool:
     """
     finding = suspect.finding
     return suspect.clear and finding.kind == "computation" and finding.evidence.get("inputs_differ_by") == 0
+
+
+def _stands_out(suspect: Suspect) -> bool:
+    """True if another argument makes a result differ by more than rounding does in the type of the call."""
+    evidence = suspect.finding.evidence
+    found, explained = evidence.get("difference"), evidence.get("explained")
+    if not (suspect.clear and suspect.finding.kind == "argument"):
+        return False
+    return isinstance(found, float) and isinstance(explained, float) and explained < found < math.inf
 
 
 def across_ranks(results: Iterable[Compared]) -> list[Suspect]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise, optimizer, states
 from msprobe.diagnose.arrival import arrival_of, common_factor
 from msprobe.diagnose.differences import Comparer, Difference, is_floating, rms
@@ -18,10 +19,17 @@ from msprobe.diagnose.timeline import Event, is_tensor
 #: threads); this many are taken for rounding.
 _UNITS = 64.0
 _MOST = 0.3
+#: Of types with few digits so many units would be more than the numbers themselves. There: what results may be apart
+#: by whose sum or product cancels (healthy runs in bfloat16: up to 0.08), and the growth with the calls that round:
+#: each adds a unit in a direction of its own, so that n of them make the square root of n, there and back.
+_COARSE = 0.125
+_OF_CALLS = 2.0
 #: An optimizer that divides by the size of the gradient makes a full step of such a gradient: the weights that
 #: follow from gradients this many times smaller than the largest tell nothing.
 _NOTHING = 1e-4
 
+#: So many times further may a step be apart than the one before, if both are apart by rounding alone.
+_GROWTH = 4.0
 #: A weight may be this many times further apart than its gradient was.
 _FOLLOWS = 4.0
 
@@ -33,18 +41,36 @@ class Reach:
     ``size``: the largest relative difference among gradients, weights, states of modules and results of the model;
     infinite where one is missing, or not finite, on one side. ``vanishing``: parameters whose gradients are next to
     nothing. ``gradients``: how far the gradient of each parameter is apart, where it is at all.
-    ``states``: what the states of a module may be apart by in the next step, because of this one.
+    ``states``: what the states of a module may be apart by in the next step, because of this one. ``what``: what is
+    furthest apart, in words.
     """
 
     size: float = 0.0
     vanishing: frozenset[str] = field(default_factory=frozenset)
     gradients: Mapping[str, float] = field(default_factory=dict)
     states: Mapping[str, float] = field(default_factory=dict)
+    what: str = ""
 
 
 def tolerance(judged: Iterable[Judged]) -> float:
-    """What gradients and results may be apart by rounding: by the coarsest type that many calls compute in."""
-    return min(_UNITS * unit_of(judged), _MOST)
+    """What gradients and results may be apart by rounding: by the coarsest type that many calls compute in, and by how
+    many do.
+    """
+    every = list(judged)
+    unit = unit_of(every)
+    rounding = sum(
+        one.event.direction == "forward"
+        and one.event.is_call
+        and operation(one.event.stem) not in noise.MOVES
+        and noise.unit(one.event.outputs(), one.partner.outputs()) >= unit
+        for one in every
+    )
+    return min(_UNITS * unit, max(_COARSE, _OF_CALLS * math.sqrt(rounding) * unit), _MOST)
+
+
+def later(tolerance: float) -> float:
+    """What a step may be apart by whose weights are apart by rounding: that grows, up to an end."""
+    return max(tolerance, min(_GROWTH * tolerance, _MOST))
 
 
 def unit_of(judged: Iterable[Judged]) -> float:
@@ -105,18 +131,22 @@ def reach_of(
         and arrival_of(judged.values(), comparer).clean
     )
     counted = at_optimizer if summed else [*gradients, *at_optimizer]
-    most = max((_weighted(one, largest) for one in counted), default=0.0)
+    reached = [(_weighted(one, largest), "gradients") for one in counted]
     if not summed:
-        most = max(most, of_results(judged, bool(sizes)))
+        reached.append((of_results(judged, bool(sizes)), "the loss" if sizes else "the result"))
     unit = unit_of(judged.values())
     of_states, carried = states.apart(judged.values(), before.states, unit, makers)
     # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.blame_movement.
-    later = comparer.crossing and bool(before.gradients)
+    crossed = comparer.crossing and bool(before.gradients)
+    reached.append((of_states, "states that modules keep"))
+    reached.append((0.0 if crossed else _of_weights(judged.values(), before, unit), "weights"))
+    size, what = max(reached, key=lambda one: one[0])
     return Reach(
-        max(most, of_states, 0.0 if later else _of_weights(judged.values(), before, unit)),
+        size,
         frozenset(name for name, size in sizes.items() if size <= _NOTHING * largest),
         apart,
         carried,
+        what,
     )
 
 

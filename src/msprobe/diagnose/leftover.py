@@ -19,17 +19,25 @@ from msprobe.diagnose.timeline import Timeline, is_tensor
 
 #: Two factors are found for so many parameters at least.
 _LEAST = 4
-#: How well the sum must fit (of its size), and how badly without the older gradient.
+#: How well the sum must fit (of its size), and how badly without the older gradient. Where types have few digits, so
+#: many units of rounding are as good, if they explain the rest.
 _FITS = 0.02
 _FAILS = 0.1
+_UNITS = 4.0
+_EXPLAINS = 0.2
+#: A mean tells something if it is so many times larger than what one tensor's own rounding does, and what that of the
+#: calls before may do.
+_CLEAR = 100.0
+_COARSE = 2.0**-7
 
 
 @dataclass(frozen=True)
 class Left:
-    """The mean of a gradient, and how far rounding may move it."""
+    """The mean of a gradient, how far its own rounding may move it, and that in units of rounding."""
 
     mean: float
     error: float
+    size: float = 0.0
 
 
 def gradients_left(timeline: Timeline) -> dict[str, Left]:
@@ -54,7 +62,7 @@ def _brought(timeline: Timeline) -> dict[str, Left]:
             if left is not None:
                 name = f"{plain_path(event.parts.path)}.{slot.partition('.')[0]}".removeprefix(".")
                 old = found.get(name, Left(0.0, 0.0))
-                found[name] = Left(old.mean + left.mean, old.error + left.error)
+                found[name] = Left(old.mean + left.mean, old.error + left.error, old.size + left.size)
     return found
 
 
@@ -64,19 +72,26 @@ def _left(leaf: object) -> Left | None:
     statistics = numbers(leaf)
     if statistics is None or not all(map(math.isfinite, statistics)):
         return None
-    return Left(statistics[2], rms(leaf) * eps_of(leaf) * (0.25 + 1.0 / math.sqrt(max(numel(leaf), 1))))
+    size = rms(leaf) * (0.25 + 1.0 / math.sqrt(max(numel(leaf), 1)))
+    # Of types with few digits, one unit has to do as a margin.
+    return Left(statistics[2], size * min(eps_of(leaf), _COARSE / _CLEAR), size)
 
 
-def holds_older(now: Mapping[str, Left], other: Mapping[str, Left], older: Mapping[str, Left]) -> int:
-    """Of how many parameters the means show that ``now`` is ``other`` and ``older`` together; 0 if it is not."""
+def holds_older(
+    now: Mapping[str, Left], other: Mapping[str, Left], older: Mapping[str, Left], unit: float = 0.0
+) -> int:
+    """Of how many parameters the means show that ``now`` is ``other`` and ``older`` together; 0 if it is not. ``unit``:
+    of the rounding of the run, if gradients are kept in a finer type.
+    """
     rows = []
     for name, mine in now.items():
         theirs, before = other.get(name), older.get(name)
         if theirs is None or before is None:
             continue
-        error = mine.error + theirs.error + before.error
+        left = mine, theirs, before
+        error = max(sum(one.error for one in left) * _CLEAR, sum(one.size for one in left) * unit)
         # Means that are no more than rounding tell nothing.
-        if error and abs(before.mean) > 100 * error and abs(mine.mean) > 100 * error:
+        if error and abs(before.mean) > error and abs(mine.mean) > error:
             size = abs(mine.mean) + abs(theirs.mean) + abs(before.mean)
             rows.append((mine.mean / size, theirs.mean / size, before.mean / size))
     if not rows:
@@ -88,7 +103,8 @@ def holds_older(now: Mapping[str, Left], other: Mapping[str, Left], older: Mappi
     factors = [(1.0, 1.0)]
     if len(rows) >= _LEAST:
         factors.append(_two_factors(rows))
-    fits = any(_misfit(rows, size, *pair) < _FITS for pair in factors if min(pair) > 0)
+    enough = max(_FITS, min(_UNITS * unit, _EXPLAINS * alone))
+    fits = any(_misfit(rows, size, *pair) < enough for pair in factors if min(pair) > 0)
     return len(rows) if fits else 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from msprobe.diagnose.blame_argument import blame_argument, tells_something
 from msprobe.diagnose.blame_gradients import look_for_missing_gradients
 from msprobe.diagnose.blame_inputs import look_at_dtype, look_at_input
+from msprobe.diagnose.blame_leftover import look_for_leftovers
 from msprobe.diagnose.blame_movement import look_at_movements
 from msprobe.diagnose.blame_optimizer import look_at_optimizer, look_at_settings_of
 from msprobe.diagnose.blame_results import (
@@ -45,6 +46,7 @@ def search(scene: Scene) -> list[Suspect]:
         if scene.taints(judged):
             scene.tainted.add(event.direction)
         scene.most_apart = max(scene.most_apart, judged.arrived, judged.left)
+    look_for_leftovers(scene)
     look_for_missing_gradients(scene)
     look_for_lone_writes(scene)
     look_for_lone_steps(scene)

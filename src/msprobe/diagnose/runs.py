@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from msprobe.diagnose.blame_effect import beyond_rounding
 from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.calls import StepCalls, calls_of
 from msprobe.diagnose.collector import no_collection
 from msprobe.diagnose.common import Rank, Step, StepPair, in_common
 from msprobe.diagnose.compiled import leave_out_unseen
-from msprobe.diagnose.conclusion import MOST_FINDINGS, Compared, across_ranks, conclude
+from msprobe.diagnose.conclusion import MOST_FINDINGS, Compared, across_ranks, agreeing_of, conclude
 from msprobe.diagnose.differences import Comparer
 from msprobe.diagnose.effect import Reach, reach_of, tolerance
 from msprobe.diagnose.findings import Status, Verdict
@@ -321,12 +322,14 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
         scene.apart_before, scene.states_before = task.before.gradients, task.before.states
         scene.left_before, scene.weights_before = task.left, task.weights
         suspects = search(scene)
+        reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
         compared = Compared(
             step=left.step,
             rank=left.rank,
             suspects=suspects,
-            reach=reach_of(pairing, scene.judged, comparer, task.before, scene.makers),
+            reach=reach,
             tolerance=max(tolerance(scene.judged.values()), MARGIN * calibration.reach),
+            doubts=scene.doubts,
             summary=_counts(pairing, scene),
             notes=[*([NOTE] if crossing else []), *_notes(pairing, scene), *unseen],
             interrupted=tuple(side for side, part in (("candidate", left), ("reference", right)) if not part.complete),
@@ -339,6 +342,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             weights=weights_of(scene.judged.values(), scene.makers) if crossing else {},
             crossing=crossing,
         )
+        compared = replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))
         for timeline in timelines:
             timeline.close()
         return compared
@@ -395,7 +399,7 @@ def _summary(done: list[Compared], steps: int) -> dict[str, Any]:
         "ranks": len({result.rank for result in done}),
         **total,
         "largest_effect": reached if math.isfinite(reached) else "infinite",
-        "rounding_tolerance": max((result.tolerance for result in done), default=0.0),
+        "rounding_tolerance": max(map(agreeing_of, done), default=0.0),
     }
 
 

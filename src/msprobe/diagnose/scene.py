@@ -10,6 +10,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
 from msprobe.diagnose.arrival import Arrival, arrival_of
 from msprobe.diagnose.differences import Comparer, Difference, fingerprint, is_floating
+from msprobe.diagnose.effect import unit_of
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.judge import Judged, is_random, judge_all
 from msprobe.diagnose.leftover import Left, gradients_left, holds_older
@@ -37,11 +38,13 @@ class Suspect:
     shows_later: str = ""
 
 
-#: Between two frameworks: a result that is taken is as far apart as where it is made; calls of one side alone may make
-#: a difference larger, as others may (:data:`msprobe.diagnose.noise.SAFETY`, and the amplification of a module); and so
-#: many units of rounding are no longer rounding.
+#: A result that is taken is as far apart as where it is made; calls of one side alone may make a difference larger, as
+#: others may (:data:`msprobe.diagnose.noise.SAFETY`, and the amplification of a module), but not to what is no rounding
+#: in any type.
 _SEEN_AGAIN = 4.0
 _OF_CHAIN = 64.0
+_MOST_OF_CHAIN = 0.1
+#: Between two frameworks: so many units of rounding are no longer rounding.
 _TAINTS = 256.0
 _ROUNDING = 64.0
 
@@ -63,6 +66,8 @@ class Scene:
         comparer.unset = unset_tensors(pairing.candidate, pairing.reference)
         self.judged = judge_all(pairing, comparer, self.makers)
         self.suspects: list[Suspect] = []
+        # Suspects if nothing else is: see :attr:`msprobe.diagnose.conclusion.Compared.doubts`.
+        self.doubts: list[Suspect] = []
         self.said: dict[Hashable, Suspect | None] = {}
         self.tainted: set[str] = set()
         # How far anything is apart, as far as the search has come.
@@ -115,9 +120,10 @@ class Scene:
         if self._not_cleared is None:
             mine, theirs = gradients_left(self.pairing.candidate), gradients_left(self.pairing.reference)
             before, other_before = self.left_before
-            count = holds_older(mine, theirs, before)
+            unit = unit_of(self.judged.values())
+            count = holds_older(mine, theirs, before, unit)
             found = ("candidate", count) if count else ("", 0)
-            if not count and (count := holds_older(theirs, mine, other_before)):
+            if not count and (count := holds_older(theirs, mine, other_before, unit)):
                 found = "reference", count
             self._not_cleared = found
         return self._not_cleared
@@ -125,15 +131,18 @@ class Scene:
     def differs(self, event: Event, seen: Difference) -> bool:
         """True if the results of a call differ, as is seen where one of them is taken."""
         found = self.judged.get(event)
-        if found is None or not self.comparer.crossing:
-            return found is None or bool(found.changed_outputs)
-        # Between two frameworks everything is apart by rounding, which explains no more than rounding.
+        if found is None:
+            return True
+        if not (self.comparer.crossing or found.changed_outputs):
+            return False
+        # Where everything is apart by rounding, that explains no more than rounding.
         return self.explains(found, seen, _SEEN_AGAIN)
 
     def explains(self, found: Judged, seen: Difference, times: float) -> bool:
         """True if the results of a call are so far apart that they explain what is seen later, so many times larger."""
         unit = max((noise.eps_of(leaf) for leaf in (seen.left, seen.right) if is_tensor(leaf)), default=0.0)
-        return seen.delta <= times * max(unit, found.left, found.arrived)
+        apart = max(unit, found.left, found.arrived)
+        return seen.delta <= max(min(times * apart, _MOST_OF_CHAIN), _SEEN_AGAIN * apart)
 
     def is_rounding(self, difference: Difference) -> bool:
         """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
@@ -173,9 +182,8 @@ class Scene:
                 maker = self.makers.of(leaf, event) if is_tensor(leaf) else None
                 if maker is None or maker not in self.pairing.partner:
                     continue
-                if not self.comparer.crossing and self.differs(maker, seen):
-                    return True
-                if self.comparer.crossing and self.explains(self.judged[maker], seen, _OF_CHAIN):
+                found = self.judged[maker]
+                if (self.comparer.crossing or found.changed_outputs) and self.explains(found, seen, _OF_CHAIN):
                     return True
         return False
 
@@ -312,6 +320,11 @@ class Scene:
         suspect = Suspect(finding, judged.event.index if place is None else place, clear, matters)
         self.said[mark] = suspect
         self.suspects.append(suspect)
+
+    def doubt(self, begun: int) -> None:
+        """What was said since there were so many suspects is told only if nothing else explains what comes out."""
+        self.doubts += [replace(suspect, clear=True) for suspect in self.suspects[begun:]]
+        del self.suspects[begun:]
 
     def take_back(self, mark: Hashable) -> None:
         """Forget what was said under this mark: more is known now."""

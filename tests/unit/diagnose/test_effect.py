@@ -9,7 +9,7 @@ import pytest
 from unit.diagnose.training import Plan, train
 
 from msprobe.diagnose.differences import Comparer
-from msprobe.diagnose.effect import Reach, reach_of, tolerance
+from msprobe.diagnose.effect import Reach, later, reach_of, tolerance
 from msprobe.diagnose.judge import Judged, judge_all
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.pairing import pair
@@ -74,11 +74,17 @@ def test_the_weight_that_follows_from_such_a_gradient_tells_nothing(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("dtype", "expected"), [("float32", 64 * 2.0**-23), ("float16", 64 * 2.0**-10), ("bfloat16", 0.3)]
+    ("dtype", "expected"), [("float32", 64 * 2.0**-23), ("float16", 64 * 2.0**-10), ("bfloat16", 0.125)]
 )
 def test_what_rounding_may_reach_depends_on_the_type_of_the_run(tmp_path: Path, dtype: str, expected: float) -> None:
     _, judged = reach(tmp_path, Plan(dtype=dtype))
     assert tolerance(judged) == pytest.approx(expected)
+
+
+def test_what_rounding_may_reach_in_bfloat16_grows_with_the_calls_that_round(tmp_path: Path) -> None:
+    _, judged = reach(tmp_path, Plan(dtype="bfloat16", blocks=60), Plan(blocks=60))
+    assert 0.2 < tolerance(judged) < 0.3
+    assert later(tolerance(judged)) == 0.3
 
 
 def test_nothing_at_all_allows_what_float32_does() -> None:

@@ -1,0 +1,65 @@
+"""A mistake is named although everything is apart by rounding: other threads, kernels, precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.diagnose.comparing import agrees, compare, first, told
+from unit.diagnose.dumps import rounded
+from unit.diagnose.test_leftover import accumulating
+from unit.diagnose.training import Plan
+
+NOISE = 2e-7
+NAMES = ["embedding.weight", "head.weight", "head.bias"]
+NAMES += [f"blocks.{block}.fc.{name}" for block in range(2) for name in ("weight", "bias")]
+#: Weights that both types hold.
+SHORT: dict[str, Any] = {"weights": {name: lambda array: rounded(array, "bfloat16") for name in NAMES}}
+
+
+def low(**more: Any) -> dict[str, Any]:
+    """Mixed precision, as far as it matters here: calls compute in bfloat16, gradients come as float32."""
+    return {**SHORT, "dtype": "bfloat16", **more}
+
+
+def test_noise_alone_is_none(tmp_path: Path) -> None:
+    assert agrees(compare(tmp_path, Plan(noise=NOISE, steps=2), Plan(steps=2)))
+
+
+@pytest.mark.parametrize("digests", [True, False])
+def test_a_call_that_is_left_out_behind_noise(tmp_path: Path, digests: bool) -> None:
+    more = {"digests": digests, "steps": 2}
+    verdict = compare(tmp_path, Plan(noise=NOISE, left_out=frozenset(["blocks.1.add"]), **more), Plan(**more))
+    found = first(verdict)
+    assert (found.kind, found.entry) == ("structure", "Tensor.__add__.1.forward"), told(verdict)
+
+
+def test_a_step_apart_by_rounding_does_not_end_the_search(tmp_path: Path) -> None:
+    verdict = compare(tmp_path, accumulating(noise=NOISE, steps=2), Plan(steps=2))
+    found = first(verdict)
+    assert (found.step, found.evidence.get("cause")) == (1, "not_cleared"), told(verdict)
+
+
+def test_gradients_that_were_not_cleared_in_low_precision(tmp_path: Path) -> None:
+    verdict = compare(tmp_path, accumulating(**low(steps=2)), Plan(**SHORT, steps=2))
+    found = first(verdict)
+    assert (found.step, found.evidence.get("cause")) == (1, "not_cleared"), told(verdict)
+
+
+def test_low_precision_alone_agrees(tmp_path: Path) -> None:
+    verdict = compare(tmp_path, Plan(**low(steps=2)), Plan(**SHORT, steps=2))
+    assert verdict.status in ("agree", "harmless"), told(verdict)
+    assert verdict.summary["largest_effect"] <= verdict.summary["rounding_tolerance"]
+
+
+def test_a_difference_that_low_precision_hides_in_no_call_is_told_all_the_same(tmp_path: Path) -> None:
+    # Each call adds no more than rounding may do to it.
+    sites = [f"blocks.{block}.{site}" for block in range(4) for site in ("mul", "tanh", "add")]
+    grow = {site: lambda array: array * np.float32(1.07) for site in sites}
+    verdict = compare(tmp_path, Plan(**low(results=grow, blocks=4)), Plan(**SHORT, blocks=4))
+    found = first(verdict)
+    assert found.kind == "computation"
+    assert found.evidence["difference"] > found.evidence["explained"] == verdict.summary["rounding_tolerance"]
+    assert "no call by itself differs by more than its inputs explain. It grows most in Torch.tanh.0" in found.message
