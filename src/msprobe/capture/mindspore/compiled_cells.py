@@ -19,8 +19,9 @@ from msprobe import log
 from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.mindspore.executor import jit_executor_class, wait_for_all
 from msprobe.capture.mindspore.graph_cells import GraphCells
+from msprobe.capture.mindspore.jit import compiled_apart
 from msprobe.capture.mindspore.patches import Replacement
-from msprobe.capture.mindspore.surface import Surface
+from msprobe.capture.mindspore.surface import MINDSPORE, Surface
 from msprobe.capture.mindspore.tensors import host_array
 from msprobe.capture.session import Session
 from msprobe.store import layout
@@ -60,12 +61,22 @@ def _session_beside(recorder: MindSporeRecorder) -> Session:
 
 
 class CompiledCells:
-    """The second dump of a recording, and the cells that it is of."""
+    """The second dump of a recording, and the cells that it is of.
 
-    def __init__(self, recorder: MindSporeRecorder) -> None:
+    ``of_cells``: the model has compiled cells; the first dump has a folder of its own, too. Otherwise a function under
+    ``jit`` was compiled while recording, which may call cells: the second dump is there when one tells of itself.
+    """
+
+    def __init__(self, recorder: MindSporeRecorder, of_cells: bool) -> None:
+        self.of_cells = of_cells
         self._handles: list[Any] = []
         self._names: list[str] = []
+        # The parameters of cells that run inside of compiled ones.
+        self._inside: set[int] = set()
+        self._rank: int | None = None
+        self._is_known = True
         self._release: Callable[[], None] = lambda: None
+        self.main = recorder.session
         self.session = _session_beside(recorder)
         self.graph = GraphCells(self.session, recorder.statistics, ArrayKeeper(self.session))
         self._begin(recorder)
@@ -77,12 +88,17 @@ class CompiledCells:
 
     def serve(self, recorder: MindSporeRecorder) -> None:
         """Go on for this recorder: its settings and its steps count from here on."""
+        self.main = recorder.session
         self.session = _session_beside(recorder)
         self.graph.serve(self.session, recorder.statistics, ArrayKeeper(self.session))
         self._begin(recorder)
 
     def _begin(self, recorder: MindSporeRecorder) -> None:
         self.session.at_step_end.append(self.graph.begin_step)
+        self.graph.wake = self._wake
+        self.graph.tells_of_missing = self.of_cells
+        if not self.of_cells:
+            return
         main, settings = recorder.session, recorder.settings
         main.settings = replace(main.settings, dump_path=os.path.join(settings.dump_path, layout.STEP_BY_STEP))
         log.once(
@@ -99,62 +115,83 @@ class CompiledCells:
         """Between steps, too: each function is compiled once."""
         executor: Any = jit_executor_class()
         original: Callable[..., Any] | None = vars(executor).get("compile") if executor is not None else None
-        if original is None:
-            return
-
-        @functools.wraps(original)
-        def compile_watched(*args: Any, **kwargs: Any) -> Any:
-            recorder.pause()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                recorder.resume()
-
-        replacement = Replacement(executor, "compile", compile_watched)
-        replacement.put()
-        self._release = replacement.take_off
+        if original is not None:
+            replacement = Replacement(executor, "compile", compiled_apart(recorder, original))
+            replacement.put()
+            self._release = replacement.take_off
 
     # ------------------------------------------------------------ life
 
     def start(self, inside: Sequence[tuple[str, nn.Cell]]) -> None:
-        """A start of the recorder, in a step that is wanted or not."""
+        """A start of the recorder, in a step that is wanted or not. ``inside``: cells inside of compiled ones."""
         self.graph.know(inside)
         self._names = [name for name, _ in inside]
+        self._inside = {id(parameter) for _, cell in inside for _, parameter in MINDSPORE.own_parameters(cell)}
 
-    def record(self, main: Session, rank: int | None) -> None:
-        """Record this step."""
-        session = self.session
-        if not session.records_in_step:
-            session.number_steps_from(main.step)
-        if session.start(rank):
-            self._watch_parameters()
+    def record(self, rank: int | None) -> None:
+        """The recorder records this step."""
+        self._rank = rank
+        if self.of_cells or self.graph.has_told:
+            self._is_known = True
             self.graph.begin()
+        self._watch_parameters()
 
-    def pause(self) -> None:
-        """Something is compiled: see to it that its cells tell of themselves."""
+    def _wake(self) -> bool:
+        """A cell tells of itself; True if that is recorded."""
+        with self.main.lock:
+            if self.main.recording and not self.session.recording:
+                if not self.session.records_in_step:
+                    self.session.number_steps_from(self.main.step)
+                self.session.start(self._rank)
+                if not self.of_cells:
+                    log.once(
+                        "compiled functions",
+                        "info",
+                        f'Cells inside compiled functions are recorded in "{self.session.settings.dump_path}".',
+                    )
+        return self.session.recording
+
+    def pause(self, named: Sequence[tuple[str, nn.Cell]]) -> None:
+        """Something is compiled: see to it that its cells tell of themselves, ``named`` and those known already."""
         self._forget_parameters()
+        self._is_known &= not self.graph.know(named)
         self.graph.put()
+        self.graph.put_hooks()
+
+    def give_up(self, error: Exception) -> bool:
+        """It could not be compiled: perhaps for what our operators lack, such as shapes that change."""
+        if not self.graph.is_in_place():
+            return False
+        self.graph.take_off()
+        log.once(
+            "give up",
+            "warning",
+            "Cells inside a compiled function are not recorded, it cannot be compiled so:"
+            f" {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}",
+        )
+        return True
 
     def resume(self) -> None:
         """It is compiled."""
         self.graph.take_off()
-        if self.session.recording:
+        if self.main.recording:
+            if not self._is_known:
+                self._is_known = True
+                self.graph.begin()
             self._watch_parameters()
 
     def stop(self) -> None:
         """Bring the files up to date."""
-        if not self.session.recording:
-            return
         self.session.guard(wait_for_all)
-        self.detach()
-        self.session.stop()
-        if not self.graph.has_told:
+        if self.of_cells and not self.graph.has_told:
             log.once(
                 "compiled before",
                 "warning",
                 f"Nothing came of the cells inside compiled ones ({', '.join(self._names[:3])}, ...): they did not run,"
                 " or were compiled before the first start().",
             )
+        self.detach()
+        self.session.stop()
 
     def detach(self) -> None:
         """Leave nothing attached to the model."""
@@ -169,18 +206,19 @@ class CompiledCells:
         """The program ends, or another recorder goes on."""
         self.detach()
         self._release()
-        self.session.close(is_end)
+        self.session.close(is_end and self.graph.has_told)
         if is_end:
             self.graph.close()
 
     # ------------------------------------------------------------ parameters
 
     def _watch_parameters(self) -> None:
-        """A compiled call is one node of the dynamic graph: gradients of parameters come as everywhere there."""
+        """A compiled cell is one node of the dynamic graph: gradients of parameters come as everywhere there."""
         if self._handles or not self.session.settings.backward:
             return
         for number, parameter in self.graph.parameters():
-            self._handles.append(parameter.register_hook(functools.partial(self._arrived, number)))
+            if id(parameter) in self._inside:
+                self._handles.append(parameter.register_hook(functools.partial(self._arrived, number)))
 
     def _forget_parameters(self) -> None:
         handles, self._handles = self._handles, []

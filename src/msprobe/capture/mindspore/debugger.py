@@ -21,6 +21,7 @@ from msprobe.capture.mindspore.start_arguments import check_model
 from msprobe.capture.mindspore.support import check_dynamic_settings, check_graph_settings, check_settings
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
+from msprobe.errors import InvalidInputError
 from msprobe.store import layout
 
 
@@ -122,6 +123,11 @@ class PrecisionDebugger(Debugger, one_per_process=True):
                 self.recorder.prepare_compiled(model, named)
             return
         if in_graph:
+            if tokens is not None:
+                raise InvalidInputError(
+                    f"start(): token_range {token_range} counts calls of the model, which a static graph (GRAPH_MODE) does"
+                    " not tell of; leave it out, or use the dynamic graph."
+                )
             self.recorder.start_graph(named, rank_id)
             return
         if tokens is None:

@@ -8,7 +8,7 @@ together when recording stops.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,12 +125,17 @@ class GraphCells:
         self._lock = threading.Lock()
         # Anything came by while it was recorded.
         self.has_told = False
+        # Asked when a cell tells of itself while nothing is recorded.
+        self.wake: Callable[[], bool] = lambda: False
+        # Whether parameters that got no gradient are written.
+        self.tells_of_missing = True
         session.before_publish.append(self._finish)
 
     # ------------------------------------------------------------ what is compiled
 
-    def know(self, named: Iterable[tuple[str, nn.Cell]]) -> None:
-        """Give these cells and their parameters their numbers."""
+    def know(self, named: Iterable[tuple[str, nn.Cell]]) -> bool:
+        """Give these cells and their parameters their numbers; True if one was new."""
+        before = len(self._cells)
         for name, cell in named:
             # Wrappers that MindSpore makes itself are none of the user's cells.
             if id(cell) in self._known or type(cell).__name__.startswith("_") or "grad_reducer" in name:
@@ -146,6 +151,7 @@ class GraphCells:
                     self._parameters[id(parameter)] = (parameter, len(self._owners))
                     self._owners.append([])
                 self._owners[self._parameters[id(parameter)][1]].append((known, key))
+        return len(self._cells) > before
 
     def put(self) -> None:
         """What is compiled from here on tells of the cells that are known."""
@@ -154,7 +160,7 @@ class GraphCells:
             if not construct.in_place:
                 construct.put()
 
-    def _put_hooks(self) -> None:
+    def put_hooks(self) -> None:
         """The same for gradients of parameters, in a graph that has a backward pass of its own."""
         if self.session.settings.backward:
             for number, parameter in self.parameters()[len(self._handles) :]:
@@ -163,6 +169,10 @@ class GraphCells:
     def parameters(self) -> list[tuple[int, Any]]:
         """The parameters that have gradients, by their numbers."""
         return [(number, parameter) for parameter, number in self._parameters.values()]
+
+    def is_in_place(self) -> bool:
+        """True while what is compiled tells of the cells."""
+        return any(construct.in_place for construct in self._constructs)
 
     def take_off(self) -> None:
         """Leave the cells as they were; what is in graphs that are compiled stays there."""
@@ -176,7 +186,7 @@ class GraphCells:
         """Watch these cells, before their graph is compiled. They are watched until :meth:`close`."""
         self.know(named)
         self.put()
-        self._put_hooks()
+        self.put_hooks()
 
     def serve(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
         """From here on tell another session of what comes: compiled graphs keep their numbers of cells."""
@@ -215,7 +225,7 @@ class GraphCells:
 
     def arrived(self, arrival: Arrival, values: Array) -> None:
         """The graph tells of a tensor."""
-        if not self.session.recording:
+        if not self.session.recording and not self.wake():
             return
         try:
             if arrival.is_parameter:
@@ -330,7 +340,7 @@ class GraphCells:
         }
 
     def _put_gradients(self, cell: _Cell) -> None:
-        if cell.trained and self.session.settings.backward:
+        if cell.trained and self.session.settings.backward and (cell.gradients or self.tells_of_missing):
             tree = {key: [cell.gradients.get(key)] for key in cell.trained}
             self.session.put(f"{cell.name}.parameters_grad", tree)
         cell.has_new = False
@@ -354,6 +364,9 @@ class GraphCells:
             self._passes.clear()
             for cell in self._cells:
                 cell.begin_step()
+        if self.session.recording:
+            # Nobody said stop: there may be no start either.
+            self.begin()
 
 
 def _in_order(side: dict[int, Any]) -> list[Any]:

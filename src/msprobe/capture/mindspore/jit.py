@@ -21,11 +21,14 @@ from msprobe.capture.units import UnitRecorder, run_recorded
 class Pausable(Protocol):
     """The recorder: takes everything off, and puts it back."""
 
-    def pause(self) -> None:
+    def pause(self, executor: Any) -> None:
         """Take everything of ours off functions and cells."""
 
     def resume(self) -> None:
         """Put it back."""
+
+    def give_up(self, error: Exception) -> bool:
+        """It could not be compiled: take off what was to be compiled with it; False if there was nothing."""
 
 
 class JitRecorder:
@@ -59,17 +62,7 @@ class JitRecorder:
             replacement.take_off()
 
     def _outside(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        recorder = self.recorder
-
-        @functools.wraps(original)
-        def compile_without_us(executor: Any, *args: Any, **kwargs: Any) -> Any:
-            recorder.pause()
-            try:
-                return original(executor, *args, **kwargs)
-            finally:
-                recorder.resume()
-
-        return compile_without_us
+        return compiled_apart(self.recorder, original)
 
     def _recorded(self, original: Callable[..., Any]) -> Callable[..., Any]:
         units = self.units
@@ -84,6 +77,24 @@ class JitRecorder:
             return run_recorded(units, f"Jit.{name}", original, args, kwargs, (executor,))
 
         return run
+
+
+def compiled_apart(recorder: Pausable, original: Callable[..., Any]) -> Callable[..., Any]:
+    """``original``, a method of the executor that compiles, with the recorder out of its way."""
+
+    @functools.wraps(original)
+    def compile_without_us(executor: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder.pause(executor)
+        try:
+            return original(executor, *args, **kwargs)
+        except Exception as error:
+            if not recorder.give_up(error):
+                raise
+            return original(executor, *args, **kwargs)
+        finally:
+            recorder.resume()
+
+    return compile_without_us
 
 
 def _name_of(executor: Any) -> str:

@@ -118,7 +118,7 @@ class MindSporeRecorder:
         if session.recording or not session.start(rank):
             return session.recording
         if self.compiled is not None:
-            session.guard(self.compiled.record, session, rank)
+            session.guard(self.compiled.record, rank)
         self._attached = True
         self._named = named
         if self._watches_calls:
@@ -143,7 +143,7 @@ class MindSporeRecorder:
             )
             return
         if inside and self.compiled is None:
-            self.compiled = CompiledCells(self)
+            self.compiled = CompiledCells(self, of_cells=True)
         if self.compiled is not None:
             self.compiled.start(inside)
         self._compiled_cells = {id(cell) for _, cell in inside}
@@ -155,7 +155,7 @@ class MindSporeRecorder:
             if not self.session.recording and self.session.start(rank):
                 self.session.guard(self.graph_kernels.start)
             return self.session.recording
-        if not self.session.recording and self.session.start(rank):
+        if self.session.recording or self.session.start(rank):
             self.session.guard(self.graph.begin)
         return self.session.recording
 
@@ -237,15 +237,31 @@ class MindSporeRecorder:
         guard(self.facts.remove)
         guard(self.cells.remove)
 
-    def pause(self) -> None:
+    def pause(self, executor: Any) -> None:
         """Something is compiled: see :mod:`msprobe.capture.mindspore.jit`."""
         self._paused += 1
         if self._paused == 1 and self._attached:
             running = list(self.session.thread.modules)
             self._take_off()
             self.session.thread.modules.extend(running)
-        if self._paused == 1 and self.compiled is not None:
-            self.session.guard(self.compiled.pause)
+        # The functions of optimizers call no cells.
+        if self._paused == 1 and not isinstance(getattr(executor, "obj", None), nn.Optimizer):
+            self.session.guard(self._compile_cells)
+
+    def _compile_cells(self) -> None:
+        """A function is compiled that may call cells."""
+        from msprobe.capture.mindspore.compiled_cells import CompiledCells
+
+        named = self._named if self._watches_cells and self.session.recording else ()
+        if self.compiled is None and named and CompiledCells.is_for(self.settings.task) and calls_python():
+            self.compiled = CompiledCells(self, of_cells=False)
+            self.compiled.record(self.session.rank())
+        if self.compiled is not None:
+            self.compiled.pause(named)
+
+    def give_up(self, error: Exception) -> bool:
+        """It cannot be compiled with what tells of its cells; False if there is nothing of that."""
+        return self.compiled is not None and bool(self.session.guard(self.compiled.give_up, error))
 
     def resume(self) -> None:
         """It is compiled."""
