@@ -2,7 +2,8 @@
 
 The function mode sees the calls inside a Function's forward, but not the Function itself. So ``Function.apply`` is
 watched while recording, also where it was bound long before (``square = Square.apply``). What runs inside is recorded
-as well, under its own names.
+as well, under its own names. Newer torch (2.15 does) has ``apply`` compiled: there the attribute is replaced while
+recording, and what was bound before is not seen.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch.autograd import Function
 
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
+from msprobe.capture.torch.patches import Patches
 
 _quiet = torch._C.DisableTorchFunction
 
@@ -38,22 +40,41 @@ class CustomFunctions:
         self.calls = calls
         self.session = calls.session
         self._watched = FunctionCalls()
-        self._watched.add(getattr(Function.apply, "__func__", None), self._apply)
+        self._replaced = Patches()
+        self._frames = 1 + FRAMES_OF_ENTRANCE
+        if not self._watched.add(getattr(Function.apply, "__func__", None), self._apply):
+            self._frames = 2
+            self._replaced.add(Function, "apply", self._instead)
 
     def attach(self) -> None:
         """Begin to watch."""
         self._watched.attach()
+        self._replaced.attach()
 
     def detach(self) -> None:
         """Leave nothing behind."""
+        self._replaced.detach()
         self._watched.detach()
+
+    def _instead(self, original: Any) -> Any:
+        """What stands in for a compiled ``apply``."""
+        of_class = vars(Function)["apply"].__get__
+
+        def run(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+            return of_class(None, cls)(*args, **kwargs)
+
+        def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+            return self._apply(run, (cls, *args), kwargs)
+
+        apply.__doc__ = original.__doc__
+        return classmethod(apply)
 
     def _apply(self, inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session, calls = self.session, self.calls
         if not session.recording or session.thread.muted or not args or _is_framework(args[0]):
             return inner(*args, **kwargs)
         with _quiet():
-            call = calls.begin(f"Function.{args[0].__name__}", args[1:], kwargs, 1 + FRAMES_OF_ENTRANCE)
+            call = calls.begin(f"Function.{args[0].__name__}", args[1:], kwargs, self._frames)
         if call is None:
             return inner(*args, **kwargs)
         try:

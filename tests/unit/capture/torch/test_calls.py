@@ -171,7 +171,8 @@ def test_a_failed_call_has_its_arguments_and_what_it_said(tmp_path: Path) -> Non
         entry = dump.data[f"Torch.mm.{number}.forward"]
         assert [d["shape"] for d in entry["input_args"]] == [[2, 3], [2, 3]]
         assert entry["output"] == [None]
-        assert entry["error"].startswith("RuntimeError: mat1 and mat2 shapes")
+        assert entry["error"].startswith("RuntimeError: ")
+        assert "mat1 and mat2 shapes" in entry["error"]
     assert dump.forward()[-1] == "Torch.relu.0"
 
 

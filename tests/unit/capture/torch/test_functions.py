@@ -15,6 +15,9 @@ from torch.autograd.function import once_differentiable
 
 Tensor = torch.Tensor
 
+#: True in torch 2.15: ``apply`` is no Python function any more.
+COMPILED_APPLY = not hasattr(Function.apply, "__func__")
+
 
 class Square(Function):
     @staticmethod
@@ -217,6 +220,7 @@ def test_transforms_run_as_ever(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("dump_error_info.log"))
 
 
+@pytest.mark.skipif(COMPILED_APPLY, reason="this torch has a compiled Function.apply, which is replaced")
 def test_apply_is_the_same_object_all_the_time(tmp_path: Path, x: Tensor) -> None:
     def apply() -> tuple[Any, Any]:
         return vars(Function)["apply"], Function.apply.__func__  # type: ignore[attr-defined]
@@ -228,10 +232,21 @@ def test_apply_is_the_same_object_all_the_time(tmp_path: Path, x: Tensor) -> Non
     assert apply()[1].__code__ is code
 
 
+def test_apply_is_put_back(tmp_path: Path, x: Tensor) -> None:
+    before = vars(Function)["apply"]
+    dump = record(tmp_path, lambda: loss_of(Square.apply(x)).backward())
+    assert vars(Function)["apply"] is before
+    assert "Function.Square.0.backward" in dump.data
+
+
 def test_apply_that_was_bound_before_is_seen(tmp_path: Path, x: Tensor) -> None:
     """`square = Square.apply` at import time is the usual way to use a Function."""
     square = Square.apply
     dump = record(tmp_path, lambda: loss_of(square(x)).backward())
+    if COMPILED_APPLY:
+        # Nothing leads from a bound method of a compiled class to us; what runs inside is recorded.
+        assert dump.forward()[0] == "Tensor.__mul__.0"
+        return
     assert dump.forward()[:2] == ["Function.Square.0", "Tensor.__mul__.0"]
     assert "Function.Square.0.backward" in dump.data
     assert x.grad is not None
