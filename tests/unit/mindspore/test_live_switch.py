@@ -118,3 +118,34 @@ def test_a_static_graph_that_was_compiled_while_it_was_off(file: File) -> None:
     assert not file.dump.tensors(1)
     # What goes in and comes out of both cells, and two parameters.
     assert len(file.dump.tensors(2)) == 6
+
+
+class Part(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Dense(8, 4)
+
+    @ms.jit
+    def construct(self, x: Any) -> Any:
+        return ops.tanh(self.dense(x))
+
+
+def test_compiled_cells_that_were_compiled_while_it_was_off(file: File, capsys: Any) -> None:
+    file.write(level="L0", dump_enable=False)
+    debugger = PrecisionDebugger(str(file.path))
+    model = nn.SequentialCell(Part())
+    for number, change in enumerate(({}, {"dump_enable": True}, {"task": "tensor"}, {"dump_enable": False})):
+        if change:
+            file.write(**change)
+        debugger.start(model)
+        model(batch(number)).asnumpy()
+        debugger.stop()
+        debugger.step()
+    PrecisionDebugger.reset()
+    compiled, stepwise = Dump(file.dump.folder / "graph"), Dump(file.dump.folder / "pynative")
+    assert compiled.steps() == stepwise.steps() == ["step1", "step2"]
+    assert "Cell.0.dense.Dense.forward.0" in compiled.names(1)
+    assert "Cell.0.Part.forward.0" in stepwise.names(2)
+    assert not compiled.tensors(1)
+    assert "Cell.0.dense.Dense.forward.0.output.0.npy" in compiled.tensors(2)
+    assert "of earlier runs" not in capsys.readouterr().out

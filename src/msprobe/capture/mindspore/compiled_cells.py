@@ -89,7 +89,9 @@ class CompiledCells:
     def serve(self, recorder: MindSporeRecorder) -> None:
         """Go on for this recorder: its settings and its steps count from here on."""
         self.main = recorder.session
+        outcome = self.session.outcome
         self.session = _session_beside(recorder)
+        self.session.outcome = outcome
         self.graph.serve(self.session, recorder.statistics, ArrayKeeper(self.session))
         self._begin(recorder)
 

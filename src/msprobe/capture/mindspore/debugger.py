@@ -125,8 +125,8 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         if in_graph:
             if tokens is not None:
                 raise InvalidInputError(
-                    f"start(): token_range {token_range} counts calls of the model, of which a static graph (GRAPH_MODE)"
-                    " does not tell; leave it out, or use the dynamic graph."
+                    f"start(): token_range {token_range} counts calls of the model, of which a static graph"
+                    " (GRAPH_MODE) does not tell; leave it out, or use the dynamic graph."
                 )
             self.recorder.start_graph(named, rank_id)
             return
