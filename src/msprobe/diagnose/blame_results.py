@@ -168,7 +168,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         text,
         where=f"{event.name}, {first.slot}",
         clear=clear,
-        matters=clear and matters,
+        matters=clear and (matters or scene.is_blind),
         evidence={
             "slot": first.slot,
             "difference": judged.left,

@@ -58,6 +58,9 @@ class Comparer:
         self.measured_noise: Callable[[str], float] = lambda entry: 0.0
         # One side ran on MindSpore, the other on PyTorch: see :mod:`msprobe.diagnose.translation`.
         self.crossing = False
+        # Then, in a step that follows another: how far the weights are apart, by what optimizers made of rounding.
+        self.follows = False
+        self.weights_apart = 0.0
         # The same for what goes into it: the other healthy run may have got other data.
         self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
 

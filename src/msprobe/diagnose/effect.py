@@ -24,6 +24,8 @@ _MOST = 0.3
 #: each adds a unit in a direction of its own, so that n of them make the square root of n, there and back.
 _COARSE = 0.125
 _OF_CALLS = 2.0
+#: Between two frameworks they are apart by up to 140 units in the first step (float32, values whole).
+_UNITS_OF_FRAMEWORKS = 256.0
 #: An optimizer that divides by the size of the gradient makes a full step of such a gradient: the weights that
 #: follow from gradients this many times smaller than the largest tell nothing.
 _NOTHING = 1e-4
@@ -73,6 +75,13 @@ def later(tolerance: float) -> float:
     return max(tolerance, min(_GROWTH * tolerance, _MOST))
 
 
+def tolerance_of_frameworks(unit: float, weights_apart: float) -> float:
+    """What gradients of two frameworks may be apart by. ``unit``: that of rounding; ``weights_apart``: what optimizers
+    made of it, which the calls of a network hand on, larger.
+    """
+    return min(max(_UNITS_OF_FRAMEWORKS * unit, noise.HANDED_ON * weights_apart), _MOST)
+
+
 def unit_of(judged: Iterable[Judged]) -> float:
     """The unit of rounding of the coarsest type that many calls compute in."""
     units: dict[float, int] = {}
@@ -102,6 +111,7 @@ def reach_of(
     at_optimizer: list[Difference] = []
     sizes: dict[str, float] = {}
     steps = False
+    measured = 0.0
     for one in judged.values():
         if one.event.direction == "gradient":
             for slot, leaf in one.partner.outputs():
@@ -109,6 +119,7 @@ def reach_of(
                     name = f"{one.event.parts.path}.{slot.partition('.')[0]}".removeprefix(".")
                     sizes[name] = max(sizes.get(name, 0.0), rms(leaf))
             gradients += one.changed_outputs
+            measured = max(measured, one.left)
             for difference in one.changed_outputs:
                 name = f"{one.event.parts.path}.{difference.slot.partition('.')[0]}".removeprefix(".")
                 apart[name] = max(apart.get(name, 0.0), difference.delta)
@@ -130,8 +141,10 @@ def reach_of(
         and (of_results(judged, bool(sizes)) <= tolerance(judged.values()) or common_factor(gradients) is not None)
         and arrival_of(judged.values(), comparer).clean
     )
-    counted = at_optimizer if summed else [*gradients, *at_optimizer]
+    counted = at_optimizer if summed or comparer.crossing else [*gradients, *at_optimizer]
     reached = [(_weighted(one, largest), "gradients") for one in counted]
+    if comparer.crossing:
+        reached.append((measured, "gradients"))  # measured by the terms that they are sums of
     if not summed:
         reached.append((of_results(judged, bool(sizes)), "the loss" if sizes else "the result"))
     unit = unit_of(judged.values())

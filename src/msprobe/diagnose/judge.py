@@ -12,6 +12,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
 from msprobe.diagnose.differences import Comparer, Difference, is_floating, not_finite, numbers, numel, rms
 from msprobe.diagnose.links import Producers
+from msprobe.diagnose.movement import weights_of
 from msprobe.diagnose.pairing import Pairing
 from msprobe.diagnose.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.diagnose.translation import answering
@@ -29,6 +30,8 @@ _RANDOM = frozenset(
 )
 
 
+#: Weights that are further apart are another matter, and explain no more than these.
+_MOST_OF_WEIGHTS = 0.01
 #: The size that the gradient of a parameter would have without cancellation.
 Expected = Callable[[dict[str, Any]], float]
 
@@ -81,6 +84,9 @@ def is_random(event: Event) -> bool:
 
 def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
     """Judge all pairs, in the candidate's order of execution. ``producers``: of the candidate."""
+    if comparer.crossing and comparer.follows:
+        weights = weights_of(pairing.partner.items(), producers).values()
+        comparer.weights_apart = min(max((comparer.delta(*pair) for pair in weights), default=0.0), _MOST_OF_WEIGHTS)
     found: dict[Event, Judged] = {}
     gradients: list[tuple[Event, Event]] = []
     for event in pairing.candidate:
@@ -205,7 +211,8 @@ def judge(
         # Inputs that look alike may be apart by rounding.
         own = max(own, rounding)
     safety = noise.SAFETY if judged.arrived or rounding <= 2.0**-23 else noise.SAFETY_OF_OWN
-    modelled = safety * (own + factor * judged.arrived)
+    # Statistics of what arrives may be nearer than the elements are.
+    modelled = safety * (own + factor * max(judged.arrived, comparer.weights_apart))
     judged.allowed = max(modelled, comparer.measured_noise(partner.name))
     judged.status = _status(judged)
     if comparer.crossing and judged.left <= judged.allowed and any(map(_is_valued, outputs)):

@@ -6,33 +6,33 @@ from collections.abc import Iterable
 from typing import Any
 
 from msprobe.diagnose.differences import is_floating
-from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.timeline import Event
 
+Pairs = Iterable[tuple[Event, Event]]
 
-def weights_of(judged: Iterable[Judged], makers: Producers) -> dict[str, tuple[Any, Any]]:
+
+def weights_of(pairs: Pairs, makers: Producers) -> dict[str, tuple[Any, Any]]:
     """The parameters of modules on both sides, by name; where modules were not recorded, what calls take that no call
-    made (``makers``: of the candidate), by its place.
+    made (``makers``: of the candidate), by its place. ``pairs``: events of the candidate and what answers to them.
     """
     found: dict[str, tuple[Any, Any]] = {}
-    for one in judged:
-        for name, pair in places_of_weights(one, makers).items():
+    for event, partner in pairs:
+        for name, pair in places_of_weights(event, partner, makers).items():
             found.setdefault(name, pair)
     return found
 
 
-def places_of_weights(judged: Judged, makers: Producers) -> dict[str, tuple[Any, Any]]:
+def places_of_weights(event: Event, partner: Event, makers: Producers) -> dict[str, tuple[Any, Any]]:
     """What one pair takes that may be weights."""
-    event = judged.event
     if event.direction != "forward":
         return {}
     if event.is_module:
-        pairs = _in_both(event.parameters(), judged.partner.parameters())
+        pairs = _in_both(event.parameters(), partner.parameters())
         return {_name(event, slot): pair for slot, pair in pairs if slot.startswith("parameters.")}
     if event.parts.kind != "api" or makers.knows_parameters:
         return {}
-    pairs = _in_both(event.inputs(), judged.partner.inputs())
+    pairs = _in_both(event.inputs(), partner.inputs())
     return {place_of_weight(event, slot): pair for slot, pair in pairs if makers.of(pair[0], event) is None}
 
 

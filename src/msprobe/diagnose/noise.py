@@ -27,6 +27,9 @@ SAFETY_OF_OWN = 4.0
 #: arithmetic (of the bias of keys in attention) is nothing but rounding.
 SMALL_GRADIENT = 1e-3
 
+#: A module hands on a difference up to so many times larger: SAFETY times the amplification of one.
+HANDED_ON = 64.0
+
 _EPS = {
     "float64": 2.0**-52,
     "complex128": 2.0**-52,

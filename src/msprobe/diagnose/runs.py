@@ -17,7 +17,7 @@ from msprobe.diagnose.common import Rank, Step, StepPair, in_common
 from msprobe.diagnose.compiled import leave_out_unseen
 from msprobe.diagnose.conclusion import MOST_FINDINGS, Compared, across_ranks, agreeing_of, conclude
 from msprobe.diagnose.differences import Comparer
-from msprobe.diagnose.effect import Reach, reach_of, tolerance
+from msprobe.diagnose.effect import Reach, reach_of, tolerance, tolerance_of_frameworks, unit_of
 from msprobe.diagnose.findings import Status, Verdict
 from msprobe.diagnose.layout.annotation import read_annotations
 from msprobe.diagnose.layout.detect import layouts_differ
@@ -316,7 +316,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
         unseen = leave_out_unseen(*timelines)
         pairing = pair(*timelines)
         comparer = Comparer(left, right)
-        comparer.crossing = crossing
+        comparer.crossing, comparer.follows = crossing, bool(task.weights)
         comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
         scene = Scene(pairing, comparer, task.first)
         scene.apart_before, scene.states_before = task.before.gradients, task.before.states
@@ -328,7 +328,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             rank=left.rank,
             suspects=suspects,
             reach=reach,
-            tolerance=max(tolerance(scene.judged.values()), MARGIN * calibration.reach),
+            tolerance=max(_tolerance(scene), MARGIN * calibration.reach),
             doubts=scene.doubts,
             summary=_counts(pairing, scene),
             notes=[*([NOTE] if crossing else []), *_notes(pairing, scene), *unseen],
@@ -339,7 +339,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             calls=calls_of(scene) if task.with_calls else None,
             lone=lone_calls(pairing),
             left=(gradients_left(timelines[0]), gradients_left(timelines[1])),
-            weights=weights_of(scene.judged.values(), scene.makers) if crossing else {},
+            weights=weights_of(pairing.partner.items(), scene.makers) if crossing else {},
             crossing=crossing,
         )
         compared = replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))
@@ -349,6 +349,13 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
     finally:
         left.close()
         right.close()
+
+
+def _tolerance(scene: Scene) -> float:
+    judged = scene.judged.values()
+    if not scene.comparer.crossing:
+        return tolerance(judged)
+    return max(tolerance(judged), tolerance_of_frameworks(unit_of(judged), scene.comparer.weights_apart))
 
 
 def _counts(pairing: Pairing, scene: Scene) -> dict[str, Any]:

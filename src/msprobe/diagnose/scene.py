@@ -141,14 +141,15 @@ class Scene:
     def explains(self, found: Judged, seen: Difference, times: float) -> bool:
         """True if the results of a call are so far apart that they explain what is seen later, so many times larger."""
         unit = max((noise.eps_of(leaf) for leaf in (seen.left, seen.right) if is_tensor(leaf)), default=0.0)
-        apart = max(unit, found.left, found.arrived)
+        apart = max(unit, found.left, found.arrived, self.comparer.weights_apart)
         return seen.delta <= max(min(times * apart, _MOST_OF_CHAIN), _SEEN_AGAIN * apart)
 
     def is_rounding(self, difference: Difference) -> bool:
         """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
         if not (self.comparer.crossing and is_floating(difference.left) and is_floating(difference.right)):
             return False
-        return difference.delta <= _ROUNDING * max(map(noise.eps_of, (difference.left, difference.right)))
+        unit = max(map(noise.eps_of, (difference.left, difference.right)))
+        return difference.delta <= max(_ROUNDING * unit, noise.SAFETY * self.comparer.weights_apart)
 
     def taints(self, judged: Judged) -> bool:
         """True if a pair differs so that what comes later may only follow."""
@@ -158,7 +159,8 @@ class Scene:
 
     def taints_by(self, judged: Judged, delta: float) -> bool:
         """True if so large a difference is more than the rounding of two frameworks."""
-        return delta > _TAINTS * noise.unit(judged.event.outputs(), judged.partner.outputs(), judged.event.inputs())
+        unit = noise.unit(judged.event.outputs(), judged.partner.outputs(), judged.event.inputs())
+        return delta > max(_TAINTS * unit, noise.HANDED_ON * self.comparer.weights_apart)
 
     def chain(self, event: Event, makers: Producers, paired: Any) -> list[Event]:
         """The unpaired calls that lead to ``event``, first one first."""
