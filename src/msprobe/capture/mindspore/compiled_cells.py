@@ -7,7 +7,6 @@ step goes to ``dump_path/pynative/step{n}``. Without such a cell there is one du
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -153,11 +152,14 @@ class CompiledCells:
                     )
         return self.session.recording
 
-    def pause(self, named: Sequence[tuple[str, nn.Cell]]) -> None:
-        """Something is compiled: see to it that its cells tell of themselves, ``named`` and those known already."""
+    def pause(self, named: Sequence[tuple[str, nn.Cell]], owner: Any) -> None:
+        """Something is compiled: see to it that its cells tell of themselves, ``named`` and those known already.
+
+        ``owner``: the cell whose own method it is, which runs step by step.
+        """
         self._forget_parameters()
         self._is_known &= not self.graph.know(named)
-        self.graph.put()
+        self.graph.put(owner)
         self.graph.put_hooks()
 
     def give_up(self, error: Exception) -> bool:
@@ -220,16 +222,20 @@ class CompiledCells:
             return
         for number, parameter in self.graph.parameters():
             if id(parameter) in self._inside:
-                self._handles.append(parameter.register_hook(functools.partial(self._arrived, number)))
+                self._handles.append(parameter.register_hook(self._hook(number)))
 
     def _forget_parameters(self) -> None:
         handles, self._handles = self._handles, []
         for handle in handles:
             self.session.guard(handle.remove)
 
-    def _arrived(self, number: int, gradient: Any) -> None:
-        if self.session.recording:
-            self.session.guard(self._take, number, gradient)
+    def _hook(self, number: int) -> Callable[[Any], None]:
+        # MindSpore 2.7 takes functions as hooks, and no other objects.
+        def arrived(gradient: Any) -> None:
+            if self.session.recording:
+                self.session.guard(self._take, number, gradient)
+
+        return arrived
 
     def _take(self, number: int, gradient: Any) -> None:
         self.graph.take_gradient(number, str(gradient.dtype), host_array(gradient))

@@ -153,11 +153,11 @@ class GraphCells:
                 self._owners[self._parameters[id(parameter)][1]].append((known, key))
         return len(self._cells) > before
 
-    def put(self) -> None:
-        """What is compiled from here on tells of the cells that are known."""
+    def put(self, without: Any = None) -> None:
+        """What is compiled from here on tells of the cells that are known, ``without`` one."""
         Listener.current = self.arrived
         for construct in self._constructs:
-            if not construct.in_place:
+            if not construct.in_place and construct.holder is not without:
                 construct.put()
 
     def put_hooks(self) -> None:

@@ -245,10 +245,11 @@ class MindSporeRecorder:
             self._take_off()
             self.session.thread.modules.extend(running)
         # The functions of optimizers call no cells.
-        if self._paused == 1 and not isinstance(getattr(executor, "obj", None), nn.Optimizer):
-            self.session.guard(self._compile_cells)
+        owner = getattr(executor, "obj", None)
+        if self._paused == 1 and not isinstance(owner, nn.Optimizer):
+            self.session.guard(self._compile_cells, owner)
 
-    def _compile_cells(self) -> None:
+    def _compile_cells(self, owner: Any) -> None:
         """A function is compiled that may call cells."""
         from msprobe.capture.mindspore.compiled_cells import CompiledCells
 
@@ -257,7 +258,7 @@ class MindSporeRecorder:
             self.compiled = CompiledCells(self, of_cells=False)
             self.compiled.record(self.session.rank())
         if self.compiled is not None:
-            self.compiled.pause(named)
+            self.compiled.pause(named, owner)
 
     def give_up(self, error: Exception) -> bool:
         """It cannot be compiled with what tells of its cells; False if there is nothing of that."""
