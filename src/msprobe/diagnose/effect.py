@@ -150,7 +150,7 @@ def reach_of(
     unit = unit_of(judged.values())
     of_states, carried = states.apart(judged.values(), before.states, unit, makers)
     # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.blame_movement.
-    crossed = comparer.crossing and bool(before.gradients)
+    crossed = comparer.crossing and comparer.follows
     reached.append((of_states, "states that modules keep"))
     reached.append((0.0 if crossed else _of_weights(judged.values(), before, unit), "weights"))
     size, what = max(reached, key=lambda one: one[0])
