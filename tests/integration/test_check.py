@@ -98,6 +98,27 @@ def bad_input(folder: Path, what: str) -> list[object]:
     return [] if what == "nothing" else [folder]
 
 
+@pytest.mark.parametrize("how", ["cut", "gone"])
+def test_a_part_that_cannot_be_read_is_told_and_the_rest_checked(tmp_path: Path, how: str) -> None:
+    for step in range(3):
+        write_part(tmp_path / f"step{step}" / "rank", {"Torch.exp.0.forward": call()}, construct={})
+    file = tmp_path / "step1" / "rank" / "dump.json"
+    file.write_text(file.read_text()[:-60]) if how == "cut" else file.unlink()
+    done = run(tmp_path, "-o", tmp_path / "out")
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.startswith("NOTHING FOUND IN WHAT COULD BE READ")
+    content = json.loads((tmp_path / "out" / "check.json").read_text())
+    assert len(content["unread"]) == 1
+    assert content["unread"][0].startswith("step 1 cannot be read: ")
+    assert content["summary"]["records"] == 2
+
+
+def test_a_rank_that_was_killed_earlier_than_another_is_told(tmp_path: Path) -> None:
+    for step, rank in ((0, 0), (0, 1), (1, 0)):
+        write_part(tmp_path / f"step{step}" / f"rank{rank}", {"Torch.exp.0.forward": call()}, construct={})
+    assert "step 1: rank 1 is missing, which other steps have" in " ".join(run(tmp_path).stdout.split())
+
+
 @pytest.mark.parametrize(
     ("what", "words"),
     [

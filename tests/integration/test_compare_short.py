@@ -334,3 +334,30 @@ def test_a_reader_that_leaves_early_does_not_change_the_status(
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (status, b"")
+
+
+@pytest.mark.parametrize("how", ["cut", "gone"])
+@pytest.mark.parametrize("side", ["candidate", "reference"])
+def test_a_part_that_cannot_be_read_is_told_and_the_rest_compared(
+    dumps: Path, tmp_path: Path, how: str, side: str
+) -> None:
+    one, other = (shutil.copytree(dumps / name, tmp_path / name) for name in ("same", "reference"))
+    file = (one if side == "candidate" else other) / "step1" / "rank" / "dump.json"
+    (file.parent / "construct.json").write_text("{}")
+    if how == "cut":
+        file.write_text(file.read_text()[:-40])
+    else:
+        file.unlink()
+    done = run(one, other, "-o", tmp_path / "out", "--csv")
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.startswith("AGREE in what could be read: ")
+    assert f"{side}: step 1 cannot be read: " in " ".join(done.stdout.split())
+    assert [path.name for path in (tmp_path / "out").glob("*.csv")] == ["compare_result_step0_rank.csv"]
+    assert json.loads((tmp_path / "out" / "verdict.json").read_text())["summary"]["unread"] == 1
+    assert run(one, other, "--fail-on", "never").returncode == 0
+
+
+def test_a_difference_in_what_can_be_read_counts_more_than_what_cannot(dumps: Path, tmp_path: Path) -> None:
+    one = shutil.copytree(dumps / "other", tmp_path / "other")
+    (one / "step1" / "rank" / "dump.json").write_text("{")
+    assert run(one, dumps / "reference").returncode == 1

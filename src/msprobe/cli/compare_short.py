@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from msprobe.cli.progress import Teller
     from msprobe.diagnose.findings import Verdict
     from msprobe.engine import Workers
+    from msprobe.paths import StrPath
     from msprobe.report.row_tables import Format
 
     _Tables = Callable[[Path, Teller], Iterator[Path]]
@@ -36,7 +38,7 @@ _EPILOG = """\
 two dumps: prints where they part. With -o DIR it also writes DIR/verdict.json and what is asked for (--html, --xlsx,
 --csv, --parquet); without -o nothing is written, unless a file is asked for, which then goes to ./output.
 Exit status of this form: 0 they agree or differ harmlessly (an interrupted dump: as far as it goes), 1 they part, 2
-they cannot be compared or the input is bad.
+they cannot be compared, the input is bad, or they agree where a part of a dump cannot be read.
 """
 
 
@@ -80,6 +82,7 @@ def _compare(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
     from msprobe.diagnose import compare_runs
+    from msprobe.diagnose.readable import readable_verdict
     from msprobe.engine import Workers
 
     asked = [kind for kind in _FILES if getattr(args, kind)]
@@ -90,7 +93,6 @@ def _compare(args: argparse.Namespace) -> int:
 
         check_available()
     workers = Workers(args.jobs, args.engine)
-    tables = _tables(args, asked, workers)
     folder = None
     if args.output_path is not None or asked:
         names = [VERDICT_FILE, PAGE_FILE] if "html" in asked else [VERDICT_FILE]
@@ -104,15 +106,20 @@ def _compare(args: argparse.Namespace) -> int:
         )
     if args.noise is not None and any(_is_same(args.noise, dump) or _is_part(args.noise, dump) for dump in args.dumps):
         raise InvalidInputError(f'--noise: "{args.noise}" is compared itself; give a run of its own.')
+    tables = _tables(args, asked, workers)
     with progress() as tell:
-        verdict = compare_runs(
-            candidate, reference, tell, "html" in asked,
-            noise=args.noise, jobs=args.jobs, engine=args.engine, layout=args.layout,
-        )  # fmt: skip
+
+        def compare(one: StrPath, other: StrPath) -> Verdict:
+            return compare_runs(
+                one, other, tell, "html" in asked,
+                noise=args.noise, jobs=args.jobs, engine=args.engine, layout=args.layout,
+            )  # fmt: skip
+
+        verdict, candidate, reference = readable_verdict(compare, candidate, reference)
         written: list[Path] = []
         try:
             if folder is not None:
-                _write(verdict, folder, asked, tables, written, tell)
+                _write(verdict, folder, asked, partial(tables, candidate, reference) if tables else None, written, tell)
         finally:
             tell.stop()
             _print(verdict, written)
@@ -202,12 +209,16 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
             or ("interrupted" in words and (verdict.status == "diverged" or verdict.summary.get("interrupted")))
             or any(finding.kind in words for finding in verdict.findings)
         )
-        return 1 if failed else 0
+        if failed:
+            return 1
+        return BAD_INPUT_STATUS if verdict.summary.get("unread") and "never" not in words else 0
 
     return status
 
 
-def _tables(args: argparse.Namespace, asked: Sequence[str], workers: Workers) -> _Tables | None:
+def _tables(
+    args: argparse.Namespace, asked: Sequence[str], workers: Workers
+) -> Callable[[StrPath, StrPath, Path, Teller], Iterator[Path]] | None:
     """What writes the tables that were asked for; mappings are read now, before the work."""
     formats: list[Format] = [kind for kind in _TABLES if kind in asked]
     if not formats:
@@ -218,9 +229,8 @@ def _tables(args: argparse.Namespace, asked: Sequence[str], workers: Workers) ->
     mappings = load_mappings(
         data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping
     )
-    candidate, reference = args.dumps
 
-    def write(folder: Path, tell: Teller) -> Iterator[Path]:
+    def write(candidate: StrPath, reference: StrPath, folder: Path, tell: Teller) -> Iterator[Path]:
         wanted = Wanted(folder, formats, fuzzy=args.fuzzy_match, mappings=mappings, workers=workers)
         return write_row_tables(candidate, reference, wanted, tell)
 

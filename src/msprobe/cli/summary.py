@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 BAD_INPUT_STATUS = 2
 KINDS = ("forward", "backward", "parameters_grad", "debug")
+#: Calls that write minus infinity where a mask says so.
+_MASKING = frozenset("masked_fill where full full_like fill triu tril".split())
 _HEAD = "  step  rank        records   forward  backward  parameters   tensors   NaN/Inf       size"
 
 
@@ -34,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Print the summary; 1 if a part of the dump cannot be read, 2 if there is no dump."""
+    from msprobe.store.damage import lost_parts, missing_ranks
     from msprobe.store.reader import open_dump
 
     try:
@@ -68,6 +71,11 @@ def execute(args: argparse.Namespace) -> int:
                 print(line)
             if found.process and step is not None:
                 origins.setdefault(rank, {}).setdefault(found.process, []).append(step)
+    for text in lost_parts(dump):
+        print(f"  {_clean(text)}")
+        status = 1
+    for text in missing_ranks(dump):
+        print(f"  {_clean(text)}")
     for rank, steps in origins.items():
         if len(steps) > 1:
             told = "; ".join(f"{_numbers(found)} of process {process}" for (process, _), found in steps.items())
@@ -81,8 +89,9 @@ class PartSummary:
 
     ``kinds`` counts records by what they are (:data:`KINDS`), ``families`` the forward ones by the first
     word of their name. ``not_finite`` counts tensors with a NaN or an infinity in a statistic, and
-    ``first_not_finite`` says where the first of them is. ``size`` is in bytes, tensor files included, and without
-    the journal of a finished step, which is about to go. ``process`` is the process that wrote it, its name
+    ``first_not_finite`` says where the first of them is (``masked``: all of them are minus infinity, from a mask).
+    ``size`` is in bytes, tensor files included, and without the journal of a finished step, which is about to go.
+    ``process`` is the process that wrote it, its name
     and the moment of its start, where the dump tells.
     """
 
@@ -97,6 +106,7 @@ class PartSummary:
     tensors: int
     not_finite: int
     first_not_finite: str | None
+    masked: bool
     complete: bool
     lost: int
     size: int
@@ -110,6 +120,8 @@ def summarise(part: DumpPart) -> PartSummary:
     families = Counter(name.split(".", 1)[0] for name in names if kind_of(name) == "forward")
     tensors = part.tensors()
     bad = not_finite_rows(tensors)
+    in_order = _in_order(tensors, bad)
+    wrong = _beyond_masks(tensors, in_order)
     return PartSummary(
         step=part.step,
         rank=part.rank,
@@ -121,7 +133,8 @@ def summarise(part: DumpPart) -> PartSummary:
         families=dict(families.most_common()),
         tensors=len(tensors),
         not_finite=len(bad),
-        first_not_finite=_first(tensors, bad),
+        first_not_finite=_first(tensors, wrong or in_order),
+        masked=bool(in_order) and not wrong,
         complete=part.complete,
         lost=part.lost,
         size=_size_of(part.folder, with_journals=not part.complete),
@@ -151,10 +164,30 @@ def not_finite_rows(tensors: Columns) -> list[int]:
     return [int(row) for row in np.flatnonzero(bad)]
 
 
-def _first(tensors: Columns, rows: list[int]) -> str | None:
+def _in_order(tensors: Columns, rows: list[int]) -> list[int]:
     # Parameter gradients stand behind their module's forward but are filled when backward is over.
-    in_order = [row for row in rows if kind_of(tensors.entry[row]) != "parameters_grad"] or rows
-    return f"{tensors.entry[in_order[0]]} {tensors.slot[in_order[0]]}".rstrip() if in_order else None
+    return [row for row in rows if kind_of(tensors.entry[row]) != "parameters_grad"] or rows
+
+
+def _beyond_masks(tensors: Columns, rows: list[int]) -> list[int]:
+    """Rows that are not finite for another reason than a mask; all, unless the first minus infinity is filled in."""
+    import numpy as np
+
+    from msprobe.compare.entry_names import operation, read_name
+
+    low = [
+        row
+        for row in rows
+        if np.isneginf(tensors.min[row]) and not np.isnan(tensors.max[row]) and not np.isposinf(tensors.max[row])
+    ]
+    if not low or operation(read_name(tensors.entry[low[0]]).stem).rstrip("_") not in _MASKING:
+        return rows
+    masked = set(low)
+    return [row for row in rows if row not in masked]
+
+
+def _first(tensors: Columns, rows: list[int]) -> str | None:
+    return f"{tensors.entry[rows[0]]} {tensors.slot[rows[0]]}".rstrip() if rows else None
 
 
 def lines(found: PartSummary) -> Iterator[str]:
@@ -169,7 +202,9 @@ def lines(found: PartSummary) -> Iterator[str]:
     if found.families:
         parts = ", ".join(f"{_clean(name)} {count}" for name, count in found.families.items())
         yield f"        forward: {parts}"
-    if found.first_not_finite is not None:
+    if found.first_not_finite is not None and found.masked:
+        yield f"        minus infinity only, from a mask on purpose: {_clean(found.first_not_finite)}"
+    elif found.first_not_finite is not None:
         yield f"        first NaN or Inf: {_clean(found.first_not_finite)}"
     if not found.complete:
         lost = f"; {found.lost} records of it cannot be read" if found.lost else ""

@@ -55,8 +55,10 @@ def check_text(result: CheckResult, written: Sequence[str] = (), width: int = WI
 def _result(result: CheckResult, written: Sequence[str], width: int) -> Iterator[Line]:
     findings = result.findings
     where = f" at {phrases.place(findings[0])}" if findings else ""
-    yield Line(f"{HEADLINES[result.status]}{where}", "bad" if result.exit_code else "good")
+    readable = " IN WHAT COULD BE READ" if result.unread and not findings else ""
+    yield Line(f"{HEADLINES[result.status]}{readable}{where}", "bad" if result.exit_code else "good")
     yield Line(f"  dump  {clean(result.dump)}", "dim")
+    yield from section("Not read", result.unread, width)
     if findings:
         yield Line("")
         yield from _finding(findings[0], width)
@@ -148,6 +150,19 @@ def _counts(result: CheckResult) -> list[str]:
         return []
     steps, records = summary.get("steps", 0), summary.get("records", 0)
     names = summary.get("checks", [])
+    blind: dict[str, str] = summary.get("blind") or {}
     every = len(names) == len(CHECKS)
-    which = f"all {len(names)} checks (msprobe check --list)" if every else f"the checks {phrases.listed(names, 20)}"
-    return [f"{steps} step{'' if steps == 1 else 's'}, {records} records, {which}"]
+    if blind:
+        which = f"{len(names) - len(blind)} of {len(names)} checks (msprobe check --list)"
+    else:
+        which = (
+            f"all {len(names)} checks (msprobe check --list)" if every else f"the checks {phrases.listed(names, 20)}"
+        )
+    lacking: dict[str, list[str]] = {}
+    for name, why in blind.items():
+        lacking.setdefault(why, []).append(name)
+    found = [f"{steps} step{'' if steps == 1 else 's'}, {records} records, {which}"]
+    if lacking:
+        told = "; ".join(f"{clean(why)}: {', '.join(map(clean, names))}" for why, names in lacking.items())
+        found.append(f"nothing to look at for the others: {told}")
+    return found

@@ -56,7 +56,7 @@ _DIGITS = re.compile(r"\d+")
 _TOLD = frozenset(_LISTS).union(
     """
     arguments candidate reference relative_difference difference explained inputs_differ_by source side slot field
-    parameter cause phase
+    parameter cause phase lower_bound
     """.split()
 )
 
@@ -107,6 +107,8 @@ def headline(verdict: Verdict) -> str:
         exact = not any(
             summary.get(key) for key in ("rounding", "victim", "guilty", "candidate_only", "reference_only")
         )
+        if summary.get("unread"):
+            word += " in what could be read"
         if summary.get("interrupted"):
             return f"{word} as far as they go: {_as_far(summary)}"
         if summary.get("values_recorded") is False:
@@ -312,7 +314,7 @@ def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
     if found == 0.0:
         return ["all statistics are equal; the digests say that the values are not"] if explained is None else []
     text = f"the result differs by {short(found)} (relative)" if result is not None else ""
-    text = text or f"relative difference {short(found)}"
+    text = text or f"relative difference {'at least ' if evidence.get('lower_bound') else ''}{short(found)}"
     if isinstance(explained, (int, float)):
         came = " and what came in" if isinstance(arrived, (int, float)) and arrived else ""
         text += f"; rounding{came} may do {short(explained)}"

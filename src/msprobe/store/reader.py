@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,13 +29,24 @@ class Dump:
     """The folders of one run, by step and rank. Nothing is read before a part is asked for.
 
     A rank is its number, or the name of its folder where that has none (``rank``, ``proc4711``). The step of
-    a rank's folder that was opened by itself is None unless the folder above is ``step{N}``.
+    a rank's folder that was opened by itself is None unless the folder above is ``step{N}``. It can be given
+    wherever the path of a dump is asked for.
     """
 
-    def __init__(self, path: Path, folders: list[_Folder], kind: layout.Kind | None) -> None:
+    def __init__(
+        self, path: Path, folders: list[_Folder], kind: layout.Kind | None, hollow: Sequence[_Folder] = ()
+    ) -> None:
         self.path = path
+        #: Step and rank of folders that have files of a dump, and no ``dump.json``.
+        self.hollow = tuple((folder.step, folder.rank) for folder in hollow)
         self._kind = kind
         self._folders = {(folder.step, folder.rank): folder for folder in folders}
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
 
     @property
     def steps(self) -> list[int | None]:
@@ -71,6 +82,11 @@ class Dump:
         """
         return Dump(self.path, [self._folders[step, rank]], self._kind)
 
+    def without(self, places: Collection[tuple[int | None, int | str]]) -> Dump:
+        """This dump without the parts of some steps and ranks."""
+        kept = [folder for place, folder in self._folders.items() if place not in places]
+        return Dump(self.path, kept, self._kind)
+
     def parts(self) -> Iterator[DumpPart]:
         """All parts, by step and rank."""
         for step in self.steps:
@@ -91,8 +107,10 @@ class Dump:
 def open_dump(path: StrPath) -> Dump:
     """Open a dump by its root, by the folder of a step or of a rank, or by a ``dump.json`` or ``debug.json``.
 
-    Raises PathError if there is no dump.
+    One that is open is given back. Raises PathError if there is no dump.
     """
+    if isinstance(path, Dump):
+        return path
     given = Path(path)
     if given.is_file():
         if given.name not in (layout.DUMP_FILE, layout.DEBUG_FILE):
@@ -102,7 +120,7 @@ def open_dump(path: StrPath) -> Dump:
     if not given.is_dir():
         raise PathError(f'"{given}" does not exist; give the folder of a dump or its {layout.DUMP_FILE}.')
     try:
-        folders = _folders(given)
+        folders, hollow = _folders(given)
     except OSError as problem:
         raise PathError(f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
     if not folders:
@@ -111,24 +129,32 @@ def open_dump(path: StrPath) -> Dump:
         if len(inner) > 1:
             hint = ' It has two: "pynative" of what ran step by step, "graph" of what was compiled; give one of them.'
         raise PathError(f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.{hint}')
-    return Dump(given, folders, None)
+    return Dump(given, folders, None, hollow)
 
 
-def _folders(given: Path) -> list[_Folder]:
+def _folders(given: Path) -> tuple[list[_Folder], list[_Folder]]:
+    """The folders of ranks that hold a dump, and those that have lost it."""
     if _kinds(given):
-        return [_rank_folder(given)]
+        return [_rank_folder(given)], []
     in_steps = [
         folder for step in _sub_folders(given, _STEP) for folder in _ranks_in(step, int(step.name.removeprefix("step")))
     ]
-    if in_steps:
-        return in_steps
-    match = _STEP.fullmatch(_own_name(given))
-    return _ranks_in(given, int(match.group(1)) if match else None)
+    with_dump = [folder for folder in in_steps if _kinds(folder.path)]
+    if not with_dump:
+        match = _STEP.fullmatch(_own_name(given))
+        in_steps = _ranks_in(given, int(match.group(1)) if match else None)
+        with_dump = [folder for folder in in_steps if _kinds(folder.path)]
+    return with_dump, [folder for folder in in_steps if folder not in with_dump and _has_remains(folder.path)]
+
+
+def _has_remains(folder: Path) -> bool:
+    """True for a folder with other files that only a dump has."""
+    return any(os.path.lexists(folder / name) for name in (layout.STACK_FILE, layout.CONSTRUCT_FILE))
 
 
 def _ranks_in(step: Path, number: int | None) -> list[_Folder]:
     found = [*_sub_folders(step, _RANK), *_sub_folders(step, _PROCESS)]
-    return [_Folder(folder, number, _rank_of(folder.name)) for folder in found if _kinds(folder)]
+    return [_Folder(folder, number, _rank_of(folder.name)) for folder in found]
 
 
 def _rank_folder(folder: Path) -> _Folder:

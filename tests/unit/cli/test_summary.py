@@ -204,3 +204,31 @@ def test_the_journal_of_a_finished_step_is_not_part_of_its_size(
     (folder / "dump-1-a.journal").write_bytes(bytes(1 << 20))
     main(["summary", str(tmp_path / "d")])
     assert capsys.readouterr().out == before
+
+
+def test_a_mask_is_told_from_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    low = tensor(1.0, float("-inf"), float("-inf"), float("inf"))
+    data = {"Tensor.masked_fill.0.forward": forward(low), "Torch.add.0.forward": forward(low)}
+    write(tmp_path / "step0" / "rank", data)
+    write(tmp_path / "step1" / "rank", {**data, "Torch.log.0.forward": forward(tensor(float("nan")))})
+    write(tmp_path / "step2" / "rank", {"Torch.log.0.forward": forward(low)})
+    assert main(["summary", str(tmp_path)]) == 0
+    first, second, third = (
+        text for text in capsys.readouterr().out.splitlines() if "nfinity" in text or "NaN or" in text
+    )
+    assert first.strip() == "minus infinity only, from a mask on purpose: Tensor.masked_fill.0.forward output.0"
+    assert second.strip() == "first NaN or Inf: Torch.log.0.forward output.0"
+    assert third.strip() == "first NaN or Inf: Torch.log.0.forward output.0"
+
+
+def test_what_is_gone_or_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for step in range(3):
+        for rank in range(2):
+            if (step, rank) != (2, 1):
+                write(tmp_path / f"step{step}" / f"rank{rank}", {"Torch.exp.0.forward": forward(tensor())})
+                (tmp_path / f"step{step}" / f"rank{rank}" / "stack.json").write_text("{}")
+    assert main(["summary", str(tmp_path)]) == 0
+    assert "step 2: rank 1 is missing, which other steps have" in capsys.readouterr().out
+    (tmp_path / "step1" / "rank0" / "dump.json").unlink()
+    assert main(["summary", str(tmp_path)]) == 1
+    assert "step 1, rank 0 cannot be read: it has no dump.json" in capsys.readouterr().out

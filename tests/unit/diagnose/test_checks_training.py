@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from checked import call, found, module, of, of_ranks, one, optimizer, plain, some, write
-from hand_made import tensor
+from hand_made import backward, tensor, write_part
+
+from msprobe.diagnose.check import CHECKS, check_run
 
 # ---------------------------------------------------------------- errors
 
@@ -235,3 +237,45 @@ def test_settings_that_choose_how_a_step_is_computed_may_differ(tmp_path: Path) 
 
     of_ranks(tmp_path, make)
     assert found(tmp_path, "replicas") == []
+
+
+# ---------------------------------------------------------------- what was not recorded
+
+
+def notes(folder: Path) -> str:
+    return "; ".join(check_run(folder).notes)
+
+
+def test_a_step_without_records_lacks_records_and_nothing_else(tmp_path: Path) -> None:
+    write(tmp_path, {"Torch.exp.0.forward": call([some(1, 4)], some(2, 4)), "Torch.exp.0.backward": backward()}, 0)
+    write(tmp_path, {}, 1)
+    assert notes(tmp_path) == "step 1: no call was recorded"
+
+
+def test_values_that_were_saved_by_hand_are_no_modules(tmp_path: Path) -> None:
+    write_part(tmp_path / "step0" / "rank", {"loss.0.debug": {"loss": tensor(1)}}, kind="debug")
+    assert notes(tmp_path).startswith("level debug: values that were saved by hand")
+
+
+@pytest.mark.parametrize(("more", "why"), [({"md5": "a"}, " (summary_mode md5)"), ({}, "")])
+def test_why_there_are_no_statistics_is_said_where_it_is_known(tmp_path: Path, more: dict[str, str], why: str) -> None:
+    bare = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], **more}
+    write(tmp_path, {"Torch.exp.0.forward": call([bare], bare)})
+    assert f"no statistics were recorded{why}; most checks" in notes(tmp_path)
+
+
+def test_checks_that_have_nothing_to_look_at_are_named(tmp_path: Path) -> None:
+    write(tmp_path, {"Torch.exp.0.forward": call([some(1, 4)], some(2, 4)), "Torch.exp.0.backward": backward()})
+    blind = check_run(tmp_path).summary["blind"]
+    assert {"unreached", "updates", "ties", "padding", "collectives", "replicas", "scale"} <= set(blind)
+    assert not {"overflow", "softmax", "labels", "mutation", "recompute", "raised"} & set(blind)
+    assert (blind["updates"], blind["replicas"]) == ("no modules", "one rank only")
+
+
+def test_no_check_calls_itself_blind_where_it_finds_something(tmp_path: Path) -> None:
+    """What a check needs is told by its line in the list, and by what it finds."""
+    for step in range(2):
+        write(tmp_path, stack((0, 2)), step)
+    result = check_run(tmp_path, [check for check in CHECKS if check.name == "unreached"])
+    assert result.findings
+    assert result.summary["blind"] == {}

@@ -21,6 +21,7 @@ from msprobe.diagnose.check.recompute import check as recompute
 from msprobe.diagnose.check.replicas import check as replicas
 from msprobe.diagnose.check.scale import check as scale
 from msprobe.diagnose.check.siblings import check as siblings
+from msprobe.diagnose.check.sight import Need
 from msprobe.diagnose.check.softmax import check as softmax
 from msprobe.diagnose.check.ties import check as ties
 from msprobe.diagnose.check.unreached import check as unreached
@@ -33,33 +34,69 @@ class Check:
     """One check: ``find`` is called for each step, in order.
 
     ``once``: what it finds spreads to all that comes after, so that only the first step in which it finds something
-    is told.
+    is told. ``needs``: what must have been recorded for it to find anything.
     """
 
     name: str
     text: str
     find: Callable[[Moment], Iterable[Finding]]
     once: bool = False
+    needs: tuple[Need, ...] = ()
 
 
 CHECKS: tuple[Check, ...] = (
     Check("raised", "a call raised an error, and the step ended with it", raised),
-    Check("overflow", "a NaN or an infinity is born, forward or backward, on whichever rank", overflow, True),
-    Check("softmax", "rows of a softmax do not sum to one", softmax),
+    Check(
+        "overflow",
+        "a NaN or an infinity is born, forward or backward, on whichever rank",
+        overflow,
+        True,
+        needs=("statistics",),
+    ),
+    Check("softmax", "rows of a softmax do not sum to one", softmax, needs=("calls", "statistics")),
     Check("dtypes", "one call computes in another precision than those around it, or than its siblings", dtypes),
-    Check("siblings", "a layer calls the same operation with another setting than the other layers", siblings),
-    Check("dropout", "dropout is active in eval mode, or inactive in training", dropout),
-    Check("attention", "a causal language model attends to later positions", attention),
-    Check("labels", "the labels of a language model are its inputs, not shifted", labels),
-    Check("averaging", "means over micro-batches with different numbers of labels are averaged", averaging),
-    Check("recompute", "recomputation gives other values than the forward pass it repeats", recompute),
-    Check("mutation", "a tensor that the backward pass needs is written to behind autograd's back", mutation),
-    Check("unreached", "parameters get no gradient", unreached),
-    Check("scale", "a scaled loss, and gradients that are not scaled back", scale),
-    Check("padding", "the padding row of an embedding gets a gradient (needs recorded tensors)", padding),
-    Check("ties", "embedding and head begin as one matrix and are trained as two", ties),
-    Check("collectives", "ranks of a group get different results from one collective", collectives, True),
-    Check("replicas", "what should be the same on all ranks is not", replicas, True),
-    Check("clearing", "gradients are not cleared between steps, or are cleared between micro-batches", clearing),
-    Check("updates", "parameters with a gradient are not updated", updates),
+    Check(
+        "siblings",
+        "a layer calls the same operation with another setting than the other layers",
+        siblings,
+        needs=("calls", "modules"),
+    ),
+    Check("dropout", "dropout is active in eval mode, or inactive in training", dropout, needs=("calls", "modules")),
+    Check("attention", "a causal language model attends to later positions", attention, needs=("calls", "statistics")),
+    Check("labels", "the labels of a language model are its inputs, not shifted", labels, needs=("calls",)),
+    Check(
+        "averaging",
+        "means over micro-batches with different numbers of labels are averaged",
+        averaging,
+        needs=("calls",),
+    ),
+    Check(
+        "recompute", "recomputation gives other values than the forward pass it repeats", recompute, needs=("backward",)
+    ),
+    Check(
+        "mutation",
+        "a tensor that the backward pass needs is written to behind autograd's back",
+        mutation,
+        needs=("calls", "backward"),
+    ),
+    Check("unreached", "parameters get no gradient", unreached, needs=("modules", "backward")),
+    Check("scale", "a scaled loss, and gradients that are not scaled back", scale, needs=("calls", "optimizer")),
+    Check(
+        "padding",
+        "the padding row of an embedding gets a gradient (needs recorded tensors)",
+        padding,
+        needs=("calls", "values", "backward"),
+    ),
+    Check("ties", "embedding and head begin as one matrix and are trained as two", ties, needs=("modules", "backward")),
+    Check(
+        "collectives", "ranks of a group get different results from one collective", collectives, True, needs=("ranks",)
+    ),
+    Check("replicas", "what should be the same on all ranks is not", replicas, True, needs=("ranks",)),
+    Check(
+        "clearing",
+        "gradients are not cleared between steps, or are cleared between micro-batches",
+        clearing,
+        needs=("optimizer", "modules", "backward"),
+    ),
+    Check("updates", "parameters with a gradient are not updated", updates, needs=("modules", "statistics")),
 )

@@ -11,13 +11,15 @@ from msprobe.diagnose.check.communication import Exchange
 from msprobe.diagnose.check.history import History
 from msprobe.diagnose.check.moment import Earlier, Moment
 from msprobe.diagnose.check.registry import CHECKS, Check
-from msprobe.diagnose.check.values import tensors
+from msprobe.diagnose.check.remarks import notes_of
+from msprobe.diagnose.check.sight import Sight
 from msprobe.diagnose.findings import Finding, plain
 from msprobe.diagnose.timeline import Timeline
 from msprobe.diagnose.value_digests import add_digests
-from msprobe.errors import InvalidInputError
+from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import StrPath
-from msprobe.store.reader import open_dump
+from msprobe.store.damage import in_words, lost_parts, missing_ranks
+from msprobe.store.reader import Dump, open_dump
 
 VERSION = 1
 _MOST = 100
@@ -28,7 +30,7 @@ class CheckResult:
     """What the checks say of a dump.
 
     ``status``: ``clean`` (nothing found), ``harmless`` (nothing of what was found reaches a loss, a gradient or a
-    weight) or ``found``.
+    weight) or ``found``. ``unread`` tells the parts of the dump that could not be read, one sentence each.
     """
 
     status: Literal["clean", "harmless", "found"]
@@ -36,11 +38,14 @@ class CheckResult:
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     summary: dict[str, Any] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """0: nothing found, or only what is harmless; 1: findings."""
-        return 1 if self.status == "found" else 0
+        """0: nothing found, or only what is harmless; 1: findings; 2: nothing found where not all could be read."""
+        if self.status == "found":
+            return 1
+        return 2 if self.unread else 0
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``check.json``."""
@@ -49,6 +54,7 @@ class CheckResult:
             "status": self.status,
             "dump": self.dump,
             "summary": plain(self.summary) | {"kinds": dict(Counter(found.kind for found in self.findings))},
+            "unread": list(self.unread),
             "notes": list(self.notes),
             "findings": [found.to_json() for found in self.findings],
         }
@@ -59,12 +65,14 @@ def check_run(
 ) -> CheckResult:
     """Say what is wrong in a recorded training, without another one to compare it with.
 
-    ``path`` is the folder of a dump, of a step or of a rank, or a ``dump.json``. Raises PathError or
-    InvalidInputError if it cannot be read, or holds no record.
+    ``path`` is the folder of a dump, of a step or of a rank, or a ``dump.json``. Parts that cannot be read are left out
+    and told. Raises PathError or InvalidInputError if none can be read, or no part holds a record.
     """
     dump = open_dump(path)
     findings: list[Finding] = []
     notes: list[str] = []
+    broken: dict[str, MsprobeError] = {}
+    sight = Sight()
     before: Earlier | None = None
     history = History()
     last: int | None = None
@@ -76,10 +84,14 @@ def check_run(
         for rank in dump.ranks(step):
             if progress is not None:
                 progress(f"step {step}, rank {rank}")
-            part = dump.part(step, rank)
-            timelines[rank] = Timeline(part)
-            records += len(part)
-            notes += _notes(timelines[rank])
+            try:
+                timelines[rank] = _read(dump, step, rank)
+            except MsprobeError as problem:
+                broken[in_words(step, rank, problem.message)] = problem
+                continue
+            records += len(timelines[rank].part)
+            notes += notes_of(timelines[rank])
+        sight.add(list(timelines.values()))
         add_digests(*timelines.values())
         # A gap in the steps: what was before is not the step before.
         follows = last is not None and step == last + 1
@@ -97,6 +109,8 @@ def check_run(
         before, last = moment.earlier(), step
         for timeline in timelines.values():
             timeline.part.close()
+    if not records and broken:
+        raise next(iter(broken.values()))
     if not records:
         raise InvalidInputError(f'"{path}" holds no record; nothing was recorded, or another folder is meant.')
     findings.sort(key=_place)
@@ -105,12 +119,14 @@ def check_run(
         status="clean" if not findings else "harmless" if harmless else "found",
         dump=str(path),
         findings=tuple(findings[:_MOST]),
-        notes=tuple(dict.fromkeys(notes)),
+        notes=tuple(dict.fromkeys((*missing_ranks(dump), *notes))),
+        unread=(*broken, *lost_parts(dump)),
         summary={
             "steps": len(dump.steps),
             "records": records,
             "findings": len(findings),
             "checks": [check.name for check in checks],
+            "blind": sight.blind([check for check in checks if check.name not in told]),
         },
     )
 
@@ -133,16 +149,10 @@ def _place(found: Finding) -> tuple[Any, ...]:
     return found.harmless, step, found.order if found.order is not None else 0, str(found.rank)
 
 
-def _notes(timeline: Timeline) -> list[str]:
-    part = timeline.part
-    found = []
-    if not any("Max" in leaf for event in timeline for leaf in tensors(event.outputs())):
-        why = "task structure" if part.header.get("task") == "structure" else "summary_mode md5"
-        found.append(f"no statistics were recorded ({why}); most checks need them")
-    if not part.complete:
-        found.append(f"step {part.step}, rank {part.rank}: the recording was interrupted; what is there was checked")
-    if not any(event.parts.kind == "api" for event in timeline):
-        found.append("only modules were recorded (L0): checks of single calls see nothing")
-    if not any(event.direction == "backward" for event in timeline):
-        found.append(f"step {part.step}: no backward pass was recorded")
-    return found
+def _read(dump: Dump, step: int | None, rank: int | str) -> Timeline:
+    part = dump.part(step, rank)
+    try:
+        return Timeline(part)
+    except MsprobeError:
+        part.close()
+        raise

@@ -1,0 +1,70 @@
+"""What a dump lets the checks see: those without what they look at say so, instead of finding nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+from msprobe.diagnose.timeline import Timeline, is_tensor
+
+if TYPE_CHECKING:
+    from msprobe.diagnose.check.registry import Check
+
+Need = Literal["statistics", "calls", "modules", "backward", "optimizer", "values", "ranks"]
+NEEDS: tuple[Need, ...] = get_args(Need)
+_WITHOUT: dict[Need, str] = {
+    "statistics": "no statistics",
+    "calls": "no single calls",
+    "modules": "no modules",
+    "backward": "no backward pass",
+    "optimizer": "no step of an optimizer",
+    "values": "no whole tensors",
+    "ranks": "one rank only",
+}
+_LEVEL_OF: dict[Need, str] = {"calls": "L0", "modules": "L1"}
+
+
+@dataclass
+class Sight:
+    """``seen``: what was there in some step; ``levels``: the levels that the headers tell."""
+
+    seen: set[Need] = field(default_factory=set)
+    levels: set[str] = field(default_factory=set)
+
+    def add(self, timelines: Sequence[Timeline]) -> None:
+        """Look at all ranks of a step."""
+        if len(timelines) > 1:
+            self.seen.add("ranks")
+        for timeline in timelines:
+            self.levels.add(str(timeline.part.header.get("level")))
+            if timeline.part.header.get("dump_data_dir"):
+                self.seen.add("values")
+            for event in timeline:
+                self._look(event.parts.kind, event.direction)
+                if "statistics" not in self.seen and any(
+                    is_tensor(leaf) and "Max" in leaf for _, leaf in event.outputs()
+                ):
+                    self.seen.add("statistics")
+
+    def _look(self, kind: str, direction: str) -> None:
+        if kind == "api":
+            self.seen.add("calls")
+        elif kind == "module":
+            self.seen.add("modules")
+        elif kind == "optimizer":
+            self.seen.add("optimizer")
+        if direction == "backward":
+            self.seen.add("backward")
+
+    def blind(self, checks: Sequence[Check]) -> dict[str, str]:
+        """The checks that had nothing to look at, and what they lacked first."""
+        found = {}
+        for check in checks:
+            lacking = [need for need in check.needs if need not in self.seen]
+            if lacking:
+                need = lacking[0]
+                level = _LEVEL_OF.get(need)
+                told = f" (level {level})" if level is not None and level in self.levels else ""
+                found[check.name] = f"{_WITHOUT[need]}{told}"
+        return found

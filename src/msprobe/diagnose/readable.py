@@ -1,0 +1,42 @@
+"""The verdict on what of two dumps can be read, where a part of one cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from msprobe.diagnose.findings import Verdict
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import StrPath
+from msprobe.store.damage import broken_parts, lost_parts
+from msprobe.store.reader import Dump, open_dump
+
+
+def readable_verdict(
+    compare: Callable[[StrPath, StrPath], Verdict], candidate: StrPath, reference: StrPath
+) -> tuple[Verdict, StrPath, StrPath]:
+    """What ``compare`` says of two dumps, and the dumps without the parts that it could not read.
+
+    These parts are told in the notes, and counted in the summary (``unread``). Raises what ``compare`` raises if that
+    is no fault of single parts, or nothing is left to compare.
+    """
+    one, other = open_dump(candidate), open_dump(reference)
+    unread = [f"{side}: {text}" for side, dump in _sides(one, other) for text in lost_parts(dump)]
+    try:
+        verdict = compare(candidate, reference)
+    except (InvalidInputError, PathError):
+        # Looked for now only: it means to read all of both.
+        broken = {side: broken_parts(dump) for side, dump in _sides(one, other)}
+        one, other = one.without(broken["candidate"]), other.without(broken["reference"])
+        if not any(broken.values()) or not one.steps or not other.steps:
+            raise
+        verdict = compare(one, other)
+        unread += [f"{side}: {text}" for side, parts in broken.items() for text in parts.values()]
+    if not unread:
+        return verdict, candidate, reference
+    summary = {**verdict.summary, "unread": len(unread)}
+    return replace(verdict, notes=(*unread, *verdict.notes), summary=summary), one, other
+
+
+def _sides(one: Dump, other: Dump) -> tuple[tuple[str, Dump], ...]:
+    return ("candidate", one), ("reference", other)

@@ -1,0 +1,59 @@
+"""Dumps of which a part is broken, gone, or was never there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hand_made import call, write_part
+
+from msprobe.store.damage import broken_parts, lost_parts, missing_ranks
+from msprobe.store.reader import open_dump
+
+
+def ranks(folder: Path, steps: int = 2) -> Path:
+    for step in range(steps):
+        for rank in range(2):
+            write_part(folder / f"step{step}" / f"rank{rank}", {"Torch.exp.0.forward": call()}, construct={})
+    return folder
+
+
+def test_a_sound_dump_has_no_damage(tmp_path: Path) -> None:
+    dump = open_dump(ranks(tmp_path))
+    assert (broken_parts(dump), lost_parts(dump), missing_ranks(dump)) == ({}, [], [])
+
+
+@pytest.mark.parametrize(
+    "text", ['{"data": {"Torch.exp.0.forward": {"a"', '{"data": {"Torch.exp.0.forward": {"a" 1}}}', ""]
+)
+def test_a_broken_part_is_named(tmp_path: Path, text: str) -> None:
+    dump = open_dump(ranks(tmp_path))
+    (tmp_path / "step1" / "rank0" / "dump.json").write_text(text)
+    ((place, words),) = broken_parts(dump).items()
+    assert place == (1, 0)
+    assert words.startswith("step 1, rank 0 cannot be read: ")
+
+
+def test_a_folder_that_has_lost_its_dump_is_named(tmp_path: Path) -> None:
+    (ranks(tmp_path) / "step1" / "rank1" / "dump.json").unlink()
+    dump = open_dump(tmp_path)
+    (words,) = lost_parts(dump)
+    assert words.startswith("step 1, rank 1 cannot be read: it has no dump.json")
+    assert dump.ranks(1) == [0]
+    assert missing_ranks(dump) == []
+
+
+def test_an_empty_folder_is_no_loss(tmp_path: Path) -> None:
+    shutil.rmtree(ranks(tmp_path) / "step1" / "rank1")
+    (tmp_path / "step1" / "rank1").mkdir()
+    dump = open_dump(tmp_path)
+    assert lost_parts(dump) == []
+    (words,) = missing_ranks(dump)
+    assert words.startswith("step 1: rank 1 is missing, which other steps have")
+
+
+def test_an_open_dump_can_be_given_for_its_path(tmp_path: Path) -> None:
+    dump = open_dump(ranks(tmp_path)).without([(0, 0), (1, 0), (1, 1)])
+    assert open_dump(dump) is dump
+    assert (dump.steps, dump.ranks(), Path(dump), str(dump)) == ([0], [1], tmp_path, str(tmp_path))
