@@ -290,7 +290,7 @@ def test_a_call_that_raises_is_recorded_and_so_is_what_follows(tmp_path: Path, l
         assert "Functional.relu.0.forward" in dump.data
         failed = dump.data.get("Torch.matmul.0.forward")
         if failed is not None:
-            assert failed["error"].startswith("RuntimeError: mat1 and mat2 shapes")
+            assert "mat1 and mat2 shapes" in failed["error"]
             assert failed["output"] == [None]
             assert [d["shape"] for d in failed["input_args"]] == [[2, 3], [2, 3]]
 
