@@ -107,12 +107,17 @@ def _compare(args: argparse.Namespace) -> int:
     if args.noise is not None and any(_is_same(args.noise, dump) or _is_part(args.noise, dump) for dump in args.dumps):
         raise InvalidInputError(f'--noise: "{args.noise}" is compared itself; give a run of its own.')
     tables = _tables(args, asked, workers)
+    mappings = None
+    if args.api_mapping or args.cell_mapping:
+        from msprobe.compare.mapping import load_mappings
+
+        mappings = load_mappings(api=args.api_mapping, cell=args.cell_mapping)
     with progress() as tell:
 
         def compare(one: StrPath, other: StrPath) -> Verdict:
             return compare_runs(
                 one, other, tell, "html" in asked,
-                noise=args.noise, jobs=args.jobs, engine=args.engine, layout=args.layout,
+                noise=args.noise, jobs=args.jobs, engine=args.engine, layout=args.layout, mappings=mappings,
             )  # fmt: skip
 
         verdict, candidate, reference = readable_verdict(compare, candidate, reference)
@@ -149,8 +154,6 @@ def _check(args: argparse.Namespace, asked: Sequence[str]) -> None:
     mapped = {
         "-f": args.fuzzy_match,
         "-dm": args.data_mapping,
-        "-am": args.api_mapping,
-        "-cm": args.cell_mapping,
         "-lm": args.layer_mapping,
     }
     wrong = [flag for flag, given in mapped.items() if given]

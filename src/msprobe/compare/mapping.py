@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -237,6 +237,14 @@ def _usable_pairs(mapping: ApiMapping, candidate: Rows, reference: Rows) -> dict
     return found
 
 
+def api_pairs(mapping: ApiMapping) -> dict[str, ApiPair]:
+    """The pairs of an api mapping by the candidate's name; the first of several counts."""
+    found: dict[str, ApiPair] = {}
+    for pair in mapping.pairs:
+        found.setdefault(pair.candidate, pair)
+    return found
+
+
 def _apis(rows: Rows) -> set[str]:
     stems = {read_name(entry).stem for entry in rows.entries}
     return stems | set(map(_short, stems))
@@ -274,14 +282,13 @@ def _through(rest: str, before: str, names: Mapping[str, str] | None) -> str | N
 
 def _rename_cells(names: list[str | None], candidate: Rows, there: set[str], mapping: CellMapping) -> None:
     """Give the rows of modules the names that the reference has for them."""
-    keys = sorted(mapping.paths, key=lambda path: -path.count("."))
     known: dict[str, str] = {}
     for row, (entry, slot) in enumerate(zip(_entries(candidate), candidate.slot, strict=True)):
         if not entry.startswith(("Cell.", "Module.")):
             continue
         new = known.get(entry)
         if new is None:
-            new = known[entry] = _renamed_module(entry, mapping.paths, keys)
+            new = known[entry] = renamed_module(entry, mapping)
         name = f"{new}.{slot}" if slot else new
         if name not in there:
             known_to_both = _with_class_of_torch(new)
@@ -299,7 +306,14 @@ def _with_class_of_torch(entry: str) -> str:
     return with_stem(parsed, f"{path}.{layer_name(kind) or kind}") if parsed.path else entry
 
 
-def _renamed_module(entry: str, paths: Mapping[str, str], keys: Sequence[str]) -> str:
+def renamed_module(entry: str, mapping: CellMapping) -> str:
+    """The name that the reference has for the record of a module.
+
+    >>> renamed_module("Cell.a.fc.Dense.forward.0", CellMapping({"fc.Dense": "out.Linear"}))
+    'Module.a.out.Linear.forward.0'
+    """
+    paths = mapping.paths
+    keys = sorted(paths, key=lambda path: -path.count("."))
     parsed = read_name(entry)
     if parsed.kind not in ("module", "parameters"):
         return entry.replace("Cell.", "Module.", 1) if entry.startswith("Cell.") else entry

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.blame_effect import beyond_rounding
 from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
@@ -38,6 +38,9 @@ from msprobe.paths import StrPath
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump, open_dump
 
+if TYPE_CHECKING:
+    from msprobe.compare.mapping import Mappings
+
 Progress = Callable[[str], None]
 _Place = tuple[Step, Rank]
 
@@ -51,6 +54,7 @@ def compare_runs(
     jobs: int | None = None,
     engine: Engine = "local",
     layout: StrPath | None = None,
+    mappings: Mappings | None = None,
 ) -> Verdict:
     """Say where two recorded trainings part.
 
@@ -61,6 +65,8 @@ def compare_runs(
     cluster (see :class:`msprobe.engine.Workers`).
     ``layout`` is an annotation file: how runs of other parallel layouts lie on their ranks, where the dumps do not say
     it (see ``docs/verdict.md``).
+    ``mappings``: names of functions and modules of MindSpore and what they are in PyTorch, where these do not answer to
+    each other by themselves (see :func:`msprobe.compare.mapping.load_mappings`).
     Raises PathError or InvalidInputError if one of them cannot be read, or ``noise`` has no part in common with the
     reference; NotAvailableError if what ``jobs`` and ``engine`` need is not installed.
     """
@@ -80,7 +86,7 @@ def compare_runs(
     compared = False
     shown: StepCalls | None = None
     tell = _Telling(progress, sum(len(step.ranks) for step in common.steps))
-    steps = _Steps(one, other, healthy, tell, with_calls, workers)
+    steps = _Steps(one, other, healthy, tell, with_calls, workers, mappings)
     layouts, whole = Layouts(annotations), list[ComparedLayouts]()
     excused: set[str] = set()
     for number, step in enumerate(common.steps):
@@ -125,6 +131,8 @@ def compare_runs(
             else "no call of one dump answers to any of the other"
         )
     notes += list(dict.fromkeys(note for result in done for note in result.notes))
+    if mappings and done and not any(result.crossing for result in done):
+        notes.append("the mappings are not used: they are of names in MindSpore and in PyTorch")
     if compared and status == "agree" and any(result.crossing for result in done):
         notes.append(_apart_in_words(done))
     summary = _summary(done, len(common.steps))
@@ -226,6 +234,7 @@ class _Task:
     before: Reach
     left: tuple[Mapping[str, Left], Mapping[str, Left]]
     weights: Mapping[str, tuple[Any, Any]]
+    mappings: Mappings | None
     with_calls: bool
 
 
@@ -233,13 +242,21 @@ class _Steps:
     """Compares one step after the other, the ranks of each side by side; a step knows what the one before left."""
 
     def __init__(
-        self, one: Dump, other: Dump, healthy: dict[_Place, Dump], tell: _Telling, with_calls: bool, workers: Workers
+        self,
+        one: Dump,
+        other: Dump,
+        healthy: dict[_Place, Dump],
+        tell: _Telling,
+        with_calls: bool,
+        workers: Workers,
+        mappings: Mappings | None,
     ) -> None:
         self._dumps = one, other
         self._healthy = healthy
         self._tell = tell
         self._with_calls = with_calls
         self._workers = workers
+        self._mappings = mappings
         self._first = True
         self._reached: dict[Rank, Reach] = {}
         self._left: dict[Rank, tuple[Mapping[str, Left], Mapping[str, Left]]] = {}
@@ -273,6 +290,7 @@ class _Steps:
                 self._reached.get(rank, Reach()),
                 self._left.get(rank, ({}, {})),
                 self._weights.get(rank, {}),
+                self._mappings,
                 with_calls,
             )
             for rank, twin in step.ranks
@@ -310,7 +328,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
     left, right = task.candidate.part(), task.reference.part()
     try:
         timelines = Timeline(left), Timeline(right)
-        crossing = translate(*timelines)
+        crossing = translate(*timelines, task.mappings)
         if not crossing:
             add_digests(*timelines)
         unseen = leave_out_unseen(*timelines)

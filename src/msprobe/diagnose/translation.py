@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msprobe.compare.alignment import align
 from msprobe.compare.entry_names import operation, writes_in_place
@@ -21,6 +21,9 @@ from msprobe.diagnose import noise
 from msprobe.diagnose.differences import fingerprint, is_floating, is_integer, numel
 from msprobe.diagnose.naming import drop_prefixes
 from msprobe.diagnose.timeline import Event, Slot, Timeline, flatten, is_tensor
+
+if TYPE_CHECKING:
+    from msprobe.compare.mapping import Mappings
 
 #: Calls that take their arguments in one order in both frameworks, numbers too.
 _SAME_ORDER = noise.ELEMENTWISE | frozenset("softmax log_softmax matmul clamp leaky_relu dropout".split())
@@ -37,10 +40,11 @@ _PLAIN = frozenset(("int", "float", "bool", "str"))
 _BUFFERS = frozenset(("moving_mean", "moving_variance"))
 
 
-def translate(candidate: Timeline, reference: Timeline) -> bool:
+def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | None = None) -> bool:
     """Say in the words of PyTorch what two timelines hold, if one side ran on MindSpore and the other on PyTorch.
 
-    Returns whether they did. To be called before calls are paired.
+    ``mappings``: names that are given, from MindSpore's to PyTorch's; those of functions and modules are used. Returns
+    whether they did. To be called before calls are paired.
     """
     try:
         crossing = crosses(framework_of(candidate.part), framework_of(reference.part))
@@ -50,6 +54,10 @@ def translate(candidate: Timeline, reference: Timeline) -> bool:
         return False
     for timeline in (candidate, reference):
         of_mindspore = timeline.part.header.get("framework") == "mindspore"
+        if of_mindspore and mappings is not None:
+            from msprobe.diagnose.mapped_names import use_mapped_names  # readers of mapping files come with it
+
+            use_mapped_names(timeline, mappings)
         for event in timeline:
             _translate(event, timeline, of_mindspore)
     drop_prefixes(candidate, reference)

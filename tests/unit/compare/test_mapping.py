@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msprobe.compare.frameworks import dtype_family
-from msprobe.compare.mapping import Mappings, apply_mappings, load_mappings, wanted_names, write_data_mapping
+from msprobe.compare.mapping import (
+    Mappings,
+    apply_mappings,
+    load_mappings,
+    renamed_module,
+    wanted_names,
+    write_data_mapping,
+)
 from msprobe.compare.mapping_files import (
+    CellMapping,
     load_api_mapping,
     load_cell_mapping,
     load_data_mapping,
@@ -220,11 +228,8 @@ _PATHS = st.lists(_WORD, min_size=1, max_size=4).map(".".join)
 
 @given(path=_PATHS, paths=st.dictionaries(_PATHS, _PATHS, min_size=1, max_size=4))
 def test_a_cell_mapping_changes_nothing_but_the_path(path: str, paths: dict[str, str]) -> None:
-    from msprobe.compare.mapping import _renamed_module
-
-    keys = sorted(paths, key=lambda key: -key.count("."))
     for end in (".Net.forward.3", ".Net.backward.0", ".Net.parameters_grad"):
-        found = _renamed_module(f"Cell.{path}{end}", paths, keys)
+        found = renamed_module(f"Cell.{path}{end}", CellMapping(paths))
         assert found.startswith("Module.")
         tail = end.split(".", 2)[2]
         assert found.endswith(tail)

@@ -5,11 +5,17 @@ The dumps were recorded by ``tests/twins/record.py``: the trainings of the secon
 
 from __future__ import annotations
 
+import json
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
-from mindspore_and_pytorch import FRAMEWORKS, WAYS, check_healthy, check_mistake
+from mindspore_and_pytorch import FRAMEWORKS, WAYS, check_healthy, check_mistake, told
+
+from msprobe.cli import main
+from msprobe.compare.mapping import load_mappings
+from msprobe.diagnose.runs import compare_runs
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "mindspore_and_pytorch.tar.xz"
 NETWORKS = ("conv", "lstm", "tied", "encoder", "plain", "half")
@@ -53,3 +59,66 @@ def test_a_mistake_in_either_framework_is_named_first(dumps: Path, mistake: str,
 )
 def test_a_mistake_is_named_first_however_it_is_recorded(dumps: Path, way: str, mistake: str, planted: str) -> None:
     check_mistake(dumps / way, mistake, planted, WAYS[way][mistake])
+
+
+def renamed(dumps: Path, tmp_path: Path, name: str, words: dict[str, str]) -> Path:
+    """A dump of MindSpore with other words in its names."""
+    folder = shutil.copytree(dumps / "mix" / name, tmp_path / name)
+    for file in folder.rglob("*.json"):
+        text = file.read_text()
+        for old, new in words.items():
+            text = text.replace(old, new)
+        file.write_text(text)
+    return folder
+
+
+#: The second block stands elsewhere, and its halves have other names.
+ELSEWHERE = {"Cell.blocks.1.attention.": "Cell.late.mixer.", "Cell.blocks.1.": "Cell.late."}
+CELLS = {
+    "late.Block": "blocks.1.Block",
+    "late.mixer": "blocks.1.attention",
+    **{f"late.{name}": f"blocks.1.{name}" for name in ("norm1", "norm2", "wide", "narrow", "gelu")},
+}
+
+
+@pytest.mark.parametrize("mistake", ["healthy", "scale", "not_loaded"])
+def test_a_cell_mapping_leads_to_modules_that_stand_elsewhere(dumps: Path, tmp_path: Path, mistake: str) -> None:
+    mine, theirs = renamed(dumps, tmp_path, f"mindspore_{mistake}", ELSEWHERE), dumps / "mix" / "pytorch_healthy"
+    expected = compare_runs(dumps / "mix" / f"mindspore_{mistake}", theirs)
+    mappings = load_mappings(cell=CELLS)
+    for found, kept in (
+        (compare_runs(mine, theirs, mappings=mappings), expected),
+        (compare_runs(theirs, mine, mappings=mappings), compare_runs(theirs, dumps / "mix" / f"mindspore_{mistake}")),
+    ):
+        assert found.status == kept.status, told(found)
+        assert [one.kind for one in found.findings] == [one.kind for one in kept.findings], told(found)
+        assert found.summary["pairs"] == kept.summary["pairs"]
+
+
+def test_an_api_mapping_leads_to_functions_of_the_users_own(dumps: Path, tmp_path: Path) -> None:
+    mine = renamed(dumps, tmp_path, "mindspore_healthy", {"Functional.softmax": "Functional.my_weights"})
+    for file in mine.rglob("dump.json"):
+        dump = json.loads(file.read_text())
+        for name, record in dump["data"].items():
+            if "my_weights" in name and "input_args" in record:
+                record["input_args"].insert(0, {"type": "int", "value": 3})
+        file.write_text(json.dumps(dump))
+    theirs = dumps / "mix" / "pytorch_healthy"
+    pair = {"ms_api": "Functional.my_weights", "pt_api": "Functional.softmax", "ms_args": [1], "pt_args": [0]}
+    pair |= {"ms_output": [0], "pt_output": [0], "ms_parameters": [], "pt_parameters": []}
+    verdict = compare_runs(mine, theirs, mappings=load_mappings(api=[pair]))
+    assert verdict.status == "agree", told(verdict)
+    assert verdict.summary["pairs"] == compare_runs(dumps / "mix" / "mindspore_healthy", theirs).summary["pairs"]
+    assert compare_runs(mine, theirs).summary["pairs"] < verdict.summary["pairs"]
+
+
+def test_the_command_takes_mappings_for_the_verdict(
+    dumps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, theirs = renamed(dumps, tmp_path, "mindspore_scale", ELSEWHERE), dumps / "mix" / "pytorch_healthy"
+    file = tmp_path / "cells.yaml"
+    file.write_text("".join(f"{name}: {other}\n" for name, other in CELLS.items()))
+    assert main(["compare", str(mine), str(theirs), "-cm", str(file)]) == 1
+    assert "THEY PART at step 0, forward pass, in blocks.1.attention" in capsys.readouterr().out
+    assert main(["compare", str(theirs), str(dumps / "mix" / "pytorch_scale"), "-cm", str(file)]) == 1
+    assert "the mappings are not used" in " ".join(capsys.readouterr().out.split())
