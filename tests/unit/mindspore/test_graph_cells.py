@@ -181,6 +181,79 @@ def test_parameters_that_the_graph_itself_trains_are_those_before_the_step(recor
         assert list(dump.data(step)["Cell.1.Dense.parameters_grad"]) == ["bias"]
 
 
+class Several(nn.Cell):
+    """Tensors in tuples and lists, given and returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Dense(8, 8)
+
+    def construct(self, pair: Any, scale: Any, others: Any) -> Any:
+        y = self.dense(pair[0]) * scale
+        return y, (pair[1] * 2, 3, y + 1), [others[0] * y, others[1]]
+
+
+class ListOnly(nn.Cell):
+    def construct(self, x: Any) -> Any:
+        return [x * 2, x + 1]
+
+
+class Nested(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.several = Several()
+        self.lstm = nn.LSTM(8, 8, batch_first=True)
+        self.listed = ListOnly()
+
+    def construct(self, x: Any) -> Any:
+        y, (a, _, b), rest = self.several((x, x + 1), 2, [x, x * 3])
+        z, (h, c) = self.lstm(y.reshape(1, 3, 8))
+        one, other = self.listed(a + b)
+        return (one + other + rest[0] * rest[1]).sum() + z.sum() + (h * c).sum()
+
+
+@needs_graph
+def test_tensors_in_tuples_and_lists_have_the_places_of_the_dynamic_graph(record: Recorder) -> None:
+    def run(debugger: Any = None) -> list[bytes]:
+        ms.set_seed(3)
+        np.random.seed(3)
+        model = Nested()
+        gradients = ms.value_and_grad(model, None, model.trainable_params())
+        if debugger is not None:
+            debugger.start(model)
+        loss, grads = gradients(batch())
+        if debugger is not None:
+            debugger.stop()
+            debugger.step()
+        return [loss.asnumpy().tobytes(), *(grad.asnumpy().tobytes() for grad in grads)]
+
+    alone = run()
+    assert run(record(level="L0", task="tensor")) == alone
+    static = record.end()
+    assert static.errors() == []
+    files, data = static.tensors(), static.data()
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    run(record(level="L0", task="tensor"))
+    dynamic = record.end()
+    for cell in ("Cell.several.Several", "Cell.lstm.LSTM", "Cell.listed.ListOnly"):
+        for entry in (f"{cell}.forward.0", f"{cell}.backward.0"):
+            for side in ("input_args", "input", "output"):
+                wanted = shapes(dynamic.data()[entry].get(side))
+                if side != "input_args":
+                    assert shapes(data[entry].get(side)) == wanted, (entry, side)
+        names = {name for name in dynamic.tensors() if name.startswith(cell) and ".parameters" not in name}
+        assert names == {name for name in files if name.startswith(cell) and ".parameters" not in name}
+    for name in files:
+        if ".forward." in name:
+            assert np.allclose(files[name], dynamic.tensors()[name], rtol=1e-5, atol=1e-6), name
+
+
+def shapes(tree: Any) -> Any:
+    if isinstance(tree, list):
+        return [shapes(part) for part in tree]
+    return tree.get("shape") if isinstance(tree, dict) else None
+
+
 class Listed(nn.Cell):
     def __init__(self) -> None:
         super().__init__()

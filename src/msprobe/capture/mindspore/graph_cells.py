@@ -18,7 +18,15 @@ from mindspore import nn
 from msprobe.capture.array_files import ArrayKeeper
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
 from msprobe.capture.mindspore.executor import wait_for_all
-from msprobe.capture.mindspore.graph_probes import IN, OUT, Arrival, Listener, parameter_hook, watched_construct
+from msprobe.capture.mindspore.graph_probes import (
+    IN,
+    OUT,
+    Arrival,
+    Listener,
+    indexes,
+    parameter_hook,
+    watched_construct,
+)
 from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.surface import MINDSPORE
 from msprobe.capture.mindspore.tensors import TYPE_NAME, host_array
@@ -77,7 +85,7 @@ class _Cell:
 
     def ordinal(self, side: int, place: int) -> int:
         """Gradients are listed by tensor, not by argument."""
-        return sorted({*self.places[side], place}).index(place)
+        return sorted({*self.places[side], place}, key=indexes).index(place)
 
     def is_told_again(self, side: int, place: int, is_gradient: bool, values: Array) -> bool:
         """True for a tensor of which the graph tells a second time: the compiler doubles operators like ours where a
@@ -156,6 +164,7 @@ class GraphCells:
     def put(self, without: Any = None) -> None:
         """What is compiled from here on tells of the cells that are known, ``without`` one."""
         Listener.current = self.arrived
+        Listener.compiled = self._compiled
         for construct in self._constructs:
             if not construct.in_place and construct.holder is not without:
                 construct.put()
@@ -169,6 +178,11 @@ class GraphCells:
     def parameters(self) -> list[tuple[int, Any]]:
         """The parameters that have gradients, by their numbers."""
         return [(number, parameter) for parameter, number in self._parameters.values()]
+
+    def _compiled(self, cell: int, side: int, place: int) -> None:
+        """Compiled, and may run in any order: gradients are listed by the places of all tensors."""
+        if cell < len(self._cells):
+            self._cells[cell].places[side].add(place)
 
     def is_in_place(self) -> bool:
         """True while what is compiled tells of the cells."""
@@ -200,7 +214,7 @@ class GraphCells:
         self._known.clear()
         self._constructs.clear()
         if Listener.current == self.arrived:
-            Listener.current = None
+            Listener.current = Listener.compiled = None
 
     # ------------------------------------------------------------ what comes by
 
@@ -255,11 +269,12 @@ class GraphCells:
                 found = _Pass(cell, entry, visit, is_gradient, self.session.next_order())
             # Behind all that came before: an entry stands where it was completed.
             self._passes[entry] = found
-            ordinal = cell.ordinal(side, place) if is_gradient else place
         # The gradients of results go into the backward pass, those of arguments come out.
         into = (side == IN) != is_gradient
-        path = f"{entry}.input.{place}" if into else f"{entry}.output.{ordinal}"
-        found.sides[IN if into else OUT][ordinal] = self._described(arrival, values, entry, path)
+        # What comes out of a backward pass is named by its number among the tensors.
+        named = cell.ordinal(side, place) if is_gradient and not into else ".".join(map(str, indexes(place)))
+        path = f"{entry}.{'input' if into else 'output'}.{named}"
+        found.sides[IN if into else OUT][place] = self._described(arrival, values, entry, path)
 
     def _take_parameter(self, arrival: Arrival, values: Array) -> None:
         for cell, key in self._owners[arrival.owner]:
@@ -335,8 +350,8 @@ class GraphCells:
         places = one.cell.places
         # One for each tensor among the results and the arguments, with null where no gradient came.
         return {
-            "input": [given.get(number) for number in range(len(places[OUT]))],
-            "output": [got.get(number) for number in range(len(places[IN]))],
+            "input": [given.get(place) for place in sorted(places[OUT], key=indexes)],
+            "output": [got.get(place) for place in sorted(places[IN], key=indexes)],
         }
 
     def _put_gradients(self, cell: _Cell) -> None:
@@ -370,7 +385,19 @@ class GraphCells:
 
 
 def _in_order(side: dict[int, Any]) -> list[Any]:
-    return [side.get(place) for place in range(max(side, default=-1) + 1)]
+    """By place -> as the arguments or results lie in each other, with null for what is no tensor."""
+    outer: dict[int, Any] = {}
+    for place, described in side.items():
+        first, *further = indexes(place)
+        if further:
+            outer.setdefault(first, {})[further[0]] = described
+        else:
+            outer[first] = described
+    return [_nested(outer.get(number)) for number in range(max(outer, default=-1) + 1)]
+
+
+def _nested(part: Any) -> Any:
+    return [part.get(number) for number in range(max(part) + 1)] if isinstance(part, dict) else part
 
 
 def _dtype(kind: str) -> str:

@@ -21,8 +21,11 @@ from mindspore.ops import constexpr
 
 from msprobe.store.dtypes import Array
 
-# Of a cell's arguments and results as many are watched.
+# Of a cell's arguments and results as many are watched, and of a tuple or list among them.
 MOST_TENSORS = 16
+# A tensor's place is its number among these; inside of a tuple or list its number there, beginning with 1, times
+# MOST_TENSORS, and the number of that.
+_PLACES = MOST_TENSORS * (MOST_TENSORS + 1)
 
 # A number that travels with each tensor tells the cell, the side, the place there, and these.
 _SINGLE = 1  # a single value travels as a list of one
@@ -47,10 +50,19 @@ class Arrival(NamedTuple):
     is_bfloat16: bool
 
 
-class Listener:
-    """Who is told of tensors that come by; one per process."""
+def indexes(place: int) -> tuple[int, ...]:
+    """The index path of a place: ``(1,)`` is argument or result 1, ``(1, 0)`` the first of the tuple or list there."""
+    inner, outer = divmod(place, MOST_TENSORS)
+    return (outer, inner - 1) if inner else (outer,)
 
+
+class Listener:
+    """Who is told; one per process."""
+
+    # Of tensors that come by.
     current: Callable[[Arrival, Array], None] | None = None
+    # Of the places of tensors that are compiled: cell, side, place.
+    compiled: Callable[[int, int, int], None] | None = None
 
 
 def _tell_listener(number: Any, values: Array) -> None:
@@ -61,7 +73,7 @@ def _tell_listener(number: Any, values: Array) -> None:
 
 def _read(number: int) -> Arrival:
     rest, flags = divmod(number, _FLAGS)
-    rest, place = divmod(rest, MOST_TENSORS)
+    rest, place = divmod(rest, _PLACES)
     owner, side = divmod(rest, 2)
     return Arrival(
         owner,
@@ -76,7 +88,9 @@ def _read(number: int) -> Arrival:
 
 @constexpr(check=False)  # type: ignore[untyped-decorator]
 def _number(cell: int, side: int, place: int, flags: int) -> Any:
-    return Tensor([((cell * 2 + side) * MOST_TENSORS + place) * _FLAGS + flags], mindspore.int64)
+    if Listener.compiled is not None and not flags & _PARAMETER:
+        Listener.compiled(cell, side, place)
+    return Tensor([((cell * 2 + side) * _PLACES + place) * _FLAGS + flags], mindspore.int64)
 
 
 def _told(data: Any, number: Any, gradient_number: Any) -> Any:
@@ -130,30 +144,44 @@ def watched(x: Any, cell: int, side: int, place: int) -> Any:
     return _through(x, cell, side, place, 0)
 
 
+def _part(value: Any, cell: int, side: int, i: int) -> Any:
+    """Argument or result ``i``: a tensor, or a tuple or list of them."""
+    if isinstance(value, Tensor):
+        return watched(value, cell, side, i)
+    if not isinstance(value, (tuple, list)):
+        return value
+    found = []
+    for j in range(len(value)):
+        if j < MOST_TENSORS and isinstance(value[j], Tensor):
+            found.append(watched(value[j], cell, side, MOST_TENSORS * (j + 1) + i))
+        else:
+            found.append(value[j])
+    if isinstance(value, list):
+        return found
+    return tuple(found)
+
+
 def _given(inputs: Any, cell: int) -> Any:
     found = []
     for i in range(len(inputs)):
-        if i < MOST_TENSORS and isinstance(inputs[i], Tensor):
-            found.append(watched(inputs[i], cell, 0, i))
+        if i < MOST_TENSORS:
+            found.append(_part(inputs[i], cell, 0, i))
         else:
             found.append(inputs[i])
     return tuple(found)
 
 
 def _got(output: Any, cell: int) -> Any:
-    if isinstance(output, Tensor):
-        return watched(output, cell, 1, 0)
-    if not isinstance(output, (tuple, list)):
-        return output
-    found = []
-    for i in range(len(output)):
-        if i < MOST_TENSORS and isinstance(output[i], Tensor):
-            found.append(watched(output[i], cell, 1, i))
-        else:
-            found.append(output[i])
-    if isinstance(output, list):
-        return found
-    return tuple(found)
+    # A tuple is several results, anything else is one.
+    if isinstance(output, tuple):
+        found = []
+        for i in range(len(output)):
+            if i < MOST_TENSORS:
+                found.append(_part(output[i], cell, 1, i))
+            else:
+                found.append(output[i])
+        return tuple(found)
+    return _part(output, cell, 1, 0)
 
 
 def watched_construct(cell: nn.Cell, number: int) -> Any:
