@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import xxhash
 from mindspore import nn
 
 from msprobe.capture.array_files import ArrayKeeper
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
 from msprobe.capture.mindspore.executor import wait_for_all
+from msprobe.capture.mindspore.graph_passes import CellPass, ParameterValues, WatchedCell, in_order
 from msprobe.capture.mindspore.graph_probes import (
     IN,
     OUT,
@@ -34,87 +34,6 @@ from msprobe.capture.session import Session
 from msprobe.store.dtypes import Array
 
 
-class _Parameter(NamedTuple):
-    """A parameter of a watched cell: where it is shown, and its values when recording began."""
-
-    described: Any
-    # Kept only where values are saved.
-    values: HostArray | None
-
-
-class _Cell:
-    """One watched cell: its name, and how often its tensors have come by in this step."""
-
-    def __init__(self, name: str, cell: nn.Cell) -> None:
-        self.name = name
-        self.cell = cell
-        # "Cell.a.b.Class" -> "a.b"
-        self.path = name.partition(".")[2].rpartition(".")[0]
-        # The places of tensors among its arguments and among its results.
-        self.places: tuple[set[int], set[int]] = (set(), set())
-        # Its parameters as they were when recording began, and those that have gradients.
-        self.parameters: dict[str, _Parameter] = {}
-        self.trained: list[str] = []
-        self.gradients: dict[str, Any] = {}
-        # Some came that are not written.
-        self.has_new = False
-        self.visits: dict[tuple[int, int], int] = {}
-        # Forward numbers whose gradients have not come: the last one's come first.
-        self.open: dict[tuple[int, int], list[int]] = {}
-        # Forward and backward: the side of which tensors came last, and the digests of those of this pass.
-        self._came: dict[bool, tuple[int, dict[tuple[int, int], bytes]]] = {}
-
-    def begin_step(self) -> None:
-        self.visits.clear()
-        self.open.clear()
-        self.gradients.clear()
-        self.has_new = False
-        self._came.clear()
-
-    def visit(self, side: int, place: int, is_gradient: bool) -> int:
-        """The number of the pass that this tensor belongs to."""
-        key = side, place
-        if is_gradient:
-            opened = self.open.get(key)
-            return opened.pop() if opened else 0
-        self.places[side].add(place)
-        number = self.visits.get(key, 0)
-        self.visits[key] = number + 1
-        self.open.setdefault(key, []).append(number)
-        return number
-
-    def ordinal(self, side: int, place: int) -> int:
-        """Gradients are listed by tensor, not by argument."""
-        return sorted({*self.places[side], place}, key=indexes).index(place)
-
-    def is_told_again(self, side: int, place: int, is_gradient: bool, values: Array) -> bool:
-        """True for a tensor of which the graph tells a second time: the compiler doubles operators like ours where a
-        cell is used more than once. A further pass begins at the side where passes begin.
-        """
-        last, seen = self._came.get(is_gradient, (side, {}))
-        first = OUT if is_gradient else IN
-        if side == first and last != first:
-            seen = {}
-        self._came[is_gradient] = side, seen
-        digest = xxhash.xxh3_128_digest(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
-        if seen.get((side, place)) == digest:
-            return True
-        seen[side, place] = digest
-        return False
-
-
-class _Pass:
-    """What has come of one entry."""
-
-    def __init__(self, cell: _Cell, entry: str, number: int, is_backward: bool, order: int) -> None:
-        self.cell = cell
-        self.entry = entry
-        self.number = number
-        self.is_backward = is_backward
-        self.order = order
-        self.sides: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
-
-
 class GraphCells:
     """Watches the cells of a model that are compiled; one per process."""
 
@@ -122,14 +41,14 @@ class GraphCells:
         self.session = session
         self.statistics = statistics
         self.keeper = keeper
-        self._cells: list[_Cell] = []
-        self._known: dict[int, _Cell] = {}
+        self._cells: list[WatchedCell] = []
+        self._known: dict[int, WatchedCell] = {}
         # By their numbers: cells that show a parameter, and under which name.
-        self._owners: list[list[tuple[_Cell, str]]] = []
+        self._owners: list[list[tuple[WatchedCell, str]]] = []
         self._parameters: dict[int, tuple[Any, int]] = {}
         self._constructs: list[Replacement] = []
         self._handles: list[Any] = []
-        self._passes: dict[str, _Pass] = {}
+        self._passes: dict[str, CellPass] = {}
         self._lock = threading.Lock()
         # Anything came by while it was recorded.
         self.has_told = False
@@ -148,7 +67,7 @@ class GraphCells:
             # Wrappers that MindSpore makes itself are none of the user's cells.
             if id(cell) in self._known or type(cell).__name__.startswith("_") or "grad_reducer" in name:
                 continue
-            known = self._known[id(cell)] = _Cell(name, cell)
+            known = self._known[id(cell)] = WatchedCell(name, cell)
             self._constructs.append(Replacement(cell, "construct", watched_construct(cell, len(self._cells))))
             self._cells.append(known)
             for key, parameter in MINDSPORE.own_parameters(cell):
@@ -229,13 +148,13 @@ class GraphCells:
                 except Exception as error:
                     self.session.fault(f"{known.name}.parameters.{key}", error)
 
-    def _parameter(self, known: _Cell, parameter: Any) -> _Parameter:
+    def _parameter(self, known: WatchedCell, parameter: Any) -> ParameterValues:
         host = None if self.statistics.structure else host_array(parameter)
         described = self.statistics.describe(TYPE_NAME, str(parameter.dtype), tuple(parameter.shape), host)
         if host is None or not self.session.saves(f"{known.name}.forward.0"):
-            return _Parameter(described, None)
+            return ParameterValues(described, None)
         # Its memory is the parameter's own.
-        return _Parameter(described, host._replace(stored=host.stored.copy()))
+        return ParameterValues(described, host._replace(stored=host.stored.copy()))
 
     def arrived(self, arrival: Arrival, values: Array) -> None:
         """The graph tells of a tensor."""
@@ -266,7 +185,7 @@ class GraphCells:
             entry = f"{cell.name}.{'backward' if is_gradient else 'forward'}.{visit}"
             found = self._passes.pop(entry, None)
             if found is None:
-                found = _Pass(cell, entry, visit, is_gradient, self.session.next_order())
+                found = CellPass(cell, entry, visit, is_gradient, self.session.next_order())
             # Behind all that came before: an entry stands where it was completed.
             self._passes[entry] = found
         # The gradients of results go into the backward pass, those of arguments come out.
@@ -325,9 +244,9 @@ class GraphCells:
             if cell.has_new and id(cell) not in told:
                 self._put_gradients(cell)
 
-    def _forward(self, one: _Pass) -> dict[str, Any]:
+    def _forward(self, one: CellPass) -> dict[str, Any]:
         settings = self.session.settings
-        given, got = (_in_order(side) for side in one.sides)
+        given, got = (in_order(side) for side in one.sides)
         tree: dict[str, Any] = {}
         if settings.input:
             tree.update(input_args=given, input_kwargs={})
@@ -340,12 +259,12 @@ class GraphCells:
             }
         return tree
 
-    def _kept(self, one: _Pass, key: str, parameter: _Parameter) -> Any:
+    def _kept(self, one: CellPass, key: str, parameter: ParameterValues) -> Any:
         if parameter.values is None:
             return parameter.described
         return self.keeper.keep(parameter.values, parameter.described, f"{one.entry}.parameters.{key}")
 
-    def _backward(self, one: _Pass) -> dict[str, Any]:
+    def _backward(self, one: CellPass) -> dict[str, Any]:
         given, got = one.sides
         places = one.cell.places
         # One for each tensor among the results and the arguments, with null where no gradient came.
@@ -354,15 +273,15 @@ class GraphCells:
             "output": [got.get(place) for place in sorted(places[IN], key=indexes)],
         }
 
-    def _put_gradients(self, cell: _Cell) -> None:
+    def _put_gradients(self, cell: WatchedCell) -> None:
         if cell.trained and self.session.settings.backward and (cell.gradients or self.tells_of_missing):
             tree = {key: [cell.gradients.get(key)] for key in cell.trained}
             self.session.put(f"{cell.name}.parameters_grad", tree)
         cell.has_new = False
 
-    def _parent(self, one: _Pass, counts: dict[tuple[str, bool], int]) -> str | None:
+    def _parent(self, one: CellPass, counts: dict[tuple[str, bool], int]) -> str | None:
         """The entry of the next cell around: of its passes the one in which this pass falls, if passes are even."""
-        best: _Cell | None = None
+        best: WatchedCell | None = None
         for cell in self._cells:
             is_around = one.cell.path.startswith(cell.path + ".")
             if is_around and (cell.path, one.is_backward) in counts and (not best or len(cell.path) > len(best.path)):
@@ -382,22 +301,6 @@ class GraphCells:
         if self.session.recording:
             # Nobody said stop: there may be no start either.
             self.begin()
-
-
-def _in_order(side: dict[int, Any]) -> list[Any]:
-    """By place -> as the arguments or results lie in each other, with null for what is no tensor."""
-    outer: dict[int, Any] = {}
-    for place, described in side.items():
-        first, *further = indexes(place)
-        if further:
-            outer.setdefault(first, {})[further[0]] = described
-        else:
-            outer[first] = described
-    return [_nested(outer.get(number)) for number in range(max(outer, default=-1) + 1)]
-
-
-def _nested(part: Any) -> Any:
-    return [part.get(number) for number in range(max(part) + 1)] if isinstance(part, dict) else part
 
 
 def _dtype(kind: str) -> str:
