@@ -120,6 +120,14 @@ def what_becomes_of_gradients(scene: Scene) -> str:
 
 
 def _bears_not_finite(event: Event) -> bool:
+    """True if a call makes what is not finite of what is, and is not told to: a mask is filled with minus infinity."""
     return any(not_finite(leaf) for _, leaf in event.outputs()) and not any(
-        not_finite(leaf) for _, leaf in event.inputs()
+        not_finite(leaf) or _is_infinite(leaf) for _, leaf in event.inputs()
     )
+
+
+def _is_infinite(leaf: object) -> bool:
+    value = leaf.get("value") if isinstance(leaf, dict) else leaf
+    if isinstance(value, str):
+        return value in ("Infinity", "-Infinity", "inf", "-inf")
+    return isinstance(value, float) and math.isinf(value)

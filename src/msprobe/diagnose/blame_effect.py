@@ -25,7 +25,7 @@ def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | Non
         f"{reach.what} differ by {size} (relative), where rounding may do {allowed:.2g}, and no call by itself differs "
         "by more than its inputs explain"
     )
-    evidence: dict[str, object] = {"difference": reach.size, "explained": allowed}
+    evidence: dict[str, object] = {"cause": "beyond", "difference": reach.size, "explained": allowed}
     if worst.changed_outputs:
         text += f". It grows most in {event.name}: {worst.arrived:.2g} goes in, and {worst.left:.2g} comes out"
         evidence |= measure(worst.changed_outputs[0])

@@ -170,7 +170,8 @@ def look_for_missing_gradients(scene: Scene) -> None:
                 where=parameters[0] if parameters and not lost else entry.name,
                 evidence={"calls": [one.name for one, _ in lost[:50]], "parameters": parameters[:200]},
             ),
-            place=entry.index,
+            # What is only missed may come of what was done in the forward pass.
+            place=entry.index if cut is not None else scene.place_of(event),
             clear=True,
         )
     )

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import noise, states
 from msprobe.diagnose.blame_argument import blame_argument
 from msprobe.diagnose.blame_calls import blame_calls
 from msprobe.diagnose.blame_gradients import look_at_arriving_gradient
-from msprobe.diagnose.differences import Difference, fingerprint, is_integer
+from msprobe.diagnose.blame_weights import blame_weight, look_at_weight, parameters_taken
+from msprobe.diagnose.differences import Difference, fingerprint, is_integer, statistics
 from msprobe.diagnose.effect import of_results, unit_of
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.movement import place_of_weight
 from msprobe.diagnose.scene import Scene
-from msprobe.diagnose.timeline import Event
+from msprobe.diagnose.timeline import Event, is_tensor
 from msprobe.diagnose.words import dtype_word, measure, named
 
 
@@ -100,19 +104,26 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     name = difference.slot.partition(".")[2] if difference.slot.startswith(("parameters", "buffers")) else None
     if name is not None:
         name = f"{event.parts.path}.{name}" if event.parts.path else name
-    else:
-        name = _parameter(scene, event, difference)
-    if name is None and not scene.has_calls and event.direction in scene.tainted:
+    names = [name] if name is not None else parameters_taken(scene, event, difference)
+    if not names and not scene.has_calls and event.direction in scene.tainted:
         return  # calculated between two modules, from something that differs
     if name is not None:
         blame_weight(scene, judged, difference, name)
+        return
+    if names:
+        look_at_weight(scene, judged, difference, names)
         return
     silent = scene.silent_argument(event)
     if silent is not None:
         blame_argument(scene, silent)
         return
-    if not scene.has_calls and event.parent is not None and event.index and scene.anything_before(event):
-        blame_unrecorded(scene, judged, difference)
+    if scene.has_calls:
+        alone = _makers_of_constant(scene.pairing.alone(), event, difference.left)
+        missing = _makers_of_constant(scene.pairing.missing(), judged.partner, difference.right)
+        if alone or missing:
+            blame_calls(scene, judged, difference, alone, missing)
+            return
+    elif look_between_modules(scene, judged, difference):
         return
     measured = scene.comparer.measured_inputs(judged.partner.name)
     clear = difference.delta > max(noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right))), measured)
@@ -124,7 +135,8 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         judged,
         "data",
         f"{difference.slot} of {event.name} comes from outside the recorded calls and differs"
-        f"{scene.how(difference)}: the batch, a mask, or a table that was made before",
+        f"{scene.how(difference)}: the batch, a mask, or a table that was made before"
+        + ("" if scene.has_calls or not event.index else ", or what the model calculates between its modules"),
         where=f"{event.name}, {difference.slot}",
         clear=clear,
         evidence=measure(difference),
@@ -134,16 +146,25 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     )
 
 
-def _parameter(scene: Scene, event: Event, difference: Difference) -> str | None:
-    """Which parameter a call takes. Several may have the values of one, as when weights are tied on one side: then it
-    is that of both sides, or of the module that the call runs in.
-    """
-    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
-    own = f"{event.module}."
-    for names in ([name for name in here if name in there], [name for name in (*here, *there) if name.startswith(own)]):
-        if names:
-            return names[0]
-    return next(iter([*here, *there]), None)
+def _makers_of_constant(events: Sequence[Event], user: Event, leaf: Any) -> list[Event]:
+    """The last call of one side alone that made a tensor of one number only, of which many others look like it."""
+    if not is_tensor(leaf) or fingerprint(leaf) is not None or statistics(leaf)[0] is None:
+        return []
+    found = [
+        one
+        for one in events
+        if one.index < user.index
+        and one.direction == user.direction
+        and one.is_call
+        and any(
+            is_tensor(made)
+            and made.get("shape") == leaf.get("shape")
+            and made["dtype"] == leaf["dtype"]
+            and statistics(made) == statistics(leaf)
+            for _, made in one.outputs()
+        )
+    ]
+    return found[-1:]
 
 
 def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Difference) -> None:
@@ -166,7 +187,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         "the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between",
         where=f"{event.name}, {difference.slot}",
         clear=True,
-        evidence=measure(difference),
+        evidence={"cause": "on_its_way", **measure(difference)},
         # Clipping hides it, as long as it clips.
         matters=True,
     )
@@ -182,28 +203,6 @@ def leftover_in_words(scene: Scene, what: str, when: str) -> str:
         f"the gradients of {where} still hold those of the step before {when} ({what}): its optimizer gets the "
         f"gradient of the other side plus the one that it got a step ago, as the means of {count} "
         f"parameter{'s' * (count > 1)} show. zero_grad() is not called between these steps"
-    )
-
-
-def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str) -> None:
-    if name in scene.weights_before:
-        return
-    kind: Kind = "initial_weights" if scene.first_step else "weights"
-    when = "before the first step" if scene.first_step else "at the beginning of this step"
-    # A step before leaves weights that are apart by rounding.
-    units = noise.SAFETY / 4 if scene.first_step else noise.SAFETY * 4
-    measured = scene.comparer.measured_inputs(judged.partner.name)
-    clear = difference.delta > max(units * max(map(noise.eps_of, (difference.left, difference.right))), measured)
-    clear &= name not in scene.apart_before
-    scene.say(
-        ("weight", name),
-        judged,
-        kind,
-        f'parameter "{name}" differs {when}{scene.how(difference)}',
-        where=name,
-        # Equal statistics of other values: another order, unless a step before has rounded otherwise.
-        clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
-        evidence={"parameter": name, **measure(difference)},
     )
 
 
@@ -244,21 +243,43 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
     )
 
 
-def blame_unrecorded(scene: Scene, judged: Judged, difference: Difference) -> None:
+def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -> bool:
+    """Where modules alone were recorded: True if a tensor is calculated between the modules inside another one, or
+    between those of the model itself.
+    """
     event = judged.event
-    parent = event.parent
-    assert parent is not None
+    mark = fingerprint(difference.left)
+    # What a module only hands on to the first one inside it is calculated outside of both.
+    while (
+        event.parent is not None and mark is not None and mark in [fingerprint(one) for _, one in event.parent.inputs()]
+    ):
+        event = event.parent
+    if event.parent is None:
+        before = any(
+            one.index < event.index and one.direction == event.direction and one is not event
+            for one in scene.pairing.candidate.roots
+        )
+        if not (before and any(leaf.get("requires_grad") is True for leaf in (difference.left, difference.right))):
+            return False
+        place, entry = "in the forward pass of the model itself, between its modules", judged.event
+        where = f"the model, before {judged.event.name}"
+    elif event.index and scene.anything_before(event):
+        place, entry = f"in {event.parent.name}, between its modules", event.parent
+        where = f"{event.parent.name}, before {event.name}"
+    else:
+        return False
     scene.say(
-        ("between", parent),
+        ("between", event.parent),
         judged,
         "computation",
-        f"{difference.slot} of {event.name} differs{scene.how(difference)}, while all that was recorded "
-        f"before agrees: it is calculated in {parent.name}, between its modules. Record level mix to see the call",
-        where=f"{parent.name}, before {event.name}",
+        f"{difference.slot} of {judged.event.name} differs{scene.how(difference)}, while all that was recorded "
+        f"before agrees: it is calculated {place}. Record level mix to see the call",
+        where=where,
         clear=difference.delta > noise.SAFETY * 2 * noise.eps_of(difference.left),
-        evidence=measure(difference),
-        entry=parent,
+        evidence={"cause": "between", **measure(difference)},
+        entry=entry,
     )
+    return True
 
 
 def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: Event) -> None:

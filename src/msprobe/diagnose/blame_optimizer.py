@@ -7,7 +7,8 @@ from typing import Any
 
 from msprobe.diagnose import noise, optimizer
 from msprobe.diagnose.blame_calls import blame_calls
-from msprobe.diagnose.blame_inputs import blame_weight, leftover_in_words
+from msprobe.diagnose.blame_inputs import leftover_in_words
+from msprobe.diagnose.blame_weights import blame_weight
 from msprobe.diagnose.judge import Judged
 from msprobe.diagnose.links import Producers
 from msprobe.diagnose.scene import Scene
@@ -75,7 +76,9 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             + "; ".join(
                 text
                 for text in (
-                    f"{_listed(gone)} {_is(gone)} not among its parameters, as in the reference" if gone else "",
+                    f"{_listed(gone)} {_is(gone)} not among its parameters, which {_they(gone)} in the reference"
+                    if gone
+                    else "",
                     f"{_listed(more)} {_is(more)} among its parameters only in the candidate" if more else "",
                 )
                 if text
@@ -126,7 +129,7 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                 text += "a reduction or a scaling in between"
             scene.say(
                 ("optimizer gradient",), judged, "gradient", text, where=name, clear=True,
-                evidence={"parameter": name, **measure(difference)}, place=place,
+                evidence={"parameter": name, "cause": "on_its_way", **measure(difference)}, place=place,
             )  # fmt: skip
         elif field == "weight" and difference.what != "missing" and not scene.tainted:
             blame_weight(scene, judged, difference, name)
@@ -135,7 +138,7 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                 ("state", field), judged, "optimizer",
                 f'{event.name}: {field} of "{name}" differs before the step{scene.how(difference)}',
                 where=f"{event.name}, {field} of {name}", clear=True,
-                evidence={"parameter": name, "field": field, **measure(difference)}, place=place,
+                evidence={"parameter": name, "cause": "state", "field": field, **measure(difference)}, place=place,
             )  # fmt: skip
 
 
@@ -164,7 +167,7 @@ def compare_fields(
                 f"{event.name}: {field} of {_listed(names)} is there {when} in the {side} only",
                 where=f"{event.name}, {field} of {names[0]}",
                 clear=True,
-                evidence={"field": field, "only_in": side, "parameters": names[:200]},
+                evidence={"cause": "state", "field": field, "only_in": side, "parameters": names[:200]},
                 place=place,
                 matters=True,
             )
@@ -205,6 +208,10 @@ def _listed(names: Sequence[str]) -> str:
 
 def _is(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
+
+
+def _they(names: Sequence[str]) -> str:
+    return "it is" if len(names) == 1 else "they are"
 
 
 def _ratio(left: Any, right: Any) -> str:

@@ -159,6 +159,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
             scene.say(("calls", earlier), judged, kind, text, where=earlier.name, clear=True, entry=earlier)
             return
         text = f"{event.name} draws other random numbers: seed or state of the generator differ"
+        cause = {"cause": "random"}
     else:
         text = f"{event.name}: {first.slot} differs{scene.how(first)}; {why}"
     scene.say(

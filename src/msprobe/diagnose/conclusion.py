@@ -91,7 +91,7 @@ def conclude(
     if (
         found[0].finding.kind in _FACTS
         and all(suspect.finding.kind in _MEASURED for suspect in clear)
-        and not (clear and "cause" in clear[0].finding.evidence)
+        and not (clear and clear[0].finding.evidence.get("cause") == "not_cleared")
     ):
         # What was done otherwise comes before what came out of it.
         chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]

@@ -18,7 +18,8 @@ from msprobe.diagnose.links import Producers, unset_tensors
 from msprobe.diagnose.optimizer import parameters_of
 from msprobe.diagnose.pairing import Pairing
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.words import relation_in_words
+from msprobe.diagnose.weights import equal_weights
+from msprobe.diagnose.words import at_least, relation_in_words
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Scene:
         self.left_before: tuple[Mapping[str, Left], Mapping[str, Left]] = ({}, {})
         self._not_cleared: tuple[str, int] | None = None
         self._arrival: Arrival | None = None
+        self._equal_weights: Mapping[str, bool] | None = None
         self.silent: list[Judged] = []
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.dtype_policy = _dtype_policy(self.judged.values())
@@ -104,6 +106,13 @@ class Scene:
     def is_blind(self) -> bool:
         """True between two frameworks, if no gradients of parameters tell how far a difference reaches."""
         return self.comparer.crossing and not any(event.direction == "gradient" for event in self.judged)
+
+    @property
+    def equal_weights(self) -> Mapping[str, bool]:
+        """Of each parameter that both sides recorded by its name: is it the same on both?"""
+        if self._equal_weights is None:
+            self._equal_weights = equal_weights(self.judged.values(), self.comparer)
+        return self._equal_weights
 
     @property
     def arrival(self) -> Arrival:
@@ -295,8 +304,11 @@ class Scene:
         """An earlier call in the same module that was made with another argument, but gave the same result."""
         return next((one for one in self.silent if one.event.module == event.module and one.event is not event), None)
 
-    def how(self, difference: Difference) -> str:
+    def how(self, difference: Difference, bound: bool = False) -> str:
+        """What a difference looks like. ``bound``: say where it is known by statistics alone, which tell the least."""
         words = relation_in_words(difference, self.comparer)
+        if bound and at_least(difference) and words.startswith("relative difference "):
+            words = words.replace("relative difference ", "relative difference at least ")
         return f" ({words})" if words else ""
 
     def say(

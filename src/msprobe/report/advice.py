@@ -50,6 +50,14 @@ BY_CAUSE: dict[str, str] = {
     "tie": "Tie the two on both sides or on neither: give one module the parameter of the other after the weights are "
     "loaded and before the optimizer is made.",
     "class": "Use the same optimizer on both sides.",
+    "between": "Record level mix (or L1) on both sides and compare again: then the call between the modules is named.",
+    "on_its_way": "Look at what happens to gradients between the backward pass and the step: zero_grad, accumulation, "
+    "unscaling, clipping, reduction between ranks. The backward pass itself agrees.",
+    "random": "Set the same seeds on both sides (seed_all) and draw random numbers in the same order before this call.",
+    "state": "Load the state of the optimizer on both sides when a training is resumed (optimizer.load_state_dict), or "
+    "on neither.",
+    "beyond": "No call stands out. Compare at a higher precision, or with whole tensors (task tensor), to see where "
+    "the difference comes in.",
 }
 
 

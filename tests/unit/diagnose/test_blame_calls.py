@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,18 @@ def test_a_dump_of_calls_alone_answers_to_one_of_everything(tmp_path: Path) -> N
     assert told(verdict) == [("computation", "Torch.tanh.1.forward")]
     assert verdict.summary["candidate_only"] == 0
     assert agrees(compare(tmp_path / "same", Plan(level="L1"), Plan()))
+
+
+@pytest.mark.parametrize(
+    ("api", "arguments", "kind"),
+    [("Tensor.masked_fill", [True, -math.inf], "structure"), ("Torch.log", [], "overflow")],
+)
+def test_a_mask_of_infinities_is_no_overflow(tmp_path: Path, api: str, arguments: list[Any], kind: str) -> None:
+    def fill(rec: Recording, value: Value) -> Value:
+        array = value.array.copy()
+        array[0] = -np.inf
+        rec.call(api, [value, *arguments], made := value.of(array))
+        return made
+
+    verdict = compare(tmp_path, Plan(before={"blocks.1.tanh": fill}))
+    assert (first(verdict).kind, first(verdict).entry) == (kind, f"{api}.0.forward"), told(verdict)

@@ -287,3 +287,13 @@ class TestMissing:
     def test_where_neither_has_one(self, tmp_path: Path) -> None:
         plan = Plan(parameter_gradients={"head.bias": None}, at_optimizer={"head.bias": None})
         assert agrees(compare(tmp_path, plan, plan))
+
+
+def test_a_gradient_that_is_missed_stands_behind_what_was_done_in_the_forward_pass(tmp_path: Path) -> None:
+    def change(data: dict[str, Any]) -> None:
+        del data["Functional.linear.0.backward"]
+
+    plan = Plan(edit=edited(change), results={"blocks.1.mul": lambda array: array * np.float32(1.1)})
+    verdict = compare(tmp_path, plan)
+    assert [kind for kind, _ in told(verdict)][:2] == ["computation", "missing_gradient"], told(verdict)
+    assert first(verdict).entry == "Tensor.__mul__.1.forward"

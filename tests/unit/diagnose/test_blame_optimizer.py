@@ -65,7 +65,7 @@ def test_a_parameter_that_is_left_out(tmp_path: Path) -> None:
     found = first(verdict)
     assert (found.kind, found.entry, found.where) == ("optimizer", STEP, BIAS)
     assert (found.evidence["missing"], found.evidence["extra"]) == ([BIAS], [])
-    assert found.message == f'{STEP}: "{BIAS}" is not among its parameters, as in the reference'
+    assert found.message == f'{STEP}: "{BIAS}" is not among its parameters, which it is in the reference'
 
 
 def test_a_parameter_too_many(tmp_path: Path) -> None:
