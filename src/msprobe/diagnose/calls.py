@@ -72,14 +72,18 @@ def calls_of(scene: Scene) -> StepCalls:
 
 
 def _after(reference: Sequence[Event], back: dict[Event, Event]) -> dict[Event | None, list[Event]]:
-    """The unpaired events of the reference, by the candidate's event that they follow; None: before all."""
+    """The unpaired events of the reference, by the candidate's event that they follow; None: before all.
+
+    Where the sides have another order, that is the last of all events whose partners came before: what comes late in
+    the reference does not stand among what came early.
+    """
     found: dict[Event | None, list[Event]] = {}
     last: Event | None = None
     for event in reference:
         twin = back.get(event)
         if twin is None:
             found.setdefault(last, []).append(event)
-        else:
+        elif last is None or twin.index > last.index:
             last = twin
     return found
 

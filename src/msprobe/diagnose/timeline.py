@@ -198,6 +198,10 @@ class Timeline:
                 above = name if parts.kind == "module" else _parent_name(parents.get(name))
                 if above is not None:
                     last_backward[read_name(above).stem] = end
+        if not end:
+            # Interrupted before it, or not recorded: gradients come behind the forward pass all the same.
+            steps = (place for place, event in enumerate(events) if event.parts.kind == "optimizer")
+            end = next(steps, len(events))
         after: dict[int, list[Event]] = {}
         for stem, found in gradients.items():
             after.setdefault(last_backward.get(stem, end), []).extend(found)

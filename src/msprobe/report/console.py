@@ -64,9 +64,7 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
             yield Line("")
             yield from _finding(findings[0], width)
             yield from _further(findings[1:], 2, width, verdict.status == "diverged")
-    said = [phrases.headline(verdict), *(finding.message for finding in findings)]
-    notes = [note for note in verdict.notes if not any(clean(note) in text for text in said)]
-    yield from section("Notes", notes, width)
+    yield from section("Notes", phrases.further_notes(verdict), width)
     yield from section("Compared", phrases.counts(verdict), width)
     yield from section("Open" if written else "", written, width)
 
@@ -181,9 +179,17 @@ def print_lines(render: Callable[[int], Iterable[Line]]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _width(terminal: bool) -> int:
+    """As wide as the user says (COLUMNS); else as the terminal, up to what reads well; else 80."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdigit() and int(told):
+        return max(int(told), 40)
+    return min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), _WIDEST) if terminal else WIDTH
+
+
 def _print_lines(render: Callable[[int], Iterable[Line]]) -> None:
     terminal = sys.stdout.isatty()
-    width = min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), _WIDEST) if terminal else WIDTH
+    width = _width(terminal)
     if terminal:
         from rich.console import Console
         from rich.text import Text

@@ -47,7 +47,7 @@ def _parts(verdict: Verdict) -> Iterator[str]:
     else:
         yield from _step(verdict.calls, None)
         yield from _further(findings, "Findings", "", mixed=False)
-    yield from _list("Notes", verdict.notes)
+    yield from _list("Notes", phrases.further_notes(verdict))
     yield from _list("Compared", phrases.counts(verdict))
     yield f"</main>\n<footer>msprobe {_text(__version__)}</footer>\n</body>\n</html>"
 
@@ -130,7 +130,12 @@ def origin_of(calls: Sequence[Call], finding: Finding) -> int | None:
 def _neighbours(calls: Sequence[Call], origin: int) -> Iterator[str]:
     first = max(0, origin - _BEFORE)
     yield "<h2>Around it</h2>"
-    yield '<div class="wide"><table><thead><tr><th>record</th><th>call</th><th>judged</th>'
+    yield (
+        '<p class="quiet">In the order in which calls ended: a module stands behind what ran in it. The number is that '
+        "of its beginning, in the reference where the call is only there. Explained: how much of the difference "
+        "rounding and what came in can make.</p>"
+    )
+    yield '<div class="wide"><table><thead><tr><th>began</th><th>call</th><th>judged</th>'
     yield "<th>input</th><th>result differs</th><th>explained</th><th>module</th></tr></thead><tbody>"
     for index in range(first, min(len(calls), origin + _AFTER + 1)):
         call = calls[index]

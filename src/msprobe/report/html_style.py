@@ -88,6 +88,10 @@ footer { margin-top: 2.5rem; font-size: .82rem; color: var(--quiet); }
   body { font-size: 14px; padding: .8rem .7rem 2rem; } h1 { font-size: 1.25rem; }
   dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .35rem; }
   .strip svg { height: 7rem; }
+  .phase { font-size: .65rem; padding-left: .1rem; }
+  .wide table { min-width: 0; font-size: .78em; } .wide td.call { min-width: 0; overflow-wrap: anywhere; }
+  .wide th, .wide td { white-space: normal; padding-right: .4rem; }
+  .wide th:last-child, .wide td:last-child { display: none; }
 }
 @media print {
   body { max-width: none; font-size: 10pt; }

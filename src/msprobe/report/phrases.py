@@ -133,6 +133,12 @@ def _as_far(summary: dict[str, Any]) -> str:
     )
 
 
+def further_notes(verdict: Verdict) -> list[str]:
+    """The notes that no finding, nor the headline, has said already."""
+    said = [headline(verdict), *(clean(finding.message) for finding in verdict.findings)]
+    return [note for note in verdict.notes if not any(clean(note) in text for text in said)]
+
+
 def leading(verdict: Verdict) -> list[Finding]:
     """The findings, those that the status rests on first: harmless ones go behind where they part."""
     if verdict.status != "diverged":

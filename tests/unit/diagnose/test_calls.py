@@ -55,3 +55,16 @@ def test_calls_are_kept_only_where_asked_for(tmp_path: Path) -> None:
     write_part(tmp_path / "one", {"Tensor.exp.0.forward": call()})
     write_part(tmp_path / "other", {"Tensor.exp.0.forward": call()})
     assert compare_runs(tmp_path / "one", tmp_path / "other").calls is None
+
+
+def test_what_comes_late_in_the_reference_does_not_stand_among_what_came_early(tmp_path: Path) -> None:
+    """The candidate was interrupted, and its gradients have no order but that of the modules."""
+    plain = call(tensor(2, value=3.0), out=tensor(2, value=4.0))
+    one, two = (f"Module.{name}.Linear.parameters_grad" for name in ("one", "two"))
+    back = {"input": [tensor(2)], "output": [tensor(2)]}
+    forward = {"Torch.exp.0.forward": plain, one: {"weight": [None]}, two: {"weight": [None]}}
+    backward = {"Module.two.Linear.backward.0": back, "Module.one.Linear.backward.0": back}
+    calls = calls_of(tmp_path, forward, {**forward, **backward, "Optimizer.SGD.0.forward": plain})
+    names = [one.name for one in calls]
+    assert names[0] == "Torch.exp.0.forward"
+    assert names[-1] == "Optimizer.SGD.0.forward"

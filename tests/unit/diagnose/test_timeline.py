@@ -34,6 +34,14 @@ class TestOrder:
         assert [event.index for event in found] == list(range(len(found)))
         assert len(found) == len(found.part)
 
+    def test_without_a_backward_pass_gradients_come_before_the_optimizer(self, tmp_path: Path) -> None:
+        data = {"Module.fc.Linear.parameters_grad": {"weight": [None]}, "Torch.sin.0.forward": call()}
+        step = {"Optimizer.SGD.0.forward": call()}
+        kept = Timeline(write_part(tmp_path / "interrupted", data))
+        assert names(kept) == ["Torch.sin.0.forward", "Module.fc.Linear.parameters_grad"]
+        whole = Timeline(write_part(tmp_path / "whole", {**data, **step}))
+        assert names(whole)[1:] == ["Module.fc.Linear.parameters_grad", "Optimizer.SGD.0.forward"]
+
     def test_without_modules_gradients_come_after_the_backward_pass(self, tmp_path: Path) -> None:
         data = {
             "Module.fc.Linear.parameters_grad": {"weight": [tensor(2)]},

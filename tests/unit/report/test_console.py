@@ -10,7 +10,7 @@ from unit.report.verdicts import STACK, finding, leaf, verdict
 
 from msprobe.diagnose.findings import KINDS, Verdict
 from msprobe.report import advice, phrases
-from msprobe.report.console import finding_lines, verdict_lines, verdict_text
+from msprobe.report.console import code_lines, finding_lines, print_lines, verdict_lines, verdict_text
 
 
 def words(text: str) -> str:
@@ -186,3 +186,15 @@ def test_names_from_files_cannot_drive_the_terminal(place: str) -> None:
 def test_any_finding_can_be_told(message: str, where: str, evidence: dict[str, Any]) -> None:
     text = verdict_text(verdict(finding(message=message, where=where, evidence=evidence, stack=(message, where))))
     assert all(letter.isprintable() or letter == "\n" for letter in text)
+
+
+def test_lines_are_as_wide_as_the_user_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "x = " + " + ".join(["something"] * 12)
+    monkeypatch.setenv("COLUMNS", "200")
+    print_lines(lambda width: code_lines(code, width))
+    assert capsys.readouterr().out.split("\n")[0].strip() == code
+    monkeypatch.delenv("COLUMNS")
+    print_lines(lambda width: code_lines(code, width))
+    assert max(map(len, capsys.readouterr().out.split("\n"))) <= 80

@@ -12,6 +12,7 @@ from unit.report.verdicts import finding, step_calls, verdict
 from msprobe.diagnose.calls import Call, StepCalls
 from msprobe.diagnose.findings import Verdict
 from msprobe.report.html import origin_of, verdict_page
+from msprobe.report.html_style import STYLE
 
 VOID = {"meta", "br", "wbr", "rect", "line"}
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\x1b[2J"
@@ -147,3 +148,16 @@ def test_a_browser_shows_it_wide_and_narrow(tmp_path: Path) -> None:
         )  # fmt: skip
         assert picture.stat().st_size > 20_000
         assert ":CONSOLE" not in done.stderr, "the page's own policy refuses something in it"
+
+
+def test_a_note_that_a_finding_has_said_is_not_said_again() -> None:
+    said = "steps 1, 2 are only in the reference"
+    page = verdict_page(verdict(finding(message=said, kind="step_count"), status="agree", notes=(said, "another one")))
+    assert page.count(said) == 1
+    assert "another one" in page
+
+
+def test_a_narrow_page_leaves_out_what_has_no_room() -> None:
+    narrow = STYLE.split("@media (max-width: 34rem)")[1].split("@media")[0]
+    assert ".wide table { min-width: 0;" in narrow
+    assert ".wide td:last-child { display: none; }" in narrow
