@@ -7,7 +7,7 @@ from collections.abc import Container
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import noise
 from msprobe.diagnose.blame_calls import blame_calls, what_becomes_of_gradients
-from msprobe.diagnose.differences import Difference, fingerprint, is_floating
+from msprobe.diagnose.differences import Difference, fingerprint, is_floating, rms
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged, forward_delta
 from msprobe.diagnose.links import Producers
@@ -24,6 +24,8 @@ _LARGEST_GROUP = 200
 def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Difference) -> None:
     """A gradient arrives that differs: is it that of a call that differs?"""
     event = judged.event
+    if _cancels(scene, difference):
+        return
     forward = scene.pairing.candidate.forward_of(event)
     for users, timeline, paired in (
         (scene.users_of(forward, difference.slot, 0), scene.pairing.candidate, scene.pairing.partner),
@@ -70,6 +72,17 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
         evidence={**({"cause": "loss_factor"} if ratio else {}), **measure(difference)},
         matters=scene.is_blind,
     )
+
+
+def _cancels(scene: Scene, difference: Difference) -> bool:
+    """True if two frameworks leave nothing but rounding of a gradient: that of what a norm takes no notice of is zero
+    in exact arithmetic.
+    """
+    if not (scene.comparer.crossing and is_floating(difference.left) and is_floating(difference.right)):
+        return False
+    size = difference.delta * max(rms(difference.left), rms(difference.right))
+    unit = max(map(noise.eps_of, (difference.left, difference.right)))
+    return size <= noise.HANDED_ON * unit * scene.largest_gradient
 
 
 def _brought_before(scene: Scene, event: Event) -> bool:

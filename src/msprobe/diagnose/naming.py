@@ -88,7 +88,7 @@ def notes_of(naming: Naming) -> list[str]:
             notes.append(f'names of modules and parameters begin with "{prefix}" in the {side} alone, as in a wrapper')
     for what, names in (("module", naming.modules), ("parameter", naming.parameters)):
         others = [(own, name) for name, own in names.items() if not _same_but_for_wrappers(own, name)]
-        others = [pair for pair in others if not _same_but_for_framework(*pair)]
+        others = [pair for pair in others if not _same_but_for_framework(*pair, naming.prefixes)]
         if what == "parameter":
             others = [(own, name) for own, name in others if own != _in_module(name, naming.modules)]
         if others:
@@ -100,7 +100,8 @@ def notes_of(naming: Naming) -> list[str]:
     return notes
 
 
-def _same_but_for_framework(one: str, other: str) -> bool:
+def _same_but_for_framework(one: str, other: str, prefixes: tuple[str, str]) -> bool:
+    one, other = _plain(one, prefixes[0]), _plain(other, prefixes[1])
     (path, _, own), (other_path, _, other_own) = one.rpartition("."), other.rpartition(".")
     return path == other_path and PARAMETER_NAMES.get(own, own) == PARAMETER_NAMES.get(other_own, other_own)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
 from msprobe.diagnose.arrival import Arrival, arrival_of
-from msprobe.diagnose.differences import Comparer, Difference, fingerprint, is_floating
+from msprobe.diagnose.differences import Comparer, Difference, fingerprint, is_floating, rms
 from msprobe.diagnose.effect import unit_of
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.judge import Judged, is_random, judge_all
@@ -113,6 +115,14 @@ class Scene:
         if self._equal_weights is None:
             self._equal_weights = equal_weights(self.judged.values(), self.comparer)
         return self._equal_weights
+
+    @cached_property
+    def largest_gradient(self) -> float:
+        """The size of the largest gradient that arrives at a call."""
+        found = (
+            leaf for event in self.pairing.reference if event.direction == "backward" for _, leaf in event.inputs()
+        )
+        return max((size for leaf in found if is_tensor(leaf) and math.isfinite(size := rms(leaf))), default=0.0)
 
     @property
     def arrival(self) -> Arrival:

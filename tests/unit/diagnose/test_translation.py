@@ -194,3 +194,23 @@ def test_layers_and_primitives_have_the_words_of_pytorch() -> None:
     assert [operation_in_torch(f"Primitive.some.{one}") for one in primitives] == [
         *("mean", "matmul", "max_pool2d", "gelu", "div", "conv2d", "unsqueeze")
     ]
+
+
+def test_a_gradient_that_a_norm_takes_no_notice_of_is_rounding(tmp_path: Path) -> None:
+    from msprobe.diagnose.runs import compare_runs
+
+    def write(framework: str, tiny: float) -> Path:
+        describe = value if framework == "mindspore" else torch
+        x, y, z, g = (describe(one, 4, 4) for one in "xyzg")
+        nothing = {**describe("x", 4, 4), "Max": tiny, "Min": -tiny, "Mean": tiny / 9, "Norm": 2 * tiny}
+        data = {
+            "Tensor.sum.0.forward": call(x, out=y),
+            "Functional.tanh.0.forward": call(y, out=z),
+            "Functional.tanh.0.backward": {"input": [g], "output": [g]},
+            "Tensor.sum.0.backward": {"input": [nothing], "output": [nothing]},
+        }
+        write_part(tmp_path / f"{framework}_{tiny}" / "step0" / "rank", data, framework=framework)
+        return tmp_path / f"{framework}_{tiny}"
+
+    assert compare_runs(write("mindspore", 1e-8), write("pytorch", 3e-8)).status == "agree"
+    assert compare_runs(write("mindspore", 1e-2), write("pytorch", 3e-2)).status == "diverged"
