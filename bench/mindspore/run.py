@@ -31,6 +31,7 @@ from msprobe.mindspore import PrecisionDebugger
 SETTINGS: dict[str, dict[str, Any]] = {
     "L0": {"level": "L0"},
     "L1": {"level": "L1"},
+    "L1, all": {"level": "L1", "api_scope": "all"},
     "mix": {"level": "mix"},
     "mix, md5": {"level": "mix", "summary_mode": "md5"},
     "mix, structure": {"level": "mix", "task": "structure"},
