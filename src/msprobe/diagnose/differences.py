@@ -8,16 +8,14 @@ The second is a lower bound of what the values may differ by.
 
 from __future__ import annotations
 
-import filecmp
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from msprobe.compare.entry_names import EntryName
+from msprobe.diagnose.tensor_files import TensorFiles
 from msprobe.diagnose.timeline import Slot, is_tensor
-from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
 
 What = Literal["value", "argument", "missing", "dtype", "shape", "layout", "requires_grad", "not_finite"]
@@ -49,20 +47,18 @@ class Comparer:
     """Compares the values of two parts; reads tensor files where both sides wrote them."""
 
     def __init__(self, candidate: DumpPart, reference: DumpPart) -> None:
-        self.candidate = candidate
-        self.reference = reference
-        self._deltas: dict[tuple[str, str], float | None] = {}
+        self._files = TensorFiles(candidate, reference)
         # What tells the tensors apart that hold whatever was in memory.
         self.unset: set[Hashable] = set()
         # What the results of an entry of the reference may differ by, where that was measured.
         self.measured_noise: Callable[[str], float] = lambda entry: 0.0
+        # The same for what goes into it: the other healthy run may have got other data.
+        self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
         # One side ran on MindSpore, the other on PyTorch: see :mod:`msprobe.diagnose.translation`.
         self.crossing = False
         # Then, in a step that follows another: how far the weights are apart, by what optimizers made of rounding.
         self.follows = False
         self.weights_apart = 0.0
-        # The same for what goes into it: the other healthy run may have got other data.
-        self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
 
     def between(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[Difference]:
         """What differs between two lists of slots; those of one name answer to each other."""
@@ -164,39 +160,11 @@ class Comparer:
         names = left.get("data_name"), right.get("data_name")
         if not (isinstance(names[0], str) and isinstance(names[1], str)):
             return None
-        key = (names[0], names[1])
-        if key not in self._deltas:
-            self._deltas[key] = self._read_delta(*key)
-        return self._deltas[key]
-
-    def _read_delta(self, left: str, right: str) -> float | None:
-        if self._equal_files(left, right):
-            return 0.0
-        pair = self.values(left, right)
-        if pair is None or pair[0].size != pair[1].size:
-            return None
-        return of_values(*pair)
+        return self._files.delta(names[0], names[1])
 
     def values(self, left: str, right: str) -> tuple[Any, Any] | None:
         """The values of two tensors, flat; None where one cannot be read."""
-        # Here and below: a dump without tensor files is compared without numpy, which takes a third of the start.
-        import numpy as np
-
-        from msprobe.store.values import read_values
-
-        try:
-            one = read_values(self.candidate.tensor_path(left)).array
-            other = read_values(self.reference.tensor_path(right)).array
-        except (MsprobeError, OSError):
-            return None
-        return np.ravel(one), np.ravel(other)
-
-    def _equal_files(self, left: str, right: str) -> bool:
-        """True if the files of two tensors are byte for byte the same, which is known sooner than what they hold."""
-        try:
-            return filecmp.cmp(self.candidate.tensor_path(left), self.reference.tensor_path(right), shallow=False)
-        except (MsprobeError, OSError):
-            return False
+        return self._files.values(left, right)
 
 
 def _digest_of(leaf: dict[str, Any]) -> Hashable | None:
@@ -208,27 +176,6 @@ def _digest_of(leaf: dict[str, Any]) -> Hashable | None:
 def _told_by_values_alone(value: Any) -> bool:
     """True if a tensor may differ from one of which the same was recorded: its values are in a file, and no digest."""
     return is_tensor(value) and "data_name" in value and not ("digest" in value or "md5" in value)
-
-
-def of_values(left: Any, right: Any) -> float:
-    """Relative L2 distance of two flat arrays; infinite where NaN and infinities are in other places."""
-    import numpy as np
-
-    if left.dtype == right.dtype and np.array_equal(left, right):
-        return 0.0
-    if left.dtype.kind in "biu" and right.dtype.kind in "biu":
-        return 0.0 if np.array_equal(left, right) else 1.0
-    kind = np.complex128 if "c" in (left.dtype.kind, right.dtype.kind) else np.float64
-    a, b = left.astype(kind), right.astype(kind)
-    finite = np.isfinite(b)
-    if not np.array_equal(np.isfinite(a), finite):
-        return math.inf
-    if not finite.all():
-        if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-            return math.inf
-        a, b = a[finite], b[finite]
-    size = max(float(np.linalg.norm(a)), float(np.linalg.norm(b)))
-    return float(np.linalg.norm(a - b)) / size if size else 0.0
 
 
 def fingerprint(leaf: Any) -> Hashable | None:
@@ -432,8 +379,3 @@ def described(value: Any) -> str:
         inner = value.get("value", value.get("type"))
         return f'"{inner}"' if isinstance(inner, str) and value.get("type") == "str" else str(inner)
     return str(value)
-
-
-def kind_of(parts: EntryName) -> str:
-    """The word for what a record is of."""
-    return {"module": "module", "parameters": "gradients", "optimizer": "optimizer"}.get(parts.kind, "call")

@@ -19,9 +19,9 @@ from msprobe.diagnose.differences import (
     numbers,
     numel,
     of_statistics,
-    of_values,
     rms,
 )
+from msprobe.diagnose.tensor_files import of_values
 from msprobe.store.part import DumpPart
 
 NAN, INF = math.nan, math.inf
