@@ -47,6 +47,8 @@ class Compared:
     lone: list[str] = field(default_factory=list)
     #: Calls of one side alone and the like, which what came in explains as well: suspects if nothing else is.
     doubts: list[Suspect] = field(default_factory=list)
+    #: Why the step cannot be compared: other levels.
+    unlike: str = ""
     #: That the step is apart by more than rounding does, with the call where that grows most.
     beyond: Suspect | None = None
     #: What the weights of this step are on both sides; between two frameworks alone.

@@ -24,6 +24,7 @@ from msprobe.diagnose.blame_steps import look_for_lone_steps
 from msprobe.diagnose.blame_structure import look_for_lone_calls
 from msprobe.diagnose.blame_writes import look_for_lone_writes
 from msprobe.diagnose.judge import Judged, is_random
+from msprobe.diagnose.recordings import look_for_errors
 from msprobe.diagnose.scene import Scene, Suspect
 from msprobe.diagnose.states import changes_state
 
@@ -47,6 +48,7 @@ def search(scene: Scene) -> list[Suspect]:
             scene.tainted.add(event.direction)
         scene.most_apart = max(scene.most_apart, judged.arrived, judged.left)
     look_for_leftovers(scene)
+    look_for_errors(scene)
     look_for_missing_gradients(scene)
     look_for_lone_writes(scene)
     look_for_lone_steps(scene)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,10 +23,11 @@ from msprobe.diagnose.layouts import ComparedLayouts, Layouts, notes_of_layouts,
 from msprobe.diagnose.leftover import Left, gradients_left
 from msprobe.diagnose.lone import lone_calls
 from msprobe.diagnose.movement import weights_of
-from msprobe.diagnose.naming import notes_of
 from msprobe.diagnose.origin import search
-from msprobe.diagnose.pairing import Pairing, pair
+from msprobe.diagnose.pairing import pair
+from msprobe.diagnose.recordings import cannot_be_compared, look_for_steps_in_one
 from msprobe.diagnose.scene import Scene
+from msprobe.diagnose.summary import counts_of, listed, notes_on, summary_of
 from msprobe.diagnose.timeline import Timeline
 from msprobe.diagnose.translation import NOTE, translate
 from msprobe.diagnose.value_digests import add_digests
@@ -89,6 +88,7 @@ def compare_runs(
     steps = _Steps(one, other, healthy, tell, with_calls, workers, mappings)
     layouts, whole = Layouts(annotations), list[ComparedLayouts]()
     excused: set[str] = set()
+    unlike: list[str] = []
     for number, step in enumerate(common.steps):
         if not step.ranks:
             tell.all_ranks(step)
@@ -101,7 +101,8 @@ def compare_runs(
             results = steps.compare(step)
             done += [replace(result, calls=None) for result in results]
             shown = shown or results[0].calls
-            if not any(result.summary["pairs"] for result in results):
+            unlike += [result.unlike for result in results if result.unlike]
+            if unlike or not any(result.summary["pairs"] for result in results):
                 continue
             compared = True
             following = common.steps[number + 1] if number + 1 < len(common.steps) else None
@@ -117,25 +118,24 @@ def compare_runs(
             break
     lone = list(dict.fromkeys(name for result in done for name in result.lone))
     if compared and status == "agree" and lone and all(result.values for result in done):
-        notes.append(f"calls of one side alone, which change nothing that was recorded: {_listed(lone)}")
+        notes.append(f"calls of one side alone, which change nothing that was recorded: {listed(lone)}")
     if compared and whole:
         notes += notes_of_layouts(whole)
         if healthy:
             notes.append("the second healthy run is not used: it measures calls, and in other layouts none answer")
     if not compared:
         status = "incomparable"
-        lacking = any(result.counts["pairs"] for result in whole)
-        notes.append(
+        notes += dict.fromkeys(unlike) or [
             "no numbers were recorded, and runs in other layouts are compared by what their tensors hold"
-            if lacking
+            if any(result.counts["pairs"] for result in whole)
             else "no call of one dump answers to any of the other"
-        )
+        ]
     notes += list(dict.fromkeys(note for result in done for note in result.notes))
     if mappings and done and not any(result.crossing for result in done):
         notes.append("the mappings are not used: they are of names in MindSpore and in PyTorch")
     if compared and status == "agree" and any(result.crossing for result in done):
         notes.append(_apart_in_words(done))
-    summary = _summary(done, len(common.steps))
+    summary = summary_of(done, len(common.steps))
     if whole:
         summary |= summary_of_layouts(whole)
     return Verdict(status, str(candidate), str(reference), tuple(findings), tuple(notes), summary, shown)
@@ -225,6 +225,7 @@ class _Task:
 
     Each dump has one part. ``before``: how far the differences of the step before reach. ``left``: the
     gradients that it left behind, in the candidate and in the reference. ``weights``: what weights were in it.
+    ``steps``: how many steps each side has.
     """
 
     candidate: Dump
@@ -236,6 +237,7 @@ class _Task:
     weights: Mapping[str, tuple[Any, Any]]
     mappings: Mappings | None
     with_calls: bool
+    steps: tuple[int, int] = (1, 1)
 
 
 class _Steps:
@@ -292,6 +294,7 @@ class _Steps:
                 self._weights.get(rank, {}),
                 self._mappings,
                 with_calls,
+                (len(one.steps), len(other.steps)),
             )
             for rank, twin in step.ranks
         ]
@@ -339,6 +342,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
         scene = Scene(pairing, comparer, task.first)
         scene.apart_before, scene.states_before = task.before.gradients, task.before.states
         scene.left_before, scene.weights_before = task.left, task.weights
+        look_for_steps_in_one(scene, task.steps)
         suspects = search(scene)
         reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
         compared = Compared(
@@ -348,8 +352,9 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             reach=reach,
             tolerance=max(_tolerance(scene), MARGIN * calibration.reach),
             doubts=scene.doubts,
-            summary=_counts(pairing, scene),
-            notes=[*([NOTE] if crossing else []), *_notes(pairing, scene), *unseen],
+            unlike=cannot_be_compared(pairing),
+            summary=counts_of(pairing, scene),
+            notes=[*([NOTE] if crossing else []), *notes_on(pairing, scene), *unseen],
             interrupted=tuple(side for side, part in (("candidate", left), ("reference", right)) if not part.complete),
             values=scene.has_values,
             carried=task.before.size > 0.0,
@@ -374,58 +379,6 @@ def _tolerance(scene: Scene) -> float:
     if not scene.comparer.crossing:
         return tolerance(judged)
     return max(tolerance(judged), tolerance_of_frameworks(unit_of(judged), scene.comparer.weights_apart))
-
-
-def _counts(pairing: Pairing, scene: Scene) -> dict[str, Any]:
-    states = Counter(judged.status for judged in scene.judged.values())
-    return {
-        "pairs": len(pairing.partner),
-        "candidate_only": len(pairing.candidate) - len(pairing.partner),
-        "reference_only": len(pairing.reference) - len(pairing.partner),
-        **{state: states[state] for state in ("same", "rounding", "victim", "guilty")},
-    }
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-def _notes(pairing: Pairing, scene: Scene) -> list[str]:
-    notes = notes_of(pairing.naming)
-    for left, right in sorted(scene.dtype_policy):
-        notes.append(
-            f"precision: {left.removeprefix('torch.')} in the candidate where the reference has "
-            f"{right.removeprefix('torch.')}"
-        )
-    for timeline, side in ((pairing.candidate, "candidate"), (pairing.reference, "reference")):
-        if not timeline.part.complete:
-            notes.append(f"the {side} was interrupted in step {timeline.step}: what it recorded until then is compared")
-        if timeline.part.header.get("level") in ("L0", "mix") and not timeline.part.parents():
-            notes.append(
-                f"the {side} has no construct.json: what ran in which module is not known, and all calls are compared "
-                "as one row"
-            )
-    if not scene.has_values:
-        notes.append("values were not recorded on both sides (task structure): compared is what is called, and how")
-    return notes
-
-
-def _summary(done: list[Compared], steps: int) -> dict[str, Any]:
-    total: Counter[str] = Counter()
-    for result in done:
-        total.update(result.summary)
-    reached = max((result.reach.size for result in done), default=0.0)
-    interrupted = sorted({side for result in done for side in result.interrupted})
-    return {
-        **({"interrupted": interrupted} if interrupted else {}),
-        **({} if all(result.values for result in done) else {"values_recorded": False}),
-        "steps_in_common": steps,
-        "steps_compared": len({result.step for result in done}),
-        "ranks": len({result.rank for result in done}),
-        **total,
-        "largest_effect": reached if math.isfinite(reached) else "infinite",
-        "rounding_tolerance": max(map(agreeing_of, done), default=0.0),
-    }
 
 
 def _worse(one: Status, other: Status) -> Status:
