@@ -375,3 +375,45 @@ def test_under_a_launcher(folder: Path) -> None:
     for rank in (0, 1):
         names = list(dump.data(1, rank=f"rank{rank}"))
         assert "Module.module.0.Linear.forward.0" in names
+
+
+TWO_MODELS = """
+import torch
+from torch import nn
+one, two = nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Linear(4, 1))
+optimizers = [torch.optim.SGD(model.parameters(), 0.1) for model in (one, two)]
+for i in range(2):
+    two(one(torch.randn(2, 4))).sum().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_a_second_model_has_one_name_from_the_first_step_on(folder: Path) -> None:
+    (folder / "scripts" / "train.py").write_text(TWO_MODELS)
+    assert run(folder, *RUN, "scripts/train.py").returncode == 0
+    for step in range(2):
+        data = Dump(folder / "dump").data(step)
+        held = [list(entry["input_kwargs"]) for name, entry in data.items() if name.startswith("Optimizer.")]
+        assert held == [["0.weight", "0.bias"], ["Sequential_1.0.weight", "Sequential_1.0.bias"]]
+        assert "Module.Sequential_1.0.Linear.forward.0" in data
+
+
+def test_a_resumed_script_counts_on(folder: Path) -> None:
+    assert run(folder, *RUN, "--first-step", "100", "scripts/train.py").returncode == 0
+    assert sorted(path.name for path in (folder / "dump").iterdir()) == ["step100", "step101", "step102"]
+
+
+@pytest.mark.parametrize("how", ["module", "script"])
+def test_stacks_begin_with_the_script(folder: Path, how: str) -> None:
+    """What starts the script is not the user's program."""
+    program = folder / "bin" / "msprobe"
+    program.parent.mkdir()
+    program.write_text("import sys\nfrom msprobe.cli import main\nsys.exit(main())\n")
+    start = ["-m", "msprobe"] if how == "module" else [str(program)]
+    words = [sys.executable, *start, "run", "--config", "config.json", "scripts/train.py"]
+    assert subprocess.run(words, cwd=folder, capture_output=True, timeout=120).returncode == 0
+    stacks = json.loads((folder / "dump" / "step0" / "rank" / "stack.json").read_text())
+    outermost = {frames[-1].split(", line")[0] for _, frames in stacks.values()}
+    assert outermost == {f"File {folder / 'scripts' / 'train.py'}"}

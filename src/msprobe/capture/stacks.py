@@ -83,9 +83,18 @@ class CallStacks:
         self._is_framework = is_framework
         self._is_recompute = is_recompute
         self._hidden = hidden
+        # By the identity of the code, too.
+        self._launchers: dict[int, types.CodeType] = {}
         self.known: dict[FrameKey, CallStack] = {}
         # By the identity of the code: equal code objects may be of different files.
         self._frames: dict[tuple[int, int], Frame] = {}
+
+    def leave_out_callers(self) -> None:
+        """Leave the frames that are running now out of all stacks: they are not the user's program, but start it."""
+        at: types.FrameType | None = sys._getframe(1)
+        while at is not None:
+            self._launchers[id(at.f_code)] = at.f_code
+            at = at.f_back
 
     def here(self, skip: int) -> CallStack:
         """The stack of the caller, without its ``skip`` innermost frames."""
@@ -110,7 +119,7 @@ class CallStacks:
                 frame = self._frames[id(code), lasti] = Frame(code, lasti)
             every.append(frame)
             recompute = recompute or self._is_recompute(code)
-            if code.co_filename.startswith(_OWN_FOLDER) or self._hidden(code):
+            if code.co_filename.startswith(_OWN_FOLDER) or id(code) in self._launchers or self._hidden(code):
                 continue
             written.append(frame)
             if not source and not self._is_framework(code.co_filename):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from msprobe.errors import InvalidInputError, NotAvailableError
 
@@ -11,17 +12,21 @@ TASKS = ("statistics", "tensor", "structure", "overflow_check", "nan_check")
 LEVELS = ("L0", "L1", "L2", "mix", "debug")
 
 # The options that take a value as the next word; `split` has to know them to find where the script begins.
-_VALUED = ("--config", "--task", "--level", "--dump-path", "--dump_path")
+_VALUED = ("--config", "--task", "--level", "--dump-path", "--dump_path", "--first-step", "--first_step")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe run``."""
-    parser.usage = "msprobe run [--config FILE] [--task T] [--level L] [--dump-path DIR] [--] SCRIPT [ARGUMENT ...]"
+    parser.usage = (
+        "msprobe run [--config FILE] [--task T] [--level L] [--dump-path DIR] [--first-step N] [--] SCRIPT "
+        "[ARGUMENT ...]"
+    )
     parser.epilog = (
         "SCRIPT and its arguments are run as `python SCRIPT ARGUMENT ...` would run them; "
         "`-m MODULE` is possible after `--`. A step ends with each step of the optimizer; "
         "the model is found when it is first called. A script that constructs a PrecisionDebugger itself is left to "
-        "it. Exit status: the script's own; 1 if there is nothing to run or the configuration is wrong."
+        "it. Exit status: the script's own; 1 if there is nothing to run or the configuration is wrong, 2 if an "
+        "option is."
     )
     parser.add_argument("--config", metavar="FILE", help="config.json; without it: statistics at level L1")
     parser.add_argument("--task", choices=TASKS, help="instead of the one of the configuration")
@@ -32,6 +37,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the dump goes, instead of the configured folder",
     )
+    parser.add_argument(
+        "--first-step",
+        "--first_step",
+        type=_step,
+        metavar="N",
+        help="the number of the first step (0): where a training is resumed, that of the step it goes on with",
+    )
+
+
+def _step(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no step; give a whole number from 0")
+    return int(text)
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -64,9 +82,14 @@ def execute(args: argparse.Namespace) -> int:
         if problem.name != "torch":
             raise
         raise NotAvailableError("`msprobe run` needs PyTorch; install it: pip install 'msprobe[torch]'.") from problem
-    overrides = {
+    overrides: dict[str, Any] = {
         name: value
-        for name, value in (("task", args.task), ("level", args.level), ("dump_path", args.dump_path))
+        for name, value in (
+            ("task", args.task),
+            ("level", args.level),
+            ("dump_path", args.dump_path),
+            ("first_step", args.first_step),
+        )
         if value is not None
     }
     return run_script(args.config, args.foreign, **overrides)

@@ -21,6 +21,7 @@ from msprobe.cli import main, run
             "--dump-path d --dump_path e --task tensor",
             "s.py",
         ),
+        ("--first-step 100 train.py", "--first-step 100", "train.py"),
         ("-- train.py -h", "", "train.py -h"),
         ("--config c.json", "--config c.json", ""),
         ("--config", "--config", ""),
@@ -54,10 +55,23 @@ def test_the_script_is_run_with_the_configuration_and_its_status_returned(calls:
 
 
 def test_options_override_the_configuration(calls: list[Any]) -> None:
-    options = ["--config", "c", "--task", "tensor", "--level", "mix", "--dump-path", "d"]
+    options = ["--config", "c", "--task", "tensor", "--level", "mix", "--dump-path", "d", "--first-step", "100"]
     words = ["-f", "pytorch", "run", *options, "t.py"]
     assert main(words) == 7
-    assert calls == [(("c", ["t.py"]), {"task": "tensor", "level": "mix", "dump_path": "d"})]
+    assert calls == [(("c", ["t.py"]), {"task": "tensor", "level": "mix", "dump_path": "d", "first_step": 100})]
+
+
+@pytest.mark.parametrize("words", [["--level", "L9"], ["--first-step", "-1"], ["--first-step", "two"]])
+def test_an_option_that_is_wrong_ends_with_2_as_the_help_says(
+    words: list[str], calls: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(["run", *words, "t.py"])
+    assert ending.value.code == 2
+    assert calls == []
+    with pytest.raises(SystemExit):
+        main(["run", "-h"])
+    assert "2 if an option is" in " ".join(capsys.readouterr().out.split())
 
 
 def test_without_a_configuration_the_packaged_one_is_used(calls: list[Any]) -> None:

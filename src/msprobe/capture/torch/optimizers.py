@@ -90,8 +90,12 @@ class OptimizerRecorder:
         if self._handles:
             return
         self._running = _Running()
-        self._names.learn(self.recorder.models)
+        self.learn()
         self.resume()
+
+    def learn(self) -> None:
+        """The recorder has other models: their parameters have names now."""
+        self._names.learn(self.recorder.models, self.recorder.leads)
 
     def detach(self) -> None:
         """Take all hooks away."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,17 +14,21 @@ class ParameterNames:
     """Names of parameters.
 
     A parameter of the models given to start is called what ``named_parameters()`` calls it, with the model's
-    index before it if there are several; one that the optimizer was given a name for, so; any other
-    ``g{group}.p{place}``.
+    index before it if there are several, or what was given as its lead; one that the optimizer was given a name for,
+    so; any other ``g{group}.p{place}``.
     """
 
     def __init__(self) -> None:
         self._models: list[weakref.ref[nn.Module]] = []
+        self._leads: Sequence[str] | None = None
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], str]] | None = None
 
-    def learn(self, models: Any) -> None:
-        """``models``: what was given to start, a Module, several, or None. Names are read when needed."""
+    def learn(self, models: Any, leads: Sequence[str] | None = None) -> None:
+        """``models``: what was given to start, a Module, several, or None; ``leads``: what names of each begin with, if
+        it is not the index. Names are read when needed.
+        """
         found = models if isinstance(models, (list, tuple)) else [models]
+        self._leads = leads
         self._models = [weakref.ref(model) for model in found if isinstance(model, nn.Module)]
         self._known = None
 
@@ -59,6 +63,8 @@ class ParameterNames:
             if model is None:
                 continue
             lead = f"{index}." if len(self._models) > 1 else ""
+            if self._leads is not None:
+                lead = self._leads[index]
             for name, parameter in model.named_parameters():
                 known.setdefault(id(parameter), (weakref.ref(parameter), lead + name))
         return known

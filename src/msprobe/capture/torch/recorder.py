@@ -113,6 +113,8 @@ class TorchRecorder:
         self.level = settings.level
         # What was given to start: a Module, several, or None.
         self.models: Any = None
+        # What the names of the parameters of each model begin with, if it is not the model's index.
+        self.leads: list[str] | None = None
         self.parts: list[Part] = []
         self._mode: CallMode | None = None
         self._attached = False

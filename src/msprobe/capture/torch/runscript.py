@@ -19,12 +19,15 @@ from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import InvalidInputError, PathError
 
 
-def run_script(config_path: str | None, script_argv: Sequence[str], **overrides: Any) -> int:
+def run_script(
+    config_path: str | None, script_argv: Sequence[str], first_step: int | None = None, **overrides: Any
+) -> int:
     """Run ``script_argv`` as ``python script_argv...`` would, with recording on; the exit status of the
     script.
 
     ``script_argv``: a script and its arguments, or ``-m``, a module and its arguments. ``config_path`` and
-    ``overrides``: as for PrecisionDebugger. What is recorded when: see
+    ``overrides``: as for PrecisionDebugger. ``first_step``: the number of the first step, if the script resumes a
+    training. What is recorded when: see
     :class:`msprobe.capture.torch.script_steps.ScriptSteps`. Processes that the script starts are not
     recorded. A script that constructs a PrecisionDebugger itself runs as without ``msprobe run``: its own
     calls and settings count.
@@ -35,6 +38,9 @@ def run_script(config_path: str | None, script_argv: Sequence[str], **overrides:
     """
     target, argv = _target(script_argv)
     debugger = PrecisionDebugger(config_path=config_path, **overrides)
+    debugger.recorder.session.stacks.leave_out_callers()
+    if first_step is not None:
+        PrecisionDebugger.set_init_step(first_step)
     steps = ScriptSteps(debugger)
 
     def give_way() -> None:

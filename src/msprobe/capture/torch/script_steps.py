@@ -20,6 +20,7 @@ from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, eval_frame, switches
 from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.optimizers import OptimizerRecorder
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import name_modules
 
@@ -171,6 +172,7 @@ class ScriptSteps:
         if recorder.session.recording:
             if not known:
                 self._add(module)
+                self._tell_models()
                 named = self._names_of(len(self._models) - 1, module)
                 outside = recorder.regions.outside_more(module, named)
                 if recorder.level in ("L0", "mix"):
@@ -193,10 +195,22 @@ class ScriptSteps:
     def _names_of(self, index: int, module: nn.Module) -> list[tuple[str, nn.Module]]:
         recorder = self.debugger.recorder
         named = name_modules(module, recorder.settings.record_root or index > 0)
-        if index:
-            lead = f"Module.{type(module).__name__}_{index}."
-            named = [(lead + name.removeprefix("Module."), inner) for name, inner in named]
-        return named
+        lead = f"Module.{_lead(index, module)}"
+        return [(lead + name.removeprefix("Module."), inner) for name, inner in named]
+
+    def _tell_models(self) -> list[tuple[int, nn.Module]]:
+        """Let the recorder know all models that there are, and what their parameters are called: as their modules are,
+        so that neither changes when another model comes.
+        """
+        recorder = self.debugger.recorder
+        alive = [(i, found) for i, found in enumerate(reference() for reference in self._models) if found is not None]
+        models = [found for _, found in alive]
+        recorder.models = models if len(models) != 1 else models[0]
+        recorder.leads = [_lead(i, found) for i, found in alive]
+        for part in recorder.parts:
+            if isinstance(part, OptimizerRecorder):
+                part.learn()
+        return alive
 
     def _begin(self) -> bool:
         """A new step; False if it is not wanted."""
@@ -204,10 +218,7 @@ class ScriptSteps:
         if debugger.settings.level == "debug" or not debugger.is_on():
             self._met = SWITCHED_OFF
             return False
-        alive = [(i, found) for i, found in enumerate(reference() for reference in self._models) if found is not None]
-        models = [found for _, found in alive]
-        debugger.recorder.models = models if len(models) != 1 else models[0]
-        named = [pair for i, found in alive for pair in self._names_of(i, found)]
+        named = [pair for i, found in self._tell_models() for pair in self._names_of(i, found)]
         return debugger.recorder.start(named)
 
     # ------------------------------------------------------------ the optimizers
@@ -276,6 +287,11 @@ class ScriptSteps:
         self._stepped.clear()
         self.debugger.stop()
         self.debugger.step()
+
+
+def _lead(index: int, module: nn.Module) -> str:
+    """What the names of a model's modules and parameters begin with; nothing for the first."""
+    return f"{type(module).__name__}_{index}." if index else ""
 
 
 def _all_optimizers() -> Iterator[Any]:
