@@ -18,9 +18,11 @@ typedef struct {
     const Passes *passes;
     PyObject *node, *leaf; /* the argument's; NULL: none requires grad */
     int64_t slot, oldest;
-    PyObject **todo; /* owned references */
+    PyObject **todo; /* references that `seen` owns */
     int todo_count, todo_room;
-    uintptr_t *seen; /* a table of addresses, a power of two of them; 0: free */
+    /* A table of a power of two of places; 0: free. The nodes are owned: in older torch (seen in 2.6) a node's Python object
+     * goes when nobody holds it, and another node may get its address. */
+    uintptr_t *seen;
     int seen_count, seen_room;
     Exit *exits;
     int exit_count, exit_room;
@@ -83,7 +85,7 @@ static int see(Search *search, PyObject *node)
     if (search->seen[place] != 0) {
         return 0;
     }
-    search->seen[place] = (uintptr_t)node;
+    search->seen[place] = (uintptr_t)Py_NewRef(node);
     search->seen_count++;
     return 1;
 }
@@ -102,7 +104,7 @@ static int search_later(Search *search, PyObject *node)
         }
         search->todo = more;
     }
-    search->todo[search->todo_count++] = Py_NewRef(node);
+    search->todo[search->todo_count++] = node;
     return 0;
 }
 
@@ -204,8 +206,11 @@ static void search_begin(Search *search, const Pass *pass)
 
 static void search_end(Search *search)
 {
-    for (int i = 0; i < search->todo_count; i++) {
-        Py_DECREF(search->todo[i]);
+    for (int i = 0; i < search->seen_room && search->seen_count > 0; i++) {
+        if (search->seen[i] != 0) {
+            search->seen_count--;
+            Py_DECREF((PyObject *)search->seen[i]);
+        }
     }
     for (int i = 0; i < search->exit_count; i++) {
         Py_DECREF(search->exits[i].node);
@@ -240,7 +245,6 @@ static int search_run(Search *search, PyObject *node)
             failed = look_at_edge(search, next, i, PyTuple_GET_ITEM(edges, i)) < 0;
         }
         Py_XDECREF(edges);
-        Py_DECREF(next);
         if (failed) {
             if (!PyErr_Occurred()) {
                 PyErr_SetString(PyExc_TypeError, "next_functions is no tuple");
