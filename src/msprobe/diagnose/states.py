@@ -49,14 +49,14 @@ def states_of(event: Event, makers: Producers | None = None) -> list[State]:
     """The states in the record of a call: what goes in as a running average, what was written to that comes
     from outside (``makers`` must be given for that), and the buffers of a module.
     """
-    if event.is_module:
+    if event.is_module and not event.layer:
         path = plain_path(event.parts.path)
         return [
             State(slot, f"{path}.{slot.partition('.')[2]}".removeprefix("."), slot.endswith((_MEAN, _VARIANCE)))
             for slot, leaf in event.parameters()
             if slot.startswith("buffers.") and is_floating(leaf)
         ]
-    if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
+    if event.direction not in ("forward", "recompute") or not event.is_call:
         return []
     if makers is not None and writes_in_place(event.stem):
         return _written(event, makers)
@@ -66,7 +66,7 @@ def states_of(event: Event, makers: Producers | None = None) -> list[State]:
 def changes_state(event: Event) -> bool:
     """True for a call that averages what comes in over the steps."""
     evaluates = any(isinstance(leaf, dict) and leaf.get("value") is False for _, leaf in event.inputs())
-    return event.parts.kind == "api" and not evaluates and bool(_averages(event))
+    return event.is_call and not evaluates and bool(_averages(event))
 
 
 def _averages(event: Event) -> list[State]:

@@ -139,6 +139,7 @@ def _leave_out_layers(candidate: Timeline, reference: Timeline) -> None:
         for event in timeline:
             if event.is_module and event.key in common and event.direction != "backward":
                 event.layer, event.stem = True, f"Layer.{_word(common[event.key])}"
+                event.arrange(inputs=[*event.inputs(), *_averages(event)])
         inside = {below for event in timeline if event.is_module and event.key in common for below in _below(event)}
         timeline.leave_out(inside)
 
@@ -162,6 +163,20 @@ def _word(layer: str) -> str:
     name = layer.lower()
     tries = (name, name.removesuffix("loss"), _RANKS.sub("", name))
     return next((_WORDS[word] for word in tries if word in _WORDS), name)
+
+
+def _averages(event: Event) -> list[Slot]:
+    """The running averages that the call inside a batch norm takes: of the module itself, MindSpore records those that
+    it leaves, and PyTorch none.
+    """
+    for one in _below(event):
+        given = one.record.get("input_args")
+        if one.parts.kind == "api" and operation(one.stem) == "batch_norm" and isinstance(given, list):
+            first = 3 if one.parts.owner == "Primitive" else 1
+            found = given[first : first + 2]
+            if len(found) == 2 and all(map(is_tensor, found)):
+                return [("input.running_mean", found[0]), ("input.running_var", found[1])]
+    return []
 
 
 def _below(event: Event) -> Iterator[Event]:

@@ -122,3 +122,18 @@ def test_the_command_takes_mappings_for_the_verdict(
     assert "THEY PART at step 0, forward pass, in blocks.1.attention" in capsys.readouterr().out
     assert main(["compare", str(theirs), str(dumps / "mix" / "pytorch_scale"), "-cm", str(file)]) == 1
     assert "the mappings are not used" in " ".join(capsys.readouterr().out.split())
+
+
+def test_running_averages_of_a_batch_norm_are_compared(dumps: Path, tmp_path: Path) -> None:
+    """As with ``momentum=0.1``, which means in MindSpore what 0.9 means in PyTorch."""
+    mine = shutil.copytree(dumps / "twins_mix" / "mindspore_conv", tmp_path / "mine")
+    file = mine / "step1" / "rank" / "dump.json"
+    dump = json.loads(file.read_text())
+    mean = dump["data"]["Primitive.bn_train.BatchNorm.0.forward"]["input_args"][3]
+    mean |= {key: 9 * mean[key] for key in ("Max", "Min", "Mean", "Norm")}
+    file.write_text(json.dumps(dump))
+    for pair in ((mine, dumps / "twins_mix" / "pytorch_conv"), (dumps / "twins_mix" / "pytorch_conv", mine)):
+        verdict = compare_runs(*pair)
+        assert verdict.status == "diverged", told(verdict)
+        first = verdict.findings[0]
+        assert (first.kind, first.step, first.where) == ("weights", 1, "norm1.running_mean"), told(verdict)
