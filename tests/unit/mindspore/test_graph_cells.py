@@ -254,6 +254,51 @@ def shapes(tree: Any) -> Any:
     return tree.get("shape") if isinstance(tree, dict) else None
 
 
+class Masked(nn.Cell):
+    def construct(self, x: Any, mask: Any = None) -> Any:
+        if mask is None:
+            return x * 3
+        return x * mask
+
+
+class Choosing(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Dense(8, 8)
+        self.masked = Masked()
+
+    def construct(self, x: Any) -> Any:
+        y = self.masked(self.dense(x))
+        z = self.masked(y, x + 2)
+        return self.masked(self.masked(z), y).sum()
+
+
+@needs_graph
+def test_arguments_that_only_some_calls_have_stay_with_them(record: Recorder) -> None:
+    def run(debugger: Any) -> Any:
+        ms.set_seed(3)
+        np.random.seed(3)
+        model = Choosing()
+        gradients = ms.value_and_grad(model, None, model.trainable_params())
+        debugger.start(model)
+        gradients(batch())
+        debugger.stop()
+        debugger.step()
+        return record.end()
+
+    dump = run(record(level="L0", task="tensor"))
+    files, names = dump.tensors(), dump.names()
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    dynamic = run(record(level="L0", task="tensor"))
+    assert set(names) == set(dynamic.names())
+    assert len(dump.data()["Cell.masked.Masked.forward.1"]["input_args"]) == 2
+    assert len(dump.data()["Cell.masked.Masked.forward.2"]["input_args"]) == 1
+    wanted = dynamic.tensors()
+    assert set(files) == set(wanted)
+    for name, values in files.items():
+        assert np.allclose(values, wanted[name], rtol=1e-4, atol=1e-5), name
+
+
 class Listed(nn.Cell):
     def __init__(self) -> None:
         super().__init__()

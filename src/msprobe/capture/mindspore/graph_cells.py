@@ -98,10 +98,10 @@ class GraphCells:
         """The parameters that have gradients, by their numbers."""
         return [(number, parameter) for parameter, number in self._parameters.values()]
 
-    def _compiled(self, cell: int, side: int, place: int) -> None:
+    def _compiled(self, cell: int, call: int, side: int, place: int) -> None:
         """Compiled, and may run in any order: gradients are listed by the places of all tensors."""
         if cell < len(self._cells):
-            self._cells[cell].places[side].add(place)
+            self._cells[cell].places_of(call, side).add(place)
 
     def is_in_place(self) -> bool:
         """True while what is compiled tells of the cells."""
@@ -169,29 +169,36 @@ class GraphCells:
             self.session.fault("a value of the graph", error)
 
     def _take(self, arrival: Arrival, values: Array) -> None:
-        settings = self.session.settings
-        side, place, is_gradient = arrival.side, arrival.place, arrival.is_gradient
         self.has_told = True
         with self._lock:
             cell = self._cells[arrival.owner]
-            if cell.is_told_again(side, place, is_gradient, values):
+            number = cell.pass_of(arrival, values)
+            if number is None:
                 return
-            visit = cell.visit(side, place, is_gradient)
-            if not (settings.backward if is_gradient else settings.forward):
-                return
-            if is_gradient and values.dtype.kind not in "fc":
-                # Whole numbers have no gradient: the compiler hands zeros around.
-                return
-            entry = f"{cell.name}.{'backward' if is_gradient else 'forward'}.{visit}"
+            late = cell.come_late() if cell.waiting else []
+        for told in ((arrival, values, number), *late):
+            self._add(cell, *told)
+
+    def _add(self, cell: WatchedCell, arrival: Arrival, values: Array, number: int) -> None:
+        """A tensor of this pass."""
+        settings = self.session.settings
+        side, place, is_gradient = arrival.side, arrival.place, arrival.is_gradient
+        if not (settings.backward if is_gradient else settings.forward):
+            return
+        if is_gradient and values.dtype.kind not in "fc":
+            # Whole numbers have no gradient: the compiler hands zeros around.
+            return
+        with self._lock:
+            entry = f"{cell.name}.{'backward' if is_gradient else 'forward'}.{number}"
             found = self._passes.pop(entry, None)
             if found is None:
-                found = CellPass(cell, entry, visit, is_gradient, self.session.next_order())
+                found = CellPass(cell, arrival.call, entry, number, is_gradient, self.session.next_order())
             # Behind all that came before: an entry stands where it was completed.
             self._passes[entry] = found
         # The gradients of results go into the backward pass, those of arguments come out.
         into = (side == IN) != is_gradient
         # What comes out of a backward pass is named by its number among the tensors.
-        named = cell.ordinal(side, place) if is_gradient and not into else ".".join(map(str, indexes(place)))
+        named = cell.ordinal(arrival) if is_gradient and not into else ".".join(map(str, indexes(place)))
         path = f"{entry}.{'input' if into else 'output'}.{named}"
         found.sides[IN if into else OUT][place] = self._described(arrival, values, entry, path)
 
@@ -226,6 +233,9 @@ class GraphCells:
     def _finish(self) -> None:
         """Wait for the graph and write the entries of what has come."""
         wait_for_all()
+        for cell in self._cells:
+            for late in cell.come_late(all_of_them=True) if cell.waiting else ():
+                self.session.guard(self._add, cell, *late)
         with self._lock:
             passes, self._passes = self._passes, {}
         counts: dict[tuple[str, bool], int] = {}
@@ -266,11 +276,11 @@ class GraphCells:
 
     def _backward(self, one: CellPass) -> dict[str, Any]:
         given, got = one.sides
-        places = one.cell.places
+        inputs, results = (one.cell.places_of(one.call, side) for side in (IN, OUT))
         # One for each tensor among the results and the arguments, with null where no gradient came.
         return {
-            "input": [given.get(place) for place in sorted(places[OUT], key=indexes)],
-            "output": [got.get(place) for place in sorted(places[IN], key=indexes)],
+            "input": [given.get(place) for place in sorted(results, key=indexes)],
+            "output": [got.get(place) for place in sorted(inputs, key=indexes)],
         }
 
     def _put_gradients(self, cell: WatchedCell) -> None:

@@ -9,7 +9,7 @@ import xxhash
 from mindspore import nn
 
 from msprobe.capture.array_statistics import HostArray
-from msprobe.capture.mindspore.graph_probes import IN, OUT, indexes
+from msprobe.capture.mindspore.graph_probes import IN, OUT, Arrival, indexes
 from msprobe.store.dtypes import Array
 
 
@@ -29,64 +29,122 @@ class WatchedCell:
         self.cell = cell
         # "Cell.a.b.Class" -> "a.b"
         self.path = name.partition(".")[2].rpartition(".")[0]
-        # The places of tensors among its arguments and among its results.
-        self.places: tuple[set[int], set[int]] = (set(), set())
+        # The places of tensors among the arguments and among the results of each kind of call.
+        self.places: dict[tuple[int, int], set[int]] = {}
         # Its parameters as they were when recording began, and those that have gradients.
         self.parameters: dict[str, ParameterValues] = {}
         self.trained: list[str] = []
         self.gradients: dict[str, Any] = {}
         # Some came that are not written.
         self.has_new = False
-        self.visits: dict[tuple[int, int], int] = {}
-        # Forward numbers whose gradients have not come: the last one's come first.
-        self.open: dict[tuple[int, int], list[int]] = {}
-        # Forward and backward: the side of which tensors came last, and the digests of those of this pass.
-        self._came: dict[bool, tuple[int, dict[tuple[int, int], bytes]]] = {}
+        # How often a tensor came by, by kind of call, side and place; and the number of the pass of each kind of call
+        # and time that it came by.
+        self.visits: dict[tuple[int, int, int], int] = {}
+        self.numbers: dict[tuple[int, int], int] = {}
+        # By kind of call and time: what came before its pass had begun.
+        self.waiting: dict[tuple[int, int], list[tuple[Arrival, Array]]] = {}
+        # By ticket: the kind of call and time of a tensor, which its gradient asks for.
+        self.tickets: dict[int, tuple[int, int]] = {}
+        # By kind of call: the side of which tensors came last, and the digests of those of this pass.
+        self._came: dict[int, tuple[int, dict[tuple[int, int], bytes]]] = {}
+        # Gradients that came: of which call and time, side, place, digest.
+        self._gradients: set[tuple[tuple[int, int], int, int, bytes]] = set()
 
     def begin_step(self) -> None:
         self.visits.clear()
-        self.open.clear()
+        self.numbers.clear()
+        self.waiting.clear()
+        self.tickets.clear()
+        self._gradients.clear()
         self.gradients.clear()
         self.has_new = False
         self._came.clear()
 
-    def visit(self, side: int, place: int, is_gradient: bool) -> int:
-        """The number of the pass that this tensor belongs to."""
-        key = side, place
-        if is_gradient:
-            opened = self.open.get(key)
-            return opened.pop() if opened else 0
-        self.places[side].add(place)
-        number = self.visits.get(key, 0)
-        self.visits[key] = number + 1
-        self.open.setdefault(key, []).append(number)
+    def pass_of(self, arrival: Arrival, values: Array) -> int | None:
+        """The number of the pass that this tensor belongs to; None for one that is not to be recorded, or must wait.
+
+        A graph computes in any order what does not wait for each other: an argument may come before the pass before its
+        own has begun. So the first argument tells that a pass begins, or else the first result.
+        """
+        begun = self._of_gradient(arrival, values) if arrival.is_gradient else self._of_tensor(arrival, values)
+        if begun is None:
+            return None
+        number = self.numbers.get(begun)
+        if number is None and not arrival.is_gradient:
+            first = min(self.places_of(arrival.call, IN), key=indexes, default=None)
+            if arrival.side == OUT or arrival.place == first:
+                number = self.numbers[begun] = len(self.numbers)
+        if number is None:
+            self.waiting.setdefault(begun, []).append((arrival, values.copy()))
         return number
 
-    def ordinal(self, side: int, place: int) -> int:
-        """Gradients are listed by tensor, not by argument."""
-        return sorted({*self.places[side], place}, key=indexes).index(place)
+    def _of_tensor(self, arrival: Arrival, values: Array) -> tuple[int, int] | None:
+        key = arrival.call, arrival.side, arrival.place
+        times = self.visits.get(key, 0)
+        if self._is_told_again(arrival, values):
+            self.tickets[arrival.ticket] = arrival.call, times - 1
+            return None
+        self.places_of(arrival.call, arrival.side).add(arrival.place)
+        self.visits[key] = times + 1
+        begun = self.tickets[arrival.ticket] = arrival.call, times
+        return begun
 
-    def is_told_again(self, side: int, place: int, is_gradient: bool, values: Array) -> bool:
+    def _of_gradient(self, arrival: Arrival, values: Array) -> tuple[int, int] | None:
+        begun = self.tickets.get(arrival.ticket)
+        if begun is None:
+            # Of a tensor that came while nothing was recorded.
+            return None
+        told = begun, arrival.side, arrival.place, _digest(values)
+        if told in self._gradients:
+            return None
+        self._gradients.add(told)
+        return begun
+
+    def come_late(self, all_of_them: bool = False) -> list[tuple[Arrival, Array, int]]:
+        """What has waited for a pass to begin, with the number of that. ``all_of_them``: it will not come."""
+        found = []
+        for begun in list(self.waiting):
+            if all_of_them:
+                self.numbers.setdefault(begun, len(self.numbers))
+            if begun in self.numbers:
+                found += [(arrival, values, self.numbers[begun]) for arrival, values in self.waiting.pop(begun)]
+        return found
+
+    def places_of(self, call: int, side: int) -> set[int]:
+        """The places of tensors of this kind of call."""
+        return self.places.setdefault((call, side), set())
+
+    def ordinal(self, arrival: Arrival) -> int:
+        """Gradients are listed by tensor, not by argument."""
+        return sorted({*self.places_of(arrival.call, arrival.side), arrival.place}, key=indexes).index(arrival.place)
+
+    def _is_told_again(self, arrival: Arrival, values: Array) -> bool:
         """True for a tensor of which the graph tells a second time: the compiler doubles operators like ours where a
-        cell is used more than once. A further pass begins at the side where passes begin.
+        cell is used more than once. A further pass begins with its arguments.
         """
-        last, seen = self._came.get(is_gradient, (side, {}))
-        first = OUT if is_gradient else IN
-        if side == first and last != first:
+        side, place = arrival.side, arrival.place
+        last, seen = self._came.get(arrival.call, (side, {}))
+        if side == IN and last == OUT:
             seen = {}
-        self._came[is_gradient] = side, seen
-        digest = xxhash.xxh3_128_digest(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+        self._came[arrival.call] = side, seen
+        digest = _digest(values)
         if seen.get((side, place)) == digest:
             return True
         seen[side, place] = digest
         return False
 
 
+def _digest(values: Array) -> bytes:
+    return xxhash.xxh3_128_digest(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+
 class CellPass:
     """What has come of one entry."""
 
-    def __init__(self, cell: WatchedCell, entry: str, number: int, is_backward: bool, order: int) -> None:
+    def __init__(self, cell: WatchedCell, call: int, entry: str, number: int, is_backward: bool, order: int) -> None:
         self.cell = cell
+        # The kind of call.
+        self.call = call
         self.entry = entry
         self.number = number
         self.is_backward = is_backward

@@ -10,6 +10,7 @@ functions under ``constexpr``.
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,6 +27,9 @@ MOST_TENSORS = 16
 # A tensor's place is its number among these; inside of a tuple or list its number there, beginning with 1, times
 # MOST_TENSORS, and the number of that.
 _PLACES = MOST_TENSORS * (MOST_TENSORS + 1)
+# Which of the first arguments of a call are tensors, or tuples or lists, one bit for each: calls that differ in this
+# are told apart.
+_CALLS = 2**MOST_TENSORS
 
 # A number that travels with each tensor tells the cell, the side, the place there, and these.
 _SINGLE = 1  # a single value travels as a list of one
@@ -38,9 +42,12 @@ IN, OUT = 0, 1
 
 
 class Arrival(NamedTuple):
-    """What a tensor's number says: of which cell, on which side (:data:`IN`, :data:`OUT`), in which place."""
+    """What a tensor's number says: of which cell, of which kind of call, on which side (:data:`IN`, :data:`OUT`), in
+    which place.
+    """
 
     owner: int
+    call: int
     side: int
     place: int
     is_gradient: bool
@@ -48,6 +55,8 @@ class Arrival(NamedTuple):
     is_parameter: bool
     is_single: bool
     is_bfloat16: bool
+    # A gradient has the ticket of its tensor.
+    ticket: int = 0
 
 
 def indexes(place: int) -> tuple[int, ...]:
@@ -61,22 +70,27 @@ class Listener:
 
     # Of tensors that come by.
     current: Callable[[Arrival, Array], None] | None = None
-    # Of the places of tensors that are compiled: cell, side, place.
-    compiled: Callable[[int, int, int], None] | None = None
+    # Of the places of tensors that are compiled: cell, kind of call, side, place.
+    compiled: Callable[[int, int, int, int], None] | None = None
 
 
-def _tell_listener(number: Any, values: Array) -> None:
+_tickets = itertools.count(1)
+
+
+def _tell_listener(number: Any, ticket: int, values: Array) -> None:
     listener = Listener.current
     if listener is not None:
-        listener(_read(int(np.asarray(number).reshape(-1)[0])), values)
+        listener(_read(int(np.asarray(number).reshape(-1)[0]))._replace(ticket=ticket), values)
 
 
 def _read(number: int) -> Arrival:
     rest, flags = divmod(number, _FLAGS)
     rest, place = divmod(rest, _PLACES)
-    owner, side = divmod(rest, 2)
+    rest, side = divmod(rest, 2)
+    owner, call = divmod(rest, _CALLS)
     return Arrival(
         owner,
+        call,
         side,
         place,
         bool(flags & _GRADIENT),
@@ -89,21 +103,22 @@ def _read(number: int) -> Arrival:
 @constexpr(check=False)  # type: ignore[untyped-decorator]
 def _number(cell: int, side: int, place: int, flags: int) -> Any:
     if Listener.compiled is not None and not flags & _PARAMETER:
-        Listener.compiled(cell, side, place)
+        Listener.compiled(cell // _CALLS, cell % _CALLS, side, place)
     return Tensor([((cell * 2 + side) * _PLACES + place) * _FLAGS + flags], mindspore.int64)
 
 
 def _told(data: Any, number: Any, gradient_number: Any) -> Any:
-    """Called by the graph, forward: tell of the tensor and hand it on."""
+    """Called by the graph, forward: tell of the tensor and hand it on, with a ticket."""
     values = np.asarray(data)
-    _tell_listener(number, values)
-    return values
+    ticket = next(_tickets)
+    _tell_listener(number, ticket, values)
+    return values, np.array([ticket], np.int64)
 
 
-def _told_of_gradient(data: Any, number: Any) -> Any:
-    """Called by the graph, backward."""
+def _told_of_gradient(data: Any, number: Any, ticket: Any) -> Any:
+    """Called by the graph, backward. The ticket is that of the tensor: so its gradient is not told of before it."""
     values = np.asarray(data)
-    _tell_listener(number, values)
+    _tell_listener(number, int(np.asarray(ticket).reshape(-1)[0]), values)
     return values
 
 
@@ -112,18 +127,26 @@ def _as_first(data: Any, *numbers: Any) -> Any:
     return data
 
 
+def _shapes(data: Any, *numbers: Any) -> Any:
+    return data, [1]
+
+
+def _types(data: Any, *numbers: Any) -> Any:
+    return data, mindspore.int64
+
+
 _tell_gradient = ops.Custom(_told_of_gradient, out_shape=_as_first, out_dtype=_as_first, func_type="pyfunc")
 
 
 def _backward(data: Any, number: Any, gradient_number: Any, result: Any, gradient: Any) -> Any:
     return (
-        _tell_gradient(gradient, gradient_number),
+        _tell_gradient(gradient[0], gradient_number, result[1]),
         ops.zeros_like(number),
         ops.zeros_like(gradient_number),
     )
 
 
-_tell = ops.Custom(_told, out_shape=_as_first, out_dtype=_as_first, func_type="pyfunc", bprop=_backward)
+_tell = ops.Custom(_told, out_shape=_shapes, out_dtype=_types, func_type="pyfunc", bprop=_backward)
 
 
 def _through(x: Any, cell: int, side: int, place: int, flags: int) -> Any:
@@ -133,8 +156,8 @@ def _through(x: Any, cell: int, side: int, place: int, flags: int) -> Any:
             _number(cell, side, place, flags + _SINGLE),
             _number(cell, side, place, flags + _SINGLE + _GRADIENT),
         )
-        return ops.reshape(told, ())
-    return _tell(x, _number(cell, side, place, flags), _number(cell, side, place, flags + _GRADIENT))
+        return ops.reshape(told[0], ())
+    return _tell(x, _number(cell, side, place, flags), _number(cell, side, place, flags + _GRADIENT))[0]
 
 
 def watched(x: Any, cell: int, side: int, place: int) -> Any:
@@ -159,6 +182,14 @@ def _part(value: Any, cell: int, side: int, i: int) -> Any:
     if isinstance(value, list):
         return found
     return tuple(found)
+
+
+def _kind_of(inputs: Any) -> Any:
+    kind = 0
+    for i in range(len(inputs)):
+        if i < MOST_TENSORS and isinstance(inputs[i], (Tensor, tuple, list)):
+            kind = kind + 2**i
+    return kind
 
 
 def _given(inputs: Any, cell: int) -> Any:
@@ -196,7 +227,8 @@ def watched_construct(cell: nn.Cell, number: int) -> Any:
         inner = inner.__wrapped__
 
     def construct(self: Any, *inputs: Any, **words: Any) -> Any:
-        return _got(inner(self, *_given(inputs, number), **words), number)
+        call = number * _CALLS + _kind_of(inputs)
+        return _got(inner(self, *_given(inputs, call), **words), call)
 
     return types.MethodType(construct, cell)
 
@@ -206,7 +238,7 @@ def parameter_hook(number: int) -> Callable[[Any], Any]:
 
     def hook(gradient: Any) -> Any:
         if isinstance(gradient, Tensor):
-            return _gradient_told(gradient, number)
+            return _gradient_told(gradient, number * _CALLS)
         return gradient
 
     return hook
@@ -214,11 +246,10 @@ def parameter_hook(number: int) -> Callable[[Any], Any]:
 
 def _gradient_told(gradient: Any, parameter: int) -> Any:
     if gradient.dtype == mindspore.bfloat16:
-        wide = _tell_gradient(
-            ops.cast(gradient, mindspore.float32), _number(parameter, 0, 0, _PARAMETER + _GRADIENT + _BFLOAT16)
-        )
-        return ops.cast(wide, mindspore.bfloat16)
+        number = _number(parameter, 0, 0, _PARAMETER + _GRADIENT + _BFLOAT16)
+        return ops.cast(_tell_gradient(ops.cast(gradient, mindspore.float32), number, number), mindspore.bfloat16)
     if len(gradient.shape) == 0:
-        told = _tell_gradient(ops.reshape(gradient, (1,)), _number(parameter, 0, 0, _PARAMETER + _GRADIENT + _SINGLE))
-        return ops.reshape(told, ())
-    return _tell_gradient(gradient, _number(parameter, 0, 0, _PARAMETER + _GRADIENT))
+        number = _number(parameter, 0, 0, _PARAMETER + _GRADIENT + _SINGLE)
+        return ops.reshape(_tell_gradient(ops.reshape(gradient, (1,)), number, number), ())
+    number = _number(parameter, 0, 0, _PARAMETER + _GRADIENT)
+    return _tell_gradient(gradient, number, number)
