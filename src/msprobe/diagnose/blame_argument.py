@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
+from msprobe.diagnose.argument_names import argument_name
 from msprobe.diagnose.differences import described
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.judge import Judged
@@ -19,7 +20,8 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
     """
     event = judged.event
     parts = [
-        f"{one.slot} is {described(one.left)}, in the reference {described(one.right)}" for one in judged.arguments
+        f"{argument_name(event, one.slot)} is {described(one.left)}, in the reference {described(one.right)}"
+        for one in judged.arguments
     ]
     kind: Kind = "argument"
     text = f"{event.name}: {'; '.join(parts)}"

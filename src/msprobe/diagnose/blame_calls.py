@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import noise
@@ -45,7 +45,10 @@ def blame_calls(
         kind, cause = "loss_scale", "gradient_factor"
     elif kind == "structure" and ratio and _scales_loss(judged, difference, alone, missing):
         kind, cause = "loss_scale", "loss_factor"
-    here, there = named(alone), named(missing)
+    here, there = (
+        named(events) + _whole_modules(events, side)
+        for events, side in ((alone, scene.pairing.partner), (missing, scene.pairing.back))
+    )
     if alone and missing:
         text = f"the candidate calls {here} where the reference calls {there}"
     elif alone:
@@ -57,6 +60,8 @@ def blame_calls(
     elif cause == "clipping":
         clips = "the candidate alone clips" if alone else "the reference clips, and the candidate does not clip,"
         text = f"{clips} gradients by their norm ({here or there}): {difference.slot} of {judged.event.name} is {ratio}"
+    elif difference.left is None and difference.right is None:
+        text += f"; that is seen in {judged.event.name}, whose result differs while all statistics of its inputs agree"
     else:
         text += f"; {difference.slot} of {judged.event.name} differs by it{scene.how(difference)}"
     scene.say(
@@ -77,6 +82,21 @@ def blame_calls(
         # Clipping hides a factor, as long as it clips.
         matters=scaled,
     )
+
+
+def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
+    """The modules that one side alone passes through, if all these calls run in them."""
+    found: dict[str, None] = {}
+    for event in events:
+        outermost: Event | None = None
+        parent = event.parent
+        while parent is not None and parent not in paired:
+            outermost, parent = parent, parent.parent
+        if outermost is None:
+            return ""
+        found[outermost.parts.path] = None
+    paths = list(found)
+    return f" (the whole of {'modules' if len(paths) > 1 else 'module'} {', '.join(paths[:4])})" if paths else ""
 
 
 def _telling(events: Sequence[Event]) -> Event:

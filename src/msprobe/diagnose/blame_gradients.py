@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import noise
@@ -172,6 +172,8 @@ def look_for_missing_gradients(scene: Scene) -> None:
         text = f"no gradient reaches {shown}, as it does in the reference"
     if parameters and lost:
         text += f"; without gradient: {shown}"
+    frozen, cause = _frozen(scene, parameters)
+    text += frozen
     entry = cut or twin
     scene.suspects.append(
         Suspect(
@@ -181,13 +183,30 @@ def look_for_missing_gradients(scene: Scene) -> None:
                 "structure" if cut is not None and cut not in scene.pairing.partner else "missing_gradient",
                 text,
                 where=parameters[0] if parameters and not lost else entry.name,
-                evidence={"calls": [one.name for one, _ in lost[:50]], "parameters": parameters[:200]},
+                evidence={"calls": [one.name for one, _ in lost[:50]], "parameters": parameters[:200], **cause},
             ),
             # What is only missed may come of what was done in the forward pass.
             place=entry.index if cut is not None else scene.place_of(event),
             clear=True,
         )
     )
+
+
+def _frozen(scene: Scene, parameters: Sequence[str], here: bool = True) -> tuple[str, dict[str, str]]:
+    """That parameters require no gradient on one side alone, as modules tell; in words, and the cause. ``here``: it is
+    the candidate.
+    """
+    frozen = {
+        f"{judged.event.parts.path}.{one.slot.partition('.')[2]}".removeprefix(".")
+        for judged in scene.judged.values()
+        for one in judged.parameters
+        if one.what == "requires_grad" and one.left.get("requires_grad") is not here
+    }
+    if not parameters or not frozen.issuperset(parameters):
+        return "", {}
+    sides = ("candidate", "reference") if here else ("reference", "candidate")
+    them = "it" if len(parameters) == 1 else "them"
+    return f": requires_grad is False for {them} in the {sides[0]}, and True in the {sides[1]}", {"cause": "frozen"}
 
 
 def _say_lost_in_reference(scene: Scene) -> None:
@@ -250,7 +269,8 @@ def _say_lone_gradients(scene: Scene) -> None:
         if mine == 0:
             text = f"a gradient reaches {shown}, and none in the reference"
         event = got[mine][names[0]]
-        finding = scene.finding(event, "missing_gradient", text, names[0], {"parameters": names[:200]})
+        words, cause = _frozen(scene, names, here=mine == 1)
+        finding = scene.finding(event, "missing_gradient", text + words, names[0], {"parameters": names[:200], **cause})
         scene.suspects.append(Suspect(finding, place=event.index, clear=True))
 
 

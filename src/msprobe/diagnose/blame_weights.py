@@ -60,11 +60,11 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         ("weight", name),
         judged,
         kind,
-        f'parameter "{name}" differs {when}{scene.how(difference, bound=True)}',
+        f'parameter "{name}" differs {when}{scene.how(difference, bound=scene.first_step)}',
         where=name,
         # Equal statistics of other values: another order, unless a step before has rounded otherwise.
         clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
-        evidence={"parameter": name, **measure(difference), **at_least(difference)},
+        evidence={"parameter": name, **measure(difference), **(at_least(difference) if scene.first_step else {})},
     )
 
 

@@ -98,7 +98,9 @@ def conclude(
         # What was done otherwise comes before what came out of it.
         chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
     taken = {id(suspect) for suspect in chosen}
-    ordered = [*chosen, *(suspect for suspect in found if id(suspect) not in taken)]
+    # What a step before leaves of rounding in the weights tells nothing beside what is clear.
+    rest = [one for one in found if id(one) not in taken and not (clear and one.finding.kind == "weights")]
+    ordered = [*chosen, *rest]
     harmless = (
         harmless
         and not unknown

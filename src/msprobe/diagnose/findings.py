@@ -46,7 +46,7 @@ Kind = Literal[
 KINDS: dict[Kind, str] = {
     "data": "a tensor that comes from outside the recorded calls differs: the batch, a mask, a table",
     "initial_weights": "parameters or buffers differ before their first use",
-    "structure": "a call, or a whole group of calls, is made on one side only",
+    "structure": "a call, or a whole group of calls, is made on one side only, or works on what another call made",
     "argument": "both sides make the same call with another argument",
     "dtype": "a call computes in another dtype",
     "layout": "a tensor has the same values in another memory layout, and a later call depends on that",

@@ -32,6 +32,9 @@ _RANDOM = frozenset(
 
 #: Weights that are further apart are another matter, and explain no more than these.
 _MOST_OF_WEIGHTS = 0.01
+#: Calls that drop something at random if they are told to, and where they take by how much.
+_DROPPING = {"scaled_dot_product_attention": 4, "multi_head_attention_forward": 10}
+
 #: The size that the gradient of a parameter would have without cancellation.
 Expected = Callable[[dict[str, Any]], float]
 
@@ -79,7 +82,14 @@ class Judged:
 
 def is_random(event: Event) -> bool:
     """True if a call draws random numbers."""
-    return event.is_call and operation(event.stem) in _RANDOM
+    if not event.is_call:
+        return False
+    word = operation(event.stem)
+    if word not in _DROPPING:
+        return word in _RANDOM
+    slots = ("input.dropout_p", f"input.{_DROPPING[word]}")
+    values = (leaf.get("value") for slot, leaf in event.inputs() if slot in slots and isinstance(leaf, dict))
+    return any(isinstance(value, float) and value > 0 for value in values)
 
 
 def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:

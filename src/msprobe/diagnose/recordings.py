@@ -30,6 +30,15 @@ def cannot_be_compared(pairing: Pairing) -> str:
     )
 
 
+def leave_out_unrecorded(candidate: Timeline, reference: Timeline) -> None:
+    """Leave out the calls of one side where the other recorded modules alone: else they would be told as its own."""
+    if not (candidate.part.ours and reference.part.ours):
+        return
+    for timeline, other in ((candidate, reference), (reference, candidate)):
+        if timeline.part.header.get("level") == "mix" and other.part.header.get("level") == "L0":
+            timeline.leave_out({event for event in timeline if event.parts.kind == "api"})
+
+
 def notes_of_recordings(pairing: Pairing) -> list[str]:
     """Remarks on levels that differ, and on recordings that have next to nothing in common."""
     notes: list[str] = []
@@ -43,12 +52,7 @@ def notes_of_recordings(pairing: Pairing) -> list[str]:
             f"levels differ, {left} in the candidate and {right} in the reference: compared are the {pairs} calls that "
             "both record"
         )
-    elif (
-        pairing.partner
-        and pairs < _ANSWERING * least
-        and pairing.candidate.part.complete
-        and pairing.reference.part.complete
-    ):
+    elif pairing.partner and pairs < _ANSWERING * least and all(side.part.complete for side in sides):
         notes.append(f"hardly any call answers to one of the other side ({pairs} of {least}): is it the same model?")
     return notes
 

@@ -25,7 +25,7 @@ from msprobe.diagnose.lone import lone_calls
 from msprobe.diagnose.movement import weights_of
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import pair
-from msprobe.diagnose.recordings import cannot_be_compared, look_for_steps_in_one
+from msprobe.diagnose.recordings import cannot_be_compared, leave_out_unrecorded, look_for_steps_in_one
 from msprobe.diagnose.scene import Scene
 from msprobe.diagnose.summary import counts_of, listed, notes_on, summary_of
 from msprobe.diagnose.timeline import Timeline
@@ -335,6 +335,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
         if not crossing:
             add_digests(*timelines)
         unseen = leave_out_unseen(*timelines)
+        leave_out_unrecorded(*timelines)
         pairing = pair(*timelines)
         comparer = Comparer(left, right)
         comparer.crossing, comparer.follows = crossing, bool(task.weights)

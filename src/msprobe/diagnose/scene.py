@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from msprobe.compare.entry_names import operation
+from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import noise
 from msprobe.diagnose.arrival import Arrival, arrival_of
 from msprobe.diagnose.differences import Comparer, Difference, fingerprint, is_floating, rms
@@ -385,12 +385,19 @@ class Scene:
 
 def _phase(event: Event, timeline: Timeline) -> str:
     """When a call outside of all modules is made: in the forward pass, or after the backward pass, on gradients."""
-    if timeline.backward_of(event) is not None or any(
-        is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in event.outputs()
-    ):
+    if timeline.backward_of(event) is not None:
         return "forward"
-    before = any(one.direction == "backward" for one in timeline.events[: event.index])
-    return "after backward" if before else "forward"
+    if any(is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in event.outputs()):
+        written = writes_in_place(event.stem) and event.parent is None
+        return (_later_phase(event, timeline) if written else "") or "forward"
+    return _later_phase(event, timeline) or "forward"
+
+
+def _later_phase(event: Event, timeline: Timeline) -> str:
+    earlier = timeline.events[: event.index]
+    if any(one.parts.kind == "optimizer" for one in earlier):
+        return "after optimizer"
+    return "after backward" if any(one.direction == "backward" for one in earlier) else ""
 
 
 def _form(event: Event) -> Hashable:

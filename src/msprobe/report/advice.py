@@ -56,6 +56,7 @@ BY_CAUSE: dict[str, str] = {
     "random": "Set the same seeds on both sides (seed_all) and draw random numbers in the same order before this call.",
     "state": "Load the state of the optimizer on both sides when a training is resumed (optimizer.load_state_dict), or "
     "on neither.",
+    "frozen": "Set requires_grad alike on both sides, before the optimizer is made.",
     "step_left_out": "Call debugger.step() at the end of every iteration on both sides, and record again.",
     "beyond": "No call stands out. Compare at a higher precision, or with whole tensors (task tensor), to see where "
     "the difference comes in.",

@@ -104,11 +104,15 @@ def _further(findings: Sequence[Finding], first: int, width: int, mixed: bool) -
     if not groups:
         return
     several = len({finding.rank for finding in findings}) > 1
+    # Of a step beyond the last in common there is nothing but its number to tell, which its words have.
+    stepped = len({finding.step for finding in findings if finding.kind != "step_count"}) > 1
     yield Line("")
     yield Line("Further findings; later ones may follow from earlier ones" if first > 1 else "Findings", "heading")
     for number, (finding, count) in enumerate(groups[:_FURTHER], first):
         head = f"  {number}. {clean(finding.kind)}{' (harmless)' if mixed and finding.harmless else ''}: "
         tail = f" ({count} alike)" if count > 1 else ""
+        if stepped and finding.step is not None:
+            tail += f" [step {finding.step}]"
         if several and isinstance(finding.rank, int):
             tail += f" [rank {finding.rank}]"
         yield Line(f"{head}{phrases.brief(finding, width - len(head) - len(tail))}{tail}")

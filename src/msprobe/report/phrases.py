@@ -27,7 +27,11 @@ _DIRECTIONS = {
     "gradient": "gradients of parameters",
     "optimizer": "optimizer step",
 }
-_PHASES = {"forward": "forward pass", "after backward": "after the backward pass"}
+_PHASES = {
+    "forward": "forward pass",
+    "after backward": "after the backward pass",
+    "after optimizer": "after the optimizer step",
+}
 _FRAME = re.compile(r"File (?P<file>.*?), line (?P<line>\d+), in (?P<function>.*?),? *\n *(?P<code>.*)", re.DOTALL)
 _LIBRARY = re.compile(
     r"[\\/](site-packages|dist-packages|lib[\\/]python\d+\.\d+)[\\/]|^<frozen |"
@@ -315,6 +319,8 @@ def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
     if not isinstance(found, (int, float)) or _of_whole_numbers(evidence):
         return []
     explained, arrived = evidence.get("explained"), evidence.get("inputs_differ_by")
+    if not math.isfinite(found) and not ("candidate" in evidence or "reference" in evidence):
+        return []  # nothing was measured: it is led back from a call that comes later
     if not math.isfinite(found):
         return ["the difference has no size: NaN or infinities stand elsewhere, or the shapes differ"]
     if found == 0.0:
@@ -403,6 +409,12 @@ def counts(verdict: Verdict) -> list[str]:
         f"{steps}, {_plural(summary.get('ranks', 0), 'rank')}, {_plural(pairs, 'pair')} of calls"
         + (f": {', '.join(told)}" if told else "")
     ]
+    told_of = len(verdict.findings)
+    if verdict.status == "diverged" and summary.get("guilty", 0) > told_of:
+        lines.append(
+            "findings tell where a difference begins: what else is apart by more than what came in are the modules "
+            "around it, and calls that follow"
+        )
     alone = [
         f"{summary[f'{side}_only']} only in the {side}"
         for side in ("candidate", "reference")
@@ -413,7 +425,7 @@ def counts(verdict: Verdict) -> list[str]:
     if verdict.status == "diverged" and done < common:
         lines.append("later steps are not compared: they only follow")
     reached = summary.get("largest_effect")
-    if verdict.status == "harmless" and isinstance(reached, float):
+    if verdict.status in ("harmless", "agree") and isinstance(reached, float) and (reached or verdict.findings):
         allowed = short(summary.get("rounding_tolerance", 0.0))
         lines.append(
             f"loss, gradients and weights differ by at most {short(reached)} (relative); rounding may do {allowed}"

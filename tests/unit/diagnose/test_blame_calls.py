@@ -158,3 +158,15 @@ def test_a_mask_of_infinities_is_no_overflow(tmp_path: Path, api: str, arguments
 
     verdict = compare(tmp_path, Plan(before={"blocks.1.tanh": fill}))
     assert (first(verdict).kind, first(verdict).entry) == (kind, f"{api}.0.forward"), told(verdict)
+
+
+def test_calls_that_are_all_of_a_module_name_it(tmp_path: Path) -> None:
+    def inner(rec: Recording, value: Value) -> Value:
+        made = value.of(value.array * np.float32(1.2))
+        with rec.module("blocks.1.extra", "Extra", [value]) as end:
+            rec.call("Torch.mul", [value, 1.2], made)
+            end(made)
+        return made
+
+    verdict = compare(tmp_path, Plan(before={TANH: inner}))
+    assert "(the whole of module blocks.1.extra)" in first(verdict).message

@@ -151,17 +151,31 @@ class TestOnTheWayToTheOptimizer:
         assert (found.kind, found.evidence.get("cause")) == ("argument", None)
 
 
+def tampered(data: Any) -> Any:
+    """A weight is written to when the optimizer is done."""
+    weight = data["Module.head.Linear.forward.0"]["parameters"]["weight"]
+    written = {**weight, "Norm": weight["Norm"] * 1.01, "digest": "xxh3:0123456789abcdef"}
+    call = {"input_args": [weight, {"type": "float", "value": 1.01}], "input_kwargs": {}, "output": [written]}
+    data["Tensor.mul_.80.forward"] = {**call, "is_recompute": False}
+    return data
+
+
 @pytest.mark.parametrize(
     ("plan", "phase"),
     [
         (Plan(arguments={"loss": {1: 3}}, results={"loss": off(2)}, level="L1"), "forward"),
         (Plan(before={"step": calling("Tensor.mul_", 0.3)}), "after backward"),
+        (Plan(edit=tampered), "after optimizer"),
     ],
 )
 def test_a_call_outside_of_modules_says_when_it_is_made(tmp_path: Path, plan: Plan, phase: str) -> None:
     verdict = compare(tmp_path, plan, Plan(level=plan.level))
     assert first(verdict).evidence["phase"] == phase
-    words = {"forward": "forward pass", "after backward": "after the backward pass"}[phase]
+    words = {
+        "forward": "forward pass",
+        "after backward": "after the backward pass",
+        "after optimizer": "after the optimizer step",
+    }[phase]
     assert headline(verdict) == f"THEY PART at step 0, {words}"
 
 
@@ -297,3 +311,18 @@ def test_a_gradient_that_is_missed_stands_behind_what_was_done_in_the_forward_pa
     verdict = compare(tmp_path, plan)
     assert [kind for kind, _ in told(verdict)][:2] == ["computation", "missing_gradient"], told(verdict)
     assert first(verdict).entry == "Tensor.__mul__.1.forward"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_parameters_that_require_no_gradient_are_told_as_such(tmp_path: Path, turned: bool) -> None:
+    def freeze(data: dict[str, Any]) -> None:
+        del data["Module.head.Linear.parameters_grad"]
+        for leaf in data["Module.head.Linear.forward.0"]["parameters"].values():
+            leaf["requires_grad"] = False
+
+    gone = dict.fromkeys(("head.weight", "head.bias"))
+    plans = [Plan(edit=edited(freeze), at_optimizer=gone), Plan()]
+    found = first(compare(tmp_path, *(plans[::-1] if turned else plans)))
+    assert (found.kind, found.evidence["cause"]) == ("missing_gradient", "frozen")
+    side, other = ("reference", "candidate") if turned else ("candidate", "reference")
+    assert f"requires_grad is False for them in the {side}, and True in the {other}" in found.message

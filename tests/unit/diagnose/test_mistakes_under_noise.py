@@ -63,3 +63,9 @@ def test_a_difference_that_low_precision_hides_in_no_call_is_told_all_the_same(t
     assert found.kind == "computation"
     assert found.evidence["difference"] > found.evidence["explained"] == verdict.summary["rounding_tolerance"]
     assert "no call by itself differs by more than its inputs explain. It grows most in Torch.tanh.0" in found.message
+
+
+def test_weights_that_rounding_leaves_are_not_told_beside_the_mistake(tmp_path: Path) -> None:
+    verdict = compare(tmp_path, accumulating(noise=NOISE, steps=2, digests=False), Plan(steps=2, digests=False))
+    assert first(verdict).evidence.get("cause") == "not_cleared"
+    assert "weights" not in {finding.kind for finding in verdict.findings}, told(verdict)

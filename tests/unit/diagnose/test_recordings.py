@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.training import Plan, train
@@ -93,3 +94,10 @@ def test_two_models_are_asked_about(tmp_path: Path) -> None:
     verdict = compare(tmp_path, Plan(renamed=others, level="L1"), Plan(level="L1"))
     assert any("hardly any call answers to one of the other side" in note for note in verdict.notes), verdict.notes
     assert not any("hardly" in note for note in compare(tmp_path / "same", Plan(level="L1"), Plan(level="L1")).notes)
+
+
+def test_modules_alone_are_compared_with_the_modules_of_a_recording_of_all_calls(tmp_path: Path) -> None:
+    off = Plan(level="L0", results={"blocks.1.linear": lambda array: array * np.float32(1.1)})
+    verdict = compare(tmp_path, off, Plan())
+    assert first(verdict).entry == "Module.blocks.1.fc.Linear.forward.0", told(verdict)
+    assert not any(finding.kind == "structure" for finding in verdict.findings)

@@ -95,6 +95,44 @@ def test_findings_that_differ_in_numbers_alone_are_one_line() -> None:
     assert "  3. " not in text
 
 
+def test_further_findings_of_other_steps_have_their_number() -> None:
+    text = verdict_text(verdict(finding(), finding(step=3, where="a, output.0"), finding(step=4, where="b, output.0")))
+    lines = [line for line in text.splitlines() if line.startswith(("  2. ", "  3. "))]
+    assert [line.rpartition(" [")[2] for line in lines] == ["step 3]", "step 4]"]
+    text = verdict_text(verdict(finding(), finding(where="a, output.0"), finding(where="b, output.0")))
+    assert "[step" not in text
+
+
+def test_agreement_says_how_far_it_is_apart() -> None:
+    summary = {"pairs": 7, "victim": 7, "steps_in_common": 1, "steps_compared": 1}
+    found = Verdict("agree", "a", "b", summary={**summary, "largest_effect": 0.0069, "rounding_tolerance": 0.125})
+    text = "loss, gradients and weights differ by at most 0.0069 (relative); rounding may do 0.12"
+    assert text in words(verdict_text(found))
+    nothing = Verdict("agree", "a", "b", summary={**summary, "largest_effect": 0.0, "rounding_tolerance": 0.125})
+    assert "loss, gradients and weights" not in verdict_text(nothing)
+
+
+def test_more_that_is_apart_than_findings_is_explained() -> None:
+    summary = {"pairs": 7, "guilty": 4, "steps_in_common": 1, "steps_compared": 1}
+    text = words(verdict_text(Verdict("diverged", "a", "b", findings=(finding(),), summary=summary)))
+    assert "4 apart by more than that" in text
+    assert "findings tell where a difference begins" in text
+    one = {**summary, "guilty": 1}
+    assert "begins" not in verdict_text(Verdict("diverged", "a", "b", findings=(finding(),), summary=one))
+
+
+def test_weights_known_by_statistics_are_apart_by_that_at_least() -> None:
+    evidence = {"relative_difference": 0.0079, "lower_bound": True, "candidate": leaf(), "reference": leaf()}
+    text = verdict_text(verdict(finding(kind="initial_weights", evidence=evidence)))
+    assert "relative difference at least 0.0079" in text
+    assert "lower bound" not in text
+
+
+def test_what_was_not_measured_has_no_size() -> None:
+    evidence = {"relative_difference": math.inf, "reference_alone": ["Tensor.transpose.0.forward"]}
+    assert "has no size" not in verdict_text(verdict(finding(kind="structure", evidence=evidence)))
+
+
 def test_harmless_findings_go_behind_those_that_matter() -> None:
     text = verdict_text(verdict(finding(harmless=True, message="first but harmless"), finding(message="what matters")))
     assert words(text).index("what matters") < words(text).index("first but harmless")
