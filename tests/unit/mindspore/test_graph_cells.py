@@ -270,6 +270,7 @@ class Choosing(nn.Cell):
     def construct(self, x: Any) -> Any:
         y = self.masked(self.dense(x))
         z = self.masked(y, x + 2)
+        z = self.masked(z, mask=y)
         return self.masked(self.masked(z), y).sum()
 
 
@@ -292,7 +293,10 @@ def test_arguments_that_only_some_calls_have_stay_with_them(record: Recorder) ->
     dynamic = run(record(level="L0", task="tensor"))
     assert set(names) == set(dynamic.names())
     assert len(dump.data()["Cell.masked.Masked.forward.1"]["input_args"]) == 2
-    assert len(dump.data()["Cell.masked.Masked.forward.2"]["input_args"]) == 1
+    assert len(dump.data()["Cell.masked.Masked.forward.3"]["input_args"]) == 1
+    by_word = dump.data()["Cell.masked.Masked.forward.2"]
+    assert (len(by_word["input_args"]), list(by_word["input_kwargs"])) == (1, ["mask"])
+    assert list(dump.data()["Cell.masked.Masked.backward.2"]["kwargs_grads"]) == ["mask"]
     wanted = dynamic.tensors()
     assert set(files) == set(wanted)
     for name, values in files.items():

@@ -20,7 +20,9 @@ from msprobe.capture.mindspore.executor import wait_for_all
 from msprobe.capture.mindspore.graph_passes import CellPass, ParameterValues, WatchedCell, in_order
 from msprobe.capture.mindspore.graph_probes import (
     IN,
+    MOST_TENSORS,
     OUT,
+    WORD,
     Arrival,
     Listener,
     indexes,
@@ -84,6 +86,7 @@ class GraphCells:
         """What is compiled from here on tells of the cells that are known, ``without`` one."""
         Listener.current = self.arrived
         Listener.compiled = self._compiled
+        Listener.word = self._word
         for construct in self._constructs:
             if not construct.in_place and construct.holder is not without:
                 construct.put()
@@ -102,6 +105,10 @@ class GraphCells:
         """Compiled, and may run in any order: gradients are listed by the places of all tensors."""
         if cell < len(self._cells):
             self._cells[cell].places_of(call, side).add(place)
+
+    def _word(self, cell: int, word: str) -> int:
+        """The number of a keyword of a cell."""
+        return self._cells[cell].number_of(word) if cell < len(self._cells) else MOST_TENSORS
 
     def is_in_place(self) -> bool:
         """True while what is compiled tells of the cells."""
@@ -133,7 +140,7 @@ class GraphCells:
         self._known.clear()
         self._constructs.clear()
         if Listener.current == self.arrived:
-            Listener.current = Listener.compiled = None
+            Listener.current = Listener.compiled = Listener.word = None
 
     # ------------------------------------------------------------ what comes by
 
@@ -195,6 +202,11 @@ class GraphCells:
                 found = CellPass(cell, arrival.call, entry, number, is_gradient, self.session.next_order())
             # Behind all that came before: an entry stands where it was completed.
             self._passes[entry] = found
+        if side == WORD:
+            word = cell.words[place]
+            path = f"{entry}.output.kwargs.{word}" if is_gradient else f"{entry}.kwargs.{word}"
+            found.sides[WORD][place] = self._described(arrival, values, entry, path)
+            return
         # The gradients of results go into the backward pass, those of arguments come out.
         into = (side == IN) != is_gradient
         # What comes out of a backward pass is named by its number among the tensors.
@@ -256,10 +268,10 @@ class GraphCells:
 
     def _forward(self, one: CellPass) -> dict[str, Any]:
         settings = self.session.settings
-        given, got = (in_order(side) for side in one.sides)
+        given, got = in_order(one.sides[IN]), in_order(one.sides[OUT])
         tree: dict[str, Any] = {}
         if settings.input:
-            tree.update(input_args=given, input_kwargs={})
+            tree.update(input_args=given, input_kwargs=self._by_word(one))
         tree["is_recompute"] = False
         if settings.output:
             tree["output"] = got
@@ -275,13 +287,19 @@ class GraphCells:
         return self.keeper.keep(parameter.values, parameter.described, f"{one.entry}.parameters.{key}")
 
     def _backward(self, one: CellPass) -> dict[str, Any]:
-        given, got = one.sides
+        given, got, words = one.sides
         inputs, results = (one.cell.places_of(one.call, side) for side in (IN, OUT))
         # One for each tensor among the results and the arguments, with null where no gradient came.
-        return {
+        tree: dict[str, Any] = {
             "input": [given.get(place) for place in sorted(results, key=indexes)],
             "output": [got.get(place) for place in sorted(inputs, key=indexes)],
         }
+        if words:
+            tree["kwargs_grads"] = self._by_word(one)
+        return tree
+
+    def _by_word(self, one: CellPass) -> dict[str, Any]:
+        return {one.cell.words[place]: described for place, described in sorted(one.sides[WORD].items())}
 
     def _put_gradients(self, cell: WatchedCell) -> None:
         if cell.trained and self.session.settings.backward and (cell.gradients or self.tells_of_missing):

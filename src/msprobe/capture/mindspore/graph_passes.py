@@ -31,6 +31,8 @@ class WatchedCell:
         self.path = name.partition(".")[2].rpartition(".")[0]
         # The places of tensors among the arguments and among the results of each kind of call.
         self.places: dict[tuple[int, int], set[int]] = {}
+        # The keywords that it is called with.
+        self.words: list[str] = []
         # Its parameters as they were when recording began, and those that have gradients.
         self.parameters: dict[str, ParameterValues] = {}
         self.trained: list[str] = []
@@ -72,7 +74,7 @@ class WatchedCell:
         number = self.numbers.get(begun)
         if number is None and not arrival.is_gradient:
             first = min(self.places_of(arrival.call, IN), key=indexes, default=None)
-            if arrival.side == OUT or arrival.place == first:
+            if arrival.side == OUT or (arrival.side == IN and arrival.place == first):
                 number = self.numbers[begun] = len(self.numbers)
         if number is None:
             self.waiting.setdefault(begun, []).append((arrival, values.copy()))
@@ -110,6 +112,12 @@ class WatchedCell:
                 found += [(arrival, values, self.numbers[begun]) for arrival, values in self.waiting.pop(begun)]
         return found
 
+    def number_of(self, word: str) -> int:
+        """The number of a keyword."""
+        if word not in self.words:
+            self.words.append(word)
+        return self.words.index(word)
+
     def places_of(self, call: int, side: int) -> set[int]:
         """The places of tensors of this kind of call."""
         return self.places.setdefault((call, side), set())
@@ -124,7 +132,7 @@ class WatchedCell:
         """
         side, place = arrival.side, arrival.place
         last, seen = self._came.get(arrival.call, (side, {}))
-        if side == IN and last == OUT:
+        if side != OUT and last == OUT:
             seen = {}
         self._came[arrival.call] = side, seen
         digest = _digest(values)
@@ -149,7 +157,8 @@ class CellPass:
         self.number = number
         self.is_backward = is_backward
         self.order = order
-        self.sides: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+        # What goes in and comes out, and what is given by keyword (of a backward pass: its gradients).
+        self.sides: tuple[dict[int, Any], dict[int, Any], dict[int, Any]] = ({}, {}, {})
 
 
 def in_order(side: dict[int, Any]) -> list[Any]:

@@ -27,9 +27,9 @@ MOST_TENSORS = 16
 # A tensor's place is its number among these; inside of a tuple or list its number there, beginning with 1, times
 # MOST_TENSORS, and the number of that.
 _PLACES = MOST_TENSORS * (MOST_TENSORS + 1)
-# Which of the first arguments of a call are tensors, or tuples or lists, one bit for each: calls that differ in this
-# are told apart.
-_CALLS = 2**MOST_TENSORS
+# Which of the first arguments of a call are tensors, or tuples or lists, and which keywords it has, one bit for each:
+# calls that differ in this are told apart.
+_CALLS = 2 ** (2 * MOST_TENSORS)
 
 # A number that travels with each tensor tells the cell, the side, the place there, and these.
 _SINGLE = 1  # a single value travels as a list of one
@@ -38,12 +38,14 @@ _GRADIENT = 4
 _PARAMETER = 8  # the gradient of a parameter, in place of a cell
 _FLAGS = 16
 
-IN, OUT = 0, 1
+# On the side of keywords the place is the number of the keyword, among those of the cell.
+IN, OUT, WORD = 0, 1, 2
+_SIDES = 3
 
 
 class Arrival(NamedTuple):
-    """What a tensor's number says: of which cell, of which kind of call, on which side (:data:`IN`, :data:`OUT`), in
-    which place.
+    """What a tensor's number says: of which cell, of which kind of call, on which side (:data:`IN`, :data:`OUT`,
+    :data:`WORD`), in which place.
     """
 
     owner: int
@@ -72,6 +74,8 @@ class Listener:
     current: Callable[[Arrival, Array], None] | None = None
     # Of the places of tensors that are compiled: cell, kind of call, side, place.
     compiled: Callable[[int, int, int, int], None] | None = None
+    # Asked for the number of a keyword: cell, keyword.
+    word: Callable[[int, str], int] | None = None
 
 
 _tickets = itertools.count(1)
@@ -86,7 +90,7 @@ def _tell_listener(number: Any, ticket: int, values: Array) -> None:
 def _read(number: int) -> Arrival:
     rest, flags = divmod(number, _FLAGS)
     rest, place = divmod(rest, _PLACES)
-    rest, side = divmod(rest, 2)
+    rest, side = divmod(rest, _SIDES)
     owner, call = divmod(rest, _CALLS)
     return Arrival(
         owner,
@@ -104,7 +108,7 @@ def _read(number: int) -> Arrival:
 def _number(cell: int, side: int, place: int, flags: int) -> Any:
     if Listener.compiled is not None and not flags & _PARAMETER:
         Listener.compiled(cell // _CALLS, cell % _CALLS, side, place)
-    return Tensor([((cell * 2 + side) * _PLACES + place) * _FLAGS + flags], mindspore.int64)
+    return Tensor([((cell * _SIDES + side) * _PLACES + place) * _FLAGS + flags], mindspore.int64)
 
 
 def _told(data: Any, number: Any, gradient_number: Any) -> Any:
@@ -184,6 +188,29 @@ def _part(value: Any, cell: int, side: int, i: int) -> Any:
     return tuple(found)
 
 
+@constexpr(check=False)  # type: ignore[untyped-decorator]
+def _word(number: int, key: str) -> int:
+    return Listener.word(number, key) if Listener.word is not None else MOST_TENSORS
+
+
+def _kind_of_words(words: Any, number: int) -> Any:
+    kind = 0
+    for key in words.keys():  # noqa: SIM118 (the compiler knows no other way)
+        if _word(number, key) < MOST_TENSORS:
+            kind = kind + 2 ** (MOST_TENSORS + _word(number, key))
+    return kind
+
+
+def _given_words(words: Any, number: int, call: int) -> Any:
+    found = {}
+    for key in words.keys():  # noqa: SIM118
+        if isinstance(words[key], Tensor) and _word(number, key) < MOST_TENSORS:
+            found[key] = watched(words[key], call, 2, _word(number, key))
+        else:
+            found[key] = words[key]
+    return found
+
+
 def _kind_of(inputs: Any) -> Any:
     kind = 0
     for i in range(len(inputs)):
@@ -227,8 +254,8 @@ def watched_construct(cell: nn.Cell, number: int) -> Any:
         inner = inner.__wrapped__
 
     def construct(self: Any, *inputs: Any, **words: Any) -> Any:
-        call = number * _CALLS + _kind_of(inputs)
-        return _got(inner(self, *_given(inputs, call), **words), call)
+        call = number * _CALLS + _kind_of(inputs) + _kind_of_words(words, number)
+        return _got(inner(self, *_given(inputs, call), **_given_words(words, number, call)), call)
 
     return types.MethodType(construct, cell)
 
