@@ -19,7 +19,9 @@ MOST_FINDINGS = 100
 #: Findings that say what is done otherwise, and findings that a result is further off than expected.
 _FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
 #: Where rounding may do so much, it hides what an argument does: then the call that gets it tells.
+#: And so much of it is more than rounding does as a rule, if there is something that explains it.
 _WIDE = 0.01
+_OF_WIDE = 0.25
 #: So many times more may the results of two frameworks be apart, whose calls all agree.
 _OF_FRAMEWORKS = 10.0
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
@@ -72,6 +74,10 @@ def conclude(
         # No call is beyond what rounding and its inputs may do, and what comes out is.
         found = [*_hidden(results), *found]
         clear = found[:1]
+    elif beyond and all(map(_is_missed, clear)):
+        # A gradient that is missed is what comes of something.
+        found = [*_doubts(results), *found]
+        clear = [suspect for suspect in found if suspect.clear]
     if not found:
         return "agree", [], None
     quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]
@@ -101,11 +107,14 @@ def conclude(
     # What a step before leaves of rounding in the weights tells nothing beside what is clear.
     rest = [one for one in found if id(one) not in taken and not (clear and one.finding.kind == "weights")]
     ordered = [*chosen, *rest]
+    standing_out = _OF_WIDE * max(result.tolerance for result in results)
     harmless = (
         harmless
         and not unknown
         and not any(
-            suspect.matters or (reach > 0 and _is_wrong(suspect)) or (allowed > _WIDE and _stands_out(suspect))
+            suspect.matters
+            or (reach > 0 and _is_wrong(suspect))
+            or (allowed > _WIDE and (_stands_out(suspect) or (reach > standing_out and _is_argument(suspect))))
             for suspect in ordered
         )
     )
@@ -125,9 +134,17 @@ def agreeing_of(result: Compared) -> float:
 
 def _hidden(results: Sequence[Compared]) -> list[Suspect]:
     """What may be behind an effect that no suspect explains: what one side does alone, else where it grows most."""
-    doubts = across_ranks([replace(result, suspects=result.doubts) for result in results])
     furthest = max(results, key=lambda result: result.reach.size)
-    return [*doubts, *([furthest.beyond] if furthest.beyond is not None else [])]
+    return [*_doubts(results), *([furthest.beyond] if furthest.beyond is not None else [])]
+
+
+def _doubts(results: Sequence[Compared]) -> list[Suspect]:
+    return across_ranks([replace(result, suspects=result.doubts) for result in results])
+
+
+def _is_missed(suspect: Suspect) -> bool:
+    """True for a gradient that is missed without a cause that is known."""
+    return suspect.finding.kind == "missing_gradient" and "cause" not in suspect.finding.evidence
 
 
 def _is_rounding(suspect: Suspect) -> bool:
@@ -149,11 +166,15 @@ def _is_wrong(suspect: Suspect) -> bool:
     return suspect.clear and finding.kind == "computation" and finding.evidence.get("inputs_differ_by") == 0
 
 
+def _is_argument(suspect: Suspect) -> bool:
+    return suspect.clear and suspect.finding.kind == "argument"
+
+
 def _stands_out(suspect: Suspect) -> bool:
     """True if another argument makes a result differ by more than rounding does in the type of the call."""
     evidence = suspect.finding.evidence
     found, explained = evidence.get("difference"), evidence.get("explained")
-    if not (suspect.clear and suspect.finding.kind == "argument"):
+    if not _is_argument(suspect):
         return False
     return isinstance(found, float) and isinstance(explained, float) and explained < found < math.inf
 

@@ -44,7 +44,8 @@ class Reach:
     infinite where one is missing, or not finite, on one side. ``vanishing``: parameters whose gradients are next to
     nothing. ``gradients``: how far the gradient of each parameter is apart, where it is at all.
     ``states``: what the states of a module may be apart by in the next step, because of this one. ``what``: what is
-    furthest apart, in words.
+    furthest apart, in words. ``at_start``: what the step before has left, weights and states; None where weights were
+    not recorded.
     """
 
     size: float = 0.0
@@ -52,6 +53,7 @@ class Reach:
     gradients: Mapping[str, float] = field(default_factory=dict)
     states: Mapping[str, float] = field(default_factory=dict)
     what: str = ""
+    at_start: float | None = None
 
 
 def tolerance(judged: Iterable[Judged]) -> float:
@@ -152,7 +154,9 @@ def reach_of(
     # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.blame_movement.
     crossed = comparer.crossing and comparer.follows
     reached.append((of_states, "states that modules keep"))
-    reached.append((0.0 if crossed else _of_weights(judged.values(), before, unit), "weights"))
+    of_weights = 0.0 if crossed else _of_weights(judged.values(), before, unit)
+    reached.append((of_weights, "weights"))
+    known = any(one.event.direction == "forward" and one.event.parameters() for one in judged.values())
     size, what = max(reached, key=lambda one: one[0])
     return Reach(
         size,
@@ -160,6 +164,7 @@ def reach_of(
         apart,
         carried,
         what,
+        max(of_weights, of_states) if known and not comparer.crossing else None,
     )
 
 

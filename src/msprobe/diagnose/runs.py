@@ -275,11 +275,11 @@ class _Steps:
         return results
 
     def reach_in(self, step: StepPair | None) -> float:
-        """How far differences reach in the step that follows."""
+        """How far differences reach in the step that follows: its weights, or all of it where these are not known."""
         if step is None:
             return 0.0
         results = run(_compare, self._tasks(step, with_calls=False), self._workers)
-        return max((result.reach.size for result in results), default=0.0)
+        return max((_brought(result.reach) for result in results), default=0.0)
 
     def _tasks(self, step: StepPair, with_calls: bool) -> list[_Task]:
         one, other = self._dumps
@@ -298,6 +298,10 @@ class _Steps:
             )
             for rank, twin in step.ranks
         ]
+
+
+def _brought(reach: Reach) -> float:
+    return reach.size if reach.at_start is None else reach.at_start
 
 
 def parts_in_common(candidate: StrPath, reference: StrPath) -> list[tuple[Dump, Dump]]:

@@ -93,5 +93,18 @@ def test_what_is_within_rounding_stands_behind_what_is_not() -> None:
 
 @pytest.mark.parametrize(("difference", "expected"), [(0.1, "diverged"), (0.01, "harmless")])
 def test_wide_rounding_does_not_excuse_an_argument_that_stands_out(difference: float, expected: str) -> None:
-    result = replace(compared(0.05), tolerance=0.125)
+    result = replace(compared(0.03), tolerance=0.125)
     assert concluded(result, suspect("argument", difference=difference, explained=0.02))[0] == expected
+
+
+def test_wide_rounding_does_not_excuse_an_argument_whose_effect_stands_out() -> None:
+    result = replace(compared(0.05), tolerance=0.125)
+    within = {"difference": 0.01, "explained": 0.02}
+    assert concluded(result, suspect("argument", **within))[0] == "diverged"
+    assert concluded(result, suspect("structure", **within))[0] == "harmless"
+
+
+def test_what_one_side_does_alone_goes_before_gradients_that_are_missed() -> None:
+    result = compared(math.inf, doubts=[suspect("structure")])
+    assert concluded(result, suspect("missing_gradient"))[1] == ["structure", "missing_gradient"]
+    assert concluded(result, suspect("missing_gradient", cause="frozen"))[1] == ["missing_gradient"]

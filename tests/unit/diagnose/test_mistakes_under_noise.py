@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from unit.diagnose.comparing import agrees, compare, first, told
-from unit.diagnose.dumps import rounded
+from unit.diagnose.dumps import Recording, Value, rounded
 from unit.diagnose.test_leftover import accumulating
 from unit.diagnose.training import Plan
 
@@ -69,3 +69,16 @@ def test_weights_that_rounding_leaves_are_not_told_beside_the_mistake(tmp_path: 
     verdict = compare(tmp_path, accumulating(noise=NOISE, steps=2, digests=False), Plan(steps=2, digests=False))
     assert first(verdict).evidence.get("cause") == "not_cleared"
     assert "weights" not in {finding.kind for finding in verdict.findings}, told(verdict)
+
+
+def test_a_mistake_of_the_next_step_does_not_make_this_one_less_harmless(tmp_path: Path) -> None:
+    """A harmless call of one side, and gradients that were not cleared a step later, whose weights agree."""
+
+    def idle(rec: Recording, value: Value) -> Value:
+        rec.call("Torch.mul", [value, 1.0], made := value.of(value.array * np.float32(1.0000002)))
+        return made
+
+    plan = accumulating(before={"blocks.1.tanh": idle}, steps=2)
+    verdict = compare(tmp_path, plan, Plan(steps=2))
+    assert verdict.status == "diverged"
+    assert [finding.step for finding in verdict.findings if not finding.harmless][:1] == [1], told(verdict)
