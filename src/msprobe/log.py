@@ -1,4 +1,4 @@
-"""What msprobe says while it works: one line each, on stdout.
+"""What msprobe says while it works: one line each, on stdout, where mindstudio-probe writes its own.
 
 The form is ``YYYY-mm-dd HH:MM:SS (pid) [rank R] [LEVEL] text``; the rank part is there once a rank is known.
 The environment variable ``MSPROBE_LOG_LEVEL`` selects the least level that is shown: 0 debug, 1 info (also
@@ -82,7 +82,7 @@ def _say(level: Level, text: object) -> None:
         rank = "" if _rank is None else f"[rank {_rank}] "
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         line = f"{stamp} ({os.getpid()}) {rank}[{level.upper()}] {str(text).translate(_CLEAN)}\n"
-        stream = sys.stdout
+        stream = sys.stderr if os.environ.get("MSPROBE_LOG_STREAM") == "stderr" else sys.stdout
         if stream is not None:
             _write(stream, line)
     except Exception:
@@ -91,8 +91,8 @@ def _say(level: Level, text: object) -> None:
 
 
 def _write(stream: TextIO, line: str) -> None:
-    if stream is sys.__stdout__:
-        # Past the buffer of stdout: a line that cannot be written must not wait there and make the
+    if stream is sys.__stdout__ or stream is sys.__stderr__:
+        # Past the buffer of the stream: a line that cannot be written must not wait there and make the
         # interpreter fail when it flushes at exit. One write call also keeps the lines of several ranks
         # apart.
         stream.flush()

@@ -175,6 +175,9 @@ def check_readable_file(
     return file
 
 
+_OF_THE_SYSTEM = (("/", "proc"), ("/", "sys"))
+
+
 def check_output_folder(path: StrPath) -> Path:
     """Return the absolute form of ``path`` if it can be used as a folder to write to; creates nothing."""
     given = _check_form(path, "folder")
@@ -190,6 +193,9 @@ def check_output_folder(path: StrPath) -> Path:
         if not current.is_dir():
             kind = "a symbolic link to nothing" if current.is_symlink() and not current.exists() else "a file"
             raise PathError(f"folder {shown} cannot be used: {_shown(current)} is {kind}; choose another folder.")
+        if Path(os.path.realpath(current)).parts[:2] in _OF_THE_SYSTEM:
+            # Root may write there as far as permissions tell, and the kernel takes no file.
+            raise PathError(f"folder {shown} cannot be used: {_shown(current)} holds no files; choose another folder.")
         if not os.access(current, os.W_OK | os.X_OK):
             raise PathError(f"folder {shown} cannot be written: no permission to write in {_shown(current)}.")
     except OSError as problem:

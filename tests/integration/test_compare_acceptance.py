@@ -707,3 +707,16 @@ def test_float8_and_complex_values_are_compared(tmp_path: Path) -> None:
     assert table.row("Torch.f8.0.forward.output.0")["MaxAbsErr"] == 12.0
     row = table.row("Torch.cplx.0.forward.output.0")
     assert (row["MaxAbsErr"], row["Cosine"], row["Accuracy Reached or Not"]) == (24.0, 0.0, "No")
+
+
+def test_a_second_comparison_within_a_second_keeps_the_first(
+    edge: Edge, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("msprobe.report.comparing.time.time", lambda: 1.7e9)
+    for _ in range(2):
+        output = run(tmp_path, *edge("statistics"))
+    assert len(list(output.glob("compare_result*.xlsx"))) == 2
+    assert len(list(output.glob("advisor*.txt"))) == 2
+    said = [line for line in capsys.readouterr().out.splitlines() if "rows of the target were compared" in line]
+    assert len(said) == 2
+    assert re.search(r"\d+ of \d+ rows of the target were compared: \d+ red, \d+ yellow; \d+ did not pass", said[0])

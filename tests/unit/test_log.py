@@ -67,6 +67,21 @@ def test_level_comes_from_the_environment_at_each_call(
     assert re.findall(r"\[([A-Z]+)\]", capsys.readouterr().out) == shown
 
 
+def test_all_lines_go_to_stderr_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MSPROBE_LOG_STREAM", "stderr")
+    log.info("a line")
+    log.warning("another")
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert [line.split("] ")[1] for line in err.splitlines()] == ["a line", "another"]
+    monkeypatch.setenv("MSPROBE_LOG_STREAM", "elsewhere")
+    log.warning("as ever")
+    out, err = capfd.readouterr()
+    assert ("as ever" in out, err) == (True, "")
+
+
 def test_control_characters_become_underscores(capsys: pytest.CaptureFixture[str]) -> None:
     log.info("a\nb\rc\td\x1b[31me\x00f\x7fg\x9bh\u2028i äö 中")
     out = capsys.readouterr().out

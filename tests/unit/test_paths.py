@@ -315,3 +315,10 @@ def test_output_folder_in_a_deep_working_directory_counts_its_whole_length(
     monkeypatch.setattr(os, "getcwd", lambda: "/" + "/".join(["d" * 200] * 20))
     with pytest.raises(PathError, match="more than 4096 bytes"):
         paths.check_output_folder("/".join(["x" * 100] * 2))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no such file system here")
+@pytest.mark.parametrize("folder", ["/proc/dump", "/proc/self/x/y"])
+def test_a_folder_of_the_system_is_refused_before_the_work(folder: str) -> None:
+    with pytest.raises(PathError, match="holds no files"):
+        paths.check_output_folder(folder)

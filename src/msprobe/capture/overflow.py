@@ -67,7 +67,8 @@ class OverflowCheck:
         self.hits += 1
         limit = session.settings.overflow_nums
         if limit != -1 and self.hits >= limit:
-            log.info(f"{self.hits} overflows were recorded, as asked for (overflow_nums); recording ends here.")
+            count = "1 overflow was" if self.hits == 1 else f"{self.hits} overflows were"
+            log.info(f"{count} recorded, as asked for (overflow_nums); recording ends here.")
             # This record is still written; the end comes behind it.
             session.end_after_record = True
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import time
 from collections.abc import Callable
@@ -10,7 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from msprobe import log
+from msprobe.compare.colours import RED, YELLOW
 from msprobe.compare.comparison import Comparison, compare_parts
 from msprobe.compare.frameworks import crosses, framework_of
 from msprobe.compare.mapping import Mappings, apply_mappings, write_data_mapping
@@ -219,24 +223,24 @@ def _write(
     output: Path,
     generated: list[DataMapping],
 ) -> list[Path]:
-    stamp = time.strftime("%Y%m%d%H%M%S")
     middle = "".join(f"_{word}" for word in (rank, request.suffix) if word)
     debug = "debug_" if comparison.parts[0].kind == "debug" else ""
     table = table_of(comparison, request.form, stacks)
     if request.own_metrics is not None:
         table = _with_own(table, comparison, request.own_metrics.columns)
-    sheet = _free(output / f"{debug}compare_result{middle}_{stamp}.{request.file_format}")
+    stamp = _free_stamp(output, middle)
+    sheet = output / f"{debug}compare_result{middle}_{stamp}.{request.file_format}"
     if request.file_format == "csv":
         write_csv(sheet, table.header, table.blocks())
     else:
         write_workbook(sheet, sheets_of(comparison, table, request.form))
     files = [sheet]
     if request.advise and request.form == "8.1.1":
-        advice = _free(output / f"advisor{middle}_{stamp}.txt")
+        advice = output / f"advisor{middle}_{stamp}.txt"
         write_advice(advice, comparison)
         files.append(advice)
     for mapping in generated:
-        path = _free(output / f"data_mapping{middle}_{stamp}.yaml")
+        path = output / f"data_mapping{middle}_{stamp}.yaml"
         write_data_mapping(path, mapping)
         files.append(path)
     return files
@@ -256,11 +260,14 @@ def _with_own(table: Table, comparison: Comparison, names: tuple[str, ...]) -> T
     return Table((*table.header, *names), table.rows, make)
 
 
-def _free(path: Path) -> Path:
-    """The path; a file of an earlier comparison that stands there is replaced, which is said."""
-    if os.path.lexists(path):
-        log.warning(f'"{path}" exists and is replaced.')
-    return path
+def _free_stamp(folder: Path, middle: str) -> str:
+    """The time in the names of new files; a later second where those of an earlier comparison have this one."""
+    seconds = time.time()
+    while True:
+        stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(seconds))
+        if not any(folder.glob(f"*{glob.escape(middle)}_{stamp}.*")):
+            return stamp
+        seconds += 1
 
 
 def sheets_of(comparison: Comparison, table: Table, form: Form) -> list[Sheet]:
@@ -302,8 +309,18 @@ def _say_outcome(comparison: Comparison, files: list[Path], matched: int) -> Non
         )
     for line in unmatched_lines(comparison):
         log.info(line)
+    log.info(_in_a_line(comparison, matched))
     for file in files:
         log.info(f"written: {file}")
+
+
+def _in_a_line(comparison: Comparison, matched: int) -> str:
+    """The result: how many rows were compared, and how many stand out."""
+    colours = comparison.colouring.colour
+    red, yellow = (int(np.count_nonzero(colours == colour)) for colour in (RED, YELLOW))
+    failed = int(np.count_nonzero(comparison.failing))
+    text = f"{matched} of {len(comparison)} rows of the target were compared: {red} red, {yellow} yellow"
+    return text + (f"; {failed} did not pass" if failed else "; none failed")
 
 
 def _log_rows(comparison: Comparison) -> None:

@@ -58,7 +58,8 @@ def _told(
         moment.timelines[ranks[odd]],
         events[odd],
         "replica",
-        f"the optimizer of rank {ranks[odd]} has {key} {values[odd]} where that of the other ranks has {usual}, for "
+        f"the optimizer of rank {ranks[odd]} has {key} {_shown(values[odd])} where that of the other ranks has "
+        f"{_shown(usual)}, for "
         f"{len(parameters)} parameters that are the same on all ranks ({listed(list(parameters))}): they will part"
         f"{more}",
         where=f"{events[odd].name}: {key}",
@@ -68,3 +69,7 @@ def _told(
             "parameters": list(parameters)[:50],
         },
     )
+
+
+def _shown(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

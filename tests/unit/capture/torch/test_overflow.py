@@ -153,7 +153,7 @@ def test_hits_are_counted_over_steps(tmp_path: Path) -> None:
     assert [dump.names for dump in (first, second)] == [["Torch.exp.0.forward"]] * 2
 
 
-def test_after_the_end_the_training_goes_on_unrecorded(tmp_path: Path) -> None:
+def test_after_the_end_the_training_goes_on_unrecorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x = torch.full((1,), 1000.0, requires_grad=True)
 
     def work() -> None:
@@ -162,6 +162,7 @@ def test_after_the_end_the_training_goes_on_unrecorded(tmp_path: Path) -> None:
 
     dump = check(tmp_path, work, overflow_nums=1)
     assert dump.names == ["Torch.exp.0.forward"]
+    assert "1 overflow was recorded, as asked for" in capsys.readouterr().out
     assert x.grad is not None
     assert torch.isnan(x.grad).all()
 
