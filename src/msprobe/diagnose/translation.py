@@ -47,19 +47,19 @@ def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | Non
     whether they did. To be called before calls are paired.
     """
     try:
-        crossing = crosses(framework_of(candidate.part), framework_of(reference.part))
+        frameworks = framework_of(candidate.part), framework_of(reference.part)
     except InvalidArgumentError:
         return False  # a dump that does not tell is taken for one of the other's framework
-    if not crossing:
+    if not crosses(*frameworks):
         return False
-    for timeline in (candidate, reference):
-        of_mindspore = timeline.part.header.get("framework") == "mindspore"
+    for timeline, framework in zip((candidate, reference), frameworks, strict=True):
+        of_mindspore = framework == "mindspore"
         if of_mindspore and mappings is not None:
             from msprobe.diagnose.mapped_names import use_mapped_names  # readers of mapping files come with it
 
             use_mapped_names(timeline, mappings)
         for event in timeline:
-            _translate(event, timeline, of_mindspore)
+            _translate(event, of_mindspore)
     drop_prefixes(candidate, reference)
     _leave_out_layers(candidate, reference)
     for timeline in (candidate, reference):
@@ -68,7 +68,7 @@ def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | Non
     return True
 
 
-def _translate(event: Event, timeline: Timeline, of_mindspore: bool) -> None:
+def _translate(event: Event, of_mindspore: bool) -> None:
     if event.parts.kind == "api":
         if of_mindspore:
             word = operation_in_torch(event.stem)
@@ -77,7 +77,10 @@ def _translate(event: Event, timeline: Timeline, of_mindspore: bool) -> None:
         # A product with the weight of a layer is a linear function.
         event.key = f"api:{'matmul' if word == 'linear' else word}"
     if event.direction == "backward":
-        event.arrange(inputs=_numbered("input", event.inputs()), outputs=_numbered("output", _gradients(event)))
+        # Of a call, other recorders write the gradients of PyTorch in the order of the autograd node.
+        known = of_mindspore or event.is_module or "msprobe" in event.record
+        outputs = _numbered("output", _gradients(event)) if known else []
+        event.arrange(inputs=_numbered("input", event.inputs()), outputs=outputs)
     elif event.direction in ("forward", "recompute") and event.parts.kind in ("api", "module"):
         event.arrange(inputs=_arguments(event))
     if event.is_module and of_mindspore:

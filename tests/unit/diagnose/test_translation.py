@@ -108,7 +108,13 @@ def test_a_product_and_its_bias_are_one_linear_call(tmp_path: Path) -> None:
     a, result = torch("x", 2, 3), torch("y", 2, 4)
     theirs = {
         "Functional.linear.0.forward": call(a, torch("w", 4, 3), torch("b", 4), out=result),
-        "Functional.linear.0.backward": backward(torch("gx", 2, 3), torch("gw", 4, 3), torch("gb", 4)),
+        "Functional.linear.0.backward": {
+            **backward(torch("gb", 4), torch("gx", 2, 3), torch("gw", 3, 4)),
+            "input_grads": {
+                f"input.{place}": torch(*one) for place, one in enumerate((("gx", 2, 3), ("gw", 4, 3), ("gb", 4)))
+            },
+            "msprobe": {"order": 1},
+        },
     }
     one, other = timelines(tmp_path, mine, theirs)
     assert pairs(one, other) == {
@@ -214,3 +220,17 @@ def test_a_gradient_that_a_norm_takes_no_notice_of_is_rounding(tmp_path: Path) -
 
     assert compare_runs(write("mindspore", 1e-8), write("pytorch", 3e-8)).status == "agree"
     assert compare_runs(write("mindspore", 1e-2), write("pytorch", 3e-2)).status == "diverged"
+
+
+def test_gradients_that_another_recorder_wrote_by_the_node_are_not_compared(tmp_path: Path) -> None:
+    mine = {
+        "Functional.dense.0.forward": call(value("x", 2, 3), value("w", 4, 3), out=value("y", 2, 4)),
+        "Functional.dense.0.backward": backward(value("gx", 2, 3), value("gw", 4, 3)),
+    }
+    theirs = {
+        "Functional.linear.0.forward": call(torch("x", 2, 3), torch("w", 4, 3), out=torch("y", 2, 4)),
+        "Functional.linear.0.backward": backward(torch("gw", 3, 4), torch("gx", 2, 3)),
+    }
+    one, other = timelines(tmp_path, mine, theirs)
+    assert translate(one, other)
+    assert [len(side.events[1].outputs()) for side in (one, other)] == [2, 0]
