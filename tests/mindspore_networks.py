@@ -70,7 +70,11 @@ def dense(step: Step) -> Result:
     model = nn.SequentialCell(nn.Dense(8, 16), nn.ReLU(), nn.Dropout(p=0.3), nn.Dense(16, 4))
     model.set_train()
     optimizer = nn.Adam(model.trainable_params(), 0.01)
-    return train(model, lambda x: (model(x) ** 2).mean(), optimizer, lambda n: [numbers((5, 8), n)], step)
+
+    def loss(x: Any) -> Any:
+        return (model(x) ** 2).mean()
+
+    return train(model, loss, optimizer, lambda n: [numbers((5, 8), n)], step)
 
 
 def convolution(step: Step) -> Result:
@@ -83,7 +87,10 @@ def convolution(step: Step) -> Result:
     def batches(n: int) -> Any:
         return numbers((4, 3, 8, 8), n), numbers((4, 10), n + 50)
 
-    return train(model, lambda x, y: ((model(x) - y) ** 2).mean(), optimizer, batches, step)
+    def loss(x: Any, y: Any) -> Any:
+        return ((model(x) - y) ** 2).mean()
+
+    return train(model, loss, optimizer, batches, step)
 
 
 def lstm(step: Step) -> Result:
@@ -99,16 +106,22 @@ def lstm(step: Step) -> Result:
 
     model = Model()
     optimizer = nn.SGD(model.trainable_params(), 0.1)
-    return train(
-        model, lambda x: (ops.sigmoid(model(x)) ** 2).sum(), optimizer, lambda n: [numbers((2, 5, 6), n)], step
-    )
+
+    def loss(x: Any) -> Any:
+        return (ops.sigmoid(model(x)) ** 2).sum()
+
+    return train(model, loss, optimizer, lambda n: [numbers((2, 5, 6), n)], step)
 
 
 def transformer(step: Step) -> Result:
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2)
     model.set_train()
     optimizer = nn.AdamWeightDecay(model.trainable_params(), 0.01)
-    return train(model, lambda x: (model(x) ** 2).sum(), optimizer, lambda n: [numbers((2, 5, 8), n)], step)
+
+    def loss(x: Any) -> Any:
+        return (model(x) ** 2).sum()
+
+    return train(model, loss, optimizer, lambda n: [numbers((2, 5, 8), n)], step)
 
 
 def embedding(step: Step) -> Result:
@@ -123,7 +136,11 @@ def embedding(step: Step) -> Result:
 
     model = Model()
     parameters = model.trainable_params()
-    gradients = ms.value_and_grad(lambda x: (ops.sigmoid(model(x)) ** 2).mean(), None, parameters)
+
+    def loss(x: Any) -> Any:
+        return (ops.sigmoid(model(x)) ** 2).mean()
+
+    gradients = ms.value_and_grad(loss, None, parameters)
     found: Result = []
     for number in range(STEPS):
         ids = whole((3, 4), 20, number)
@@ -154,7 +171,11 @@ def recompute(step: Step) -> Result:
     model[1].recompute()
     model[2].recompute()
     optimizer = nn.Adam(model.trainable_params(), 0.01)
-    return train(model, lambda x: (model(x) ** 2).mean(), optimizer, lambda n: [numbers((3, 8), n)], step)
+
+    def loss(x: Any) -> Any:
+        return (model(x) ** 2).mean()
+
+    return train(model, loss, optimizer, lambda n: [numbers((3, 8), n)], step)
 
 
 def mixed_precision(step: Step) -> Result:
@@ -165,9 +186,13 @@ def mixed_precision(step: Step) -> Result:
     )
     optimizer = nn.Adam(model.trainable_params(), 0.01)
     scale = 128.0
+
+    def loss(x: Any) -> Any:
+        return (model(x).astype(ms.float32) ** 2).mean() * scale
+
     return train(
         model,
-        lambda x: (model(x).astype(ms.float32) ** 2).mean() * scale,
+        loss,
         optimizer,
         lambda n: [numbers((4, 8), n, np.float16)],
         step,
@@ -276,7 +301,11 @@ def in_place(step: Step) -> Result:
 
     model = nn.SequentialCell(Writes(), nn.Flatten())
     optimizer = nn.SGD(model.trainable_params(), 0.1)
-    return train(model, lambda x: (model(x) ** 2).sum(), optimizer, lambda n: [numbers((3, 8), n)], step)
+
+    def loss(x: Any) -> Any:
+        return (model(x) ** 2).sum()
+
+    return train(model, loss, optimizer, lambda n: [numbers((3, 8), n)], step)
 
 
 def shared_and_frozen(step: Step) -> Result:
@@ -296,9 +325,11 @@ def shared_and_frozen(step: Step) -> Result:
 
     model = Model()
     optimizer = nn.Adam(model.trainable_params(), 0.01)
-    return train(
-        model, lambda x: (ops.sigmoid(model(x)) ** 2).mean(), optimizer, lambda n: [whole((2, 5), 12, n)], step
-    )
+
+    def loss(x: Any) -> Any:
+        return (ops.sigmoid(model(x)) ** 2).mean()
+
+    return train(model, loss, optimizer, lambda n: [whole((2, 5), 12, n)], step)
 
 
 @ms.jit
@@ -327,7 +358,11 @@ def compiled(step: Step) -> Result:
 
     model = Model()
     optimizer = nn.Adam(model.trainable_params(), 0.01)
-    return train(model, lambda x: model(x).sum(), optimizer, lambda n: [numbers((3, 8), n)], step)
+
+    def loss(x: Any) -> Any:
+        return model(x).sum()
+
+    return train(model, loss, optimizer, lambda n: [numbers((3, 8), n)], step)
 
 
 NETWORKS: dict[str, Callable[[Step], Result]] = {
@@ -351,9 +386,16 @@ NETWORKS: dict[str, Callable[[Step], Result]] = {
 }
 
 
-def run(name: str, step: Step = unrecorded) -> Result:
+def run(name: str, step: Step = unrecorded, mode: int = ms.PYNATIVE_MODE) -> Result:
     """One training from the same beginning, and the state of the random numbers behind it."""
-    ms.set_context(mode=ms.PYNATIVE_MODE)
+    ms.set_context(mode=mode)
+    try:
+        return _run(name, step)
+    finally:
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+
+
+def _run(name: str, step: Step) -> Result:
     ms.set_seed(11)
     np.random.seed(11)
     found = NETWORKS[name](step)

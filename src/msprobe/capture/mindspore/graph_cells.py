@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from mindspore import nn
 
+from msprobe import log
 from msprobe.capture.array_files import ArrayKeeper
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
 from msprobe.capture.mindspore.executor import wait_for_all
@@ -68,6 +69,14 @@ class GraphCells:
         for name, cell in named:
             # Wrappers that MindSpore makes itself are none of the user's cells.
             if id(cell) in self._known or type(cell).__name__.startswith("_") or "grad_reducer" in name:
+                continue
+            if _is_rounded(cell):
+                log.once(
+                    "rounded cells",
+                    "warning",
+                    f"Cells of mixed precision in compiled graphs are not recorded ({name}, ...): to tell of a rounded"
+                    " value is to round it, which the compiler does not everywhere.",
+                )
                 continue
             known = self._known[id(cell)] = WatchedCell(name, cell)
             self._constructs.append(Replacement(cell, "construct", watched_construct(cell, len(self._cells))))
@@ -329,6 +338,12 @@ class GraphCells:
         if self.session.recording:
             # Nobody said stop: there may be no start either.
             self.begin()
+
+
+def _is_rounded(cell: nn.Cell) -> bool:
+    """True for a cell that is to calculate in a half type: the compiler leaves out what casts there and back."""
+    flags = getattr(cell, "_func_graph_flags", None) or {}
+    return bool(flags.get("fp16") or flags.get("bf16"))
 
 
 def _dtype(kind: str) -> str:

@@ -202,12 +202,16 @@ def _kind_of_words(words: Any, number: int) -> Any:
 
 
 def _given_words(words: Any, number: int, call: int) -> Any:
-    found = {}
+    tensors = 0
     for key in words.keys():  # noqa: SIM118
         if isinstance(words[key], Tensor) and _word(number, key) < MOST_TENSORS:
-            found[key] = watched(words[key], call, 2, _word(number, key))
-        else:
-            found[key] = words[key]
+            tensors = tensors + 1
+    if tensors == 0 or tensors < len(words):
+        # The compiler cannot put together a dict that has None in it.
+        return words
+    found = {}
+    for key in words.keys():  # noqa: SIM118
+        found[key] = watched(words[key], call, 2, _word(number, key))
     return found
 
 
@@ -252,12 +256,26 @@ def watched_construct(cell: nn.Cell, number: int) -> Any:
     if getattr(inner, "__wrapped_by_jit__", False):
         # Inside of a graph it is part of that.
         inner = inner.__wrapped__
+    flags = getattr(cell, "_func_graph_flags", None)
+    if flags and isinstance(inner, types.FunctionType):
+        inner = _flagged(inner, flags)
 
     def construct(self: Any, *inputs: Any, **words: Any) -> Any:
         call = number * _CALLS + _kind_of(inputs) + _kind_of_words(words, number)
         return _got(inner(self, *_given(inputs, call), **_given_words(words, number, call)), call)
 
     return types.MethodType(construct, cell)
+
+
+def _flagged(function: types.FunctionType, flags: dict[str, Any]) -> types.FunctionType:
+    """The same function for the compiler to treat as the cell's own: mixed precision is one of the flags of a cell."""
+    copied = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copied.__kwdefaults__ = function.__kwdefaults__
+    copied.__module__ = function.__module__
+    copied._func_graph_flags = dict(flags)  # type: ignore[attr-defined]
+    return copied
 
 
 def parameter_hook(number: int) -> Callable[[Any], Any]:
