@@ -4,6 +4,7 @@
     python bench/localise/run.py --only F05,B02 --mode digest --draws 5
     python bench/localise/run.py --clean                          # the clean pairs alone
     python bench/localise/run.py --layouts                        # pairs whose sides have different parallel layouts
+    python bench/localise/run.py --noise --only F,B,O             # bugs, while other things differ harmlessly
     python bench/localise/run.py --peer                           # what the published advisor names, on statistics
 
 Each pattern is drawn (seed, sizes, layer, magnitude), both sides are recorded, and the two dumps are given to
@@ -46,9 +47,11 @@ def judge(job: dict[str, Any]) -> dict[str, Any]:
     from bugs.patterns import PATTERNS
     from bugs.planting import draw
     from bugs.record import record
+    from bugs.under_noise import under_noise
 
     torch.set_num_threads(1)
-    pattern = {**PATTERNS, **CLEAN, **LAYOUTS}[job["pattern"]]
+    known = {**PATTERNS, **CLEAN, **LAYOUTS}
+    pattern = known.get(job["pattern"]) or under_noise(job["pattern"])
     clean = bool(pattern.expected)
     result: dict[str, Any] = {**job, "group": pattern.group, "clean": clean}
     with tempfile.TemporaryDirectory(prefix="localise-") as temporary:
@@ -105,7 +108,8 @@ def table(results: Iterable[dict[str, Any]]) -> str:
     """One line for each mode and class; ``all visible``: without the patterns that keep all statistics."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for result in results:
-        groups[(result["mode"], result["group"])].append(result)
+        noise = result["pattern"].partition("+")[2]
+        groups[(result["mode"], f"noise {noise}" if noise else result["group"])].append(result)
         groups[(result["mode"], "all clean" if result["clean"] else "all planted")].append(result)
         if result["mode"] == "statistics" and not result["clean"] and not result.get("blind"):
             groups[(result["mode"], "all visible")].append(result)
@@ -175,6 +179,7 @@ def main() -> int:
     from bugs.clean import CLEAN
     from bugs.layouts import LAYOUTS
     from bugs.patterns import PATTERNS
+    from bugs.under_noise import pairs_under_noise
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=3, help="how often each pattern is drawn")
@@ -184,6 +189,7 @@ def main() -> int:
     parser.add_argument("--clean", action="store_true", help="the clean pairs alone")
     parser.add_argument("--planted", action="store_true", help="the planted pairs alone")
     parser.add_argument("--layouts", action="store_true", help="the pairs of different parallel layouts instead")
+    parser.add_argument("--noise", action="store_true", help="the planted bugs behind harmless noise instead")
     parser.add_argument("--peer", action="store_true", help="ask the published advisor (8.1.1) instead; statistics")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", default="", help="keep the recorded pairs in this folder")
@@ -198,6 +204,8 @@ def main() -> int:
     if options.layouts:
         planted = {name: pattern for name, pattern in LAYOUTS.items() if not pattern.expected}
         clean = {name: pattern for name, pattern in LAYOUTS.items() if pattern.expected}
+    if options.noise:
+        planted, clean = pairs_under_noise(), {}
     every = [*(() if options.clean else planted), *(() if options.planted else clean)]
     only = [one for one in options.only.split(",") if one]
     chosen = [one for one in every if not only or one in only or one[0] in only]

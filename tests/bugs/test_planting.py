@@ -13,6 +13,7 @@ from bugs.layouts import LAYOUTS
 from bugs.patterns import PATTERNS
 from bugs.planting import Answer, Edit, draw, edited, line_number, programs
 from bugs.record import MODES, record
+from bugs.under_noise import pairs_under_noise, under_noise
 
 EVERY = {**PATTERNS, **CLEAN}
 #: Of each class some, for every run of the tests; all of them take minutes.
@@ -114,3 +115,20 @@ class TestAnswers:
         pair = record(PATTERNS["F05"], draw(PATTERNS["F05"], 0), "statistics", tmp_path / "pair")
         with pytest.raises(ValueError, match="no recorded call answers"):
             truth._resolve(pair, Answer(frozenset({"argument"}), api="nothing_like_it"))
+
+
+@pytest.mark.parametrize("name", ["F05+C06L", "B01+K01", "O03+P01"])
+def test_a_bug_behind_harmless_noise_is_named_first(name: str, tmp_path: Path) -> None:
+    from msprobe.diagnose import compare_runs
+
+    pattern = under_noise(name)
+    pair = record(pattern, draw(pattern, 0), "statistics", tmp_path / "pair")
+    verdict = compare_runs(pair.dump("candidate"), pair.dump("reference")).to_json()
+    assert verdict["status"] == "diverged"
+    assert truth.is_right(verdict["findings"][0], truth.resolve(pair)), verdict["findings"][0]
+
+
+def test_noise_and_bugs_go_together_where_they_change_other_lines() -> None:
+    assert len(pairs_under_noise()) > 300
+    with pytest.raises(ValueError, match="different programs"):
+        under_noise("D01+C06")

@@ -52,6 +52,8 @@ class Comparer:
         self.unset: set[Hashable] = set()
         # What the results of an entry of the reference may differ by, where that was measured.
         self.measured_noise: Callable[[str], float] = lambda entry: 0.0
+        # The rounding unit of the type that the run computes in, as far as calls tell.
+        self.unit_of_run = 0.0
         # The same for what goes into it: the other healthy run may have got other data.
         self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
         # One side ran on MindSpore, the other on PyTorch: see :mod:`msprobe.diagnose.translation`.

@@ -98,6 +98,7 @@ def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dic
         weights = weights_of(pairing.partner.items(), producers).values()
         comparer.weights_apart = min(max((comparer.delta(*pair) for pair in weights), default=0.0), _MOST_OF_WEIGHTS)
     found: dict[Event, Judged] = {}
+    comparer.unit_of_run = max(map(noise.common_unit, (pairing.candidate, pairing.reference)))
     gradients: list[tuple[Event, Event]] = []
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
@@ -202,6 +203,8 @@ def judge(
     judged.parameters = comparer.between(event.parameters(), partner.parameters())
     judged.outputs = comparer.between(outputs, results)
     rounding = noise.unit(inputs, others, outputs, results)
+    if event.stem.rpartition(".")[2].lower() in noise.RECURRENT:
+        rounding = max(rounding, comparer.unit_of_run)
     # What is known to differ, but looks alike, differs by rounding at least.
     judged.arrived = max(_largest(judged.changed_inputs), rounding if judged.changed_inputs else 0.0, inherited)
     for one in judged.changed_inputs:

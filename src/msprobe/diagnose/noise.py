@@ -10,7 +10,7 @@ small beside the inputs, the size of the input where it stands in an exponent or
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -77,6 +77,8 @@ _DIFFERENCES = frozenset("add sub rsub addcmul addcdiv lerp mse_loss l1_loss cum
 #: A quotient is as far apart as its divisor, and that may be next to nothing in some elements.
 _QUOTIENTS = frozenset("div addcdiv reciprocal rsqrt sqrt".split())
 _OF_QUOTIENTS = 1024.0
+#: Calls that autocast lets compute in half types though they take and give single precision.
+RECURRENT = frozenset("lstm gru rnn rnn_tanh rnn_relu".split())
 CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std var_mean std_mean normalize".split())
 
 
@@ -103,6 +105,16 @@ def unit(*sides: Sequence[Slot]) -> float:
             if is_tensor(leaf):
                 coarsest = max(coarsest, eps_of(leaf))
     return coarsest
+
+
+def common_unit(events: Iterable[Event]) -> float:
+    """The rounding unit of the coarsest type that many of these calls give their results in."""
+    counts: dict[float, int] = {}
+    for event in events:
+        if event.direction == "forward" and event.is_call and (found := unit(event.outputs())):
+            counts[found] = counts.get(found, 0) + 1
+    total = sum(counts.values())
+    return max((found for found, count in counts.items() if count >= 0.1 * total), default=0.0)
 
 
 def own_noise(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unit.diagnose.comparing import agrees, compare, first, told
+from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.dumps import Recording, Value, rounded
 from unit.diagnose.test_leftover import accumulating
 from unit.diagnose.training import Plan
@@ -82,3 +82,22 @@ def test_a_mistake_of_the_next_step_does_not_make_this_one_less_harmless(tmp_pat
     verdict = compare(tmp_path, plan, Plan(steps=2))
     assert verdict.status == "diverged"
     assert [finding.step for finding in verdict.findings if not finding.harmless][:1] == [1], told(verdict)
+
+
+@pytest.mark.parametrize("api", ["VF.lstm", "Functional.linear"])
+def test_recurrent_calls_compute_in_the_type_of_the_run_whatever_they_give(tmp_path: Path, api: str) -> None:
+    """Autocast lets them compute in half types inside; of other calls the types tell."""
+
+    def single(data: dict[str, Any]) -> None:
+        record = data[f"{api}.0.forward"]
+        for leaf in (*record["input_args"], *record["output"]):
+            leaf["dtype"] = "torch.float32"
+
+    more: dict[str, Any] = {"renamed": {"blocks.0.linear": api}, "edit": edited(single), "digests": False}
+    plans = Plan(**low(results={"blocks.0.linear": off(1.003)}, **more)), Plan(**SHORT, **more)
+    verdict = compare(tmp_path, *plans)
+    assert verdict.status == ("agree" if api == "VF.lstm" else "diverged"), told(verdict)
+
+
+def off(factor: float) -> Any:
+    return lambda array: array * np.float32(factor)
