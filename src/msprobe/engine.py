@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar, get_args
 
+from msprobe import log
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 
 Engine = Literal["local", "ray"]
@@ -85,6 +86,8 @@ def run(
     what starts processes is not installed.
     """
     if workers.alone or len(jobs) <= 1:
+        if workers.engine == "ray" and len(jobs) == 1:
+            log.once("one job on ray", "info", "There is one rank to compare: it is done in this process, without Ray.")
         for number, job in enumerate(jobs):
             progress(number)
             yield function(job)

@@ -63,6 +63,16 @@ def test_one_job_is_done_in_this_process() -> None:
     assert list(run(eval, ["__import__('os').getpid()"], Workers(4))) == [os.getpid()]
 
 
+def test_one_job_for_ray_is_done_here_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("msprobe.engine._check_installed", lambda *words: None)
+    log.forget_once()
+    for _ in range(2):
+        assert list(run(eval, ["__import__('os').getpid()"], Workers(engine="ray"))) == [os.getpid()]
+    assert capsys.readouterr().out.count("is done in this process, without Ray") == 1
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_first_error_in_order_arrives_as_it_is(engine: Engine, tmp_path: Path) -> None:
     results = run(open_dump, [tmp_path / "one", tmp_path / "two"], Workers(2, engine))

@@ -185,12 +185,13 @@ def merge_results(config: MergeConfig, results: Sequence[RankResult]) -> list[Me
             chosen = _chosen(config, mode, header, result.path)
         elif mode != first[0]:
             raise MergeError(
-                f'"{first[1].name}" is of a comparison of {first[0]} and "{result.path.name}" of {mode}; '
+                f'"{first[1]}" is of a comparison of {first[0]} and "{result.path}" of {mode}; '
                 "only results of one kind can be merged."
             )
         tables.append((result.label, _table(header, rows, chosen, config, result.path)))
     if not any(table.names for _, table in tables):
-        raise MergeError(f"none of the results has a tensor of {', '.join(config.apis)}.")
+        folder = results[0].path.parent
+        raise MergeError(f'none of the results in "{folder}" has a tensor of {", ".join(config.apis)}.')
     return [_merged(metric, tables, config) for metric in chosen]
 
 
@@ -210,7 +211,7 @@ def _chosen(config: MergeConfig, mode: str, header: Sequence[str], path: Path) -
     missing = [metric for metric in config.metrics if metric not in there]
     if missing:
         raise MergeError(
-            f'compare_index: "{path.name}" is a comparison of {mode} and has no {", ".join(missing)}; '
+            f'compare_index: "{path}" is a comparison of {mode} and has no {", ".join(missing)}; '
             f"it has {', '.join(there)}."
         )
     return config.metrics
