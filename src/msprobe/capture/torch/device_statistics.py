@@ -208,12 +208,10 @@ def _reducible(values: torch.Tensor) -> torch.Tensor:
     dtype = values.dtype
     if digest.is_float8(dtype):
         return values.to(torch.float32)
-    if dtype == torch.uint16:
+    if dtype == digest.UINT16:
         return values.to(torch.int32)
-    if dtype in (
-        torch.uint32,
-        torch.uint64,
-    ):  # uint64 beyond 2^63 shows wrong; no accelerator computes with it
+    if dtype in (digest.UINT32, digest.UINT64):
+        # uint64 beyond 2^63 shows wrong; no accelerator computes with it.
         return values.to(torch.int64)
     return values
 

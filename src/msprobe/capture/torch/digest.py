@@ -15,6 +15,11 @@ import xxhash
 
 from msprobe.capture import native
 
+# The wider unsigned types are there since torch 2.3; None equals no type.
+UINT16: torch.dtype | None = getattr(torch, "uint16", None)
+UINT32: torch.dtype | None = getattr(torch, "uint32", None)
+UINT64: torch.dtype | None = getattr(torch, "uint64", None)
+
 Bytes = bytes | memoryview
 
 # Reading an address must not make a lazily copied tensor copy itself.

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from msprobe.capture.native import HAS_INF, HAS_NAN, encode
+from msprobe.capture.torch.digest import UINT16, UINT32, UINT64
 from msprobe.capture.torch.statistics_info import NULL_STATISTICS
 
 # The four statistics, the counts that are not zero (`"nan": .., "inf": .., "zero": ..`), and
@@ -99,11 +100,11 @@ def join_counts(nans: int, infs: int, zeros: int) -> bytes:
 
 def _wide_integers(values: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Unsigned types have few operations: the same integers in a signed type, less an offset."""
-    if values.dtype == torch.uint16:
+    if values.dtype == UINT16:
         return values.to(torch.int32), 0
-    if values.dtype == torch.uint32:
+    if values.dtype == UINT32:
         return values.to(torch.int64), 0
-    if values.dtype == torch.uint64:
+    if values.dtype == UINT64:
         return values.view(torch.int64) ^ torch.iinfo(torch.int64).min, 1 << 63
     return values, 0
 

@@ -232,7 +232,8 @@ def _class_name(tensor: torch.Tensor) -> str:
 
 def _subclass(tensor: torch.Tensor) -> Unwrapped:
     """A class of the user's: its memory if it has some, read past everything the class overrides."""
-    base: Any = torch._C.TensorBase
+    # torch 2.1 has it under another name.
+    base: Any = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
     try:
         found = unwrap(base.as_subclass(tensor, torch.Tensor))
     except Exception:
