@@ -127,4 +127,4 @@ def test_a_function_that_cannot_be_compiled_with_ours_is_compiled_without(
     monkeypatch.setattr(graph_probes, "_tell", broken)
     assert train("step", record(level="L0")) == alone
     assert not (record.end().folder / "graph").exists()
-    assert capsys.readouterr().out.count("Cells inside a compiled function are not recorded") == 1
+    assert capsys.readouterr().out.count("Cells inside of what is compiled here are not recorded") == 1

@@ -445,3 +445,30 @@ def test_after_the_end_a_compiled_graph_goes_on_and_cells_are_as_they_were(recor
     assert np.array_equal(other(batch()).asnumpy(), inside)
     assert all("construct" not in vars(cell) for _, cell in other.cells_and_names())
     assert alone.shape == inside.shape
+
+
+def test_what_cannot_be_compiled_with_ours_is_compiled_without(
+    record: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from msprobe.capture.mindspore import graph_probes
+    from msprobe.capture.mindspore.executor import compiling_classes
+
+    def refuse(data: Any, *numbers: Any) -> Any:
+        raise ValueError("shapes that change")
+
+    compilers = [kind.compile for kind in compiling_classes()]
+    assert len(compilers) == 2
+    alone = train()
+    model = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
+    wanted = model(batch()).asnumpy()
+    broken = ops.Custom(graph_probes._told, out_shape=refuse, out_dtype=refuse, func_type="pyfunc")
+    monkeypatch.setattr(graph_probes, "_tell", broken)
+    assert train(record(level="L0")) == alone
+    assert record.end().names() == []
+    debugger = record(level="L0")
+    model = nn.SequentialCell(*model)
+    debugger.start(model)
+    assert np.array_equal(model(batch()).asnumpy(), wanted)
+    record.end()
+    assert capsys.readouterr().out.count("are not recorded, it cannot be compiled so") == 1
+    assert [kind.compile for kind in compiling_classes()] == compilers

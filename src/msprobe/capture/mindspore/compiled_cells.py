@@ -163,17 +163,8 @@ class CompiledCells:
         self.graph.put_hooks()
 
     def give_up(self, error: Exception) -> bool:
-        """It could not be compiled: perhaps for what our operators lack, such as shapes that change."""
-        if not self.graph.is_in_place():
-            return False
-        self.graph.take_off()
-        log.once(
-            "give up",
-            "warning",
-            "Cells inside a compiled function are not recorded, it cannot be compiled so:"
-            f" {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}",
-        )
-        return True
+        """It could not be compiled; False if what tells of cells had no part in it."""
+        return self.graph.give_up(error)
 
     def resume(self) -> None:
         """It is compiled."""

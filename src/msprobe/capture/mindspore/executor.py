@@ -14,6 +14,12 @@ def jit_executor_class() -> Any:
     return found if isinstance(found, type) else None
 
 
+def compiling_classes() -> list[type]:
+    """The classes whose ``compile`` compiles functions and cells."""
+    found = (_find(name) for name in ("_JitExecutor", "_CellGraphExecutor"))
+    return [kind for kind in found if isinstance(kind, type)]
+
+
 def pynative_executor() -> Any:
     """What runs the dynamic graph; None if this MindSpore has it elsewhere."""
     return _find("_pynative_executor")

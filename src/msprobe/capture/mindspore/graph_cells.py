@@ -7,6 +7,7 @@ together when recording stops.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,7 +18,7 @@ from mindspore import nn
 from msprobe import log
 from msprobe.capture.array_files import ArrayKeeper
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
-from msprobe.capture.mindspore.executor import wait_for_all
+from msprobe.capture.mindspore.executor import compiling_classes, wait_for_all
 from msprobe.capture.mindspore.graph_passes import CellPass, ParameterValues, WatchedCell, in_order
 from msprobe.capture.mindspore.graph_probes import (
     IN,
@@ -53,6 +54,8 @@ class GraphCells:
         self._handles: list[Any] = []
         self._passes: dict[str, CellPass] = {}
         self._lock = threading.Lock()
+        self._compilers: list[Replacement] = []
+        self._has_given_up = False
         # Anything came by while it was recorded.
         self.has_told = False
         # Asked when a cell tells of itself while nothing is recorded.
@@ -134,8 +137,46 @@ class GraphCells:
     def watch(self, named: Iterable[tuple[str, nn.Cell]]) -> None:
         """Watch these cells, before their graph is compiled. They are watched until :meth:`close`."""
         self.know(named)
+        if self._has_given_up:
+            return
         self.put()
         self.put_hooks()
+        if not self._compilers:
+            for kind in compiling_classes():
+                if "compile" in vars(kind):
+                    self._compilers.append(Replacement(kind, "compile", self._or_without(vars(kind)["compile"])))
+                    self._compilers[-1].put()
+
+    def _or_without(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What cannot be compiled with what tells of cells is compiled without."""
+
+        @functools.wraps(original)
+        def compile_or_without(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            except Exception as error:
+                if not self.give_up(error):
+                    raise
+                return original(*args, **kwargs)
+
+        return compile_or_without
+
+    def give_up(self, error: Exception) -> bool:
+        """It could not be compiled: perhaps for what our operators lack, such as shapes that change. False if they had
+        no part in it.
+        """
+        if not self.is_in_place():
+            return False
+        self.take_off()
+        self._has_given_up = True
+        first = next(iter(str(error).strip().splitlines()), "")
+        log.once(
+            "give up",
+            "warning",
+            "Cells inside of what is compiled here are not recorded, it cannot be compiled so:"
+            f" {type(error).__name__}: {first}",
+        )
+        return True
 
     def serve(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
         """From here on tell another session of what comes: compiled graphs keep their numbers of cells."""
@@ -146,6 +187,9 @@ class GraphCells:
     def close(self) -> None:
         """The end: what is in compiled graphs does nothing more."""
         self.take_off()
+        for compiler in self._compilers:
+            compiler.take_off()
+        self._compilers.clear()
         self._known.clear()
         self._constructs.clear()
         if Listener.current == self.arrived:
