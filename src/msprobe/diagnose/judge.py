@@ -280,3 +280,16 @@ def _largest(differences: Iterable[Difference]) -> float:
 
 def _tensors(slots: Sequence[Slot]) -> list[Slot]:
     return [(slot, leaf) for slot, leaf in slots if is_tensor(leaf)]
+
+
+def dtype_policy(judged: Iterable[Judged]) -> set[tuple[str, str]]:
+    """Pairs of dtypes that differ so often that it is the setting of a whole run, not a slip."""
+    counts: dict[tuple[str, str], int] = {}
+    total = 0
+    for one in judged:
+        if one.event.direction != "forward":
+            continue
+        total += 1
+        for pair in {(d.left["dtype"], d.right["dtype"]) for d in one.outputs if d.what == "dtype"}:
+            counts[pair] = counts.get(pair, 0) + 1
+    return {pair for pair, count in counts.items() if count > 0.2 * max(total, 1)}

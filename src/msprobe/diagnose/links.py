@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from msprobe.compare.entry_names import operation
@@ -138,3 +138,15 @@ class Producers:
 def _look(leaf: dict[str, Any]) -> Hashable:
     """What was recorded of a tensor at every place; digests and values are not, in an optimizer's step."""
     return (*statistics(leaf), numel(leaf))
+
+
+def consumers_of(events: Iterable[Event]) -> dict[Hashable, list[Event]]:
+    """The calls of the forward pass that take a tensor, by what tells the tensor."""
+    found: dict[Hashable, list[Event]] = {}
+    for event in events:
+        if event.direction in ("forward", "recompute") and event.is_call:
+            for _, leaf in event.inputs():
+                mark = fingerprint(leaf)
+                if mark is not None:
+                    found.setdefault(mark, []).append(event)
+    return found

@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.compare.entry_names import operation
 from msprobe.diagnose import noise
 from msprobe.diagnose.arrival import Arrival, arrival_of
 from msprobe.diagnose.differences import Comparer, Difference, fingerprint, is_floating, rms
 from msprobe.diagnose.effect import unit_of
 from msprobe.diagnose.findings import Finding, Kind
-from msprobe.diagnose.judge import Judged, is_random, judge_all
+from msprobe.diagnose.judge import Judged, dtype_policy, is_random, judge_all
 from msprobe.diagnose.leftover import Left, gradients_left, holds_older
-from msprobe.diagnose.links import Producers, unset_tensors
+from msprobe.diagnose.links import Producers, consumers_of, unset_tensors
 from msprobe.diagnose.optimizer import parameters_of
 from msprobe.diagnose.pairing import Pairing
-from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.phases import phase_of
+from msprobe.diagnose.timeline import Event, is_tensor
 from msprobe.diagnose.weights import equal_weights
 from msprobe.diagnose.words import at_least, relation_in_words
 
@@ -79,7 +80,7 @@ class Scene:
         self.has_calls = any(event.parts.kind == "api" for event in pairing.candidate)
         lone = [*pairing.alone(), *pairing.missing()]
         self.same_passes = not any(event.is_module and event.direction == "forward" for event in lone)
-        self.consumers = (_consumers(pairing.candidate.events), _consumers(pairing.reference.events))
+        self.consumers = (consumers_of(pairing.candidate.events), consumers_of(pairing.reference.events))
         self.gradient_shapes: set[str] = set()
         self._reproduced: dict[Hashable, list[Event]] | None = None
         # Gradients that were apart in the step before: their weights are, too.
@@ -95,7 +96,7 @@ class Scene:
         self._equal_weights: Mapping[str, bool] | None = None
         self.silent: list[Judged] = []
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
-        self.dtype_policy = _dtype_policy(self.judged.values())
+        self.dtype_policy = dtype_policy(self.judged.values())
 
     @property
     def has_values(self) -> bool:
@@ -367,7 +368,7 @@ class Scene:
         if source is not None:
             evidence = {**evidence, "source": source}
         if event.direction == "forward" and forward.module is None:
-            evidence = {**evidence, "phase": _phase(event, timeline)}
+            evidence = {**evidence, "phase": phase_of(event, timeline)}
         return Finding(
             kind=kind,
             message=message,
@@ -383,47 +384,6 @@ class Scene:
         )
 
 
-def _phase(event: Event, timeline: Timeline) -> str:
-    """When a call outside of all modules is made: in the forward pass, or after the backward pass, on gradients."""
-    if timeline.backward_of(event) is not None:
-        return "forward"
-    if any(is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in event.outputs()):
-        written = writes_in_place(event.stem) and event.parent is None
-        return (_later_phase(event, timeline) if written else "") or "forward"
-    return _later_phase(event, timeline) or "forward"
-
-
-def _later_phase(event: Event, timeline: Timeline) -> str:
-    earlier = timeline.events[: event.index]
-    if any(one.parts.kind == "optimizer" for one in earlier):
-        return "after optimizer"
-    return "after backward" if any(one.direction == "backward" for one in earlier) else ""
-
-
 def _form(event: Event) -> Hashable:
     """What is called, on which shapes."""
     return event.stem, str([leaf.get("shape") for _, leaf in event.inputs() if is_tensor(leaf)])
-
-
-def _consumers(events: Iterable[Event]) -> dict[Hashable, list[Event]]:
-    found: dict[Hashable, list[Event]] = {}
-    for event in events:
-        if event.direction in ("forward", "recompute") and event.is_call:
-            for _, leaf in event.inputs():
-                mark = fingerprint(leaf)
-                if mark is not None:
-                    found.setdefault(mark, []).append(event)
-    return found
-
-
-def _dtype_policy(judged: Iterable[Judged]) -> set[tuple[str, str]]:
-    """Pairs of dtypes that differ so often that it is the setting of a whole run, not a slip."""
-    counts: dict[tuple[str, str], int] = {}
-    total = 0
-    for one in judged:
-        if one.event.direction != "forward":
-            continue
-        total += 1
-        for pair in {(d.left["dtype"], d.right["dtype"]) for d in one.outputs if d.what == "dtype"}:
-            counts[pair] = counts.get(pair, 0) + 1
-    return {pair for pair, count in counts.items() if count > 0.2 * max(total, 1)}

@@ -13,6 +13,7 @@ from typing import Literal
 from msprobe.diagnose.findings import KINDS, Finding, Verdict
 from msprobe.report import phrases
 from msprobe.report.advice import advice_on
+from msprobe.report.counts import counts
 from msprobe.report.phrases import Row, clean
 
 #: What a line is; those who print decide how it looks. The text alone says everything.
@@ -65,7 +66,7 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
             yield from _finding(findings[0], width)
             yield from _further(findings[1:], 2, width, verdict.status == "diverged")
     yield from section("Notes", phrases.further_notes(verdict), width)
-    yield from section("Compared", phrases.counts(verdict), width)
+    yield from section("Compared", counts(verdict), width)
     yield from section("Open" if written else "", written, width)
 
 

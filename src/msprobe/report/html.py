@@ -11,6 +11,7 @@ from msprobe.diagnose.calls import Call, StepCalls
 from msprobe.diagnose.findings import KINDS, Finding, Verdict
 from msprobe.report import phrases
 from msprobe.report.advice import advice_on
+from msprobe.report.counts import counts
 from msprobe.report.html_strip import WORDS, strip
 from msprobe.report.html_style import STYLE
 from msprobe.report.phrases import Frame, clean
@@ -48,7 +49,7 @@ def _parts(verdict: Verdict) -> Iterator[str]:
         yield from _step(verdict.calls, None)
         yield from _further(findings, "Findings", "", mixed=False)
     yield from _list("Notes", phrases.further_notes(verdict))
-    yield from _list("Compared", phrases.counts(verdict))
+    yield from _list("Compared", counts(verdict))
     yield f"</main>\n<footer>msprobe {_text(__version__)}</footer>\n</body>\n</html>"
 
 
