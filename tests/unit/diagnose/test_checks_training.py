@@ -120,7 +120,7 @@ def test_a_layer_of_a_stack_that_no_step_calls(tmp_path: Path, prefix: str) -> N
     "steps",
     [
         [{"called": (0, 2)}],
-        [{"called": (0, 2, 3), "held": 4}, {"called": (0, 3), "held": 4}],
+        [{"called": (0, 2, 4), "held": 5}, {"called": (0, 2, 3, 4), "held": 5}],
         [{"called": (0, 2), "chained": False}] * 2,
         [{"called": (0, 1)}] * 2,
     ],
@@ -153,16 +153,17 @@ def kept(folder: Path, optimizers: int) -> None:
     them is far larger than the others, and about the same in both steps.
     """
     random = np.random.default_rng(4)
-    left = {n: np.zeros((5, 4)) for n in range(5)}
-    large = 100 + random.standard_normal((5, 4))
+    shape = (50, 40)
+    left = {n: np.zeros(shape) for n in range(5)}
+    large = 100 + random.standard_normal(shape)
     for step in range(2):
         data: dict[str, Any] = {}
         held = {}
         for n in range(5):
-            made = large if n == 0 else random.standard_normal((5, 4)) + 0.2
+            made = large if n == 0 else random.standard_normal(shape) + 0.02
             data[f"Module.m{n}.Linear.parameters_grad"] = {"weight": [of(made, f"xxh3:{step}{n}")]}
             left[n] = left[n] + made
-            held[f"m{n}.weight"] = (some(n, 5, 4), of(left[n], f"xxh3:g{step}{n}"), some(50 + n, 5, 4))
+            held[f"m{n}.weight"] = (some(n, *shape), of(left[n], f"xxh3:g{step}{n}"), some(50 + n, *shape))
         data["Optimizer.SGD.0.forward"] = optimizer(held)
         if optimizers == 2:
             gradient = some(60 + step, 4)
@@ -176,6 +177,7 @@ def test_gradients_that_are_not_cleared_show_beside_a_large_one(tmp_path: Path, 
     kept(tmp_path, optimizers)
     finding = one(tmp_path, "clearing")
     assert (finding.step, finding.entry) == (1, "Optimizer.SGD.0.forward")
+    assert finding.evidence["misfit_without"] < 0.2, "one factor hides most of it"
     assert "not cleared" in finding.message
 
 

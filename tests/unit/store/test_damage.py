@@ -35,6 +35,12 @@ def test_a_broken_part_is_named(tmp_path: Path, text: str) -> None:
     assert words.startswith("step 1, rank 0 cannot be read: ")
 
 
+def test_a_broken_file_beside_the_dump_breaks_the_part(tmp_path: Path) -> None:
+    dump = open_dump(ranks(tmp_path))
+    (tmp_path / "step1" / "rank0" / "stack.json").write_text("{")
+    assert list(broken_parts(dump)) == [(1, 0)]
+
+
 def test_a_folder_that_has_lost_its_dump_is_named(tmp_path: Path) -> None:
     (ranks(tmp_path) / "step1" / "rank1" / "dump.json").unlink()
     dump = open_dump(tmp_path)
