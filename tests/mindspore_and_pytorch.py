@@ -64,7 +64,10 @@ def check_healthy(folder: Path, name: str) -> None:
     for candidate, reference in (FRAMEWORKS, FRAMEWORKS[::-1]):
         verdict = compare_runs(folder / f"{candidate}_{name}", folder / f"{reference}_{name}")
         assert (verdict.status, verdict.findings) == ("agree", ()), told(verdict)
-        assert 2 * verdict.summary["pairs"] >= verdict.summary["candidate_only"] + verdict.summary["reference_only"]
+        # It is no agreement of nothing. A GRU is one call in PyTorch, and in MindSpore one for each step of time.
+        assert verdict.summary["pairs"] >= 3 * verdict.summary["steps_compared"]
+        if name == "healthy":
+            assert verdict.summary["pairs"] > verdict.summary["candidate_only"] + verdict.summary["reference_only"]
 
 
 def check_mistake(folder: Path, name: str, planted: str, expected: Expected) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.mindspore
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS / "twins"))
 
-from record import EXAMPLE, example, interpreters, record, twins  # noqa: E402
+from record_twins import EXAMPLE, example, interpreters, record, twins  # noqa: E402
 
 #: One of each kind; all are compared as they were recorded once (tests/unit/diagnose/test_mindspore_and_pytorch.py).
 LIVE = ("scale", "residual", "stopped", "learning_rate")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mindspore as ms
 import numpy as np
-from common import STEPS, arguments, drawn, images, sentences
 from mindspore import nn, ops
+from twins import OF_IMAGES, STEPS, arguments, drawn, images, sentences
 
 from msprobe.mindspore import PrecisionDebugger
 
@@ -103,19 +103,98 @@ class Half(nn.Cell):
         return self.two(ops.relu(x)).astype(ms.float32)
 
 
+class Attention(nn.Cell):
+    """The framework's own attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.norm = nn.Embedding(20, 8), nn.LayerNorm((8,), epsilon=1e-5)
+        self.attention, self.head = nn.MultiheadAttention(8, 2, batch_first=True), nn.Dense(8, 20)
+
+    def construct(self, words: ms.Tensor) -> ms.Tensor:
+        x = self.norm(self.words(words))
+        return self.head(x + self.attention(x, x, x, need_weights=False)[0])
+
+
+class Gated(nn.Cell):
+    """Two layers of a GRU, in both directions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 8), nn.Dense(16, 20)
+        self.gru = nn.GRU(8, 8, num_layers=2, batch_first=True, bidirectional=True)
+
+    def construct(self, words: ms.Tensor) -> ms.Tensor:
+        return self.head(self.gru(self.words(words))[0])
+
+
+class Norms(nn.Cell):
+    """Transposed and one-dimensional convolution, a norm of groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Conv2dTranspose(3, 8, 2, 2, pad_mode="pad", has_bias=True)
+        self.norm, self.act = nn.GroupNorm(2, 8), nn.LeakyReLU(0.1)
+        self.conv = nn.Conv1d(8, 4, 3, pad_mode="pad", padding=1, has_bias=True)
+        self.soft, self.head = nn.Softmax(-1), nn.Dense(4, 5)
+
+    def construct(self, x: ms.Tensor) -> ms.Tensor:
+        x = self.conv(self.act(self.norm(self.up(x))).flatten(start_dim=2)).mean(-1)
+        return self.head(x * self.soft(x))
+
+
+class Styles(nn.Cell):
+    """Layers here are functions in the twin, and the other way round. Some gradients are zero in exact arithmetic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.gelu = nn.Dense(192, 16), parameter(16, 16), nn.GELU(approximate=False)
+        self.norm, self.three = nn.LayerNorm((16,), epsilon=1e-5), nn.Dense(16, 5)
+
+    def construct(self, x: ms.Tensor) -> ms.Tensor:
+        x = ops.relu(self.one(x.reshape(6, -1)))
+        x = self.gelu(ops.matmul(x, self.two.T)) + ops.sum(x, 1, True)
+        return ops.log_softmax(self.three(self.norm(x)), -1)
+
+
+class Wrapped(nn.Cell):
+    """The encoder in a cell of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = Encoder()
+
+    def construct(self, words: ms.Tensor) -> ms.Tensor:
+        return self.backbone(words)
+
+
+KINDS = {
+    "conv": Conv,
+    "lstm": Recurrent,
+    "tied": Tied,
+    "encoder": Encoder,
+    "plain": Plain,
+    "half": Half,
+    "attention": Attention,
+    "gru": Gated,
+    "norms": Norms,
+    "styles": Styles,
+    "wrapped": Wrapped,
+}
+
+
 def main() -> None:
     asked = arguments()
     ms.set_context(mode=ms.PYNATIVE_MODE)
-    kinds = {"conv": Conv, "lstm": Recurrent, "tied": Tied, "encoder": Encoder, "plain": Plain, "half": Half}
-    model = kinds[asked.network]()
+    model = KINDS[asked.network]()
     model.set_train()
     for name, own in model.parameters_and_names():
-        path, dot, last = name.rpartition(".")
+        path, dot, last = name.removeprefix("backbone.").rpartition(".")
         if own.requires_grad:
             value = drawn(f"{path}{dot}{NAMES.get(last, last)}", own.shape)
             own.set_data(ms.Tensor(value).astype(own.dtype))
     optimizer = nn.SGD(model.trainable_params(), learning_rate=0.05, momentum=0.9)
-    batch = sentences if asked.network in ("lstm", "tied", "encoder") else images
+    batch = images if asked.network in OF_IMAGES else sentences
 
     def loss_of(x: ms.Tensor, y: ms.Tensor) -> ms.Tensor:
         logits = model(x)

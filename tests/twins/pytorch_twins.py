@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from common import STEPS, arguments, drawn, images, sentences
 from torch import nn
+from twins import OF_IMAGES, STEPS, arguments, drawn, images, sentences
 
 from msprobe.pytorch import PrecisionDebugger
 
@@ -94,16 +94,83 @@ class Half(nn.Module):
         return self.two(F.relu(x)).float()
 
 
+class Attention(nn.Module):
+    """The framework's own attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.norm = nn.Embedding(20, 8), nn.LayerNorm(8)
+        self.attention, self.head = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 20)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.words(words))
+        return self.head(x + self.attention(x, x, x, need_weights=False)[0])
+
+
+class Gated(nn.Module):
+    """Two layers of a GRU, in both directions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 8), nn.Linear(16, 20)
+        self.gru = nn.GRU(8, 8, num_layers=2, batch_first=True, bidirectional=True)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return self.head(self.gru(self.words(words))[0])
+
+
+class Norms(nn.Module):
+    """Transposed and one-dimensional convolution, a norm of groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.norm, self.act = nn.ConvTranspose2d(3, 8, 2, 2), nn.GroupNorm(2, 8), nn.LeakyReLU(0.1)
+        self.conv, self.soft, self.head = nn.Conv1d(8, 4, 3, padding=1), nn.Softmax(-1), nn.Linear(4, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv(self.act(self.norm(self.up(x))).flatten(2)).mean(-1)
+        return self.head(x * self.soft(x))
+
+
+class Styles(nn.Module):
+    """Layers here are functions in the twin, and the other way round. Some gradients are zero in exact arithmetic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.relu, self.two = nn.Linear(192, 16), nn.ReLU(), nn.Parameter(torch.zeros(16, 16))
+        self.norm, self.three = nn.LayerNorm(16), nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.relu(self.one(torch.flatten(x, 1)))
+        x = F.gelu(F.linear(x, self.two)) + x.sum(dim=1, keepdim=True)
+        x = F.layer_norm(x, (16,), self.norm.weight, self.norm.bias)
+        return F.log_softmax(self.three(x), dim=-1)
+
+
+KINDS = {
+    "conv": Conv,
+    "lstm": Recurrent,
+    "tied": Tied,
+    "encoder": Encoder,
+    "plain": Plain,
+    "half": Half,
+    "attention": Attention,
+    "gru": Gated,
+    "norms": Norms,
+    "styles": Styles,
+    "wrapped": Encoder,
+}
+
+
 def main() -> None:
     asked = arguments()
     torch.manual_seed(0)
-    kinds = {"conv": Conv, "lstm": Recurrent, "tied": Tied, "encoder": Encoder, "plain": Plain, "half": Half}
-    model = kinds[asked.network]()
+    model = KINDS[asked.network]()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(drawn(name, tuple(parameter.shape))))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    batch = sentences if asked.network in ("lstm", "tied", "encoder") else images
+    batch = images if asked.network in OF_IMAGES else sentences
     debugger = PrecisionDebugger(dump_path=asked.output, level=asked.level)
     for step in range(STEPS):
         x, y = map(torch.from_numpy, batch(step))

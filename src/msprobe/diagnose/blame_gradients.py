@@ -117,7 +117,7 @@ def _comes_to(scene: Scene, user: Event, here: bool) -> float:
         after = [event for mark in marks for event in consumers.get(mark, ()) if event.index > one.index]
         told = [(event, event) for event in before] + [(event, timeline.backward_of(event)) for event in after]
         for event, record in told:
-            if event is None or event in seen or event.is_module:
+            if event is None or event in seen or (event.is_module and not event.layer):
                 continue
             seen.add(event)
             if event in (pairing.partner if here else pairing.back):

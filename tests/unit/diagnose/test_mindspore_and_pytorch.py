@@ -1,6 +1,6 @@
 """The same training in MindSpore and in PyTorch: healthy pairs agree, and a mistake on either side is named first.
 
-The dumps were recorded by ``tests/twins/record.py``: the trainings of the second example, and other small networks.
+The dumps were recorded by ``tests/twins/record_twins.py``: the trainings of the second example, and other networks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msprobe.compare.mapping import load_mappings
 from msprobe.diagnose.runs import compare_runs
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "mindspore_and_pytorch.tar.xz"
-NETWORKS = ("conv", "lstm", "tied", "encoder", "plain", "half")
+NETWORKS = ("conv", "lstm", "tied", "encoder", "plain", "half", "attention", "gru", "norms", "styles", "wrapped")
 
 
 @pytest.fixture(scope="module")

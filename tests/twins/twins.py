@@ -8,6 +8,9 @@ import zlib
 import numpy as np
 
 STEPS = 3
+NETWORKS = ("conv", "lstm", "tied", "encoder", "plain", "half", "attention", "gru", "norms", "styles", "wrapped")
+#: Those that read images; the others read sentences.
+OF_IMAGES = ("conv", "plain", "half", "norms", "styles")
 
 
 def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -29,7 +32,7 @@ def sentences(step: int) -> tuple[np.ndarray, np.ndarray]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("network", choices=("conv", "lstm", "tied", "encoder", "plain", "half"))
+    parser.add_argument("network", choices=NETWORKS)
     parser.add_argument("output")
     parser.add_argument("--level", default="mix")
     return parser.parse_args()

@@ -1,6 +1,6 @@
 """Record the dumps of ``tests/data/mindspore_and_pytorch.tar.xz``, with both frameworks.
 
-    python tests/twins/record.py [ARCHIVE]
+    python tests/twins/record_twins.py [ARCHIVE]
 
 MINDSPORE_PYTHON and PYTORCH_PYTHON name the interpreters; else those are taken that ``make`` made. One folder for each
 way of recording, in it a dump for each training: ``mix/mindspore_healthy``, ``mix/pytorch_scale``,
@@ -20,10 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from twins import NETWORKS
+
 ROOT = Path(__file__).parents[2]
 ARCHIVE = ROOT / "tests" / "data" / "mindspore_and_pytorch.tar.xz"
 EXAMPLE, TWINS = ROOT / "examples" / "02_mindspore_and_pytorch", ROOT / "tests" / "twins"
-NETWORKS = ("conv", "lstm", "tied", "encoder", "plain", "half")
 #: The mistakes that show in the weights of later steps.
 OPTIMIZER = ("learning_rate", "betas", "weight_decay")
 MISTAKES = (
