@@ -110,25 +110,33 @@ def record(trainings: Iterable[Training], output: Path, jobs: int = 2) -> None:
         list(pool.map(run, commands))
 
 
+def without_places(text: str, *folders: str) -> str:
+    """A file of a dump without where and by which process it was recorded, which is nobody's business."""
+    for folder in folders:
+        text = text.replace(folder, "/home/user/msprobe")
+    return re.sub(r'"process": *\{[^{}]*\}', '"process": {"pid": 1, "host": "host", "started": 1}', text)
+
+
+def pack(output: Path, archive: Path) -> None:
+    """Write the dumps under ``output`` into an archive."""
+    environments = {str(Path(python).parents[2]) for python in (interpreters() or {}).values()}
+    for file in output.rglob("*.json"):
+        file.write_text(without_places(file.read_text(), str(ROOT), str(output), *environments))
+    with tarfile.open(archive, "w:xz", preset=9) as packed:
+        for path in sorted(output.rglob("*")):
+            if path.suffix in (".json", ".npy", ".pt"):
+                info = packed.gettarinfo(path, str(path.relative_to(output)))
+                info.uid = info.gid = info.mtime = 0
+                info.uname = info.gname = ""
+                with path.open("rb") as content:
+                    packed.addfile(info, content)
+
+
 def main() -> None:
     archive = Path(sys.argv[1]) if len(sys.argv) > 1 else ARCHIVE
     with tempfile.TemporaryDirectory() as name:
-        output = Path(name)
-        record([*example(), *twins()], output)
-        for file in output.rglob("*.json"):
-            # Where and by which process it was recorded is nobody's business.
-            text = file.read_text().replace(str(ROOT), "/home/user/msprobe").replace(name, "/home/user/dumps")
-            file.write_text(
-                re.sub(r'"process": *\{[^{}]*\}', '"process": {"pid": 1, "host": "host", "started": 1}', text)
-            )
-        with tarfile.open(archive, "w:xz", preset=9) as packed:
-            for path in sorted(output.rglob("*")):
-                if path.suffix in (".json", ".npy", ".pt"):
-                    info = packed.gettarinfo(path, str(path.relative_to(output)))
-                    info.uid = info.gid = info.mtime = 0
-                    info.uname = info.gname = ""
-                    with path.open("rb") as content:
-                        packed.addfile(info, content)
+        record([*example(), *twins()], Path(name))
+        pack(Path(name), archive)
 
 
 if __name__ == "__main__":
