@@ -24,6 +24,8 @@ _WIDE = 0.01
 _OF_WIDE = 0.25
 #: So many times more may the results of two frameworks be apart, whose calls all agree.
 _OF_FRAMEWORKS = 10.0
+#: But no more than this: half of what there is has a cause.
+_MOST_OF_FRAMEWORKS = 0.5
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
 
 
@@ -129,7 +131,8 @@ def allowed_of(result: Compared) -> float:
 
 def agreeing_of(result: Compared) -> float:
     """What they may be apart by where no call is to blame: kernels of two frameworks all differ a little."""
-    return allowed_of(result) * (_OF_FRAMEWORKS if result.crossing else 1.0)
+    allowed = allowed_of(result)
+    return max(allowed, min(allowed * _OF_FRAMEWORKS, _MOST_OF_FRAMEWORKS)) if result.crossing else allowed
 
 
 def _hidden(results: Sequence[Compared]) -> list[Suspect]:
