@@ -48,12 +48,13 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
         )
     for key, found in optimizer.changed_settings(event, partner).items():
         name, left, right = found[0]
+        shown = _shown(left, right)
         everyone = "all parameters" if len(found) >= len(one) else _listed([item[0] for item in found])
         scene.say(
             ("setting", event, key),
             judged,
             "optimizer",
-            f"{event.name}: {key} is {left}, in the reference {right}, for {everyone}"
+            f"{event.name}: {key} is {shown[0]}, in the reference {shown[1]}, for {everyone}"
             + (f" (ratio {_ratio(left, right)})" if _ratio(left, right) else ""),
             where=f"{event.name}, {key} of {name}",
             clear=True,
@@ -212,6 +213,15 @@ def _is(names: Sequence[str]) -> str:
 
 def _they(names: Sequence[str]) -> str:
     return "it is" if len(names) == 1 else "they are"
+
+
+def _shown(left: object, right: object) -> tuple[str, str]:
+    """Two settings as they are read, with as many digits as tell them apart: no 0.07500000000000001."""
+    for digits in (6, 10):
+        texts = [f"{value:.{digits}g}" if isinstance(value, float) else str(value) for value in (left, right)]
+        if texts[0] != texts[1]:
+            return texts[0], texts[1]
+    return str(left), str(right)
 
 
 def _ratio(left: Any, right: Any) -> str:

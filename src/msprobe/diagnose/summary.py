@@ -41,7 +41,7 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
     for timeline, side in ((pairing.candidate, "candidate"), (pairing.reference, "reference")):
         if not timeline.part.complete:
             notes.append(f"the {side} was interrupted in step {timeline.step}: what it recorded until then is compared")
-        if timeline.part.header.get("level") in ("L0", "mix") and not timeline.part.parents():
+        if timeline.part.header.get("level") in ("L0", "mix") and len(timeline.part) and not timeline.part.parents():
             notes.append(
                 f"the {side} has no construct.json: what ran in which module is not known, and all calls are compared "
                 "as one row"

@@ -8,6 +8,8 @@ import pytest
 from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.training import Plan
 
+from msprobe.diagnose.blame_optimizer import _shown
+
 STEP = "Optimizer.SGD.0.forward"
 BIAS = "head.bias"
 
@@ -142,3 +144,10 @@ class TestGradientsOnTheirWay:
 def test_what_was_not_recorded_in_the_backward_pass_is_not_doubted(tmp_path: Path) -> None:
     """A dump of mindstudio-probe has no groups: then nothing is said of settings."""
     assert agrees(compare(tmp_path, Plan(ours=False, settings={"lr": 0.1}), Plan()))
+
+
+def test_a_setting_is_told_with_as_many_digits_as_it_takes() -> None:
+    assert _shown(0.07500000000000001, 0.05) == ("0.075", "0.05")
+    assert _shown(0.10000001, 0.1) == ("0.10000001", "0.1")
+    assert _shown(0.1 + 0.2, 0.3) == ("0.30000000000000004", "0.3")
+    assert _shown(True, None) == ("True", "None")
