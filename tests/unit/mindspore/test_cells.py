@@ -306,3 +306,37 @@ def test_tensors_are_saved_as_they_were(record: Recorder) -> None:
     folder = dump.folder / "step0" / "rank" / "dump_tensor_data"
     assert dump.file()["dump_data_dir"] == str(folder)
     assert {entry.stat().st_mode & 0o777 for entry in folder.iterdir()} == {0o640}
+
+
+class OwnBackward(nn.Cell):
+    """Says itself what its gradient is."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.tanh(x)
+
+    def bprop(self, x: Any, out: Any, dout: Any) -> Any:
+        return (dout * 2,)
+
+
+@needs_graph
+def test_a_cell_with_a_backward_of_its_own(record: Recorder) -> None:
+    """MindSpore calls no forward hooks of such cells."""
+    model = nn.SequentialCell(nn.Dense(8, 4), OwnBackward(), nn.Dense(4, 2))
+    gradients = ms.value_and_grad(lambda x: model(x).sum(), None, model.trainable_params())
+    alone = gradients(batch())
+    debugger = record(level="L0")
+    for _ in range(2):
+        debugger.start(model)
+        found = gradients(batch())
+        debugger.stop()
+        assert "_run_construct" not in vars(OwnBackward)
+        debugger.step()
+    dump = record.end()
+    assert float(found[0]) == float(alone[0])
+    assert all((a == b).all() for a, b in zip(found[1], alone[1], strict=True))
+    for step in (0, 1):
+        entry = dump.data(step)["Cell.1.OwnBackward.forward.0"]
+        assert "error" not in entry
+        assert entry["output"][0]["shape"] == [3, 4]
+        back = dump.data(step)["Cell.1.OwnBackward.backward.0"]
+        assert back["output"][0]["Max"] == 2 * back["input"][0]["Max"]

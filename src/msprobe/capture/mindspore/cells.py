@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from mindspore import nn
 
 from msprobe import log
+from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.surface import MINDSPORE, Surface
 from msprobe.capture.units import UnitRecorder
 from msprobe.capture.user_hooks import PassHook
@@ -58,6 +60,9 @@ class CellHooks:
         self.session = units.session
         self._handles: list[Any] = []
         self._seen: set[int] = set()
+        # Cells with a ``bprop`` of their own, by identity: their names. MindSpore calls no hooks behind them.
+        self._own_backward: dict[int, str] = {}
+        self._runs: dict[type, Replacement] = {}
 
     def watch(self, named: Iterable[tuple[str, nn.Cell]]) -> None:
         """Put hooks on these cells, each under the name that its entries carry; the first name of a cell counts."""
@@ -65,11 +70,36 @@ class CellHooks:
             if id(cell) not in self._seen:
                 self._seen.add(id(cell))
                 self._handles += watch_passes(self, name, cell)
+                if getattr(cell, "has_bprop", False):
+                    self._own_backward[id(cell)] = name
+                    self._watch_runs(type(cell))
+
+    def _watch_runs(self, kind: type) -> None:
+        """Have the end of each run of cells of this class told, where no hook tells it."""
+        original = getattr(kind, "_run_construct", None)
+        if original is None or kind in self._runs:
+            return
+        names = self._own_backward
+
+        @functools.wraps(original)
+        def run(cell: nn.Cell, *args: Any, **kwargs: Any) -> Any:
+            result = original(cell, *args, **kwargs)
+            name = names.get(id(cell))
+            if name is not None:
+                self.leave(name, cell, result)
+            return result
+
+        self._runs[kind] = Replacement(kind, "_run_construct", run)
+        self._runs[kind].put()
 
     def remove(self) -> None:
         """Take all hooks off the cells."""
         handles, self._handles = self._handles, []
         self._seen.clear()
+        self._own_backward.clear()
+        for replacement in self._runs.values():
+            self.session.guard(replacement.take_off)
+        self._runs.clear()
         for handle in handles:
             self.session.guard(handle.remove)
         self.units.leave_all()
