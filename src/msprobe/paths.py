@@ -195,7 +195,9 @@ def check_output_folder(path: StrPath) -> Path:
             raise PathError(f"folder {shown} cannot be used: {_shown(current)} is {kind}; choose another folder.")
         if Path(os.path.realpath(current)).parts[:2] in _OF_THE_SYSTEM:
             # Root may write there as far as permissions tell, and the kernel takes no file.
-            raise PathError(f"folder {shown} cannot be written: {_shown(current)} holds no files; choose another folder.")
+            raise PathError(
+                f"folder {shown} cannot be written: {_shown(current)} holds no files; choose another folder."
+            )
         if not os.access(current, os.W_OK | os.X_OK):
             raise PathError(f"folder {shown} cannot be written: no permission to write in {_shown(current)}.")
     except OSError as problem:
