@@ -214,7 +214,7 @@ class Session:
     def _end_step(self, interrupted: bool = False) -> None:
         begun = self._begun
         self.publish(final=True, interrupted=interrupted)
-        if begun and not self.recorded_anything and not self.settings.keeps_few:
+        if begun and self.keeps_records and not self.recorded_anything and not self.settings.keeps_few:
             log.once("nothing", "warning", nothing_recorded(self.step))
 
     def leave_to_parent(self) -> None:

@@ -51,6 +51,9 @@ def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | Non
     except InvalidArgumentError:
         return False  # a dump that does not tell is taken for one of the other's framework
     if not crosses(*frameworks):
+        if set(frameworks) == {"mindspore"} and _is_static(candidate) != _is_static(reference):
+            _leave_out_averages(candidate)
+            _leave_out_averages(reference)
         return False
     for timeline, framework in zip((candidate, reference), frameworks, strict=True):
         of_mindspore = framework == "mindspore"
@@ -66,6 +69,20 @@ def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | Non
         _join_biases(timeline)
         timeline.leave_out({event for event in timeline if _tells_nothing(event)})
     return True
+
+
+def _is_static(timeline: Timeline) -> bool:
+    """True for the cells of a compiled graph: nothing in it is called from a line of the program."""
+    return not any(timeline.part.stack(event.name) for event in timeline)
+
+
+def _leave_out_averages(timeline: Timeline) -> None:
+    """Batch norms change their averages in the pass: a static graph shows them before it, the dynamic one behind it."""
+    for event in timeline:
+        parameters = event.parameters()
+        kept = [one for one in parameters if one[0].rpartition(".")[2] not in _BUFFERS]
+        if len(kept) < len(parameters):
+            event.call(event.parts.path, parameters=kept)
 
 
 def _translate(event: Event, of_mindspore: bool) -> None:

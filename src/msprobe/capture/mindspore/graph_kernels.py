@@ -74,6 +74,10 @@ class GraphKernels:
         self._summarise()
         for name, value in self._before.items():
             _put(name, value)
+        if any(self.folder.glob("rank_*")):
+            log.info(f'The kernels that MindSpore dumped are in "{self.folder}".')
+        else:
+            log.warning(f'MindSpore has dumped no kernel into "{self.folder}": start() must come before the first run.')
 
     def _summarise(self) -> None:
         if self.makes_statistics:
