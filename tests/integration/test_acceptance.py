@@ -737,7 +737,7 @@ def test_filters_that_matched_nothing_are_told_at_the_end(
         (["output"], {"output", "parameters"}, {"output"}, True),
         (["all"], {"input_args", "input_kwargs", "output", "parameters"}, {"input", "output"}, True),
     ],
-    ids=str,
+    ids=["forward-output", "backward-input", "forward", "output", "all"],
 )
 def test_data_mode_keeps_what_it_names(
     tmp_path: Path, model: ModelT, x: torch.Tensor, mode: list[str], forward: Any, backward: Any, gradients: bool
