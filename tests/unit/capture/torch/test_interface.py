@@ -564,8 +564,14 @@ def test_the_model_of_the_constructor_is_deprecated_and_used(record: Recorder, m
     assert record.end().names(part="l1.Linear.forward")
 
 
-def test_monitor_does_nothing_here(record: Recorder, model: Toy) -> None:
-    record(level="L1").monitor(model)
+def test_monitor_leaves_model_and_recording_as_they_are(record: Recorder, model: Toy) -> None:
+    debugger = record(level="L1")
+    before = {name: dict(vars(module)) for name, module in model.named_modules()}
+    debugger.monitor(model)
+    assert {name: vars(module) for name, module in model.named_modules()} == before
+    assert not debugger.recorder.session.recording
+    step(debugger, model)
+    assert record.end().names(part="linear.0.forward") == ["Functional.linear.0.forward"]
 
 
 # ------------------------------------------------------------------ what is imported from here

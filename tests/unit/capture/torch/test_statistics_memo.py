@@ -200,16 +200,29 @@ def test_the_memory_of_what_is_remembered_is_bounded(monkeypatch) -> None:
     assert top(statistics, kept[7]) == 7
 
 
-def test_reset_gives_every_weak_reference_back(statistics) -> None:
+def test_reset_gives_every_weak_reference_back(monkeypatch, engine) -> None:
+    taken, given_back = [], []
+    take, give_back = torch.UntypedStorage._weak_ref, torch.UntypedStorage._free_weak_ref
+    monkeypatch.setattr(torch.UntypedStorage, "_weak_ref", lambda storage: taken.append(take(storage)) or taken[-1])
+    monkeypatch.setattr(
+        torch.UntypedStorage,
+        "_free_weak_ref",
+        staticmethod(lambda weak: given_back.append(weak) or give_back(weak)),
+    )
+    statistics = TensorStatistics()
     tensors = [torch.randn(3) for _ in range(50)]
     for x in tensors:
         statistics.describe(x)
+    assert len(taken) == 50
     statistics.reset()
+    assert sorted(given_back) == sorted(taken)
     for x in tensors:
         x += 1
         statistics.describe(x)
     statistics.reset()
     statistics.reset()
+    assert len(taken) == 100
+    assert sorted(given_back) == sorted(taken)
 
 
 def test_inference_tensors_have_no_version_and_are_read_every_time(statistics) -> None:
