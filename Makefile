@@ -7,6 +7,9 @@ MINDSPORE_VENV ?= .venv-mindspore
 MINDSPORE_PYTHON ?= $(PYTHON)
 # Another MindSpore: make test-mindspore MINDSPORE_VERSION=2.8.0 MINDSPORE_VENV=.venv-mindspore-2.8
 MINDSPORE_VERSION ?= $(patsubst mindspore==%,%,$(filter mindspore==%,$(shell cat constraints-mindspore.txt)))
+# The tests run in as many processes as there are cores: make test WORKERS=0 runs them in one.
+WORKERS ?= logical
+PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.msprobe-installed
 MINDSPORE_RUN := $(MINDSPORE_VENV)/bin/python
@@ -40,9 +43,9 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 demo: $(STAMP)
 	$(RUN) examples/01_first_dump/demo.py
 
-# One thread: the machine may have two cores, and sums must not depend on how many there are.
+# One thread each: sums must not depend on how many cores there are.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "not slow and not compat and not gpu and not browser"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) -m "not slow and not compat and not gpu and not browser"
 
 test-slow: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser"
