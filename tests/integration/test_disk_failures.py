@@ -54,6 +54,23 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.fixture
+def small_overlay(small_disk: Path, tmp_path: Path) -> Iterator[Path]:
+    """The file system of a container, on a disk of one megabyte."""
+    for name in ("lower", "upper", "work"):
+        (small_disk / name).mkdir()
+    place = tmp_path / "container"
+    place.mkdir()
+    options = f"lowerdir={small_disk}/lower,upperdir={small_disk}/upper,workdir={small_disk}/work"
+    made = subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", str(place)], capture_output=True)
+    if made.returncode:
+        pytest.skip("this system has no overlays")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
 def errors(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if "[ERROR]" in line]
 
@@ -97,6 +114,20 @@ def test_a_full_disk(
     assert "no space left on device" in error
     assert "The training goes on" in error
     check_incomplete(small_disk / "step0" / "rank", at_least=500)
+
+
+def test_a_full_disk_below_a_container(small_overlay: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing of ours there is mapped memory: where the layer copies what is written, a full disk ends no process."""
+    writer = DumpWriter(small_overlay / "step1" / "rank", HEADER)
+    writer.put("a", 1)
+    assert isinstance(writer._journal, journal.PlainJournal)
+    writer.publish(final=True)
+    durable.drain()
+    writer = train(small_overlay / "step0" / "rank")
+    assert writer.failed
+    (error,) = errors(capsys)
+    assert "no space left on device" in error
+    check_incomplete(small_overlay / "step0" / "rank", at_least=500)
 
 
 def test_a_full_disk_under_tensor_files(small_disk: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,12 @@ What the kinds mean is said in :mod:`msprobe.store.entries`; this file knows byt
 The file is mapped into memory and grown by writing zeros, so that a full disk is an error at the next growth
 and not a signal that ends the training; an append is a copy of some hundred bytes and no call of the system.
 (Space from ``posix_fallocate`` is as safe, but touching its pages costs three times as much.) Where a file
-system cannot promise that a written block can be written again (network and user-space file systems, those
-that copy on write), the journal is written by plain calls, each for some 16 kB or a tenth of a second.
+system cannot promise that a written block can be written again (those that copy on write, the layers of
+containers, network and user-space file systems: see :mod:`msprobe.store.file_systems`), the journal is written by
+plain calls: one for each record on a disk of this machine, elsewhere one for some 16 kB or a tenth of a second.
+
+The open file is locked as long as its process lives, where the disk is this machine's own: processes of other
+containers, which do not see the process, see the lock.
 
 One file serves many steps (:mod:`msprobe.store.recycling`): emptied, it is renamed into the folder of the next.
 Each use has a generation of its own, which stands in the name of the file, in its head and in every digest.
@@ -22,7 +26,6 @@ Whatever order the pages and the new name reach the disk in, no record shows up 
 from __future__ import annotations
 
 import contextlib
-import functools
 import mmap
 import os
 import struct
@@ -34,6 +37,7 @@ from typing import Protocol
 import xxhash
 
 from msprobe.paths import FILE_MODE
+from msprobe.store import file_systems, locks
 
 MAGIC = b"MSPJRNL2"
 START = struct.Struct("<8sQ")
@@ -53,9 +57,6 @@ _POPULATE_WRITE = 23 if sys.platform == "linux" else None
 # Written by plain calls: the append that makes it more than this, or comes later than this, writes all.
 _HELD_BYTES = 1 << 14
 _HELD_SECONDS = 0.1
-
-# On these a block that was written once can be written again, whatever else fills the disk.
-_MAPPABLE = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "overlay"})
 
 digest: Callable[[bytes, int], int] = xxhash.xxh3_64_intdigest
 _pack_head = HEAD.pack
@@ -95,10 +96,14 @@ def create(path: str, generation: int, first: bytes) -> Journal:
     descriptor = os.open(path, flags, FILE_MODE)
     try:
         os.fchmod(descriptor, FILE_MODE)
+        is_local = file_systems.is_local(descriptor)
+        if is_local:
+            # Before the first frame, which tells the owner: who is named there has the lock.
+            locks.hold(descriptor)
         if _can_be_mapped(descriptor):
             with contextlib.suppress(_CannotBeMapped):
                 return MappedJournal(descriptor, path, generation, first)
-        return PlainJournal(descriptor, path, generation, first)
+        return PlainJournal(descriptor, path, generation, first, 0 if is_local else _HELD_BYTES)
     except BaseException:
         os.close(descriptor)
         raise
@@ -215,9 +220,11 @@ class MappedJournal:
 
 
 class PlainJournal:
-    """See :class:`Journal`; up to 16 kB may wait in this process for the next append or ``flush``."""
+    """See :class:`Journal`; up to ``held_bytes`` may wait in this process for the next append or ``flush``."""
 
-    def __init__(self, descriptor: int, path: str, generation: int, first: bytes) -> None:
+    def __init__(
+        self, descriptor: int, path: str, generation: int, first: bytes, held_bytes: int = _HELD_BYTES
+    ) -> None:
         self._descriptor = -1
         opening = _opening(generation, first)
         _write(descriptor, 0, opening)
@@ -227,6 +234,7 @@ class PlainJournal:
         self._descriptor = descriptor
         self._held: list[bytes] = []
         self._held_bytes = 0
+        self._most_held = held_bytes
         self._flushed_at = 0.0
 
     def append(self, body: bytes) -> int:
@@ -235,7 +243,7 @@ class PlainJournal:
         length = HEAD_BYTES + len(body)
         self._held_bytes += length
         self.size += length
-        if self._held_bytes > _HELD_BYTES or time.monotonic() - self._flushed_at > _HELD_SECONDS:
+        if self._held_bytes > self._most_held or time.monotonic() - self._flushed_at > _HELD_SECONDS:
             self.flush()
         return self.size - len(body)
 
@@ -285,7 +293,7 @@ def _let_go(journal: MappedJournal | PlainJournal) -> None:
 
 
 def _can_be_mapped(descriptor: int) -> bool:
-    return _file_system(os.fstat(descriptor).st_dev) in _MAPPABLE
+    return file_systems.can_be_mapped(descriptor)
 
 
 def _opening(generation: int, first: bytes) -> bytes:
@@ -307,18 +315,3 @@ def _write(descriptor: int, start: int, data: bytes) -> None:
 def _write_zeros(descriptor: int, start: int, end: int) -> None:
     while start < end:
         start += os.pwrite(descriptor, memoryview(_ZEROS)[: end - start], start)
-
-
-@functools.lru_cache(maxsize=64)
-def _file_system(device: int) -> str:
-    """The kind of the file system with this device number; empty where the system does not tell."""
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    with (
-        contextlib.suppress(OSError, ValueError, IndexError),
-        open("/proc/self/mountinfo", encoding="utf-8") as file,
-    ):
-        for line in file:
-            left, _, right = line.partition(" - ")
-            if left.split()[2] == wanted:
-                return right.split()[0]
-    return ""

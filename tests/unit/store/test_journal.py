@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from msprobe.errors import PathError
-from msprobe.store import journal
+from msprobe.store import file_systems, journal
 from msprobe.store.journal import HEAD_BYTES, MAGIC, START_BYTES, Journal, MappedJournal, PlainJournal
 from msprobe.store.journal_reader import Damage, JournalGone, JournalReader
 
@@ -186,15 +186,32 @@ def test_a_full_disk_is_an_error_at_the_append_that_needs_it(
     assert read(tmp_path / "j")[0][0] == b"before"
 
 
-def test_file_systems_that_promise_nothing_are_written_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("msprobe.store.journal._file_system", lambda _: "nfs4")
+@pytest.mark.parametrize("kind", ["nfs4", "fuse.s3fs", "", "overlay", "btrfs", "zfs", "xfs"])
+def test_file_systems_that_promise_nothing_are_written_plainly(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A written block that is copied when it is written again needs space: a full disk would be a signal."""
+    monkeypatch.setattr(file_systems, "kind_of", lambda _: kind)
     written = journal.create(str(tmp_path / "j"), 1, FIRST)
     assert isinstance(written, PlainJournal)
     written.close()
 
 
+@pytest.mark.parametrize("kind", ["overlay", "btrfs", "xfs"])
+def test_on_a_disk_of_this_machine_a_plain_record_is_in_the_file_at_once(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is killed in a container loses no more than elsewhere."""
+    monkeypatch.setattr(file_systems, "kind_of", lambda _: kind)
+    written = journal.create(str(tmp_path / "j"), 1, FIRST)
+    for number in range(300):
+        written.append(b"%d" % number)
+        assert read(tmp_path / "j")[0][-1] == b"%d" % number
+    written.close()
+
+
 def test_a_file_that_cannot_be_mapped_is_written_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("msprobe.store.journal._file_system", lambda _: "ext4")
+    monkeypatch.setattr(file_systems, "kind_of", lambda _: "ext4")
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENODEV, "No such device")

@@ -1,0 +1,48 @@
+"""What the file systems of dumps promise: which ones can be mapped and written, and which ones one machine has alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+# A block that was written once can be written again, whatever else fills the disk: a write into mapped memory cannot
+# end the process. Not so where blocks are copied when they are written (btrfs, zfs, overlay on one of them), or may
+# have been shared by a copy meanwhile (xfs).
+_REWRITABLE = frozenset({"ext2", "ext3", "ext4", "tmpfs"})
+# On a disk or in the memory of this machine: all who write there are processes of one system.
+_LOCAL = _REWRITABLE | {"xfs", "btrfs", "zfs", "bcachefs", "f2fs", "overlay", "ramfs"}
+
+# By device number; a process writes on few.
+_known: dict[int, str] = {}
+
+
+def can_be_mapped(descriptor: int) -> bool:
+    """True if the open file can be written through a mapping, which a full disk makes no signal of."""
+    return kind_of(descriptor) in _REWRITABLE
+
+
+def is_local(descriptor: int) -> bool:
+    """True if no other machine can write where the open file is; False also where that is not known."""
+    return kind_of(descriptor) in _LOCAL
+
+
+def kind_of(descriptor: int) -> str:
+    """The kind of the file system of an open file, as ``ext4``; empty where the system does not tell."""
+    device = os.fstat(descriptor).st_dev
+    found = _known.get(device)
+    if found is None:
+        found = _known[device] = _kind_of_mount(descriptor)
+    return found
+
+
+def _kind_of_mount(descriptor: int) -> str:
+    # By the mount: files of btrfs and overlay have device numbers that no mount has.
+    with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
+        with open(f"/proc/self/fdinfo/{descriptor}", encoding="utf-8") as file:
+            wanted = next(line.split()[1] for line in file if line.startswith("mnt_id:"))
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                left, _, right = line.partition(" - ")
+                if left.split(maxsplit=1)[0] == wanted:
+                    return right.split(maxsplit=1)[0]
+    return ""
