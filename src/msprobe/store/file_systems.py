@@ -26,6 +26,18 @@ def is_local(descriptor: int) -> bool:
     return kind_of(descriptor) in _LOCAL
 
 
+def is_local_folder(folder: str | os.PathLike[str]) -> bool:
+    """The same of a folder; False if it cannot be opened."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return False
+    try:
+        return is_local(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def kind_of(descriptor: int) -> str:
     """The kind of the file system of an open file, as ``ext4``; empty where the system does not tell."""
     device = os.fstat(descriptor).st_dev

@@ -32,6 +32,8 @@ class DumpExistsError(PathError):
 
 _JOURNAL = re.compile(r"(dump|debug)-\d+-[0-9a-f]+\.journal")
 _STEP = re.compile(r"step(\d+)")
+# No process of Linux has this number or a greater one.
+_PROCESS_NUMBERS = 1 << 22
 _TEMPORARY = re.compile(r"\.msprobe-\d+-\d+\.tmp")
 # Processes on several machines may share a folder and a process number, so the numbers begin anywhere.
 _generations = itertools.count(int.from_bytes(os.urandom(6), "big") | 1)
@@ -62,9 +64,12 @@ def _has_dump(folder: Path) -> bool:
         return False
 
 
-def process_folder(step_folder: StrPath) -> Path:
-    """The folder of this process in a step folder, for when another process has the rank's: ``proc{pid}``."""
-    return Path(step_folder) / f"proc{os.getpid()}"
+def process_folder(step_folder: StrPath, number: int = 0) -> Path:
+    """The folder of this process in a step folder, for when another process has the rank's: ``proc{pid}``.
+
+    ``number`` above 0: for when a process of the same number has that one, too, in another container.
+    """
+    return Path(step_folder) / f"proc{os.getpid() + number * _PROCESS_NUMBERS}"
 
 
 def new_journal(folder: StrPath, kind: Kind) -> tuple[str, int]:

@@ -2,8 +2,13 @@
 
 A process announces itself in a folder by its journal, which tells the owner at its beginning, and the finished
 ``dump.json`` tells it at its end, so that a second process of the same job, which comes later, does not take the
-folder either. An owner is a process number, a host and the moment the process started: a number that was given
-to a new process does not count.
+folder either. What a process left that lives no more is free: a job that was killed and begins anew gets its folders
+back, at once, on whichever machine and in whichever container. Whether an owner lives
+
+- the system tells, if it is the same start of the same machine and the same set of process numbers;
+- the lock on its journal tells, if it is on a disk of this machine: of another container, or of before a restart;
+- its journal itself tells on a disk that machines share, where it is touched every few seconds;
+- of a journal by an earlier version that none of this holds for, it is taken to live for a day.
 
 Who announces itself looks afterwards who else is there. Of two that come at once at least one sees the other, so
 never do both stay.
@@ -12,25 +17,25 @@ never do both stay.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from msprobe import log
 from msprobe.errors import PathError
 from msprobe.paths import StrPath, create_folder
-from msprobe.store import layout
+from msprobe.store import file_systems, heartbeat, layout, locks, processes
+from msprobe.store.processes import Owner
 
-# A journal from another host cannot be asked whether its owner lives; one this old is taken for a remnant.
+# A journal whose owner nothing can tell of is taken for a remnant when it is this old.
 _FOREIGN_SECONDS = 24 * 3600.0
+# Processes that want the same folder and have the same number, each in a container of its own.
+_MOST_BESIDE = 64
 # The owner stands so near to the beginning of a journal, and to the end of a finished file.
 _LOOKED_AT_BYTES = 4096
 _OWNER = re.compile(rb'"process": (\{[^{}]*\})')
@@ -39,18 +44,6 @@ _OWNER = re.compile(rb'"process": (\{[^{}]*\})')
 _held: dict[str, int] = {}
 # Reentrant: a writer that the garbage collector finds gives its folder back wherever we are.
 _held_lock = threading.RLock()
-
-
-@dataclass(frozen=True)
-class Owner:
-    """A process: its number, its host, and its start in clock ticks since boot (0 where not known)."""
-
-    pid: int
-    host: str
-    started: int
-
-    def as_dict(self) -> dict[str, int | str]:
-        return {"pid": self.pid, "host": self.host, "started": self.started}
 
 
 class Announcement(Protocol):
@@ -64,15 +57,6 @@ class Announcement(Protocol):
 _Announced = TypeVar("_Announced", bound=Announcement)
 
 
-def this_process() -> Owner:
-    return _owner_of(os.getpid())
-
-
-@functools.lru_cache(maxsize=4)
-def _owner_of(pid: int) -> Owner:
-    return Owner(pid, socket.gethostname(), _start_ticks(pid) or 0)
-
-
 def claim(wanted: Path, existing: layout.Existing, announce: Callable[[Path], _Announced]) -> tuple[Path, _Announced]:
     """Make ``wanted`` this process's own folder; if another living process has it, ``proc{pid}`` beside.
 
@@ -83,16 +67,19 @@ def claim(wanted: Path, existing: layout.Existing, announce: Callable[[Path], _A
     taken = _try(wanted, existing, announce)
     if not isinstance(taken, Owner):
         return wanted, taken
-    beside = layout.process_folder(wanted.parent)
-    log.once(
-        ("folder of another process", wanted.name),
-        "warning",
-        f'folder "{wanted}" belongs to process {taken.pid} on {taken.host}, which still runs; process '
-        f'{os.getpid()} writes to "{beside.name}" beside it. '
-        "If these are ranks of one job, set RANK or call start() after init_process_group().",
-    )
-    taken = _try(beside, existing, announce)
-    if not isinstance(taken, Owner):
+    owner = taken
+    for number in range(_MOST_BESIDE):
+        beside = layout.process_folder(wanted.parent, number)
+        taken = _try(beside, existing, announce)
+        if isinstance(taken, Owner):
+            continue  # the same process number, in another container or on another machine
+        log.once(
+            ("folder of another process", wanted.name),
+            "warning",
+            f'folder "{wanted}" belongs to process {owner.pid} on {owner.host}, which still runs; process '
+            f'{os.getpid()} writes to "{beside.name}" beside it. '
+            "If these are ranks of one job, set RANK or call start() after init_process_group().",
+        )
         return beside, taken
     raise PathError(f'folder "{beside}" belongs to another process; choose another dump_path.')
 
@@ -128,6 +115,7 @@ def forget_after_fork() -> None:
     global _held_lock
     _held_lock = threading.RLock()
     _held.clear()
+    heartbeat.forget_after_fork()
 
 
 def _try(folder: Path, existing: layout.Existing, announce: Callable[[Path], _Announced]) -> _Announced | Owner:
@@ -202,49 +190,54 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 def _other_owner(folder: Path, ours: str) -> Owner | None:
     """The living process that writes in ``folder`` or wrote the dump in it, if it is not this one."""
-    me = this_process()
+    me = processes.this_process()
+    is_local = file_systems.is_local_folder(folder)
     for name in os.listdir(folder):
         if name == ours or not layout.is_journal(name):
             continue
         with contextlib.suppress(OSError):
             # One without an owner was being made when its process died, or is of a process that has yet to look
             # who is here.
-            owner, age = _look(folder / name, from_end=False)
-            if owner is not None and owner != me and _lives(owner, age):
+            owner, written = _look(folder / name, from_end=False)
+            if owner is not None and owner != me and _writes(owner, folder / name, time.time() - written, is_local):
                 return owner
     for name in (layout.DUMP_FILE, layout.DEBUG_FILE):
         with contextlib.suppress(OSError):
-            owner, _ = _look(folder / name, from_end=True)
-            # A finished dump of another host says nothing about now.
-            if owner is not None and owner.host == me.host and owner != me and _lives(owner, 0.0):
+            owner, written = _look(folder / name, from_end=True)
+            if owner is not None and owner != me and _is_of_now(owner, written, folder / ours, is_local):
                 return owner
     return None
 
 
-def _lives(owner: Owner, age: float) -> bool:
-    if owner.host != socket.gethostname():
-        return age < _FOREIGN_SECONDS
-    try:
-        os.kill(owner.pid, 0)
-    except ProcessLookupError:
+def _writes(owner: Owner, path: Path, age: float, is_local: bool) -> bool:
+    """Whether the owner of the journal at ``path`` lives, as far as can be known; True in doubt."""
+    if processes.can_be_asked(owner):
+        return processes.runs(owner)
+    if owner.beats:
+        return age < _FOREIGN_SECONDS and heartbeat.is_alive(owner, path)
+    if is_local and owner.boot:
+        # Of another container, which holds the file as long as it lives; or of the time before the machine was
+        # started anew.
+        is_held = locks.is_held(path)
+        if is_held is not None:
+            return is_held
+        if owner.boot != processes.this_process().boot:
+            return False
+    return age < _FOREIGN_SECONDS
+
+
+def _is_of_now(owner: Owner, written: float, ours: Path, is_local: bool) -> bool:
+    """Whether the owner of a finished dump may still run, as one that cannot be asked: if it wrote since we began."""
+    if processes.can_be_asked(owner):
+        return processes.runs(owner)
+    if is_local and owner.boot and owner.boot != processes.this_process().boot:
         return False
-    except OSError:
-        pass  # it lives, and is not ours to signal
-    started = _start_ticks(owner.pid)
-    return started is None or owner.started == 0 or started == owner.started
-
-
-def _start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None where the system does not tell, or it is
-    dead.
-    """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        # A zombie is dead: it waits only for its parent to ask.
-        return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return None
+    now = time.time()
+    if not is_local:
+        # By the clock that the other time is of: our journal was written a moment ago.
+        with contextlib.suppress(OSError):
+            now = os.stat(ours).st_mtime
+    return now - written < processes.seconds_since_start()
 
 
 def _owner_in(text: bytes) -> Owner | None:
@@ -252,16 +245,15 @@ def _owner_in(text: bytes) -> Owner | None:
     if match is None:
         return None
     try:
-        found = json.loads(match[1])
-        return Owner(int(found["pid"]), str(found["host"]), int(found["started"]))
+        return Owner.of(json.loads(match[1]))
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
 def _look(path: Path, from_end: bool) -> tuple[Owner | None, float]:
-    """The owner that a file tells, and its age in seconds since the last change."""
+    """The owner that a file tells, and when the file was changed last."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         if from_end:
             file.seek(max(0, status.st_size - _LOOKED_AT_BYTES))
-        return _owner_in(file.read(_LOOKED_AT_BYTES)), time.time() - status.st_mtime
+        return _owner_in(file.read(_LOOKED_AT_BYTES)), status.st_mtime

@@ -16,7 +16,18 @@ from pathlib import Path
 from msprobe import __version__, log
 from msprobe.errors import PathError
 from msprobe.paths import create_file, write_atomically
-from msprobe.store import durable, entries, journal, layout, ownership, recycling, unchanged
+from msprobe.store import (
+    durable,
+    entries,
+    file_systems,
+    heartbeat,
+    journal,
+    layout,
+    ownership,
+    processes,
+    recycling,
+    unchanged,
+)
 from msprobe.store.encode import encode as _plain_encode
 from msprobe.store.encode import quote, strict
 
@@ -92,6 +103,7 @@ class DumpWriter:
         self._lock = threading.RLock()
         self._journal: journal.Journal | None = None
         self._process = 0
+        self._beats = False
         self._closed = False
         self._count_at_end = 0
         self._problem: str | None = None
@@ -148,9 +160,17 @@ class DumpWriter:
         """Start the journal in ``folder``, which is ours or is to become so."""
         if folder != self._folder and self._header.get("dump_data_dir") == str(self._folder / layout.TENSOR_FOLDER):
             self._header["dump_data_dir"] = str(folder / layout.TENSOR_FOLDER)
+        ours = self._ours()
+        # Other machines may look at the journal, and see whether we live by its being touched.
+        self._beats = not file_systems.is_local_folder(folder)
+        if self._beats:
+            ours["process"] = {**processes.this_process().as_dict(), "beats": True}
         # Ours in front: other processes look there for the owner.
-        header = self._text({"msprobe": self._ours(), **self._header}, 0)
-        return recycling.start(str(folder), self._kind, entries.body(entries.HEADER, b"", header))
+        header = self._text({"msprobe": ours, **self._header}, 0)
+        announced = recycling.start(str(folder), self._kind, entries.body(entries.HEADER, b"", header))
+        if self._beats:
+            heartbeat.keep(announced.path)
+        return announced
 
     def put(self, name: str, tree: object) -> None:
         """Add one finished record; a later one of the same name replaces it and keeps its place in the order.
@@ -304,7 +324,7 @@ class DumpWriter:
         return {
             "version": __version__,
             "format": entries.FORMAT,
-            "process": ownership.this_process().as_dict(),
+            "process": processes.this_process().as_dict(),
             **self._our_header,
         }
 
@@ -315,6 +335,9 @@ class DumpWriter:
     def _write_files(self, source: journal.Journal, final: bool, interrupted: bool) -> None:
         written = self._published_size
         finished = final and not interrupted
+        if self._beats and not os.path.lexists(source.path):
+            # We stood still for so long that another machine took us for dead: what is there now is its own.
+            raise PathError(f'the journal in "{self._folder}" is gone: another process writes there, or removed it.')
         if 0 in self._records.values():
             # Reserved, and what was to be put there failed.
             self._records = {key: place for key, place in self._records.items() if place}

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ import pytest
 
 from msprobe import log
 from msprobe.errors import PathError
-from msprobe.store import durable, layout, ownership, recycling
+from msprobe.store import durable, file_systems, heartbeat, layout, locks, ownership, processes, recycling
 from msprobe.store.writer import DumpWriter
 
 HEADER: dict[str, object] = {
@@ -113,12 +115,29 @@ def test_a_zombie_is_dead(folder: Path) -> None:
 def journal_of(folder: Path, monkeypatch: pytest.MonkeyPatch, **owner: Any) -> Path:
     """The journal that a process had begun here, which is not this one."""
     with monkeypatch.context() as patch:
-        other = replace(ownership.this_process(), **owner)
-        patch.setattr(ownership, "this_process", lambda: other)
+        other = replace(processes.this_process(), **owner)
+        patch.setattr(processes, "this_process", lambda: other)
         DumpWriter(folder, HEADER).put("other", 1)
     ownership.release(folder)
     (path,) = layout.journals(folder)
     return path
+
+
+def finished_by(folder: Path, monkeypatch: pytest.MonkeyPatch, **owner: Any) -> Path:
+    """The finished dump of a process that is not this one."""
+    with monkeypatch.context() as patch:
+        other = replace(processes.this_process(), **owner)
+        patch.setattr(processes, "this_process", lambda: other)
+        writer = DumpWriter(folder, HEADER)
+        writer.put("other", 1)
+        writer.publish(final=True)
+    durable.drain()
+    return folder / "dump.json"
+
+
+def ago(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
 
 
 def test_a_process_number_that_was_given_to_a_new_process_does_not_count(
@@ -128,12 +147,186 @@ def test_a_process_number_that_was_given_to_a_new_process_does_not_count(
     assert write_one(folder) == folder
 
 
-def test_a_journal_from_another_host_counts_for_a_day(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = journal_of(folder, monkeypatch, host="another", pid=1)
+ELSEWHERE = {"host": "another", "boot": "another start of another machine", "pid": 1}
+
+
+def test_a_job_gets_its_folder_back_when_its_container_or_machine_was_started_anew(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that no other machine writes, at once: the host has another name, the process number lives again."""
+    monkeypatch.setattr(heartbeat, "_changes", lambda *_: pytest.fail("there is nothing to wait for"))
+    for owner in ({"host": "pod-x7f2", "namespace": 1, "pid": os.getppid()}, {"boot": "before"}, ELSEWHERE):
+        journal_of(folder, monkeypatch, **owner)
+        assert write_one(folder) == folder, owner
+
+
+def test_a_process_of_another_container_keeps_its_folder_while_it_lives(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number means nothing here, or a process that died long ago."""
+    with monkeypatch.context() as patch:
+        other = replace(processes.this_process(), namespace=1, pid=(1 << 22) - 1)
+        patch.setattr(processes, "this_process", lambda: other)
+        writer = DumpWriter(folder, HEADER)
+        writer.put("other", 1)
+    ownership.release(folder)
     assert write_one(folder) != folder
-    long_ago = time.time() - 25 * 3600
-    os.utime(path, (long_ago, long_ago))
+    assert len(layout.journals(folder)) == 1
+    journal = writer._journal
+    assert journal is not None
+    journal.close()
     assert write_one(folder) == folder
+
+
+def test_two_real_containers(folder: Path) -> None:
+    """Process 1 of one is not process 1 of the other."""
+    program = """
+import sys, time
+from pathlib import Path
+from msprobe.store.writer import DumpWriter
+writer = DumpWriter(Path(sys.argv[1]), {})
+writer.put(sys.argv[2], 1)
+print(writer.folder.name, flush=True)
+if sys.argv[2] == "stays":
+    time.sleep(60)
+"""
+
+    def begin(what: str) -> tuple[subprocess.Popen[str], str]:
+        # The process that is begun is process 1 of numbers of its own; it dies with the one that began it.
+        container = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        process = subprocess.Popen(
+            [*container, sys.executable, "-c", program, str(folder), what],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        return process, next((line.strip() for line in lines if "[" not in line), "")
+
+    living, name = begin("stays")
+    try:
+        if not name:
+            pytest.skip("this user may not make containers")
+        assert name == "rank"
+        second, name = begin("second")
+        assert second.wait() == 0
+        assert name == "proc1"
+        beside, name = begin("stays")
+        assert name == "proc1"
+        fourth, name = begin("fourth")
+        assert fourth.wait() == 0
+        assert name == "proc4194305"
+        beside.kill()
+        beside.wait()
+        assert b"stays" in layout.journals(folder)[0].read_bytes()
+    finally:
+        living.kill()
+        living.wait()
+    # Its child, which has the file, is killed by the system a moment later.
+    until = time.monotonic() + 30
+    while locks.is_held(layout.journals(folder)[0]) and time.monotonic() < until:
+        time.sleep(0.01)
+    third, name = begin("third")
+    assert third.wait() == 0
+    assert name == "rank"
+
+
+@pytest.fixture
+def shared_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every folder is on a disk that other machines write; the signs of life come fast."""
+    monkeypatch.setattr(file_systems, "is_local", lambda _: False)
+    monkeypatch.setattr(file_systems, "can_be_mapped", lambda _: False)
+    monkeypatch.setattr(heartbeat, "SECONDS", 0.05)
+    monkeypatch.setattr(heartbeat, "_WATCHED_SECONDS", 1.0)
+    monkeypatch.setattr(heartbeat, "_SECONDS_BETWEEN_LOOKS", 0.02)
+    heartbeat._seen.clear()
+    heartbeat.forget_after_fork()
+    yield
+    heartbeat._seen.clear()
+    heartbeat.forget_after_fork()
+
+
+def test_on_a_shared_disk_a_job_that_died_on_another_machine_gets_its_folders_back(
+    folder: Path, shared_disk: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seconds after the crash; waited for once, however many steps there are."""
+    steps = [folder.parent.parent / f"step{step}" / "rank3" for step in range(4)]
+    for step in steps:
+        with monkeypatch.context() as patch:
+            patch.setattr(heartbeat, "keep", lambda _: None)  # it is dead
+            journal_of(step, monkeypatch, **ELSEWHERE)
+    waited = []
+    changes = heartbeat._changes
+    monkeypatch.setattr(heartbeat, "_changes", lambda *given: waited.append(1) or changes(*given))
+    assert [write_one(step) for step in steps] == steps
+    assert len(waited) == 1
+    assert "process 1 on another; waiting up to 1 seconds" in capsys.readouterr().out
+
+
+def test_on_a_shared_disk_a_living_process_of_another_machine_keeps_its_folder(
+    folder: Path, shared_disk: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = journal_of(folder, monkeypatch, **ELSEWHERE)
+    assert write_one(folder) == folder.parent / f"proc{os.getpid()}"
+    assert b"other" in path.read_bytes()
+
+
+def test_a_journal_on_a_shared_disk_is_touched_until_it_is_gone(folder: Path, shared_disk: None) -> None:
+    writer = DumpWriter(folder, HEADER)
+    writer.put("a", 1)
+    (path,) = layout.journals(folder)
+    ago(path, 1000)
+    until = time.monotonic() + 30
+    while time.time() - path.stat().st_mtime > 500 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert time.time() - path.stat().st_mtime < 500
+    thread = heartbeat._heart._thread
+    assert thread is not None
+    writer.publish(final=True)
+    durable.drain()
+    thread.join(30)
+    assert not thread.is_alive(), "nothing is left to touch"
+
+
+def test_who_was_taken_for_dead_writes_nothing_into_the_folder_of_the_other(
+    folder: Path, shared_disk: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stood still for longer than another machine waited."""
+    late = DumpWriter(folder, HEADER)
+    late.put("late", 1)
+    (path,) = layout.journals(folder)
+    path.unlink()
+    (folder / "dump.json").write_text("theirs")
+    late.put("later", 1)
+    late.publish(final=True)
+    assert late.failed
+    assert (folder / "dump.json").read_text() == "theirs"
+    assert "another process writes there" in capsys.readouterr().out
+
+
+def test_a_finished_dump_of_another_machine_is_replaced_if_it_is_older_than_this_process(
+    folder: Path, shared_disk: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is younger was written by a process that ran beside this one, and may still run."""
+    path = finished_by(folder, monkeypatch, **ELSEWHERE)
+    assert write_one(folder) != folder
+    ago(path, processes.seconds_since_start() + 5)
+    assert write_one(folder) == folder
+
+
+def test_a_journal_of_an_earlier_version_on_another_host_counts_for_a_day(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was neither locked nor touched, so nothing can tell."""
+    path = journal_of(folder, monkeypatch, host="another", pid=1, boot="", namespace=0)
+    assert write_one(folder) != folder
+    ago(path, 25 * 3600)
+    assert write_one(folder) == folder
+
+
+def test_how_long_this_process_has_been_running() -> None:
+    first = processes.seconds_since_start()
+    assert 0.0 < first < 24 * 3600
+    assert first <= processes.seconds_since_start() < first + 60
 
 
 @pytest.mark.parametrize("content", [b"", bytes(5000), b"MSPJRNL2", b"[[[[ not what we write"])

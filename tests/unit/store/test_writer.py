@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from msprobe import __version__
-from msprobe.store import durable, layout, ownership
+from msprobe.store import durable, layout, ownership, processes
 from msprobe.store.encode import encode
 from msprobe.store.reader import open_dump
 from msprobe.store.writer import DumpWriter
@@ -53,7 +53,7 @@ def load(path: Path) -> Any:
 
 
 def process() -> dict[str, Any]:
-    return ownership.this_process().as_dict()
+    return processes.this_process().as_dict()
 
 
 @given(puts=st.lists(st.tuples(names, values), max_size=8), header=st.dictionaries(names, values, max_size=3))
