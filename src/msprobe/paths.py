@@ -30,6 +30,8 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os,
 # What a killed process leaves of a file that it was writing; such files may be deleted once
 # nobody writes any more.
 TEMPORARY_FILES = ".msprobe-*.tmp"
+# How often a folder is made again whose parent vanished a moment ago.
+_MOST_VANISHED = 10
 # Ranks on several machines may share a folder and a process number, so the numbers begin anywhere.
 _temporary_numbers = itertools.count(int.from_bytes(os.urandom(6), "big"))
 
@@ -46,18 +48,21 @@ def create_folder(path: StrPath) -> bool:
     """
     folder = os.fspath(path)
     missing = [folder.rstrip(os.sep) or folder]
+    vanished = 0
     try:
         while True:
             try:
                 created = _create(missing[-1])
-                break
+                if len(missing) == 1:
+                    break
+                missing.pop()
             except FileNotFoundError:
                 parent = os.path.dirname(missing[-1])
-                if parent in ("", missing[-1]):
+                # A parent may vanish again: another process removes folders that it has emptied.
+                vanished += os.path.isdir(parent)
+                if parent in ("", missing[-1]) or vanished > _MOST_VANISHED:
                     raise
                 missing.append(parent)
-        for new in reversed(missing[:-1]):
-            created = _create(new)
     except (FileExistsError, NotADirectoryError) as problem:
         found = missing[0]
         while found and not os.path.lexists(found):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,11 @@ import numpy as np
 import pytest
 
 from msprobe import log
+from msprobe.capture import native
+from msprobe.capture.session import Session
+from msprobe.capture.stacks import CallStacks
+from msprobe.cli import main
+from msprobe.config.settings import Settings
 from msprobe.store import durable, journal
 from msprobe.store.reader import open_dump
 from msprobe.store.tensor_files import TensorFileWriter
@@ -114,6 +120,43 @@ def test_a_full_disk(
     assert "no space left on device" in error
     assert "The training goes on" in error
     check_incomplete(small_disk / "step0" / "rank", at_least=500)
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_the_last_line_on_a_full_disk_tells_what_summary_finds(
+    small_disk: Path, mapped: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not mapped:
+        monkeypatch.setattr(journal, "_can_be_mapped", lambda _: False)
+    stacks = CallStacks(native.frame_key, lambda file: False, lambda code: False, lambda code: False)
+    session = Session(Settings(dump_path=str(small_disk / "dump")), "pytorch", lambda: None, stacks)
+    for _ in range(6):
+        session.start()
+        for number in range(600):
+            session.put(f"Torch.add.{number}.forward", RECORD)
+        session.stop()
+        session.next_step()
+    session.close()
+    durable.drain()
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "[WARNING]" in last
+    found = re.search(
+        r"\": (\d) steps? \((.*?)\), (\d+) records; of steps? ([^;]*), which failed, (\d+) records can be read"
+        r"(; of steps? ([^;]*), which failed, nothing can be read)? \(an error above says why\)\.",
+        last,
+    )
+    assert found, last
+    assert main(["summary", str(small_disk / "dump")]) == 0
+    shown = capsys.readouterr().out
+    rows = [line.split() for line in shown.splitlines() if line.strip()[:1].isdigit()]
+    numbers = [int(row[2]) for row in rows]
+    whole = int(found[1])
+    assert int(found[3]) == sum(numbers[:whole]) == 600 * whole
+    assert found[6], "steps of which nothing is there are told, and summary has no line for them"
+    assert all(numbers)
+    assert int(found[5]) == sum(numbers[whole:]) > 0
+    assert shown.count("interrupted") == len(numbers) - whole
+    assert main(["check", str(small_disk / "dump")]) in (0, 1)
 
 
 def test_a_full_disk_below_a_container(small_overlay: Path, capsys: pytest.CaptureFixture[str]) -> None:

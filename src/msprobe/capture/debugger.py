@@ -222,7 +222,7 @@ class Debugger:
             self.recorder.close(is_end=False)
             renewed = self._renewed(settings)
             renewed.session.outcome = self.recorder.session.outcome
-            renewed.session.step = session.step
+            renewed.session.number_steps_from(session.step)
             self.recorder = renewed
         self.settings = settings
 

@@ -17,8 +17,12 @@ class _Folder:
     """One dump_path. What it keeps does not grow with the number of steps."""
 
     steps: StepNumbers = field(default_factory=StepNumbers)
-    # Those of the steps whose writing failed.
+    # Those of the steps whose writing failed; of these, those that can be read in part, and so many records of them.
     failed: StepNumbers = field(default_factory=StepNumbers)
+    partial: StepNumbers = field(default_factory=StepNumbers)
+    partial_records: int = 0
+    # Those whose tensor files are not all there.
+    without_tensors: StepNumbers = field(default_factory=StepNumbers)
     # Of all steps that did not fail; and of these, how many are of the step that was written last.
     records: int = 0
     of_last_step: int = 0
@@ -26,15 +30,20 @@ class _Folder:
     # Some step was recorded twice, and both count.
     is_written_over: bool = False
 
-    def written(self, step: int, records: int, failed: bool) -> bool:
+    def written(self, step: int, records: int, failed: bool, lacks_tensors: bool) -> bool:
         """The step has so many records by now. True if that is new."""
         is_new = step != self.last_step
         if is_new:
             self.is_written_over |= step in self.steps and step not in self.failed
             self.steps.add(step)
             self.last_step, self.of_last_step = step, 0
+        if lacks_tensors:
+            self.without_tensors.add(step)
         if failed:
             self.failed.add(step)
+            if records and step not in self.partial:
+                self.partial.add(step)
+                self.partial_records += records
         if step in self.failed:
             records = 0
         is_new |= records != self.of_last_step
@@ -74,9 +83,13 @@ class Outcome:
         """The step is wanted, and recording is on."""
         self._begun.add(step)
 
-    def written(self, dump_path: str, step: int, records: int, failed: bool) -> None:
-        """The files of a step are up to date; ``failed``: as far as the disk let them."""
-        if self._folders.setdefault(dump_path, _Folder()).written(step, records, failed):
+    def written(self, dump_path: str, step: int, records: int, failed: bool, lacks_tensors: bool = False) -> None:
+        """The files of a step are up to date.
+
+        ``failed``: as far as the disk let them; ``records`` is then how many can be read, 0 as long as that is not
+        known. ``lacks_tensors``: not all tensor files could be written.
+        """
+        if self._folders.setdefault(dump_path, _Folder()).written(step, records, failed, lacks_tensors):
             self._is_new = True
 
     def forget(self) -> None:
@@ -99,10 +112,15 @@ class Outcome:
 
     def _dump_line(self, path: str, folder: _Folder, settings: Settings) -> tuple[bool, str]:
         steps = [step for step in folder.steps if step not in folder.failed]
-        failed = _words("step", folder.failed) if folder.failed else ""
+        if not steps and not folder.partial:
+            return (
+                True,
+                f'No dump was written to "{path}": {_words("step", folder.failed)} failed, as the error above says.',
+            )
+        line = f'The dump is in "{path}": '
         if not steps:
-            return True, f'No dump was written to "{path}": {failed} failed, as the error above says.'
-        line = f'The dump is in "{path}": {_counted(len(steps), "step")} ({numbers_text(steps)})'
+            return True, f"{line}no step is whole{_failed_text(folder)}."
+        line += f"{_counted(len(steps), 'step')} ({numbers_text(steps)})"
         line += f", {_counted(folder.records, 'record')}"
         if folder.is_written_over:
             line += " with those that were written over"
@@ -110,12 +128,11 @@ class Outcome:
             line += "; no overflow was found"
         if not folder.records and settings.task == "exception_dump":
             line += "; nothing failed"
-        if failed:
-            line += f"; {failed} failed, as an error above says"
+        line += _failed_text(folder)
         others = self._other_steps(path, folder)
         if others:
             line += f"; of earlier runs the folder still has {_words('step', others)}"
-        return bool(failed), f"{line}."
+        return bool(folder.failed or folder.without_tensors), f"{line}."
 
     def _other_steps(self, path: str, folder: _Folder) -> list[int]:
         try:
@@ -154,6 +171,20 @@ class Outcome:
         return "no step was recorded"
 
 
+def _failed_text(folder: _Folder) -> str:
+    """What of steps that failed can be read, and what cannot; for the end of a line."""
+    text = ""
+    if folder.partial:
+        can = f"{_counted(folder.partial_records, 'record')} can be read"
+        text += f"; of {_words('step', folder.partial)}, which failed, {can}"
+    lost = [step for step in folder.failed if step not in folder.partial]
+    if lost:
+        text += f"; of {_words('step', lost)}, which failed, nothing can be read"
+    if folder.without_tensors:
+        text += f"; tensor files of {_words('step', folder.without_tensors)} are missing"
+    return f"{text} (an error above says why)" if text else ""
+
+
 def numbers_text(numbers: Iterable[int]) -> str:
     """Numbers in few words, ascending: ``0, 4 to 6, 10``."""
     runs: list[list[int]] = []
@@ -171,6 +202,11 @@ def numbers_text(numbers: Iterable[int]) -> str:
 
 def _runs_text(runs: list[list[int]]) -> str:
     return ", ".join(str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a} to {b}" for a, b in runs)
+
+
+def steps_text(steps: Iterable[int]) -> str:
+    """``step 4`` or ``steps 0, 4 to 6``."""
+    return _words("step", steps)
 
 
 def _words(kind: str, numbers: Iterable[int]) -> str:

@@ -22,10 +22,11 @@ from typing import Any, Protocol
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
-from msprobe.capture.outcome import Outcome, nothing_recorded
+from msprobe.capture.outcome import Outcome, nothing_recorded, steps_text
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
-from msprobe.store import layout
+from msprobe.store import layout, old_runs
+from msprobe.store.damage import readable_records
 from msprobe.store.tensor_files import TensorFileWriter
 from msprobe.store.writer import DumpWriter
 
@@ -98,6 +99,11 @@ class Session:
         # True while descriptions wait for numbers that are still on a device.
         self.has_late: Callable[[], bool] = lambda: False
 
+        # The first step of this run; what earlier runs left of it and of later steps goes when recording begins.
+        self.first_step = 0
+        self.removes_old = settings.existing == "clean"
+        self._dump_root = settings.dump_path
+
         # What writes the whole tensors of a step into a folder.
         self.file_writer: Callable[[Path], TensorFileWriter] = _pt_files
 
@@ -145,7 +151,23 @@ class Session:
             return False
         self.outcome.begun(step)
         log.set_rank(number)
+        if self.removes_old and self.keeps_records:
+            self.removes_old = False
+            self._attempt("what earlier runs left", self._remove_old, number)
         return True
+
+    def _remove_old(self, rank: int | None) -> None:
+        # Whoever names ranks by hand answers for his own.
+        world = self.world() if self._forced_rank is None else 0
+        roots = [self._dump_root]
+        if self.framework == "mindspore":
+            roots += [os.path.join(self._dump_root, part) for part in (layout.STEP_BY_STEP, layout.COMPILED)]
+        duty = old_runs.Duty(rank, world, self.settings.wants_rank)
+        steps, problem = old_runs.remove_old_dumps(roots, self.first_step, duty)
+        if steps and not rank:
+            log.info(f'{steps_text(steps)} of an earlier run removed from "{self._dump_root}" ("existing": "clean").')
+        if problem:
+            log.warning(f"{problem} What earlier runs left stays beside what this run records.")
 
     def _world_size(self) -> int:
         # Whoever names ranks by hand has as many as he likes.
@@ -182,6 +204,8 @@ class Session:
             self._next_number = number
             return False
         self.step = number
+        if self.removes_old:
+            self.first_step = number
         return True
 
     def end(self) -> None:
@@ -338,7 +362,12 @@ class Session:
                 if files is not None:
                     self._attempt("tensor files", files.flush)
                 self._attempt("the dump", writer.publish, final, interrupted)
-                self.outcome.written(self.settings.dump_path, self.step, writer.count, writer.failed)
+                records = writer.count
+                if writer.failed:
+                    # What can be read is found out by reading, when nothing more is written.
+                    records = (self._attempt("the dump", readable_records, writer.folder) or 0) if final else 0
+                lacks = files is not None and files.failed
+                self.outcome.written(self.settings.dump_path, self.step, records, writer.failed, lacks)
             if final:
                 # Whatever has failed, the next step begins with files of its own.
                 self._begun = False

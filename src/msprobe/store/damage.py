@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from msprobe.errors import MsprobeError
-from msprobe.store import layout
-from msprobe.store.reader import Dump
+from msprobe.paths import StrPath
+from msprobe.store import layout, processes
+from msprobe.store.reader import Dump, open_dump
 
 Place = tuple[int | None, int | str]
 
@@ -26,6 +27,21 @@ def broken_parts(dump: Dump) -> dict[Place, str]:
             except MsprobeError as problem:
                 found[step, rank] = in_words(step, rank, problem.message)
     return found
+
+
+def readable_records(folder: StrPath) -> int:
+    """How many records this process's own dump in the folder of a rank has, as its readers will find it; 0 for none."""
+    me = processes.this_process().as_dict()
+    try:
+        part = open_dump(folder).part()
+        try:
+            owner = part.ours.get("process")
+            is_ours = isinstance(owner, dict) and {**owner, **me} == owner
+            return sum(1 for _ in part.records()) if is_ours else 0
+        finally:
+            part.close()
+    except (MsprobeError, OSError):
+        return 0
 
 
 def in_words(step: int | None, rank: int | str, message: str) -> str:

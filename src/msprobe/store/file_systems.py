@@ -1,4 +1,4 @@
-"""What the file systems of dumps promise: which ones can be mapped and written, and which ones one machine has alone."""
+"""What file systems promise: where a mapped file can be written safely, and which disks one machine has alone."""
 
 from __future__ import annotations
 

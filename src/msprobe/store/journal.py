@@ -106,6 +106,9 @@ def create(path: str, generation: int, first: bytes) -> Journal:
         return PlainJournal(descriptor, path, generation, first, 0 if is_local else _HELD_BYTES)
     except BaseException:
         os.close(descriptor)
+        # One without a first frame tells nothing, and would stand for a dump.
+        with contextlib.suppress(OSError):
+            os.unlink(path)
         raise
 
 

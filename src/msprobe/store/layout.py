@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -48,6 +49,16 @@ def step_folder(dump_path: StrPath, step: int) -> Path:
 def rank_folder(step_folder: StrPath, rank: int | None) -> Path:
     """The folder of one rank in a step folder: ``rank{R}``, or ``rank`` where there are no ranks."""
     return Path(step_folder) / ("rank" if rank is None else f"rank{rank}")
+
+
+def step_folders(dump_path: StrPath) -> list[tuple[int, Path]]:
+    """The folders of steps in ``dump_path``, of whatever run, with their numbers; no links. Raises OSError."""
+    with os.scandir(dump_path) as entries:
+        return sorted(
+            (int(match[1]), Path(entry.path))
+            for entry in entries
+            if (match := _STEP.fullmatch(entry.name)) and entry.is_dir(follow_symlinks=False)
+        )
 
 
 def steps_of_rank(dump_path: StrPath, rank: int | None) -> list[int]:
@@ -131,7 +142,27 @@ def prepare(folder: Path, existing: Existing, ours: str) -> None:
             f'folder "{folder}" is a symbolic link to a folder with files of a dump; msprobe removes nothing '
             "behind a link: remove them yourself or choose another dump_path."
         )
-    for path in found:
+    _remove(found)
+
+
+def remove(folder: Path) -> bool:
+    """Remove the files of a dump in ``folder``, and the folder and its step's where they are empty then.
+
+    False if there were none. Raises PathError where a file cannot be removed.
+    """
+    # First what makes a dump of the rest: an interruption leaves nothing that looks whole.
+    found = sorted(old_files(folder), key=lambda path: path.name not in (DUMP_FILE, DEBUG_FILE))
+    if not found:
+        return False
+    _remove(found)
+    for empty in (folder / TENSOR_FOLDER, folder, folder.parent):
+        with contextlib.suppress(OSError):
+            empty.rmdir()
+    return True
+
+
+def _remove(files: Iterable[Path]) -> None:
+    for path in files:
         try:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()

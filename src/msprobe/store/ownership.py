@@ -36,6 +36,8 @@ from msprobe.store.processes import Owner
 _FOREIGN_SECONDS = 24 * 3600.0
 # Processes that want the same folder and have the same number, each in a container of its own.
 _MOST_BESIDE = 64
+# How often a folder may vanish between being made and being used.
+_MOST_TRIES = 5
 # The owner stands so near to the beginning of a journal, and to the end of a finished file.
 _LOOKED_AT_BYTES = 4096
 _OWNER = re.compile(rb'"process": (\{[^{}]*\})')
@@ -99,6 +101,19 @@ def refuse_old_dumps(dump_path: StrPath, rank: int | None, wanted: Callable[[int
             layout.prepare(folder, "refuse", "")
 
 
+def remove_old_dump(folder: Path) -> bool:
+    """Remove the dump in ``folder`` that is of an earlier run; False if there is none, or its owner lives.
+
+    Raises PathError where a file cannot be removed, OSError where the folder cannot be read.
+    """
+    with _held_lock:
+        if _key(folder) in _held:
+            return False
+        # Who comes meanwhile waits until it is empty.
+        with _alone_in(folder):
+            return _other_owner(folder, "") is None and layout.remove(folder)
+
+
 def release(folder: Path) -> None:
     """Give ``folder`` back, once for each claim. Other processes go by the files in it."""
     key = _key(folder)
@@ -120,8 +135,15 @@ def forget_after_fork() -> None:
 
 def _try(folder: Path, existing: layout.Existing, announce: Callable[[Path], _Announced]) -> _Announced | Owner:
     """Our journal in ``folder``, or who else has the folder."""
-    is_new = create_folder(folder)
-    announced = announce(folder)
+    for left in reversed(range(_MOST_TRIES)):
+        is_new = create_folder(folder)
+        try:
+            announced = announce(folder)
+            break
+        except FileNotFoundError:
+            # Somebody removed the old dump in it, and the empty folder with it, a moment ago.
+            if not left:
+                raise
     try:
         other = _take(folder, existing, os.path.basename(announced.path), is_new)
     except BaseException:

@@ -429,8 +429,8 @@ class DumpWriter:
         log.once(
             ("dump failed", getattr(cause, "errno", None), self._folder.name),
             "error",
-            f"{self._problem} The training goes on; the dump of {self._folder} is incomplete"
-            f" ({self.count} records), and further failures of this kind are not reported.",
+            f"{self._problem} The training goes on; the dump of {self._folder} is incomplete, `msprobe summary` shows"
+            " what of it can be read, and further failures of this kind are not reported.",
         )
 
     def __del__(self) -> None:

@@ -52,7 +52,33 @@ def test_a_step_that_could_not_be_written_does_not_count(tmp_path: Path) -> None
     outcome.written(str(tmp_path), 2, 4, failed=True)
     ((is_warning, line),) = outcome.lines(settings)
     assert is_warning
-    assert line.endswith("2 steps (0, 1), 20 records; step 2 failed, as an error above says.")
+    assert line.endswith(
+        "2 steps (0, 1), 20 records; of step 2, which failed, 4 records can be read (an error above says why)."
+    )
+
+
+def test_what_can_be_read_of_failed_steps_is_told(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    for step, records in enumerate([30, 12, 0, 0]):
+        outcome.reached(step, None, 1)
+        outcome.written(str(tmp_path), step, 0, failed=True)
+        outcome.written(str(tmp_path), step, records, failed=True)
+    (told,) = outcome.lines(settings)
+    assert told[0]
+    assert told[1] == (
+        f'The dump is in "{tmp_path}": no step is whole; of steps 0, 1, which failed, 42 records can be read; of steps'
+        " 2, 3, which failed, nothing can be read (an error above says why)."
+    )
+
+
+def test_missing_tensor_files_are_told(tmp_path: Path) -> None:
+    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), task="tensor")
+    for step, lacks in enumerate([False, True]):
+        outcome.reached(step, None, 1)
+        outcome.written(str(tmp_path), step, 5, failed=False, lacks_tensors=lacks)
+    ((is_warning, line),) = outcome.lines(settings)
+    assert is_warning
+    assert line.endswith("2 steps (0, 1), 10 records; tensor files of step 1 are missing (an error above says why).")
 
 
 def test_a_check_that_found_nothing_says_so(tmp_path: Path) -> None:
@@ -80,7 +106,9 @@ def test_a_step_that_fails_after_a_part_of_it_was_written(tmp_path: Path) -> Non
     outcome.written(str(tmp_path), 3, 4, failed=False)
     outcome.written(str(tmp_path), 3, 6, failed=False)
     ((_, line),) = outcome.lines(settings)
-    assert line.endswith("3 steps (0, 1, 3), 26 records; step 2 failed, as an error above says.")
+    assert line.endswith(
+        "3 steps (0, 1, 3), 26 records; of step 2, which failed, 7 records can be read (an error above says why)."
+    )
 
 
 def test_records_that_were_written_over_count_and_are_told(tmp_path: Path) -> None:

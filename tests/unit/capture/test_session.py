@@ -454,3 +454,62 @@ def test_whole_tensors_are_kept_of_the_entries_that_are_named(tmp_path: Path) ->
     assert not some.saves("Functional.gelu.0.forward")
     run_step(some)
     assert read(tmp_path)["dump_data_dir"] == str(tmp_path / "dump/step0/rank/dump_tensor_data")
+
+
+def test_a_run_with_fewer_steps_leaves_none_of_the_run_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = make(tmp_path)
+    for _ in range(4):
+        run_step(first)
+    second = make(tmp_path)
+    for _ in range(2):
+        run_step(second)
+    assert steps(tmp_path) == ["step0", "step1"]
+    said = [line for line in capsys.readouterr().out.splitlines() if "earlier run" in line]
+    assert len(said) == 1
+    assert said[0].endswith(f'steps 0 to 3 of an earlier run removed from "{tmp_path}/dump" ("existing": "clean").')
+
+
+def test_a_run_with_fewer_ranks_leaves_none_of_the_run_before(tmp_path: Path) -> None:
+    for rank in range(3):
+        run_step(make(tmp_path, rank))
+    assert steps(tmp_path) == ["step0"], "ranks that do not know how many they are leave each other alone"
+    assert len(list((tmp_path / "dump/step0").iterdir())) == 3
+    last = make(tmp_path, 0)
+    last.world = lambda: 1
+    run_step(last)
+    assert [path.name for path in (tmp_path / "dump/step0").iterdir()] == ["rank0"]
+
+
+def test_a_resumed_run_keeps_the_steps_before_its_first(tmp_path: Path) -> None:
+    first = make(tmp_path)
+    for _ in range(5):
+        run_step(first)
+    resumed = make(tmp_path)
+    assert resumed.number_steps_from(3)
+    run_step(resumed)
+    assert steps(tmp_path) == ["step0", "step1", "step2", "step3"]
+
+
+def test_nothing_is_removed_before_a_step_is_recorded_nor_where_that_is_not_asked_for(tmp_path: Path) -> None:
+    for _ in range(2):
+        run_step(first := make(tmp_path, existing="overwrite"))
+        first.close()
+    assert not make(tmp_path, steps=(7,)).start()
+    for existing in ("overwrite", "refuse"):
+        other = make(tmp_path, existing=existing, steps=(1, 2))
+        for _ in range(3):
+            run_step(other)
+    assert steps(tmp_path) == ["step0", "step1", "step2"]
+
+
+def test_steps_of_this_run_stay_when_its_settings_change(tmp_path: Path) -> None:
+    """As a debugger does it whose configuration file has changed."""
+    before = make(tmp_path)
+    run_step(before)
+    run_step(before)
+    after = make(tmp_path, task="tensor")
+    after.number_steps_from(before.step)
+    run_step(after)
+    assert steps(tmp_path) == ["step0", "step1", "step2"]

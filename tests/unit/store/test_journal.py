@@ -225,6 +225,16 @@ def test_a_file_that_cannot_be_mapped_is_written_plainly(tmp_path: Path, monkeyp
     assert read(tmp_path / "j")[0] == [b"x"]
 
 
+def test_a_journal_that_cannot_be_begun_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("msprobe.store.journal.os.pwrite", full)
+    with pytest.raises(OSError, match="No space"):
+        journal.create(str(tmp_path / "j"), 1, FIRST)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_mode_of_the_file_does_not_depend_on_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:

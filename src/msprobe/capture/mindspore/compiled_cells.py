@@ -55,6 +55,8 @@ def _session_beside(recorder: MindSporeRecorder) -> Session:
     chosen = replace(settings, dump_path=folder, level="L0", scope=(), api_list=())
     session = Session(chosen, main.framework, main.rank, main.stacks)
     session.world = main.world
+    # The first dump's session removes what earlier runs left of both.
+    session.removes_old = False
     session.file_writer = array_file_writer
     return session
 
