@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from msprobe import __version__
 from msprobe.cli import commands
+from msprobe.cli.parser import USAGE_STATUS, Parser, did_you_mean
 from msprobe.errors import MsprobeError
 
-USAGE_STATUS = 2
 INTERRUPTED_STATUS = 130
 FRAMEWORKS = ("pytorch", "mindspore")
 
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     position = _command_position(words)
     top = _top_parser()
-    options = top.parse_args(words[:position])
+    options = top.parse(words[:position], intermixed=False)
     if position == len(words):
         top.print_help()
         return 0
@@ -39,18 +39,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in commands.AVAILABLE:
         return _say(f"there is no command {name!r}; {_nearest(name)}", USAGE_STATUS)
     command = commands.load(name)
-    parser = argparse.ArgumentParser(
-        prog=f"msprobe {name}", description=_sentence(commands.AVAILABLE[name][1]), allow_abbrev=False
-    )
+    parser = Parser(prog=f"msprobe {name}", description=_sentence(commands.AVAILABLE[name][1]))
     command.configure(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     if hasattr(command, "split"):
         own, foreign = command.split(words[position + 1 :])
-        args = parser.parse_args(own)
+        args = parser.parse(own, intermixed=False)
     else:
         foreign = []
         # Options may stand between the paths: `msprobe compare A --html B`.
-        args = parser.parse_intermixed_args(words[position + 1 :])
+        args = parser.parse(words[position + 1 :], intermixed=True)
     args.debug = args.debug or options.debug
     args.framework = options.framework
     args.foreign = foreign
@@ -81,14 +79,13 @@ def _execute(command: commands.Command, args: argparse.Namespace) -> int:
     return status
 
 
-def _top_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _top_parser() -> Parser:
+    parser = Parser(
         prog="msprobe",
         usage="msprobe [-h] [--version] [--debug] [-f {pytorch,mindspore}] COMMAND ...",
         description="Tells where two neural-network trainings part ways, and why.",
         epilog=_command_list(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"msprobe {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -130,11 +127,8 @@ def _command_list() -> str:
 
 
 def _nearest(name: str) -> str:
-    import difflib
-
     known = [*commands.AVAILABLE, *commands.PLANNED]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(commands.AVAILABLE)}."
+    return did_you_mean(name, known, 0.5) or f"the commands are {', '.join(commands.AVAILABLE)}."
 
 
 def _sentence(text: str) -> str:

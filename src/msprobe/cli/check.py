@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msprobe.cli.parser import did_you_mean
 from msprobe.errors import InvalidInputError, MsprobeError
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ def _chosen(checks: tuple[Check, ...], only: str | None, skip: str | None) -> li
     known = {check.name for check in checks}
     unknown = [name for name in (*wanted, *unwanted) if name not in known]
     if unknown:
-        raise InvalidInputError(f"no check {', '.join(map(repr, unknown))}; the checks are {', '.join(sorted(known))}.")
+        meant = did_you_mean(unknown[0], known) if len(unknown) == 1 else ""
+        raise InvalidInputError(
+            f"no check {', '.join(map(repr, unknown))}; {meant}{' The' if meant else 'the'} checks are "
+            f"{', '.join(sorted(known))}."
+        )
     chosen = [check for check in checks if check.name in wanted and check.name not in unwanted]
     if not chosen:
         raise InvalidInputError("--only and --skip leave no check; name others.")

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msprobe.cli.parser import did_you_mean
 from msprobe.errors import InvalidInputError, MsprobeError
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def _compare(args: argparse.Namespace) -> int:
         names = [VERDICT_FILE, PAGE_FILE] if "html" in asked else [VERDICT_FILE]
         folder = usable_output(args.output_path or DEFAULT_OUTPUT, names)
     candidate, reference = args.dumps
+    _check_dumps([*args.dumps, args.noise] if args.noise is not None else args.dumps)
     if _is_same(candidate, reference):
         raise InvalidInputError(f'both paths lead to the same dump, "{candidate}"; give two.')
     if _is_part(candidate, reference):
@@ -164,6 +166,22 @@ def _check(args: argparse.Namespace, asked: Sequence[str]) -> None:
         )
 
 
+def _check_dumps(paths: Sequence[str]) -> None:
+    """Raise PathError for paths that lead to no dump: for all of them at once."""
+    from msprobe.errors import PathError
+    from msprobe.store.reader import open_dump
+
+    problems: list[str] = []
+    for path in paths:
+        try:
+            open_dump(path)
+        except PathError as problem:
+            text = problem.message
+            problems.append(f"{text[0].upper()}{text[1:]}" if problems else text)
+    if problems:
+        raise PathError(" ".join(dict.fromkeys(problems)))
+
+
 def _is_same(candidate: str, reference: str) -> bool:
     """True for one folder given twice: a slip of the hand that would always agree."""
     try:
@@ -196,9 +214,10 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
     words = [word.strip() for word in (text or "diverged").split(",")]
     unknown = [word for word in words if word not in KINDS and word not in _OUTCOMES]
     if unknown:
+        meant = did_you_mean(unknown[0], [*_OUTCOMES, *KINDS]) if len(unknown) == 1 else ""
         raise InvalidInputError(
             f"--fail-on: {', '.join(map(repr, unknown))} is neither {', '.join(_OUTCOMES)} nor a kind of finding; "
-            f"the kinds are {', '.join(KINDS)}."
+            f"{meant}{' The' if meant else 'the'} kinds are {', '.join(KINDS)}."
         )
     if "never" in words and len(words) > 1:
         raise InvalidInputError("--fail-on: never excludes the other words; give one or the other.")

@@ -15,6 +15,7 @@ from msprobe.paths import StrPath
 from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, Kind, journals
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
+from msprobe.store.whereabouts import where_instead
 
 _RANK = re.compile(r"rank(0|[1-9][0-9]*)?")
 _STEP = re.compile(r"step\d+")
@@ -47,7 +48,7 @@ def is_folder_pair(candidate: StrPath, reference: StrPath, fields: tuple[str, st
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
             raise InvalidPathError(f'field "{field}" must be the path of a file or a folder, found {path!r}.')
         if not os.path.exists(path):
-            raise MissingDumpError(f'field "{field}": "{path}" does not exist.')
+            raise MissingDumpError(f'field "{field}": "{path}" does not exist. {where_instead(Path(path))}'.rstrip())
         folders.append(os.path.isdir(path))
     if folders[0] != folders[1]:
         kinds = ["a folder" if folder else "a file" for folder in folders]
@@ -163,7 +164,9 @@ def files_of(folder: Path) -> dict[Kind, Path]:
 
 def _hint(folder: Path) -> str:
     steps = sorted(entry.name for entry in folder.iterdir() if _STEP.fullmatch(entry.name))
-    return f' Give the folder of a step, such as "{folder / steps[0]}".' if steps else ""
+    if steps:
+        return f' Give the folder of a step, such as "{folder / steps[0]}".'
+    return f" {where_instead(folder)}".rstrip()
 
 
 def _listed(names: list[str]) -> str:

@@ -114,22 +114,31 @@ def open_dump(path: StrPath) -> Dump:
     given = Path(path)
     if given.is_file():
         if given.name not in (layout.DUMP_FILE, layout.DEBUG_FILE):
-            raise PathError(f'"{given}" must be named {layout.DUMP_FILE} or {layout.DEBUG_FILE}, or be a folder.')
+            raise _no_dump(given, f'"{given}" must be named {layout.DUMP_FILE} or {layout.DEBUG_FILE}, or be a folder.')
         kind: layout.Kind = "dump" if given.name == layout.DUMP_FILE else "debug"
         return Dump(given, [_rank_folder(given.parent)], kind)
     if not given.is_dir():
-        raise PathError(f'"{given}" does not exist; give the folder of a dump or its {layout.DUMP_FILE}.')
+        raise _no_dump(given, f'"{given}" does not exist.', f"Give the folder of a dump or its {layout.DUMP_FILE}.")
     try:
         folders, hollow = _folders(given)
     except OSError as problem:
         raise PathError(f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
     if not folders:
         inner = [name for name in (layout.STEP_BY_STEP, layout.COMPILED) if (given / name).is_dir()]
-        hint = f' Its folder "{inner[0]}" may be the dump.' if inner else ""
+        hint = f'Its folder "{inner[0]}" may be the dump.' if inner else ""
         if len(inner) > 1:
-            hint = ' It has two: "pynative" of what ran step by step, "graph" of what was compiled; give one of them.'
-        raise PathError(f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.{hint}')
+            hint = 'It has two: "pynative" of what ran step by step, "graph" of what was compiled; give one of them.'
+        raise _no_dump(
+            given, f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.', hint
+        )
     return Dump(given, folders, None, hollow)
+
+
+def _no_dump(given: Path, message: str, otherwise: str = "") -> PathError:
+    """The error for a path that leads to no dump: where one is, or what to do ``otherwise``."""
+    from msprobe.store.whereabouts import where_instead
+
+    return PathError(f"{message} {where_instead(given) or otherwise}".rstrip())
 
 
 def _folders(given: Path) -> tuple[list[_Folder], list[_Folder]]:

@@ -42,7 +42,7 @@ def test_a_missing_or_unknown_argument_is_wrong_usage(words: list[str], capsys: 
     with pytest.raises(SystemExit) as ended:
         run(*words)
     assert ended.value.code == 2
-    assert "usage: msprobe code_mapping" in capsys.readouterr().err
+    assert "(see `msprobe code_mapping -h`)" in capsys.readouterr().err
 
 
 def test_errors_are_one_line_and_leave_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

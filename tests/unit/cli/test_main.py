@@ -71,12 +71,83 @@ def test_a_command_like_no_other_is_answered_with_the_list(capsys: pytest.Captur
     assert f"the commands are {', '.join(commands.AVAILABLE)}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["-f", "jax", "summary"], ["--nonsense", "run"], ["-f"]])
-def test_wrong_options_are_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said of a command line that cannot be understood: one line."""
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
-    assert "usage: msprobe" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("msprobe: ")
+    assert err.count("\n") == 1
+    return err[len("msprobe: ") : -1]
+
+
+@pytest.mark.parametrize("words", [["-f", "jax", "summary"], ["--nonsense", "run"], ["-f"]])
+def test_wrong_options_are_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert wrong_usage(words, capsys).endswith("(see `msprobe -h`)")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compare", "a", "b", "--htlm"], "compare: there is no option '--htlm'; did you mean '--html'?"),
+        (["compare", "--htlm", "a", "b"], "compare: there is no option '--htlm'; did you mean '--html'?"),
+        (["compare", "a", "b", "--out=x"], "compare: there is no option '--out'; did you mean '--output_path'?"),
+        (["compare", "-tpp", "a", "-gp", "b"], "compare: there is no option '-tpp'; did you mean '-tp'?"),
+        (
+            ["-f", "pytorch", "compare", "-i", "x.json", "--fuzy_match"],
+            "compare: there is no option '--fuzy_match'; did you mean '--fuzzy_match'?",
+        ),
+        # What is missing beside it is not told: it is missing because of it.
+        (["summary", "--debgu"], "summary: there is no option '--debgu'; did you mean '--debug'?"),
+        (["run", "--tsk", "statistics", "train.py"], "run: there is no option '--tsk'; did you mean '--task'?"),
+        (["--versoin"], "there is no option '--versoin'; did you mean '--version'?"),
+        (["summary", "d", "--xyz"], "summary: there is no option '--xyz'"),
+        (["summary", "d", "e"], "summary: 'e' is one argument too many"),
+        (["summary"], "summary: the following arguments are required: DUMP"),
+        (
+            ["-f", "pytroch", "compare"],
+            "argument -f/--framework: 'pytroch' is none of pytorch, mindspore; did you mean 'pytorch'?",
+        ),
+        (
+            ["compare", "a", "b", "--engine", "rai"],
+            "compare: argument --engine: 'rai' is none of local, ray; did you mean 'ray'?",
+        ),
+        (["compare", "a", "b", "--engine", "x"], "compare: argument --engine: 'x' is none of local, ray"),
+    ],
+)
+def test_a_slip_of_the_hand_is_answered_with_what_was_meant(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = said.partition(": ")[0] if said.partition(": ")[0] in commands.AVAILABLE else ""
+    assert wrong_usage(words, capsys) == f"{said} (see `{f'msprobe {command}'.rstrip()} -h`)"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["check", "d", "--only", "softmx"], "no check 'softmx'; did you mean 'softmax'? The checks are "),
+        (["check", "d", "--skip", "xyz"], "no check 'xyz'; the checks are "),
+        (["compare", "a", "b", "--fail-on", "divergd"], "did you mean 'diverged'? The kinds are "),
+        (["compare", "a", "b", "--fail-on", "xyz"], "nor a kind of finding; the kinds are "),
+    ],
+)
+def test_a_wrong_name_in_a_list_is_answered_with_what_was_meant(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("before", [["-f", "pytorch"], ["--framework=mindspore"], ["--debug"]])
+def test_a_misspelt_command_of_the_old_form_is_answered_too(
+    before: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*before, "comapre", "-i", "x.json"]) == 2
+    assert capsys.readouterr().err == "msprobe: there is no command 'comapre'; did you mean 'compare'?\n"
 
 
 @pytest.mark.parametrize("name", commands.AVAILABLE)

@@ -108,4 +108,4 @@ def test_wrong_options_are_a_usage_error(words: list[str], capsys: pytest.Captur
     with pytest.raises(SystemExit) as ended:
         main(["run", *words])
     assert ended.value.code == 2
-    assert "usage: msprobe run" in capsys.readouterr().err
+    assert "(see `msprobe run -h`)" in capsys.readouterr().err

@@ -1,0 +1,78 @@
+"""Command lines: what is wrong is told in one line, with the word that was probably meant."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+USAGE_STATUS = 2
+
+
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """``did you mean 'x'?`` for the known word that is nearest; empty if none is near."""
+    import difflib
+
+    words = list(known)
+    longer = [name for name in words if len(word) > 3 and name.startswith(word)]
+    near = longer[:1] or difflib.get_close_matches(word, words, n=1, cutoff=cutoff)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser without abbreviations whose errors are one line."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        self._given: Sequence[str] = ()
+
+    def parse(self, words: Sequence[str], intermixed: bool) -> argparse.Namespace:
+        """Parse these words; ``intermixed``: options may stand between the positional ones. Raises SystemExit."""
+        self._given = words
+        found, left = self.parse_known_intermixed_args(words) if intermixed else self.parse_known_args(words)
+        if left:
+            self._refuse_unknown(left)
+            self.error(f"{left[0]!r} is one argument too many")
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and end with status 2. An unknown option goes first: it explains the rest."""
+        self._refuse_unknown(self._given)
+        self._end(message)
+
+    def _refuse_unknown(self, words: Sequence[str]) -> None:
+        known = self._option_string_actions
+        for word in words:
+            if word == "--":
+                return
+            name = word.partition("=")[0]
+            # A number below zero, and letters of options in one word (-sc, -oDIR), are no unknown option.
+            if not name.startswith("-") or name in known or _is_number(word):
+                continue
+            if not name.startswith("--") and (name == "-" or name[:2] in known):
+                continue
+            self._end("; ".join(filter(None, [f"there is no option {name!r}", did_you_mean(name, known)])))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            said = f"{value!r} is none of {', '.join(choices)}"
+            raise argparse.ArgumentError(action, "; ".join(filter(None, [said, did_you_mean(str(value), choices)])))
+
+    def _end(self, message: str) -> NoReturn:
+        print(f"msprobe: {self._place()}{message.rstrip('.')} (see `{self.prog} -h`)", file=sys.stderr)
+        raise SystemExit(USAGE_STATUS)
+
+    def _place(self) -> str:
+        """The command that the message is about, as the beginning of it."""
+        command = self.prog.partition(" ")[2]
+        return f"{command}: " if command else ""
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
