@@ -44,6 +44,8 @@ _OWNER = re.compile(rb'"process": (\{[^{}]*\})')
 
 # Folders that this process has, with the number of writers in each.
 _held: dict[str, int] = {}
+# Of owners of finished dumps that the system cannot tell of: whether they were writing another step.
+_busy: dict[Owner, bool] = {}
 # Reentrant: a writer that the garbage collector finds gives its folder back wherever we are.
 _held_lock = threading.RLock()
 
@@ -226,7 +228,9 @@ def _other_owner(folder: Path, ours: str) -> Owner | None:
     for name in (layout.DUMP_FILE, layout.DEBUG_FILE):
         with contextlib.suppress(OSError):
             owner, written = _look(folder / name, from_end=True)
-            if owner is not None and owner != me and _is_of_now(owner, written, folder / ours, is_local):
+            if owner is None or owner == me:
+                continue
+            if _is_of_now(owner, written, folder / ours, is_local) or _writes_elsewhere(owner, folder, is_local):
                 return owner
     return None
 
@@ -260,6 +264,36 @@ def _is_of_now(owner: Owner, written: float, ours: Path, is_local: bool) -> bool
         with contextlib.suppress(OSError):
             now = os.stat(ours).st_mtime
     return now - written < processes.seconds_since_start()
+
+
+def _writes_elsewhere(owner: Owner, folder: Path, is_local: bool) -> bool:
+    """Whether the owner of a finished dump, which cannot be asked, is writing another step of the same rank."""
+    if processes.can_be_asked(owner):
+        return False
+    found = _busy.get(owner)
+    if found is None:
+        found = False
+        with contextlib.suppress(OSError):
+            for _, step in layout.step_folders(folder.parent.parent):
+                found = found or any(
+                    _look(path, from_end=False)[0] == owner and _is_held_or_touched(owner, path, is_local)
+                    for path in _journals(step / folder.name)
+                )
+        _busy[owner] = found
+    return found
+
+
+def _journals(folder: Path) -> list[Path]:
+    try:
+        return layout.journals(folder)
+    except OSError:
+        return []
+
+
+def _is_held_or_touched(owner: Owner, path: Path, is_local: bool) -> bool:
+    with contextlib.suppress(OSError):
+        return _writes(owner, path, time.time() - os.stat(path).st_mtime, is_local)
+    return False
 
 
 def _owner_in(text: bytes) -> Owner | None:

@@ -30,6 +30,7 @@ from msprobe.store import (
 )
 from msprobe.store.encode import encode as _plain_encode
 from msprobe.store.encode import quote, strict
+from msprobe.store.pieces import LENGTH_BITS, object_pieces, parent_pieces, stack_pieces
 
 _RECORD_DEPTH = 2
 _FRAMES_DEPTH = 2
@@ -37,13 +38,8 @@ _PARENT_DEPTH = 1
 # A file is written again before the end of its step only when there is so much more to tell.
 _GROWTH = 1.25
 _MOST_ERROR_BYTES = 1 << 20
-_BATCH = 512
-# Where a record stands in the journal: position and length in one number.
-_LENGTH_BITS = 32
-_LENGTH = (1 << _LENGTH_BITS) - 1
 
 _pack_key = entries.KEY.pack
-_KEY_BYTES = entries.KEY_BYTES
 _RECORD = entries.RECORD
 _STACK = entries.STACK
 _PARENT = entries.PARENT
@@ -308,7 +304,7 @@ class DumpWriter:
         except (OSError, ValueError) as problem:
             self._fail(problem)
             return 0
-        return start << _LENGTH_BITS | len(body)
+        return start << LENGTH_BITS | len(body)
 
     def _parent_text(self, parent: object) -> bytes:
         if not isinstance(parent, str):
@@ -349,10 +345,10 @@ class DumpWriter:
             source.flush()
             return
         if self._with_stacks and self._published_stacks != (len(self._stack_of), len(self._frames)):
-            unchanged.write(self._path(layout.STACK_FILE), _stack_pieces(self._stack_of, self._frames))
+            unchanged.write(self._path(layout.STACK_FILE), stack_pieces(self._stack_of, self._frames))
             self._published_stacks = (len(self._stack_of), len(self._frames))
         if self._with_construct and (self._published_parents != len(self._parents) or self._rewritten_parent):
-            unchanged.write(self._path(layout.CONSTRUCT_FILE), _parent_pieces(self._parents))
+            unchanged.write(self._path(layout.CONSTRUCT_FILE), parent_pieces(self._parents))
             self._published_parents = len(self._parents)
             self._rewritten_parent = False
         self._write_json(source, finished)
@@ -383,7 +379,7 @@ class DumpWriter:
         header = self._text(self._header, 0)
         yield header[: -len(b"\n}")] + b",\n " if self._header else b"{\n "
         yield b'"data": '
-        yield from _object_pieces(source, self._records, 1)
+        yield from object_pieces(source, self._records, 1)
         ours = self._text({**self._ours(), "records": len(self._records)}, 1)
         yield b',\n "msprobe": ' + ours[: -len(b"\n }")] + b",\n  "
         yield entries.FINISHED_END if final else entries.OPEN_END
@@ -448,60 +444,6 @@ class DumpWriter:
         if source is not None:
             with contextlib.suppress(OSError):
                 source.abandon()
-
-
-def _object_pieces(source: journal.Journal, places: dict[bytes, int], depth: int) -> Iterator[bytes]:
-    """The JSON object of the frames at ``places``, as it stands at ``depth``, in pieces of some hundred
-    items.
-    """
-    if not places:
-        yield b"{}"
-        return
-    line = b"\n" + b" " * depth
-    before = b"{" + line + b" "
-    between = b"," + line + b" "
-    every = list(places.values())
-    for first in range(0, len(every), _BATCH):
-        batch = [
-            ((place >> _LENGTH_BITS) + _KEY_BYTES, (place >> _LENGTH_BITS) + (place & _LENGTH))
-            for place in every[first : first + _BATCH]
-        ]
-        yield before + between.join(source.read_all(batch))
-        before = between
-    yield line + b"}"
-
-
-def _parent_pieces(parents: dict[bytes, bytes]) -> Iterator[bytes]:
-    """The text of construct.json, in pieces of some hundred items."""
-    if not parents:
-        yield b"{}"
-        return
-    before = b"{\n "
-    batch: list[bytes] = []
-    for key, parent in parents.items():
-        batch.append(key + b": " + parent)
-        if len(batch) == _BATCH:
-            yield before + b",\n ".join(batch)
-            before = b",\n "
-            batch.clear()
-    if batch:
-        yield before + b",\n ".join(batch)
-    yield b"\n}"
-
-
-def _stack_pieces(stack_of: dict[bytes, int], frames: dict[int, bytes]) -> Iterator[bytes]:
-    """``{"0": [[name, ...], [frame, ...]], ...}``: names that share their frames share one number."""
-    groups: dict[bytes, list[bytes]] = {}
-    for key, stack_id in stack_of.items():
-        text = frames.get(stack_id)
-        if text is not None:
-            groups.setdefault(text, []).append(key)
-    before = b"{"
-    for number, (text, keys) in enumerate(groups.items()):
-        names = b",\n   ".join(keys)
-        yield before + b'\n "%d": [\n  [\n   ' % number + names + b"\n  ],\n  " + text + b"\n ]"
-        before = b","
-    yield b"\n}" if groups else b"{}"
 
 
 def _forked() -> None:

@@ -29,7 +29,9 @@ HEADER: dict[str, object] = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     log.forget_once()
+    ownership._busy.clear()
     yield tmp_path / "step0" / "rank"
+    ownership._busy.clear()
     durable.drain()
 
 
@@ -175,6 +177,28 @@ def test_a_process_of_another_container_keeps_its_folder_while_it_lives(
     journal = writer._journal
     assert journal is not None
     journal.close()
+    assert write_one(folder) == folder
+
+
+def test_finished_steps_of_a_process_of_another_container_stay_while_it_writes_the_next(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are older than this process, as those of a run that crashed are."""
+    later = folder.parent.parent / "step1" / "rank"
+    path = finished_by(folder, monkeypatch, namespace=1, pid=7)
+    ago(path, 24 * 3600)
+    with monkeypatch.context() as patch:
+        other = replace(processes.this_process(), namespace=1, pid=7)
+        patch.setattr(processes, "this_process", lambda: other)
+        writer = DumpWriter(later, HEADER)
+        writer.put("other", 1)
+    ownership.release(later)
+    assert not ownership.remove_old_dump(folder)
+    assert write_one(folder) != folder
+    journal = writer._journal
+    assert journal is not None
+    journal.close()
+    ownership._busy.clear()  # another process looks
     assert write_one(folder) == folder
 
 
