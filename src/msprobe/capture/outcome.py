@@ -115,7 +115,7 @@ class Outcome:
         if not steps and not folder.partial:
             return (
                 True,
-                f'No dump was written to "{path}": {_words("step", folder.failed)} failed, as the error above says.',
+                f'No dump was written to "{path}": {named_numbers("step", folder.failed)} failed, as the error above says.',
             )
         line = f'The dump is in "{path}": '
         if not steps:
@@ -131,7 +131,7 @@ class Outcome:
         line += _failed_text(folder)
         others = self._other_steps(path, folder)
         if others:
-            line += f"; of earlier runs the folder still has {_words('step', others)}"
+            line += f"; of earlier runs the folder still has {named_numbers('step', others)}"
         return bool(folder.failed or folder.without_tensors), f"{line}."
 
     def _other_steps(self, path: str, folder: _Folder) -> list[int]:
@@ -145,11 +145,11 @@ class Outcome:
         missing = [step for step in settings.steps if step not in self._begun]
         if not missing or self.is_enough or self._last_step is None or self._is_unwanted_rank(settings):
             return ""
-        named = _words("step", missing)
+        named = named_numbers("step", missing)
         if missing == [*settings.steps]:
             what = f'"step" asks for {named} only, which did not come'
         else:
-            what = f'"step" asks for {_words("step", settings.steps)}, of which {named} did not come'
+            what = f'"step" asks for {named_numbers("step", settings.steps)}, of which {named} did not come'
         return f"{what}: the last step of the program was {self._last_step}."
 
     def _missing_ranks(self, settings: Settings) -> str:
@@ -158,7 +158,7 @@ class Outcome:
             return ""
         world = "is a single process, which is rank 0" if self._world == 1 else f"has the ranks 0 to {self._world - 1}"
         only = " only" if missing == [*settings.ranks] else ""
-        return f'"rank" asks for {_words("rank", missing)}{only}, which there is not: the program {world}.'
+        return f'"rank" asks for {named_numbers("rank", missing)}{only}, which there is not: the program {world}.'
 
     def _is_unwanted_rank(self, settings: Settings) -> bool:
         return self._last_step is not None and not settings.wants_rank(self._rank or 0)
@@ -176,12 +176,12 @@ def _failed_text(folder: _Folder) -> str:
     text = ""
     if folder.partial:
         can = f"{_counted(folder.partial_records, 'record')} can be read"
-        text += f"; of {_words('step', folder.partial)}, which failed, {can}"
+        text += f"; of {named_numbers('step', folder.partial)}, which failed, {can}"
     lost = [step for step in folder.failed if step not in folder.partial]
     if lost:
-        text += f"; of {_words('step', lost)}, which failed, nothing can be read"
+        text += f"; of {named_numbers('step', lost)}, which failed, nothing can be read"
     if folder.without_tensors:
-        text += f"; tensor files of {_words('step', folder.without_tensors)} are missing"
+        text += f"; tensor files of {named_numbers('step', folder.without_tensors)} are missing"
     return f"{text} (an error above says why)" if text else ""
 
 
@@ -204,12 +204,8 @@ def _runs_text(runs: list[list[int]]) -> str:
     return ", ".join(str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a} to {b}" for a, b in runs)
 
 
-def steps_text(steps: Iterable[int]) -> str:
-    """``step 4`` or ``steps 0, 4 to 6``."""
-    return _words("step", steps)
-
-
-def _words(kind: str, numbers: Iterable[int]) -> str:
+def named_numbers(kind: str, numbers: Iterable[int]) -> str:
+    """``step 3`` or ``steps 3, 5 to 8``."""
     found = list(numbers)
     return f"{kind} {found[0]}" if len(found) == 1 else f"{kind}s {numbers_text(found)}"
 

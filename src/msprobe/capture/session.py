@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
-from msprobe.capture.outcome import Outcome, nothing_recorded, steps_text
+from msprobe.capture.outcome import Outcome, named_numbers, nothing_recorded
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
 from msprobe.store import layout, old_runs
@@ -165,7 +165,8 @@ class Session:
         duty = old_runs.Duty(rank, world, self.settings.wants_rank)
         steps, problem = old_runs.remove_old_dumps(roots, self.first_step, duty)
         if steps and not rank:
-            log.info(f'{steps_text(steps)} of an earlier run removed from "{self._dump_root}" ("existing": "clean").')
+            named = named_numbers("step", steps)
+            log.info(f'{named} of an earlier run removed from "{self._dump_root}" ("existing": "clean").')
         if problem:
             log.warning(f"{problem} What earlier runs left stays beside what this run records.")
 
