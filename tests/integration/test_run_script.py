@@ -258,7 +258,10 @@ def test_the_end_tells_where_the_dump_is(folder: Path) -> None:
         f'The dump is in "{folder / "dump"}": 3 steps (0 to 2), {3 * len(Dump(folder / "dump").names())} records.'
     ]
     (folder / "some.py").write_text(MODEL + LOOP.replace("range(3)", "range(1)"))
-    assert told(run(folder, *RUN, "some.py"), "INFO")[0].endswith("of earlier runs the folder still has steps 1, 2.")
+    removed, last = told(run(folder, *RUN, "some.py"), "INFO")
+    assert removed == f'steps 0 to 2 of an earlier run removed from "{folder / "dump"}" ("existing": "clean").'
+    assert ": 1 step (0), " in last
+    assert Dump(folder / "dump").steps() == ["step0"]
 
 
 @pytest.mark.parametrize(

@@ -113,10 +113,8 @@ class Outcome:
     def _dump_line(self, path: str, folder: _Folder, settings: Settings) -> tuple[bool, str]:
         steps = [step for step in folder.steps if step not in folder.failed]
         if not steps and not folder.partial:
-            return (
-                True,
-                f'No dump was written to "{path}": {named_numbers("step", folder.failed)} failed, as the error above says.',
-            )
+            failed = named_numbers("step", folder.failed)
+            return True, f'No dump was written to "{path}": {failed} failed, as the error above says.'
         line = f'The dump is in "{path}": '
         if not steps:
             return True, f"{line}no step is whole{_failed_text(folder)}."

@@ -48,13 +48,23 @@ def kind_of(descriptor: int) -> str:
 
 
 def _kind_of_mount(descriptor: int) -> str:
-    # By the mount: files of btrfs and overlay have device numbers that no mount has.
-    with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
-        with open(f"/proc/self/fdinfo/{descriptor}", encoding="utf-8") as file:
-            wanted = next(line.split()[1] for line in file if line.startswith("mnt_id:"))
+    with contextlib.suppress(OSError, ValueError):
+        mount = _mount_of(descriptor)
+        device = os.fstat(descriptor).st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             for line in file:
                 left, _, right = line.partition(" - ")
-                if left.split(maxsplit=1)[0] == wanted:
+                fields = left.split()
+                if len(fields) > 2 and right and (fields[0] == mount if mount else fields[2] == number):
                     return right.split(maxsplit=1)[0]
+    return ""
+
+
+def _mount_of(descriptor: int) -> str:
+    """The number of the mount; files of btrfs and overlay have device numbers that no mount has. Empty if not told."""
+    with contextlib.suppress(OSError), open(f"/proc/self/fdinfo/{descriptor}", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("mnt_id:"):
+                return line.split()[1]
     return ""

@@ -51,3 +51,13 @@ def test_what_the_system_does_not_tell_is_neither_local_nor_mapped(
     monkeypatch.setattr(file_systems, "_kind_of_mount", lambda _: "")
     monkeypatch.setattr(file_systems, "_known", {})
     assert kind_of(tmp_path) == ("", False, False)
+
+
+def test_where_the_mount_of_a_file_is_not_told_its_device_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kind_of(tmp_path)[0]
+    monkeypatch.setattr(file_systems, "_known", {})
+    monkeypatch.setattr(file_systems, "_mount_of", lambda _: "")
+    assert kind_of(tmp_path)[0] in (before, "")
+    assert before
