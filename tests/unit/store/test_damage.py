@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hand_made import call, write_part
 
-from msprobe.store.damage import broken_parts, lost_parts, missing_ranks
+from msprobe.store import processes
+from msprobe.store.damage import broken_parts, lost_parts, missing_ranks, readable_records
 from msprobe.store.reader import open_dump
+from msprobe.store.writer import DumpWriter
 
 
 def ranks(folder: Path, steps: int = 2) -> Path:
@@ -63,3 +66,24 @@ def test_an_open_dump_can_be_given_for_its_path(tmp_path: Path) -> None:
     dump = open_dump(ranks(tmp_path)).without([(0, 0), (1, 0), (1, 1)])
     assert open_dump(dump) is dump
     assert (dump.steps, dump.ranks(), Path(dump), str(dump)) == ([0], [1], tmp_path, str(tmp_path))
+
+
+def write(folder: Path) -> None:
+    writer = DumpWriter(folder, {})
+    for name in "abc":
+        writer.put(name, 1)
+    assert readable_records(folder) == 3
+    writer.publish(final=True)
+    assert readable_records(folder) == 3
+
+
+def test_what_can_be_read_counts_only_what_this_process_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dump that was refused, as an older one is there, left nothing."""
+    write(tmp_path / "ours" / "rank")
+    other = replace(processes.this_process(), pid=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "this_process", lambda: other)
+        write(tmp_path / "theirs" / "rank")
+    assert readable_records(tmp_path / "ours" / "rank") == 3
+    assert readable_records(tmp_path / "theirs" / "rank") == 0
+    assert readable_records(tmp_path / "nothing") == 0

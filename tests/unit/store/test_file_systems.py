@@ -57,7 +57,8 @@ def test_where_the_mount_of_a_file_is_not_told_its_device_tells_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = kind_of(tmp_path)[0]
+    if before not in ("ext4", "xfs", "tmpfs"):
+        pytest.skip("files here have a device number that no mount has")
     monkeypatch.setattr(file_systems, "_known", {})
     monkeypatch.setattr(file_systems, "_mount_of", lambda _: "")
-    assert kind_of(tmp_path)[0] in (before, "")
-    assert before
+    assert kind_of(tmp_path)[0] == before
