@@ -513,3 +513,14 @@ def test_steps_of_this_run_stay_when_its_settings_change(tmp_path: Path) -> None
     after.number_steps_from(before.step)
     run_step(after)
     assert steps(tmp_path) == ["step0", "step1", "step2"]
+
+
+def test_an_old_dump_in_the_folder_goes_also_where_a_part_of_it_is_recorded(tmp_path: Path) -> None:
+    """As with compiled cells of MindSpore: whoever opens the folder would find the old dump, not the two new ones."""
+    run_step(make(tmp_path))
+    for _ in range(2):
+        parts = make(tmp_path)
+        parts.settings = replace(parts.settings, dump_path=str(tmp_path / "dump" / "pynative"))
+        run_step(parts)
+    assert steps(tmp_path) == []
+    assert [path.name for path in (tmp_path / "dump" / "pynative").iterdir()] == ["step0"]

@@ -55,8 +55,6 @@ def _session_beside(recorder: MindSporeRecorder) -> Session:
     chosen = replace(settings, dump_path=folder, level="L0", scope=(), api_list=())
     session = Session(chosen, main.framework, main.rank, main.stacks)
     session.world = main.world
-    # The first dump's session removes what earlier runs left of both.
-    session.removes_old = False
     session.file_writer = array_file_writer
     return session
 
@@ -145,6 +143,7 @@ class CompiledCells:
             if self.main.recording and not self.session.recording:
                 if not self.session.records_in_step:
                     self.session.number_steps_from(self.main.step)
+                    self.session.first_step = self.main.first_step
                 self.session.start(self._rank)
                 if not self.of_cells:
                     log.once(
