@@ -159,7 +159,7 @@ class Session:
     def _remove_old(self, rank: int | None) -> None:
         # Whoever names ranks by hand answers for his own.
         world = self.world() if self._forced_rank is None else 0
-        # Where a part of the recording has a folder of its own in the one that was given, that one may hold an old dump.
+        # Where a part of the recording has a folder in the one that was given, that one may hold an old dump.
         roots = dict.fromkeys([self._dump_root, self.settings.dump_path])
         duty = old_runs.Duty(rank, world, self.settings.wants_rank)
         steps, problem = old_runs.remove_old_dumps(roots, self.first_step, duty)

@@ -124,13 +124,14 @@ def open_dump(path: StrPath) -> Dump:
     except OSError as problem:
         raise PathError(f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
     if not folders:
-        inner = [name for name in (layout.STEP_BY_STEP, layout.COMPILED) if (given / name).is_dir()]
-        hint = f'Its folder "{inner[0]}" may be the dump.' if inner else ""
+        message = f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.'
+        inner = [given / name for name in (layout.STEP_BY_STEP, layout.COMPILED) if (given / name).is_dir()]
         if len(inner) > 1:
-            hint = 'It has two: "pynative" of what ran step by step, "graph" of what was compiled; give one of them.'
-        raise _no_dump(
-            given, f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.', hint
-        )
+            raise PathError(
+                f'{message} It has two: "{inner[0]}" of what ran step by step, "{inner[1]}" of what was compiled; give '
+                "one of them."
+            )
+        raise _no_dump(given, message, f'Its folder "{inner[0]}" may be the dump.' if inner else "")
     return Dump(given, folders, None, hollow)
 
 

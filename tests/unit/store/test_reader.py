@@ -336,7 +336,7 @@ def test_a_link_out_of_the_dump_is_refused(tmp_path: Path) -> None:
     [
         (lambda path: path / "nothing", "does not exist"),
         (lambda path: path, "holds no dump: no step"),
-        (lambda path: (path / "pynative").mkdir() or path, 'folder "pynative" may be the dump'),
+        (lambda path: (path / "pynative").mkdir() or path, 'folder ".*pynative" may be the dump'),
         (lambda path: (path / "stack.json").write_text("{}") and path / "stack.json", "must be named dump.json or"),
         (lambda path: (path / "dump.json").mkdir() or path, "cannot be read|not a regular file"),
         (lambda path: (path / "dump.json").symlink_to("nowhere") or path, "does not exist"),

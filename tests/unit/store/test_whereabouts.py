@@ -109,6 +109,16 @@ def test_the_noise_of_a_comparison_is_looked_for_as_well(runs: Path, capsys: pyt
     assert capsys.readouterr().err == 'msprobe: "runs/agood" does not exist. Did you mean "runs/good"?\n'
 
 
+def test_two_dumps_of_one_program_are_told_apart(runs: Path) -> None:
+    (runs / "good").rename(runs / "pynative")
+    (runs / "bad").rename(runs / "graph")
+    with pytest.raises(PathError) as caught:
+        open_dump("runs")
+    assert caught.value.message.endswith(
+        'It has two: "runs/pynative" of what ran step by step, "runs/graph" of what was compiled; give one of them.'
+    )
+
+
 def test_only_so_many_folders_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path that is wrong may be the root of a large disk."""
     looked = []
