@@ -160,7 +160,7 @@ def test_steps_of_a_resumed_training_and_steps_without_stop(record: Recorder) ->
 def test_the_folder_of_two_dumps_says_which_to_give(record: Recorder) -> None:
     train(CompiledWithin, record(level="L0"), steps=1)
     folder = record.end().folder
-    with pytest.raises(PathError, match='pynative" of what ran step by step, ".*graph" of'):
+    with pytest.raises(PathError, match=r'pynative" of what ran step by step, ".*graph" of'):
         open_dump(folder)
     assert open_dump(folder / "pynative").steps == open_dump(folder / "graph").steps == [0]
 
