@@ -13,6 +13,7 @@ Only where torch cannot register such kernels (before 2.5), a dispatch mode does
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.dispatch_operators import Operator, several, without_values, written
 from msprobe.capture.torch.dispatch_watch import Watch, find_watch
+from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 
 _quiet = torch._C.DisableTorchFunction
@@ -38,22 +40,41 @@ class OperatorRecorder:
         self.session = recorder.session
         self._watch: Watch = find_watch()
         self._was_on = threading.local()
+        self._patches = Patches()
+        # Not of `torch.inference_mode` itself: a block that has begun knows how it ends already.
+        self._patches.add(getattr(torch._C, "_InferenceMode", None), "__exit__", self._leaving)
 
     def attach(self) -> None:
         """Begin to watch this thread."""
         self._watch.attach(self)
+        self._patches.attach()
 
     def detach(self) -> None:
         """Leave nothing behind."""
+        self._patches.detach()
         self._watch.detach(self)
+
+    def _leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __exit__(block: Any, *error: Any) -> Any:
+            # The end of such a block restores what the dispatcher was at its beginning, when nobody watched yet.
+            was_on = self._watch.is_on()
+            result = original(block, *error)
+            if was_on and not self.over and not self._watch.is_on():
+                self._watch.resume(self)
+            return result
+
+        return __exit__
 
     def pause(self) -> None:
         """A compiled region is entered: as :meth:`detach`, until :meth:`resume` in the same thread."""
         self._was_on.yes = self._watch.is_on()
+        self._patches.detach()
         self._watch.detach(self)
 
     def resume(self) -> None:
         """It was left."""
+        self._patches.attach()
         if getattr(self._was_on, "yes", False):
             self._watch.resume(self)
 

@@ -25,12 +25,20 @@ from msprobe.capture.records import PLAIN, parts_of
 from msprobe.capture.torch.statistics_framework import Quiet
 
 Node = Any
-_view: Any = torch.ones((), requires_grad=True).view(()).grad_fn
-AccumulateGrad: type = type(_view.next_functions[0][0])
-_written = torch.ones(1, requires_grad=True) * 1
-_written.view(1).mul_(1)
-# The node of a tensor of which a part, a view, was written to. Its first edge leads to what the whole tensor was.
-CopySlices: type = type(_written.grad_fn)
+
+
+def _classes_of_nodes() -> tuple[type, type]:
+    """Of the node that adds gradients to a leaf, and of that of a tensor of which a part, a view, was written to."""
+    # In whatever mode and with whatever default device msprobe is imported: only these settings make a graph.
+    with torch.inference_mode(False), torch.enable_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
+        leaf = torch.ones(1, device="cpu", requires_grad=True)
+        written = leaf * 1
+        written.view(1).mul_(1)
+        return type(leaf.view(1).grad_fn.next_functions[0][0]), type(written.grad_fn)  # type: ignore[union-attr]
+
+
+# The first edge of the second leads to what the whole tensor was.
+AccumulateGrad, CopySlices = _classes_of_nodes()
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
 # A call that builds more nodes than this is not followed to its arguments.
