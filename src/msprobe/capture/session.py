@@ -44,11 +44,19 @@ class ModulePass(Protocol):
 class ThreadState(threading.local):
     """What one thread is in the middle of."""
 
-    def __init__(self) -> None:
+    def __init__(self, passes: dict[int, list[ModulePass]]) -> None:
+        # Of all threads, by their number (which is given again when a thread is gone).
+        self._passes = passes
         self.modules: list[ModulePass] = []
+        passes[threading.get_ident()] = self.modules
         self.region: str | None = None
         # Above zero: what runs now is not recorded (our own work, or the inside of a recorded unit).
         self.muted = 0
+
+    def forget_passes(self) -> None:
+        """No thread runs a module that is watched: what a thread has begun, it will not tell the end of."""
+        for passes in list(self._passes.values()):
+            passes.clear()
 
     @contextmanager
     def mute(self) -> Iterator[None]:
@@ -76,7 +84,7 @@ class Session:
         self.order = 0
         self.counters: dict[str, int] = {}
         self.filter = EntryFilter.of(settings)
-        self.thread = ThreadState()
+        self.thread = ThreadState({})
         self.lock = threading.RLock()
         self.with_stacks = settings.extra_info
         self.with_construct = settings.extra_info and (settings.level in ("L0", "mix") or settings.task == "structure")

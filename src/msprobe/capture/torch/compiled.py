@@ -109,6 +109,7 @@ class CompiledRegions:
         for one in reversed(patches):
             one.detach()
         self._restore_stance()
+        self.modules.forget()
         self._aside = 0
         self._thread.__init__()  # type: ignore[misc]
         self._watch.forget()

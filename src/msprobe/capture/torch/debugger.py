@@ -14,7 +14,7 @@ from msprobe.capture.method_arguments import check_rank_id, check_token_range
 from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
 from msprobe.capture.torch.recorder import TorchRecorder, current_rank, name_modules
-from msprobe.capture.torch.start_arguments import check_model
+from msprobe.capture.torch.start_arguments import ModelReference, check_model
 from msprobe.capture.torch.support import check_settings
 from msprobe.capture.torch.token_range import TokenRange
 from msprobe.config.load import load_settings
@@ -90,7 +90,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     def _set_up(self, settings: Settings, model: Any, load: Callable[[], Settings]) -> None:
         self.settings = settings
         self.recorder = TorchRecorder(settings)
-        self._model = model
+        self._model = ModelReference(model)
         self._tokens: TokenRange | None = None
         self._loader: LoaderSteps | None = None
         if settings.enable_dataloader:
@@ -122,13 +122,13 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self._look_at_config()
         if self.settings.level == "debug":
             return
-        given = model if model is not None else self._model
+        given = model if model is not None else self._model()
         self._check_model_given(given, token_range, "modules")
         if given is not None:
             check_model(given)
         tokens = check_token_range(token_range)
         if self._loader is not None:
-            self._model = given
+            self._model = ModelReference(given)
             self._say_that_loader_drives("start()")
             if self._loader.inside:
                 self._begin_batch()
@@ -216,12 +216,13 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         if level == "debug" or not self.is_on():
             self.recorder.session.outcome.reason = "" if level == "debug" else SWITCHED_OFF
             return
-        if self._model is None and level in ("L0", "mix"):
+        model = self._model()
+        if model is None and level in ("L0", "mix"):
             # The first start(model) will bring it.
             self.recorder.session.outcome.reason = f"level {level} needs the model, and start(model) was never called"
             return
-        named = name_modules(self._model, self.settings.record_root) if self._model is not None else []
-        self.recorder.models = self._model
+        named = name_modules(model, self.settings.record_root) if model is not None else []
+        self.recorder.models = model
         self.recorder.start(named)
 
     def _end_batch(self) -> None:

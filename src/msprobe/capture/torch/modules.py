@@ -138,11 +138,12 @@ class ModuleRecorder:
             handle.remove()
         self.names.clear()
         self._modules.clear()
-        self.session.thread.modules.clear()
+        self.session.thread.forget_passes()
 
     def forget(self) -> None:
         """Let go of the modules and parameters of the last models."""
         self._known.clear()
+        self._last_models = set()
         self.parameters.forget()
 
     # ------------------------------------------------------------ forward

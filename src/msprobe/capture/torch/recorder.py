@@ -111,7 +111,7 @@ class TorchRecorder:
         self.calls = CallRecorder(session, self.describer, self.statistics, self.keeper, self.hooks)
         self.modules = ModuleRecorder(self.calls)
         self.level = settings.level
-        # What was given to start: a Module, several, or None.
+        # What was given to start: a Module, several, or None. Let go of when recording stops.
         self.models: Any = None
         # What the names of the parameters of each model begin with, if it is not the model's index.
         self.leads: list[str] | None = None
@@ -219,8 +219,11 @@ class TorchRecorder:
         watch.
         """
         session = self.session
-        if session.recording or not session.start(rank):
-            return session.recording
+        if session.recording:
+            return True
+        if not session.start(rank):
+            self.models = None
+            return False
         self._attached = True
         outside = session.guard(self.regions.outside, self.models, named_modules)
         named_modules = named_modules if outside is None else outside
@@ -256,7 +259,10 @@ class TorchRecorder:
         for part in reversed(self.parts):
             session.guard(part.detach)
         session.guard(self.modules.remove)
-        session.guard(self.modules.parameters.remove)
+        # The user may be done with the model, and nothing but the model itself tells when its parameters are gone:
+        # the nodes on which the hooks were keep them alive.
+        session.guard(self.modules.forget)
+        self.models = None
         self.hooks.prune()
 
     def next_step(self) -> None:
@@ -268,7 +274,6 @@ class TorchRecorder:
         self.detach()
         self.session.close(is_end)
         self.hooks.remove()
-        self.modules.forget()
         self.statistics.reset()
 
     def leave_to_parent(self) -> None:
@@ -290,8 +295,6 @@ class TorchRecorder:
         self.statistics.reset()
         self.keeper.begin_step()
         self.modules.begin_step()
-        if self.session.ended:
-            self.modules.forget()
         self.calls.gradients.open_watches.clear()
 
 
@@ -329,21 +332,23 @@ def name_modules(model: Any, record_root: bool) -> list[tuple[str, nn.Module]]:
 
 def _modules_inside(root: nn.Module) -> list[tuple[str, nn.Module]]:
     """What ``named_modules()`` tells but the root itself; of usual modules in a third of the time."""
-    usual = nn.Module.named_modules
     found: list[tuple[str, nn.Module]] = []
-    seen = {root}
-
-    def add(module: nn.Module, lead: str) -> bool:
-        if type(module).named_modules is not usual:
-            return False
-        for key, child in module._modules.items():
-            if child is not None and child not in seen:
-                seen.add(child)
-                found.append((lead + key, child))
-                if child._modules and not add(child, f"{lead}{key}."):
-                    return False
-        return True
-
-    if not add(root, ""):
+    if not _add_modules(root, "", found, {root}):
         return [(path, module) for path, module in root.named_modules() if path]
     return found
+
+
+_usual_named_modules = nn.Module.named_modules
+
+
+def _add_modules(module: nn.Module, lead: str, found: list[tuple[str, nn.Module]], seen: set[nn.Module]) -> bool:
+    # No inner function: one that calls itself is a cycle, and keeps the model until the collector comes.
+    if type(module).named_modules is not _usual_named_modules:
+        return False
+    for key, child in module._modules.items():
+        if child is not None and child not in seen:
+            seen.add(child)
+            found.append((lead + key, child))
+            if child._modules and not _add_modules(child, f"{lead}{key}.", found, seen):
+                return False
+    return True

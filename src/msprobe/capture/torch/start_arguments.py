@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
 from torch import nn
 
 from msprobe.errors import InvalidInputError
+
+
+class ModelReference:
+    """The model that was given once, for later starts: a Module, several, or None. Does not keep it alive."""
+
+    def __init__(self, model: Any) -> None:
+        self._several = isinstance(model, (list, tuple))
+        given = model if self._several else () if model is None else (model,)
+        self._references = [weakref.ref(module) for module in given]
+
+    def __call__(self) -> Any:
+        """The model; None if there is none, or not all of it any more."""
+        models = [reference() for reference in self._references]
+        if not models or None in models:
+            return None
+        return models if self._several else models[0]
 
 
 def check_model(model: Any) -> None:

@@ -55,6 +55,8 @@ class TokenRange:
         """Take the counting hooks away."""
         for handle in self._handles:
             handle.remove()
+        if not self.recorder.session.recording:
+            self.recorder.models = None
 
 
 class _Last:
