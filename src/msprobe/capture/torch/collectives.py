@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -117,6 +118,13 @@ class _Block:
         self.issued: list[_Issued] = []
 
 
+class _Blocks(threading.local):
+    """Those that this thread is in, the innermost last."""
+
+    def __init__(self) -> None:
+        self.blocks: list[_Block] = []
+
+
 class CollectiveRecorder:
     """Records collectives between attach and detach."""
 
@@ -126,7 +134,8 @@ class CollectiveRecorder:
         self.groups = Groups()
         self.work = WorkWatch(session)
         self._functions = FunctionCalls()
-        self._blocks: list[_Block] = []
+        self._recorded_thread = recorder.thread
+        self._open_blocks = _Blocks()
         add_types(recorder.describer, self.groups)
         for collective, function in find_collectives(recorder.names.include_unlisted, recorder.names.list_file):
             self._functions.add(function, partial(self._run, collective))
@@ -167,8 +176,13 @@ class CollectiveRecorder:
     ) -> Any:
         session = self.session
         thread = session.thread
-        if not session.recording or thread.muted:
-            return original(*args, **kwargs)
+        if not session.recording or thread.muted or not self._recorded_thread.is_here():
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if session.recording:
+                    # Recorded or not, what it wrote has other numbers now.
+                    session.guard(self._forget_all, [*args, *kwargs.values()])
         with _quiet(), torch.no_grad():
             issued = session.guard(self._begin, collective, args, kwargs)
         # What one collective calls to do its work is part of it, also where it is not wanted itself.
@@ -247,6 +261,10 @@ class CollectiveRecorder:
         for tensor in issued.written:
             self.calls.statistics.invalidate(tensor)
 
+    def _forget_all(self, values: Sequence[Any]) -> None:
+        for tensor in _tensors(values):
+            self.calls.statistics.invalidate(tensor)
+
     # ------------------------------------------------------------ asynchronous calls
 
     def _await(self, issued: Sequence[_Issued], handles: Sequence[Any]) -> None:
@@ -275,7 +293,8 @@ class CollectiveRecorder:
     # ------------------------------------------------------------ coalescing
 
     def _coalesce(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.session.recording or self.session.thread.muted:
+        session = self.session
+        if not session.recording or session.thread.muted or not self._recorded_thread.is_here():
             return original(*args, **kwargs)
         return self._coalesced(original, args, kwargs)
 
@@ -284,11 +303,12 @@ class CollectiveRecorder:
         group = kwargs.get("group", args[0] if args else None)
         block = _Block(group)
         with original(*args, **kwargs) as works:
-            self._blocks.append(block)
+            blocks = self._open_blocks.blocks
+            blocks.append(block)
             try:
                 yield works
             finally:
-                self._blocks.remove(block)
+                blocks.remove(block)
         with _quiet(), torch.no_grad():
             self.session.guard(self._end_block, block, works)
 
@@ -304,7 +324,7 @@ class CollectiveRecorder:
             self._put(issued, completed=True)
 
     def _block_of(self, group: Any) -> _Block | None:
-        for block in reversed(self._blocks):
+        for block in reversed(self._open_blocks.blocks):
             if self.groups.find(block.group) is self.groups.find(group):
                 return block
         return None

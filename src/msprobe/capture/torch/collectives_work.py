@@ -13,6 +13,7 @@ is decided by who takes an entry out of a dictionary.
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -78,7 +79,8 @@ class WorkWatch:
         self._by_handle: dict[int, dict[Unfinished, int]] = {}
         self._patches: list[Patches] = []
         self._patched: set[type] = set()
-        self._looking = False
+        # The thread that looks at the handles itself.
+        self._looking: int | None = None
 
     def watch(self, unfinished: Unfinished, handles: Sequence[Any]) -> None:
         """``unfinished`` is done when all ``handles`` are."""
@@ -144,14 +146,14 @@ class WorkWatch:
 
     def look(self) -> None:
         """Recording pauses: take the results that are there although nobody has asked. Does not wait."""
-        self._looking = True
+        self._looking = threading.get_ident()
         try:
             for unfinished in list(self._open):
                 done = {part for reference, part in list(unfinished.handles.values()) if _says_done(reference())}
                 if unfinished.parts <= done and unfinished.is_untouched():
                     self.finish(unfinished, False)
         finally:
-            self._looking = False
+            self._looking = None
 
     def clear(self) -> None:
         """The step is over: what is not done by now stays unfinished."""
@@ -223,7 +225,7 @@ class WorkWatch:
         @functools.wraps(original)
         def is_completed(handle: Any, *args: Any, **kwargs: Any) -> Any:
             answer = original(handle, *args, **kwargs)
-            if answer is True and id(handle) in self._by_handle and not self._looking:
+            if answer is True and id(handle) in self._by_handle and self._looking != threading.get_ident():
                 self._done(handle)
             return answer
 

@@ -231,6 +231,8 @@ class CompiledRegions:
         function = frame.f_locals.get("fn")
         if self.modules.passing or function is None or not session.recording or session.thread.muted:
             return None
+        if not self.recorder.thread.is_here():
+            return None
         if self.recorder.level in ("L0", "mix"):
             self.modules.watch_all_parameters()
         owner = getattr(function, "__self__", None)

@@ -101,11 +101,11 @@ def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) ->
     class methods.
     """
     inner = stored.__func__ if isinstance(stored, (classmethod, staticmethod)) else original
-    session, calls, mode = recorder.session, recorder.calls, recorder.mode
+    session, calls, mode, thread = recorder.session, recorder.calls, recorder.mode, recorder.thread
 
     @functools.wraps(inner)
     def replacement(*args: Any, **kwargs: Any) -> Any:
-        if not session.recording or session.thread.muted:
+        if not session.recording or session.thread.muted or not thread.is_here():
             return inner(*args, **kwargs)
         with _quiet():
             call = calls.begin(name, args, kwargs, 1)

@@ -172,8 +172,10 @@ class _Kernel:
         watch = self._watch
         if self._op is None:
             base, _, overload = self._name.partition(".")
-            self._op = getattr(getattr(getattr(torch.ops, self._space), base), overload or "default")
-            self._operator = describe_operator(self._op)
+            op = getattr(getattr(getattr(torch.ops, self._space), base), overload or "default")
+            # The first last: it tells other threads that both are there.
+            self._operator = describe_operator(op)
+            self._op = op
         recorder = watch.current
         if recorder is None or recorder.over:
             # A guard of the user's (inference mode is one) has brought the key back after it was switched

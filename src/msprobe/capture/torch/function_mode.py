@@ -8,6 +8,7 @@ with the mode in place, so that its inside is seen.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,15 @@ _quiet = torch._C.DisableTorchFunction
 _tracing: Callable[[], Any] = torch._C._get_tracing_state
 
 
+class _Entering(threading.local):
+    """What this thread is about to call. Autograd's threads have the mode of the thread that called backward."""
+
+    # The call was made by the reflected form of an operator, as in `2 + a`.
+    reflected = False
+    # The transparent function that is being entered, until a call inside it shows that it was.
+    hop: Any = None
+
+
 class CallMode(TorchFunctionMode):
     """Sees every call of the thread it was entered in. Enter and leave with :func:`enter` and :func:`leave`."""
 
@@ -37,9 +47,7 @@ class CallMode(TorchFunctionMode):
         self.table = names.table
         self.find = names.find
         self.include_unlisted = names.include_unlisted
-        self.reflected = False
-        # The transparent function that is being entered, until a call inside it shows that it was.
-        self.hop: Any = None
+        self.entering = _Entering()
         self.session = recorder.session
         self.thread = recorder.session.thread
 
@@ -57,13 +65,14 @@ class CallMode(TorchFunctionMode):
         if api.transparent:
             if api.unit is not None:
                 return api.unit(api, func, args, kwargs)
-            if self.hop is not func:
+            entering = self.entering
+            if entering.hop is not func:
                 return self._inside(func, types, args, kwargs)
             # It asked a second time before it did anything: one unit, rather than entered for ever.
-            self.hop = None
+            entering.hop = None
             if not api.key or not self.include_unlisted:
                 return func(*args, **kwargs) if kwargs else func(*args)
-        self.hop = None
+        self.entering.hop = None
         key, listed, given, words = api.key, True, args, kwargs
         try:
             if api.operator is not None:
@@ -103,17 +112,17 @@ class CallMode(TorchFunctionMode):
         return result
 
     def _inside(self, func: Any, types: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
-        self.hop = func
+        self.entering.hop = func
         _push(self)
         try:
             return run_inside(func, types, args, kwargs)
         finally:
-            self.hop = None
+            self.entering.hop = None
             remove_mode(self)
 
     def _operator_key(self, api: Api) -> tuple[str, bool]:
-        if self.reflected and api.reflected is not None:
-            self.reflected = False
+        if self.entering.reflected and api.reflected is not None:
+            self.entering.reflected = False
             return api.reflected
         frame: Any = sys._getframe(2)
         while frame.f_code.co_name == "__torch_function__":  # modes and subclasses of the user that come first

@@ -17,6 +17,7 @@ from torch.autograd import Function
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
 from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.threads import RecordedThread
 
 _quiet = torch._C.DisableTorchFunction
 
@@ -36,8 +37,9 @@ _FRAMEWORK_CLASSES = frozenset(
 class CustomFunctions:
     """Has ``Function.apply`` recorded while attached."""
 
-    def __init__(self, calls: CallRecorder) -> None:
+    def __init__(self, calls: CallRecorder, thread: RecordedThread) -> None:
         self.calls = calls
+        self.thread = thread
         self.session = calls.session
         self._watched = FunctionCalls()
         self._replaced = Patches()
@@ -72,6 +74,8 @@ class CustomFunctions:
     def _apply(self, inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session, calls = self.session, self.calls
         if not session.recording or session.thread.muted or not args or _is_framework(args[0]):
+            return inner(*args, **kwargs)
+        if not self.thread.is_here():
             return inner(*args, **kwargs)
         with _quiet():
             call = calls.begin(f"Function.{args[0].__name__}", args[1:], kwargs, self._frames)

@@ -178,7 +178,7 @@ class OptimizerRecorder:
         step.groups = self._groups(step)
 
     def _begin_record(self, step: _Step) -> bool:
-        if not self._wanted:
+        if not self._wanted or not self.recorder.thread.is_here():
             return False
         session = self.session
         key = f"Optimizer.{type(step.optimizer).__name__}"

@@ -33,6 +33,7 @@ from msprobe.capture.torch.names import ApiNames
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.tensor_values import TensorKeeper
+from msprobe.capture.torch.threads import RecordedThread
 from msprobe.config.settings import Settings
 
 _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -107,6 +108,7 @@ class TorchRecorder:
         self.hooks = NodeHooks()
         self.describer = Describer(self.statistics.describe, _is_tensor, self._types())
         self.describer.failed = functools.partial(session.fault, "a value")
+        self.thread = RecordedThread()
         self.keeper = TensorKeeper(session, self.statistics)
         self.calls = CallRecorder(session, self.describer, self.statistics, self.keeper, self.hooks)
         self.modules = ModuleRecorder(self.calls)
@@ -147,15 +149,17 @@ class TorchRecorder:
         patches = Patches()
         mode = self._mode
         assert mode is not None
-        self.parts.append(CustomFunctions(self.calls))
+        self.parts.append(CustomFunctions(self.calls, self.thread))
 
         def reflected(original: Any) -> Any:
             def replacement(tensor: Any, other: Any) -> Any:
-                mode.reflected = True
+                # Of this thread: another one may add, too.
+                entering = mode.entering
+                entering.reflected = True
                 try:
                     return original(tensor, other)
                 finally:
-                    mode.reflected = False
+                    entering.reflected = False
 
             replacement.__name__ = original.__name__
             return replacement
@@ -225,6 +229,7 @@ class TorchRecorder:
             self.models = None
             return False
         self._attached = True
+        self.thread.begin()
         outside = session.guard(self.regions.outside, self.models, named_modules)
         named_modules = named_modules if outside is None else outside
         if self.level in ("L0", "mix"):
