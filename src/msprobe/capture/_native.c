@@ -7,6 +7,7 @@
 #include <Python.h>
 #include <stddef.h>
 
+#include "_native_around.h"
 #include "_native_encode.h"
 #include "_native_files.h"
 #include "_native_graph.h"
@@ -318,7 +319,8 @@ PyMODINIT_FUNC PyInit__native(void)
         }
     }
     if (names_begin() < 0 || records_begin() < 0 || graph_begin() < 0 || memo_begin() < 0 || hooks_begin(module) < 0 || PyType_Ready(&MemoType) < 0 ||
-        PyModule_AddObjectRef(module, "Memo", (PyObject *)&MemoType) < 0) {
+        PyModule_AddObjectRef(module, "Memo", (PyObject *)&MemoType) < 0 || PyType_Ready(&AroundType) < 0 ||
+        PyModule_AddObjectRef(module, "Around", (PyObject *)&AroundType) < 0) {
         goto failed;
     }
     name_text = PyUnicode_InternFromString("text");

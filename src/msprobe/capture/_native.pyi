@@ -69,6 +69,14 @@ class Memo:
     def clear(self) -> None: ...
     def __len__(self) -> int: ...
 
+class Around:
+    def __init__(
+        self,
+        before: Callable[..., tuple[Any, Any, dict[str, Any] | None, Any]],
+        after: Callable[[Any, Any, Any], None],
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 class Info:
     text: bytes
     cut: int

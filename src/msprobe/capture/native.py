@@ -89,6 +89,8 @@ Statistics = Callable[..., tuple[bytes, bytes, int]]
 
 KINDS: dict[str, int] = {}
 Memo: Any = None
+# See around.py.
+Around: Any = None
 # Modules that are watched; see capture/torch/compiled_passes.py.
 Passes: Any = None
 ModuleHook: Any = None
@@ -124,6 +126,7 @@ if os.environ.get("MSPROBE_NATIVE", "1") != "0":
         built = True
         KINDS = _native.KINDS
         Memo = _native.Memo
+        Around = _native.Around
         Passes = _native.Passes
         Info = _native.Info
         ModuleHook = _native.ModuleHook

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from msprobe.capture import native
+
 _Own = TypeVar("_Own", bound="PassHook")
 
 
@@ -24,3 +26,8 @@ class PassHook:
 
     def __deepcopy__(self: _Own, memo: dict[int, Any]) -> _Own:
         return type(self)()
+
+
+def is_own_hook(hook: Any) -> bool:
+    """True if a hook of a module is one of ours."""
+    return isinstance(hook, PassHook) or (native.ModuleHook is not None and isinstance(hook, native.ModuleHook))

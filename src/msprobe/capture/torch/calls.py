@@ -44,6 +44,7 @@ class Call:
         "oldest",
         "order",
         "parent",
+        "quiet",
         "stack",
         "versions",
         "watched",
@@ -60,6 +61,8 @@ class Call:
     oldest: int
     order: int
     parent: Any
+    # Modes or tensor types of the user see what is called, also by us.
+    quiet: bool
     stack: CallStack
     versions: list[tuple[Any, int]]
     watched: bool

@@ -26,7 +26,14 @@ ENTRANCES: list[Callable[[tuple[Any, ...], dict[str, Any]], Any]] = []
 # Frames between the caller of a watched function and its observer.
 FRAMES_OF_ENTRANCE = 2
 
+# The code of watched functions, by identity; kept by those who are known.
+_entrances: set[int] = set()
 _known: dict[types.FunctionType, _Watched] = {}
+
+
+def is_entrance(code: types.CodeType) -> bool:
+    """True for the code that a watched function has in place of its own."""
+    return id(code) in _entrances
 
 
 class _Watched:
@@ -49,6 +56,7 @@ class _Watched:
         # What follows __wrapped__ finds the inner function, which keeps its code.
         self.signature = None if hasattr(function, "__wrapped__") else _signature(function)
         self.entrance = _entrance(self.number, code)
+        _entrances.add(id(self.entrance))
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         observer = self.observer

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import sys
 import threading
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from msprobe.capture.around import FRAMES, Around, Plan
 from msprobe.capture.call_sites import called_as_builtin, made_by_operator
 from msprobe.capture.torch.arguments import as_given, chosen_by, running_frame
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.names import Api, ApiNames
-from msprobe.capture.torch.transparent import run_inside
+from msprobe.capture.torch.transparent import past_question
 
 _push: Callable[[Any], None] = torch._C._push_on_torch_function_stack
 _pop: Callable[[], Any] = torch._C._pop_torch_function_stack
@@ -27,6 +29,10 @@ _stack_length: Callable[[], int] = torch._C._len_torch_function_stack
 _quiet = torch._C.DisableTorchFunction
 # While torch.jit traces, sizes are tensors and what we do would become part of the trace.
 _tracing: Callable[[], Any] = torch._C._get_tracing_state
+
+
+# What `_after` is told of a transparent function.
+_INSIDE = object()
 
 
 class _Entering(threading.local):
@@ -50,10 +56,12 @@ class CallMode(TorchFunctionMode):
         self.entering = _Entering()
         self.session = recorder.session
         self.thread = recorder.session.thread
+        # A method: torch insists on one that is bound to the mode.
+        method = types.MethodType(Around(type(self)._before, self._after), self)
+        self.__torch_function__ = method  # type: ignore[method-assign]
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def _before(self, func: Any, kinds: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Plan:
+        """What to run for a call of ``func``, as ``__torch_function__`` is told of it."""
         try:
             api = self.table[func]
         except KeyError:
@@ -61,24 +69,26 @@ class CallMode(TorchFunctionMode):
         except TypeError:  # an unhashable callable
             api = None
         if api is None or not self.session.recording or self.thread.muted or _tracing() is not None:
-            return func(*args, **kwargs) if kwargs else func(*args)
+            return func, args, kwargs, None
         if api.transparent:
             if api.unit is not None:
-                return api.unit(api, func, args, kwargs)
+                return api.unit, (api, func, args, kwargs), None, None
             entering = self.entering
             if entering.hop is not func:
-                return self._inside(func, types, args, kwargs)
+                entering.hop = func
+                _push(self)
+                return *past_question(func, kinds, args, kwargs), _INSIDE
             # It asked a second time before it did anything: one unit, rather than entered for ever.
             entering.hop = None
             if not api.key or not self.include_unlisted:
-                return func(*args, **kwargs) if kwargs else func(*args)
+                return func, args, kwargs, None
         self.entering.hop = None
         key, listed, given, words = api.key, True, args, kwargs
         try:
             if api.operator is not None:
                 key, listed = self._operator_key(api)
             if api.python:
-                function, frame = func, running_frame(func, 1)
+                function, frame = func, running_frame(func, 1 + FRAMES)
                 if api.dispatcher is not None and frame is not None and chosen_by(api.dispatcher, func, frame.f_back):
                     # `max_pool2d(..., return_indices=True)`: known by the function that was called.
                     function, frame = api.dispatcher, frame.f_back
@@ -88,43 +98,39 @@ class CallMode(TorchFunctionMode):
         except Exception as error:
             self.session.fault(key, error)
         if not listed and not self.include_unlisted:
-            return func(*args, **kwargs) if kwargs else func(*args)
-        if _stack_length() or types:
+            return func, args, kwargs, None
+        if _stack_length() or kinds:
             # Modes of the user run below ours, or tensor types with a mind of their own: our questions are
             # not calls.
             with _quiet():
-                call = self.recorder.begin(key, given, words, 1)
+                call = self.recorder.begin(key, given, words, 1 + FRAMES)
+            if call is not None:
+                call.quiet = True
         else:
-            call = self.recorder.begin(key, given, words, 1)
-        if call is None:
-            return func(*args, **kwargs) if kwargs else func(*args)
-        try:
-            result = func(*args, **kwargs) if kwargs else func(*args)
-        except BaseException as error:
+            call = self.recorder.begin(key, given, words, 1 + FRAMES)
+            if call is not None:
+                call.quiet = False
+        return func, args, kwargs, call
+
+    def _after(self, call: Any, result: Any, error: BaseException | None) -> None:
+        """The call that was planned is over."""
+        if call is _INSIDE:
+            self.entering.hop = None
+            remove_mode(self)
+        elif error is not None:
             with _quiet():
                 self.recorder.fail(call, error)
-            raise
-        if _stack_length() or types:
+        elif call.quiet or _stack_length():
             with _quiet():
                 self.recorder.end(call, result)
         else:
             self.recorder.end(call, result)
-        return result
-
-    def _inside(self, func: Any, types: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
-        self.entering.hop = func
-        _push(self)
-        try:
-            return run_inside(func, types, args, kwargs)
-        finally:
-            self.entering.hop = None
-            remove_mode(self)
 
     def _operator_key(self, api: Api) -> tuple[str, bool]:
         if self.entering.reflected and api.reflected is not None:
             self.entering.reflected = False
             return api.reflected
-        frame: Any = sys._getframe(2)
+        frame: Any = sys._getframe(2 + FRAMES)
         while frame.f_code.co_name == "__torch_function__":  # modes and subclasses of the user that come first
             frame = frame.f_back
         code, lasti = frame.f_code, frame.f_lasti

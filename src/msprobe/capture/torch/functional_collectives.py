@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from msprobe.capture.around import FRAMES
 from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.collectives_values import Groups
@@ -82,8 +83,8 @@ class FunctionalCollectives:
         words = kwargs or {}
         with _quiet():
             told, group = self._name_group(args)
-            # Without this and the mode's function.
-            call = self.calls.begin(api.key, told, words, 2)
+            # Without this.
+            call = self.calls.begin(api.key, told, words, 1 + FRAMES)
         if call is None:
             return operator(*args, **words)
         try:

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 def make_parts(recorder: TorchRecorder) -> list[Part]:
     """The parts that the settings of this recorder call for."""
-    parts: list[Part] = []
+    from msprobe.capture.torch.user_warnings import UserWarnings
+
+    parts: list[Part] = [UserWarnings()]
     level = recorder.level
     if level in ("L1", "mix"):
         from msprobe.capture.torch.collectives import CollectiveRecorder

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+Planned = tuple[Callable[..., Any], Sequence[Any], "dict[str, Any] | None"]
+
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 skip_one_hop: Callable[[Any, Any, Any, Any], Any] | None = getattr(torch._C, "_skip_one_hop_torch_function", None)
@@ -50,10 +52,10 @@ def without_question(function: types.FunctionType) -> Callable[..., Any]:
     return copy
 
 
-def run_inside(function: Any, kinds: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
-    """Call ``function`` past its own question; the mode must be in place already."""
+def past_question(function: Any, kinds: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Planned:
+    """What to call, and with what, so that ``function`` runs past its own question, the mode being in place."""
     if skip_one_hop is not None:
-        return skip_one_hop(function, kinds, args, kwargs or {})
+        return skip_one_hop, (function, kinds, args, kwargs or {}), None
     if isinstance(function, types.FunctionType):
         function = without_question(function)
-    return function(*args, **(kwargs or {}))
+    return function, args, kwargs

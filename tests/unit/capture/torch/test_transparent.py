@@ -14,7 +14,7 @@ from recorded import record
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from msprobe.capture.torch import transparent
-from msprobe.capture.torch.transparent import run_inside, without_question
+from msprobe.capture.torch.transparent import past_question, without_question
 
 x = torch.arange(4.0).reshape(2, 2)
 
@@ -186,4 +186,5 @@ def test_closures_are_kept_by_the_copy() -> None:
 
 def test_callables_that_are_no_functions_are_called(way: str) -> None:
     if way == "copy":
-        assert run_inside(torch.relu, (), (x,), None) is not None
+        function, args, words = past_question(torch.relu, (), (x,), None)
+        assert function(*args, **(words or {})) is not None

@@ -1,0 +1,147 @@
+/* A callable that does something before and after a call of another function, without a frame of its own on the stack
+ * while that runs: warnings, tracebacks and whoever counts frames find the user's where they would be without us. */
+#ifndef MSPROBE_NATIVE_AROUND_H
+#define MSPROBE_NATIVE_AROUND_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *before, *after, *dict;
+} Around;
+
+static int around_traverse(Around *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->before);
+    Py_VISIT(self->after);
+    Py_VISIT(self->dict);
+    return 0;
+}
+
+static int around_clear(Around *self)
+{
+    Py_CLEAR(self->before);
+    Py_CLEAR(self->after);
+    Py_CLEAR(self->dict);
+    return 0;
+}
+
+static void around_free(Around *self)
+{
+    PyObject_GC_UnTrack(self);
+    around_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *around_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"before", "after", NULL};
+    PyObject *before, *after;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", names, &before, &after)) {
+        return NULL;
+    }
+    Around *self = (Around *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->before = Py_NewRef(before);
+        self->after = Py_NewRef(after);
+    }
+    return (PyObject *)self;
+}
+
+/* `after(token, None, error)` for the error that is set, which stays set; one that `after` raises takes its place. */
+static void tell_failure(PyObject *after, PyObject *token)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (value != NULL && traceback != NULL) {
+        PyException_SetTraceback(value, traceback);
+    }
+    PyObject *done = PyObject_CallFunctionObjArgs(after, token, Py_None, value == NULL ? Py_None : value, NULL);
+    if (done == NULL) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+        return;
+    }
+    Py_DECREF(done);
+    PyErr_Restore(type, value, traceback);
+}
+
+static PyObject *around_call(Around *self, PyObject *args, PyObject *kwargs)
+{
+    /* Taken away while the call runs, it may be gone before the call is over. */
+    PyObject *after = Py_XNewRef(self->after), *before = Py_XNewRef(self->before);
+    PyObject *result = NULL;
+    PyObject *plan = before == NULL ? NULL : PyObject_Call(before, args, kwargs);
+    Py_XDECREF(before);
+    if (plan == NULL) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_RuntimeError, "this callable was cleared");
+        }
+        Py_XDECREF(after);
+        return NULL;
+    }
+    if (!PyTuple_CheckExact(plan) || PyTuple_GET_SIZE(plan) != 4) {
+        PyErr_SetString(PyExc_TypeError, "before() must return (function, args, kwargs, token)");
+        goto done;
+    }
+    PyObject *given = PySequence_Tuple(PyTuple_GET_ITEM(plan, 1));
+    PyObject *words = PyTuple_GET_ITEM(plan, 2), *token = PyTuple_GET_ITEM(plan, 3);
+    if (given == NULL) {
+        goto done;
+    }
+    if (words != Py_None && !PyDict_Check(words)) {
+        PyErr_SetString(PyExc_TypeError, "before() must return keyword arguments as a dict or None");
+        Py_DECREF(given);
+        goto done;
+    }
+    result = PyObject_Call(PyTuple_GET_ITEM(plan, 0), given, words == Py_None ? NULL : words);
+    Py_DECREF(given);
+    if (token != Py_None) {
+        if (result == NULL) {
+            tell_failure(after, token);
+        } else {
+            PyObject *told = PyObject_CallFunctionObjArgs(after, token, result, Py_None, NULL);
+            if (told == NULL) {
+                Py_CLEAR(result);
+            }
+            Py_XDECREF(told);
+        }
+    }
+done:
+    Py_DECREF(plan);
+    Py_XDECREF(after);
+    return result;
+}
+
+/* As a function in a class: bound to the object it is looked up on. */
+static PyObject *around_bind(PyObject *self, PyObject *object, PyObject *type)
+{
+    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+
+static PyGetSetDef around_getters[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyTypeObject AroundType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "msprobe.capture._native.Around",
+    .tp_doc = "Around(before, after): see around.py",
+    .tp_basicsize = sizeof(Around),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = around_new,
+    .tp_dealloc = (destructor)around_free,
+    .tp_traverse = (traverseproc)around_traverse,
+    .tp_clear = (inquiry)around_clear,
+    .tp_call = (ternaryfunc)around_call,
+    .tp_descr_get = around_bind,
+    .tp_dictoffset = offsetof(Around, dict),
+    .tp_getset = around_getters,
+};
+
+#endif

@@ -1,0 +1,136 @@
+"""Warnings of the user's program keep the file and line they would have without us.
+
+``warnings.warn(text, stacklevel=n)`` counts frames, and while recording there are some between the program and torch
+that would not be there: our own, those by which torch hands a function to a mode, the one by which a module runs its
+hooks. So the number is put right. Whoever imported ``warn`` itself before, and those who count frames on their own,
+find these frames.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+import warnings
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from msprobe.capture.around import FRAMES, Around, Plan, is_stand_in
+from msprobe.capture.torch.collectives_functions import is_entrance
+from msprobe.capture.torch.patches import Patches
+from msprobe.capture.user_hooks import is_own_hook
+
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_WAY_INTO_MODES = torch.overrides.handle_torch_function.__code__
+_MODULE_FILE = torch_module.__file__
+
+
+def counted(original: Any) -> Any:
+    """``warnings.warn`` with its ``stacklevel`` counted as if nothing were recorded."""
+
+    def before(*args: Any, **kwargs: Any) -> Plan:
+        try:
+            frame = sys._getframe(1 + FRAMES)
+            given = args[2] if len(args) > 2 else kwargs.get("stacklevel", 1)
+            skipped = tuple(kwargs.get("skip_file_prefixes", ()))
+            least = 2 if skipped else 1
+            if isinstance(given, int) and max(given, least) > 1:
+                # Without the compiled module there are two frames more: that of the call, and one in the user's place.
+                level = 2 * FRAMES + level_with_us(frame, max(given, least), skipped)
+                if len(args) > 2:
+                    args = (*args[:2], level, *args[3:])
+                else:
+                    kwargs["stacklevel"] = level
+        except Exception:
+            return original, args, kwargs, None
+        return original, args, kwargs, None
+
+    replacement = Around(before, None)
+    replacement.__dict__.update(__name__="warn", __doc__=original.__doc__, __wrapped__=original)
+    return replacement
+
+
+def level_with_us(frame: types.FrameType, level: int, skipped: tuple[str, ...] = ()) -> int:
+    """Which level of ``warn`` in ``frame`` is the one that without us would be ``level``.
+
+    Counts as ``warn`` does: the frames of the import system, and those of files that begin with one of ``skipped``,
+    do not count.
+    """
+    if _does_not_count(frame, ()):
+        return level
+    real = wanted = 1
+    last = frame
+    at = frame.f_back
+    # The frame of a function that stands for the one it was called by: the one that torch handed to the mode.
+    doubled: types.FrameType | None = None
+    while at is not None and wanted < level:
+        counts = not _does_not_count(at, skipped)
+        real += counts
+        if at is doubled:
+            doubled = None
+        elif _is_ours(at):
+            pass
+        elif _hands_on(at, last):
+            doubled = at.f_back
+        else:
+            last = at
+            wanted += counts
+        at = at.f_back
+    # Further out than there are frames, as it was asked for.
+    return real if wanted == level else real + level - wanted
+
+
+def _hands_on(frame: types.FrameType, inner: types.FrameType) -> bool:
+    """True if torch hands a function to our mode in ``frame``, and ``inner`` is that function, called again."""
+    return frame.f_code is _WAY_INTO_MODES and frame.f_back is not None and frame.f_back.f_code is inner.f_code
+
+
+def _does_not_count(frame: types.FrameType, skipped: tuple[str, ...]) -> bool:
+    name = frame.f_code.co_filename
+    return ("importlib" in name and "_bootstrap" in name) or name.startswith(skipped or ("\0",))
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    code = frame.f_code
+    if code.co_filename.startswith(_OWN_FOLDER) or is_entrance(code) or is_stand_in(code):
+        return True
+    return code.co_name == "inner" and code.co_filename == _MODULE_FILE and _runs_our_hooks_alone(frame.f_back)
+
+
+def _runs_our_hooks_alone(frame: types.FrameType | None) -> bool:
+    """True if a module's call goes by way of its hooks, and it has none but ours."""
+    if frame is None or frame.f_code.co_name != "_call_impl":
+        return False
+    module: Any = frame.f_locals.get("self")
+    if any(bool(getattr(torch_module, name, None)) for name in _HOOKS_OF_ALL):
+        return False
+    if module._backward_hooks or module._backward_pre_hooks:
+        return False
+    placed = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+    return all(is_own_hook(hook) for hook in placed)
+
+
+_HOOKS_OF_ALL = (
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+)
+
+
+class UserWarnings:
+    """Counts right between attach and detach: a part of the recorder."""
+
+    def __init__(self) -> None:
+        self._patches = Patches()
+        self._patches.add(warnings, "warn", counted)
+
+    def attach(self) -> None:
+        """Count from now on."""
+        self._patches.attach()
+
+    def detach(self) -> None:
+        """Give the function back."""
+        self._patches.detach()
