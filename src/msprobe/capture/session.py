@@ -189,10 +189,29 @@ class Session:
     def next_step(self) -> None:
         """Finish the files of this step; the next step begins with all numbers at zero."""
         self._end_step()
+        self.step = self.step + 1 if self._next_number is None else self._next_number
+        self._next_number = None
+        self._begin_numbers()
+
+    def give_up_step(self) -> None:
+        """What was recorded in this step, of which no file was published yet, is not wanted: the step begins again."""
+        self.recording = False
+        for work in self.before_publish:
+            self.guard(work)
+        with self.lock:
+            writer, files = self._writer, self._files
+            self._late = []
+            self._begun = False
+            self._writer = self._files = self._folder = None
+            if files is not None:
+                self._attempt("tensor files", files.close)
+            if writer is not None:
+                self._attempt("the dump", writer.give_up)
+        self._begin_numbers()
+
+    def _begin_numbers(self) -> None:
         with self.lock:
             self.generation += 1
-            self.step = self.step + 1 if self._next_number is None else self._next_number
-            self._next_number = None
             self._inside = False
             self.order = 0
             self.records_in_step = 0

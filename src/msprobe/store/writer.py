@@ -292,6 +292,14 @@ class DumpWriter:
             if final:
                 self._close()
 
+    def give_up(self) -> None:
+        """End without files: what was recorded is not wanted."""
+        with self._lock:
+            if self._journal is not None and self._problem is None:
+                layout.prepare(self._folder, "clean", os.path.basename(self._journal.path))
+            self._files.clear()
+            self._close()
+
     def _append(self, body: bytes) -> int:
         """Write one frame, with the lock held; give its place, or 0 if it was not written."""
         if self._journal is None and not self.open():

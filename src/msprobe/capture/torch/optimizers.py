@@ -5,8 +5,8 @@ optimizer sees it) and the optimizer's state of it before the step; ``output`` w
 of our own: ``class``, ``groups`` (hyper-parameters and the names of the parameters), ``grad_scaler``,
 ``closure``.
 
-While a step runs, the calls made by it belong to the region ``optimizer`` of the hierarchy file. Steps are
-seen through torch's hooks for all optimizers; nothing is attached to an optimizer.
+While a step runs, the calls made by it belong to the region ``optimizer`` of the hierarchy file, those of its closure
+do not. Steps are seen through torch's hooks for all optimizers; nothing is attached to an optimizer.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class _Step:
         self.stack: Any = None
         self.parent: Any = False
         self.closure = False
+        # Recording began inside of it.
+        self.joined = False
         self.scaling: _Scaling | None = None
         self.names: list[tuple[str, torch.Tensor]] = []
         self.before: dict[str, Any] = {}
@@ -122,7 +124,60 @@ class OptimizerRecorder:
 
     # ------------------------------------------------------------ the three moments of a step
 
-    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def join(self, optimizer: Any, stack: Any) -> None:
+        """Recording has begun inside the step of ``optimizer``, in its closure: nothing is updated yet.
+
+        ``stack``: from where the step was called. Who calls this says by :meth:`leave` that the step is over: the
+        end of the profiler's range is not seen where the replacement came after its beginning.
+        """
+        if not self._handles or any(step.optimizer is optimizer for step in self._running.steps):
+            return
+        step = _Step(optimizer, self.session.thread.region)
+        step.joined = True
+        step.stack = stack
+        self._running.steps.append(step)
+        with _quiet(), torch.no_grad():
+            self.session.guard(self._begin, step, (), {"closure": True})
+
+    def leave(self, optimizer: Any, error: BaseException | None) -> None:
+        """The step that was joined is over; ``error``: what ended it."""
+        running = self._running.steps
+        if running and running[-1].joined and running[-1].optimizer is optimizer:
+            step = running.pop()
+            self._leave_region(step)
+            if not step.done:
+                with _quiet(), torch.no_grad():
+                    self.session.guard(self._finish, step, error)
+
+    def closure_ended(self, optimizer: Any) -> None:
+        """The closure of a step that was joined has returned: what comes now is the optimizer's work."""
+        running = self._running.steps
+        if self._regions and running and running[-1].joined and running[-1].optimizer is optimizer:
+            self.session.thread.region = OPTIMIZER
+
+    def _outside_region(self, step: _Step, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        """The arguments of a step whose closure counts as what it is: passes of the model, not the work of a step."""
+        place = _closure_place(args, kwargs)
+        if place is None:
+            return None
+        closure = kwargs["closure"] if place == "closure" else args[1]
+        if not callable(closure):
+            return None
+        thread = self.session.thread
+
+        @functools.wraps(closure, updated=())
+        def outside(*given: Any, **named: Any) -> Any:
+            before, thread.region = thread.region, step.region_before
+            try:
+                return closure(*given, **named)
+            finally:
+                thread.region = before
+
+        if place == "closure":
+            return args, {**kwargs, "closure": outside}
+        return (args[0], outside, *args[2:]), kwargs
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         session = self.session
         thread = session.thread
         running = self._running.steps
@@ -133,8 +188,11 @@ class OptimizerRecorder:
         if session.recording and not thread.muted and not nested:
             with _quiet(), torch.no_grad():
                 session.guard(self._begin, step, args, kwargs)
-        if self._regions:
-            thread.region = OPTIMIZER
+        if not self._regions:
+            return None
+        thread.region = OPTIMIZER
+        found: tuple[Any, Any] | None = session.guard(self._outside_region, step, args, kwargs)
+        return found
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         running = self._running.steps
@@ -165,7 +223,7 @@ class OptimizerRecorder:
 
     def _begin(self, step: _Step, args: Any, kwargs: Any) -> None:
         optimizer = step.optimizer
-        step.closure = kwargs.get("closure") is not None or (len(args) > 1 and args[1] is not None)
+        step.closure = _closure_place(args, kwargs) is not None
         scalings = self._running.scalings
         if scalings and scalings[-1].optimizer is optimizer:
             step.scaling = scalings[-1]
@@ -187,12 +245,16 @@ class OptimizerRecorder:
             return False
         step.name = name
         step.order = session.next_order()
-        # Without this, _begin, guard and the hook.
-        step.stack = session.stacks.here(4)
+        if step.stack is None:
+            # Without this, _begin, guard and the hook.
+            step.stack = session.stacks.here(4)
         if self._regions:
-            region, session.thread.region = session.thread.region, OPTIMIZER
+            thread = session.thread
+            region, thread.region = thread.region, OPTIMIZER
+            # One that was joined is met in the pass of a module, which runs inside of it.
+            modules, thread.modules = thread.modules, [] if step.joined else thread.modules
             step.parent = session.parent()
-            session.thread.region = region
+            thread.region, thread.modules = region, modules
         return True
 
     def _finish(self, step: _Step, error: BaseException | None) -> None:
@@ -348,6 +410,13 @@ class OptimizerRecorder:
             self._invalidate(value)
             described.setdefault("found_inf", {})[str(device)] = self.calls.describer.describe(value)
         return described
+
+
+def _closure_place(args: Any, kwargs: Any) -> str | None:
+    """Where the arguments of a step, its optimizer first, have a closure: "closure", "1" or None."""
+    if kwargs.get("closure") is not None:
+        return "closure"
+    return "1" if len(args) > 1 and args[1] is not None else None
 
 
 def _state_of(optimizer: Any, parameter: torch.Tensor) -> dict[Any, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import gc
 import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, eval_frame, switches
 from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.optimizer_cycle import OptimizerCycle, all_optimizers, parameters_of
 from msprobe.capture.torch.optimizers import OptimizerRecorder
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import name_modules
@@ -31,27 +31,32 @@ class ScriptSteps:
     **The model** is the outermost module that is called with gradients enabled and has parameters. Further
     modules that are called on their own (a discriminator, a loss) are watched as well, from their first
     call on; their entries are named ``Module.{Class}_{k}.{path}...``. Calls under ``no_grad`` (validation)
-    begin no step, unless the program has no optimizer at all.
+    begin no step, unless the program has no optimizer: what was recorded so is given up where a training
+    follows.
 
-    **A step** ends when every optimizer of the program has stepped. One that has never stepped is waited
-    for until another one steps for the second time. An optimizer inside another one's step counts as part
-    of it; a step that a ``GradScaler`` skips counts as made. Gradient accumulation makes a step of several
-    forward passes, as it should.
+    **A step** ends when the optimizers of the program have stepped
+    (:class:`msprobe.capture.torch.optimizer_cycle.OptimizerCycle`). An optimizer inside another one's step
+    counts as part of it; a step that a ``GradScaler`` skips counts as made. Gradient accumulation makes a
+    step of several forward passes, as it should.
+
+    ``may_begin``: asked before a step begins, by someone who knows where the training is.
     """
 
-    def __init__(self, debugger: PrecisionDebugger) -> None:
+    def __init__(self, debugger: PrecisionDebugger, may_begin: Callable[[], bool] | None = None) -> None:
         self.debugger = debugger
+        self._allowed = may_begin
         self._thread = threading.get_ident()
         self._attached = False
         self._depth = 0
         self._models: list[weakref.ref[nn.Module]] = []
         self._known: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._ever: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._stepping: list[Any] = []
-        self._searched = False
-        self._has_stepped = False
+        # Called on their own in this step.
+        self._called: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._cycle = OptimizerCycle(all_optimizers, self._is_used)
+        # Optimizers whose steps run, with their stacks where there is a closure.
+        self._stepping: list[tuple[Any, Any]] = []
+        # What is being recorded began without gradients, as the program had no optimizer.
+        self._is_inference = False
         # The script was ended by an exception.
         self.failed = False
         # The nearest that came to a step, if none began.
@@ -90,7 +95,7 @@ class ScriptSteps:
         self._attached = False
         self._say_why()
         recorder = self.debugger.recorder
-        if self.failed or self._has_stepped:
+        if self.failed or self._cycle.has_stepped:
             # Still recording, as far as the session knows: it will be closed in the middle of a step.
             recorder.detach()
         elif recorder.session.recording:
@@ -164,6 +169,9 @@ class ScriptSteps:
         recorder = self.debugger.recorder
         if isinstance(module, torch.jit.ScriptModule) or recorder.session.ended:
             return False
+        if self._is_inference and torch.is_grad_enabled():
+            self._give_up_inference()
+        self._called.add(module)
         known = module in self._known
         if not known and not recorder.session.recording and next(module.parameters(), None) is None:
             # A transformation of the data, or a loss; it begins no step.
@@ -186,7 +194,18 @@ class ScriptSteps:
         return False
 
     def _may_begin(self) -> bool:
-        return torch.is_grad_enabled() or not self._any_optimizer()
+        if self._allowed is not None and not self._allowed():
+            return False
+        return torch.is_grad_enabled() or not self._cycle.has_optimizers()
+
+    def _give_up_inference(self) -> None:
+        """A pass with gradients: what came before it was a step of its own only if nothing is trained here."""
+        self._is_inference = False
+        session = self.debugger.recorder.session
+        if session.recording and self._cycle.has_optimizers(look_again=True):
+            log.info("What was recorded before the training (an evaluation) is left out; the training begins here.")
+            self.debugger.recorder.detach()
+            session.give_up_step()
 
     def _add(self, module: nn.Module) -> None:
         self._models.append(weakref.ref(module))
@@ -219,19 +238,46 @@ class ScriptSteps:
             self._met = SWITCHED_OFF
             return False
         named = [pair for i, found in self._tell_models() for pair in self._names_of(i, found)]
-        return debugger.recorder.start(named)
+        begun = debugger.recorder.start(named)
+        if begun:
+            self._is_inference = not torch.is_grad_enabled()
+            if self._stepping:
+                for part in self._optimizer_parts():
+                    part.join(*self._stepping[-1])
+        return begun
 
     # ------------------------------------------------------------ the optimizers
 
-    def _any_optimizer(self) -> bool:
-        if not self._searched:
-            self._searched = True
-            self._optimizers.update(_all_optimizers())
-        return bool(self._optimizers)
+    def _optimizer_parts(self) -> list[OptimizerRecorder]:
+        return [part for part in self.debugger.recorder.parts if isinstance(part, OptimizerRecorder)]
 
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() == self._thread:
-            self._stepping.append(optimizer)
+    def _is_used(self, optimizer: Any) -> bool:
+        """True if a module with a parameter of ``optimizer`` was called in this step."""
+        updated = {id(parameter) for parameter in parameters_of(optimizer)}
+        return any(id(p) in updated for module in self._called for p in module.parameters())
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if threading.get_ident() != self._thread:
+            return None
+        session = self.debugger.recorder.session
+        closure = kwargs.get("closure") if len(args) < 2 else args[1]
+        if session.recording or session.ended or not callable(closure):
+            self._stepping.append((optimizer, None))
+            return None
+        # The step begins inside of this one.
+        self._stepping.append((optimizer, session.guard(session.stacks.here, 2)))
+
+        @functools.wraps(closure, updated=())
+        def watched(*given: Any, **named: Any) -> Any:
+            try:
+                return closure(*given, **named)
+            finally:
+                for part in self._optimizer_parts():
+                    part.closure_ended(optimizer)
+
+        if len(args) < 2:
+            return args, {**kwargs, "closure": watched}
+        return (args[0], watched, *args[2:]), kwargs
 
     def _leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The block that an optimizer's step runs in ends behind all hooks, those of the recorder included."""
@@ -241,11 +287,13 @@ class ScriptSteps:
             result = original(block, *error)
             name = getattr(block, "name", "")
             if self._stepping and threading.get_ident() == self._thread:
-                optimizer = self._stepping[-1]
+                optimizer, _ = self._stepping[-1]
                 if name == f"Optimizer.step#{type(optimizer).__name__}.step":
                     self._stepping.pop()
+                    for part in self._optimizer_parts():
+                        part.leave(optimizer, error[1] if len(error) > 1 else None)
                     if not error or error[0] is None:
-                        self._note(optimizer)
+                        self._cycle.note(optimizer)
                         if not self._stepping:
                             self._end_if_complete()
             return result
@@ -255,36 +303,22 @@ class ScriptSteps:
     def _scaled_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            before = optimizer in self._stepped
-            session = self.debugger.recorder.session
-            number = session.step
+            session, cycle = self.debugger.recorder.session, self._cycle
+            before, number = cycle.has_noted(optimizer), session.step
             result = original(scaler, optimizer, *args, **kwargs)
-            if not before and session.step == number and optimizer not in self._stepped:
-                self._note(optimizer)
+            if not before and session.step == number and not cycle.has_noted(optimizer):
+                cycle.note(optimizer)
                 self._end_if_complete()
             return result
 
         return step
 
-    def _note(self, optimizer: Any) -> None:
-        self._has_stepped = True
-        if not self._ever:
-            self._optimizers.update(_all_optimizers())
-        self._optimizers.add(optimizer)
-        if optimizer in self._stepped:
-            idle = [one for one in self._optimizers if one not in self._ever]
-            if idle:
-                names = ", ".join(type(one).__name__ for one in idle)
-                log.info(f"Optimizers that have not stepped yet are not waited for any more: {names}.")
-            for one in idle:
-                self._optimizers.discard(one)
-        self._stepped.add(optimizer)
-        self._ever.add(optimizer)
-
     def _end_if_complete(self) -> None:
-        if any(one not in self._stepped for one in self._optimizers):
-            return
-        self._stepped.clear()
+        if self._cycle.end_if_complete():
+            self._end()
+
+    def _end(self) -> None:
+        self._called.clear()
         self.debugger.stop()
         self.debugger.step()
 
@@ -292,10 +326,3 @@ class ScriptSteps:
 def _lead(index: int, module: nn.Module) -> str:
     """What the names of a model's modules and parameters begin with; nothing for the first."""
     return f"{type(module).__name__}_{index}." if index else ""
-
-
-def _all_optimizers() -> Iterator[Any]:
-    for thing in gc.get_objects():
-        # Not isinstance, which would ask objects of all kinds for their __class__.
-        if issubclass(type(thing), torch.optim.Optimizer):
-            yield thing

@@ -40,10 +40,10 @@ class Followed:
 @pytest.fixture
 def follow(record: Recorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
     # A program has its own optimizers only; those that other tests have left alive are not waited for.
-    others = list(script_steps._all_optimizers())  # held, so that no new one takes the place of one of them
+    others = list(script_steps.all_optimizers())  # held, so that no new one takes the place of one of them
     known = {id(one) for one in others}
-    every = script_steps._all_optimizers
-    monkeypatch.setattr(script_steps, "_all_optimizers", lambda: (one for one in every() if id(one) not in known))
+    every = script_steps.all_optimizers
+    monkeypatch.setattr(script_steps, "all_optimizers", lambda: (one for one in every() if id(one) not in known))
     before = nn.Module.__call__
     followed = Followed(record)
     yield followed
@@ -109,7 +109,7 @@ def test_evaluation_begins_no_step(follow: Followed) -> None:
 
 def test_a_program_without_an_optimizer_is_one_step(follow: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     # Other tests may have left optimizers to the garbage collector.
-    monkeypatch.setattr("msprobe.capture.torch.script_steps._all_optimizers", lambda: iter(()))
+    monkeypatch.setattr("msprobe.capture.torch.script_steps.all_optimizers", lambda: iter(()))
     follow(level="L0")
     model = Toy()
     with torch.no_grad():
@@ -200,22 +200,52 @@ def test_an_optimizer_inside_another_is_part_of_its_step(follow: Followed) -> No
     assert follow.end().steps() == ["step0", "step1"]
 
 
-def test_a_closure_runs_inside_the_step(follow: Followed) -> None:
-    follow(level="L0")
-    model = Toy()
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+@pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.AdamW])
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_step_with_a_closure_is_recorded_whole(follow: Followed, kind: Any, by_name: bool) -> None:
+    """As Lightning steps: forward and backward run inside of the optimizer's step."""
 
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = toy_loss(model)
-        loss.backward()
-        return loss
+    def train() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = Toy()
+        optimizer = kind(model.parameters(), lr=0.1)
 
-    for _ in range(2):
-        optimizer.step(closure)
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = toy_loss(model)
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            optimizer.step(closure=closure) if by_name else optimizer.step(closure)
+        return [p.detach().clone() for p in model.parameters()]
+
+    bare = train()
+    follow(level="mix")
+    followed = train()
     dump = follow.end()
-    assert dump.steps() == ["step0", "step1"]
-    assert modules(dump, 1)
+    assert all(torch.equal(a, b) for a, b in zip(bare, followed, strict=True))
+    assert dump.steps() == ["step0", "step1", "step2"]
+    for step in range(3):
+        entry = f"Optimizer.{kind.__name__}.0.forward"
+        record = dump.data(step)[entry]
+        assert [n for n in dump.names(step) if n.startswith("Optimizer.")] == [entry]
+        assert record["closure"] is True
+        weight = record["input_kwargs"]["l1.weight"]
+        assert weight["grad"]["Norm"] > 0
+        # Before the step is what the first forward pass of the step used, and what the step before has left.
+        first = dump.data(step)["Functional.linear.0.forward"]
+        assert weight["weight"]["Norm"] == first["input_args"][1]["Norm"]
+        if step:
+            before = dump.data(step - 1)[entry]["output"][0]["l1.weight"]["weight"]
+            assert before["Norm"] == weight["weight"]["Norm"]
+        parents = dump.file(step, "construct.json")
+        # The loss is the training's, the update the optimizer's.
+        assert parents["Tensor.sum.0.forward"] is None
+        assert parents[entry] == "optimizer"
+        assert "optimizer" in [parents[n] for n in parents if n != entry]
+        stacks = [lines for entries, lines in dump.file(step, "stack.json").values() if entry in entries]
+        assert not [line for line in stacks[0] if "capture/torch/script_steps" in line]
 
 
 def test_a_step_that_the_scaler_skips_counts(follow: Followed) -> None:
@@ -243,6 +273,124 @@ def test_step_filters_hold(follow: Followed) -> None:
         toy_loss(model, seed).backward()
         optimizer.step()
     assert follow.end().steps() == ["step1"]
+
+
+def passes_of(dump: Dump) -> list[int]:
+    """How many passes of the optimizers' models each step has."""
+    return [len([n for n in modules(dump, i) if "Linear" in n]) for i in range(len(dump.steps()))]
+
+
+class AcceleratedLike(torch.optim.Optimizer):
+    """Passes everything on to another optimizer and is never initialised, so torch does not hook its steps."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        self.optimizer = inner
+
+    @property
+    def param_groups(self) -> Any:  # type: ignore[override]
+        return self.optimizer.param_groups
+
+    def step(self, closure: Any = None) -> Any:
+        return self.optimizer.step(closure)
+
+
+def test_a_wrapped_optimizer_counts_once_from_the_first_step_on(follow: Followed) -> None:
+    follow(level="L0")
+    model = nn.Linear(2, 2)
+    optimizer = AcceleratedLike(torch.optim.SGD(model.parameters(), 0.1))
+    for _ in range(3):
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    assert passes_of(follow.end()) == [1, 1, 1]
+
+
+def test_a_second_optimizer_of_the_same_parameters_is_not_waited_for(follow: Followed) -> None:
+    """As where a training begins with Adam and goes on with LBFGS."""
+    follow(level="L0")
+    model = nn.Linear(2, 2)
+    first, second = (torch.optim.SGD(model.parameters(), 0.1) for _ in range(2))
+    frozen = torch.optim.SGD([torch.zeros(2)], 0.1)
+    for optimizer in (first, first, first, second, second, first):
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    assert frozen is not None
+    assert passes_of(follow.end()) == [1] * 6
+
+
+def test_one_training_after_the_other(follow: Followed) -> None:
+    """The first model and its optimizer are still there, and not waited for."""
+    follow(level="L0")
+    kept = []
+    for _ in range(2):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        kept.append((model, optimizer))
+        for _ in range(3):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+    dump = follow.end()
+    assert passes_of(dump) == [1] * 6
+
+
+def test_a_critic_that_is_trained_several_times_for_each_step_of_the_generator(follow: Followed) -> None:
+    """In the first round nothing tells that the generator will step; from the second on it is waited for."""
+    follow(level="L0")
+    generator, critic = nn.Linear(2, 2), nn.Linear(2, 1)
+    of_generator = torch.optim.SGD(generator.parameters(), 0.1)
+    of_critic = torch.optim.SGD(critic.parameters(), 0.1)
+    for _ in range(4):
+        for _ in range(3):
+            critic(torch.ones(1, 2)).sum().backward()
+            of_critic.step()
+        critic(generator(torch.ones(1, 2))).sum().backward()
+        of_generator.step()
+    dump = follow.end()
+    counted = [(len(dump.names(i, "Optimizer.SGD"))) for i in range(len(dump.steps()))]
+    assert counted[-2:] == [4, 4]
+
+
+def test_an_optimizer_that_steps_no_more_is_not_waited_for(follow: Followed) -> None:
+    follow(level="L0")
+    models = [nn.Linear(2, 2) for _ in range(2)]
+    both = [torch.optim.SGD(model.parameters(), 0.1) for model in models]
+    for i in range(6):
+        models[1](models[0](torch.ones(1, 2))).sum().backward()
+        for optimizer in both if i < 2 else both[:1]:
+            optimizer.step()
+    dump = follow.end()
+    # One overtakes the other once; then each of its steps ends one.
+    assert passes_of(dump) == [2, 2, 4, 2, 2]
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_an_evaluation_before_the_training_is_no_step_of_it(follow: Followed, task: str) -> None:
+    """The optimizer is made later, as Trainers do."""
+
+    def train() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = Toy()
+        with torch.no_grad():
+            torch.tanh(toy_loss(model))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for seed in range(2):
+            toy_loss(model, seed).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return [p.detach().clone() for p in model.parameters()]
+
+    bare = train()
+    follow(level="mix", task=task)
+    followed = train()
+    dump = follow.end()
+    assert all(torch.equal(a, b) for a, b in zip(bare, followed, strict=True))
+    assert dump.steps() == ["step0", "step1"]
+    for step in range(2):
+        assert modules(dump, step) == TOY
+        assert not [n for n in dump.names(step) if "tanh" in n]
+        assert dump.file(step)["msprobe"]["complete"] is True
+    folder = dump.folder / "step0" / "rank"
+    assert not list(folder.rglob("*tanh*"))
+    assert bool([*folder.rglob("*.pt")]) is (task == "tensor")
 
 
 @pytest.mark.parametrize("kind", ["whole", "in place", "function"])
