@@ -73,6 +73,16 @@ class Outcome:
         """True as long as no step has a file."""
         return not self._folders
 
+    @property
+    def rank(self) -> int | None:
+        """The rank of this process, as it was when recording was asked for last; None for a single process."""
+        return self._rank
+
+    @property
+    def world(self) -> int:
+        """How many ranks there were then."""
+        return self._world
+
     def reached(self, step: int, rank: int | None, world: int) -> None:
         """Recording was asked for in this step, by the process of this rank among ``world``."""
         if step != self._last_step:

@@ -6,6 +6,7 @@ import builtins
 import io
 import os
 import runpy
+import shutil
 import sys
 import types
 import zipfile
@@ -13,8 +14,8 @@ from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
-from msprobe import log
-from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.child_processes import ChildProcesses
+from msprobe.capture.torch.script_recording import ScriptRecording, follow_child
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import InvalidInputError, PathError
 
@@ -28,40 +29,24 @@ def run_script(
     ``script_argv``: a script and its arguments, or ``-m``, a module and its arguments. ``config_path`` and
     ``overrides``: as for PrecisionDebugger. ``first_step``: the number of the first step, if the script resumes a
     training. What is recorded when: see
-    :class:`msprobe.capture.torch.script_steps.ScriptSteps`. Processes that the script starts are not
-    recorded. A script that constructs a PrecisionDebugger itself runs as without ``msprobe run``: its own
-    calls and settings count.
+    :class:`msprobe.capture.torch.script_steps.ScriptSteps`. Processes that the script starts as ranks of a
+    process group are recorded too (:mod:`msprobe.capture.torch.child_processes`), others are not. A script that
+    constructs a PrecisionDebugger itself runs as without ``msprobe run``: its own calls and settings count.
 
     An exception that ends the script is shown with the script's own traceback and gives the status 1.
     Raises InvalidInputError or PathError if there is nothing to run, and the errors of a wrong
     configuration.
     """
     target, argv = _target(script_argv)
-    debugger = PrecisionDebugger(config_path=config_path, **overrides)
-    debugger.recorder.session.stacks.leave_out_callers()
-    if first_step is not None:
-        PrecisionDebugger.set_init_step(first_step)
-    steps = ScriptSteps(debugger)
-
-    def give_way() -> None:
-        log.warning(
-            "The script has a PrecisionDebugger of its own: its calls and its settings count, `msprobe run` and what"
-            " it was given do nothing."
-        )
-        steps.detach()
-        if debugger.recorder.session.outcome.is_empty:
-            debugger.recorder.session.outcome.forget()
-        PrecisionDebugger.reset()
-
-    steps.attach()
-    PrecisionDebugger._give_way = give_way
+    recording = ScriptRecording(config_path, first_step, overrides)
+    recording.debugger.recorder.session.stacks.leave_out_callers()
+    children = ChildProcesses(recording.words(), follow_child)
+    children.attach()
     try:
-        return _status_of(target, argv, steps)
+        return _status_of(target, argv, recording.steps)
     finally:
-        if PrecisionDebugger._give_way is not None:
-            PrecisionDebugger._give_way = None
-            steps.detach()
-            PrecisionDebugger.reset()
+        children.detach()
+        recording.end(children.started)
 
 
 class _Target(types.SimpleNamespace):
@@ -80,8 +65,22 @@ def _target(script_argv: Sequence[str]) -> tuple[_Target, list[str]]:
     if words[0].startswith("-"):
         raise InvalidInputError(f'"{words[0]}" is no script; options of Python are not taken here.')
     if not os.path.exists(words[0]):
-        raise PathError(f'the script "{words[0]}" does not exist.')
+        command = _command_in_python(words[0])
+        if command is None:
+            raise PathError(f'the script "{words[0]}" does not exist.')
+        words[0] = command
     return _Target(module=None, path=words[0]), words
+
+
+def _command_in_python(name: str) -> str | None:
+    """The file of a command that is a Python script, as torchrun is; None if ``name`` is none."""
+    found = shutil.which(name) if os.path.basename(name) == name else None
+    if found is not None:
+        with open(found, "rb") as file:
+            first = file.readline(200)
+        if first.startswith(b"#!") and b"python" in first:
+            return found
+    return None
 
 
 def _status_of(target: _Target, argv: list[str], steps: ScriptSteps) -> int:

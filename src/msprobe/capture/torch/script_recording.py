@@ -1,0 +1,169 @@
+"""What `msprobe run` records a process with: that of the script, and those of the ranks that it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from msprobe import log
+from msprobe.capture.outcome import named_numbers
+from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.script_steps import ScriptSteps
+from msprobe.store import durable
+
+
+class ScriptRecording:
+    """Records this process until the script constructs a debugger of its own."""
+
+    #: That of this process.
+    active: ClassVar[ScriptRecording | None] = None
+
+    def __init__(self, config_path: str | None, first_step: int | None, overrides: Mapping[str, Any]) -> None:
+        self._given = config_path, first_step, dict(overrides)
+        self._since = time.time()
+        self.debugger = PrecisionDebugger(config_path=config_path, **overrides)
+        if first_step is not None:
+            PrecisionDebugger.set_init_step(first_step)
+        self.steps = ScriptSteps(self.debugger)
+        self.steps.attach()
+        PrecisionDebugger._give_way = self._give_way
+        ScriptRecording.active = self
+
+    def words(self) -> list[str]:
+        """The options of ``msprobe run`` that record another process like this one, wherever it runs."""
+        config_path, first_step, overrides = self._given
+        given = {
+            "config": os.path.abspath(config_path) if config_path is not None else None,
+            **overrides,
+            "dump_path": os.path.abspath(self.debugger.settings.dump_path),
+            "first_step": first_step,
+        }
+        return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+
+    def _give_way(self) -> None:
+        log.warning(
+            "The script has a PrecisionDebugger of its own: its calls and its settings count, `msprobe run` and what"
+            " it was given do nothing."
+        )
+        ScriptRecording.active = None
+        self.steps.detach()
+        outcome = self.debugger.recorder.session.outcome
+        if outcome.is_empty:
+            outcome.forget()
+        PrecisionDebugger.reset()
+
+    def end(self, has_children: bool = False) -> None:
+        """The program ends. ``has_children``: others may have recorded what this process did not."""
+        if ScriptRecording.active is not self:
+            return
+        ScriptRecording.active = PrecisionDebugger._give_way = None
+        self.steps.detach()
+        outcome = self.debugger.recorder.session.outcome
+        if outcome.is_empty and has_children and any(self._new_folders()):
+            outcome.forget()
+        self._tell_missing_ranks()
+        PrecisionDebugger.reset()
+
+    def leave(self) -> None:
+        """This is a fork of the process that records: there the recording goes on, here nothing of it stays."""
+        ScriptRecording.active = PrecisionDebugger._give_way = None
+        self.steps.detach()
+        PrecisionDebugger.reset()
+
+    def _tell_missing_ranks(self) -> None:
+        """Say which ranks have left no file, if this is the first one."""
+        settings, outcome = self.debugger.settings, self.debugger.recorder.session.outcome
+        # Other machines may write on disks of their own.
+        local = os.environ.get("LOCAL_WORLD_SIZE", "")
+        here = min(int(local), outcome.world) if local.isdecimal() else outcome.world
+        if outcome.rank != 0 or here < 2 or outcome.is_empty:
+            return
+        written = set(self._new_folders())
+        missing = [rank for rank in range(here) if settings.wants_rank(rank) and f"rank{rank}" not in written]
+        if missing:
+            log.warning(
+                f"The program has {outcome.world} ranks, of which {named_numbers('rank', missing)} left no files in"
+                f' "{settings.dump_path}": what starts them does not start them under `msprobe run`. Start each rank'
+                " with `python -m msprobe run` in front of the script."
+            )
+
+    def _new_folders(self) -> Iterator[str]:
+        """The names of ranks' folders, of any step, in which something was written since this recording began."""
+        for folder in Path(self.debugger.settings.dump_path).glob("step*/rank*"):
+            with contextlib.suppress(OSError):
+                # The clock of a file system ticks more slowly.
+                if any(file.stat().st_mtime >= self._since - 2 for file in folder.iterdir()):
+                    yield folder.name
+
+
+def _is_member() -> bool:
+    """True if this process is a rank of a process group."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def follow_child(words: Sequence[str]) -> Callable[[int], None] | None:
+    """Record this process of multiprocessing once it is a rank; gives what ends that, with the process's status.
+
+    ``words``: options of ``msprobe run``. None for a process that a rank has started: it is a worker.
+    """
+    recording = ScriptRecording.active
+    if recording is not None:
+        recording.leave()
+    if _is_member():
+        return None
+    return _Expected(words).end
+
+
+class _Expected:
+    """Waits for the first call of a module in a process that is a rank by then."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._recording: ScriptRecording | None = None
+        self._patches = Patches()
+        self._patches.add(nn.Module, "__call__", self._watched)
+        self._patches.attach()
+
+    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if not _is_member():
+                return original(module, *args, **kwargs)
+            self._patches.detach()
+            self._begin()
+            return nn.Module.__call__(module, *args, **kwargs)
+
+        return __call__
+
+    def _begin(self) -> None:
+        if PrecisionDebugger.existing() is not None:
+            # The script's own.
+            return
+        given: dict[str, Any] = {
+            name.removeprefix("--"): value for name, value in zip(self._words[::2], self._words[1::2], strict=True)
+        }
+        first_step = given.pop("first_step", None)
+        try:
+            self._recording = ScriptRecording(
+                given.pop("config", None), int(first_step) if first_step is not None else None, given
+            )
+        except Exception as error:
+            log.error(f"This process is not recorded: {error}")
+
+    def end(self, status: int) -> None:
+        """The process ends."""
+        self._patches.detach()
+        if self._recording is not None:
+            self._recording.steps.failed |= status != 0
+            self._recording.end()
+            # Processes of multiprocessing end without what is registered at exit.
+            durable.drain()
