@@ -42,14 +42,20 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     """
 
     recorder: TorchRecorder
-    # The debugger of this process is that of `msprobe run`: makes room for one that the script constructs.
-    _give_way: Callable[[], None] | None = None
+    # The debugger of this process is that of `msprobe run`: makes room for one that the script constructs, and is told
+    # in words what that is.
+    _give_way: Callable[[str], None] | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> PrecisionDebugger:
+        cls.make_way("a PrecisionDebugger of its own")
+        return super().__new__(cls)
+
+    @staticmethod
+    def make_way(what: str) -> None:
+        """If `msprobe run` records this process it ends: the script has ``what`` for that."""
         give_way, PrecisionDebugger._give_way = PrecisionDebugger._give_way, None
         if give_way is not None:
-            give_way()
-        return super().__new__(cls)
+            give_way(what)
 
     def __init__(
         self,

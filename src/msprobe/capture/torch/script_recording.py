@@ -49,10 +49,9 @@ class ScriptRecording:
         }
         return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
 
-    def _give_way(self) -> None:
+    def _give_way(self, what: str) -> None:
         log.warning(
-            "The script has a PrecisionDebugger of its own: its calls and its settings count, `msprobe run` and what"
-            " it was given do nothing."
+            f"The script has {what}: its calls and its settings count, `msprobe run` and what it was given do nothing."
         )
         ScriptRecording.active = None
         self.steps.detach()

@@ -39,12 +39,19 @@ class ScriptSteps:
     counts as part of it; a step that a ``GradScaler`` skips counts as made. Gradient accumulation makes a
     step of several forward passes, as it should.
 
-    ``may_begin``: asked before a step begins, by someone who knows where the training is.
+    ``may_begin``: asked before a step begins; someone knows where the training is. ``waits_for_end``: recording stops
+    where the step ends, and :meth:`end_step` ends it.
     """
 
-    def __init__(self, debugger: PrecisionDebugger, may_begin: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        debugger: PrecisionDebugger,
+        may_begin: Callable[[], bool] | None = None,
+        waits_for_end: bool = False,
+    ) -> None:
         self.debugger = debugger
         self._allowed = may_begin
+        self._waits_for_end = waits_for_end
         self._thread = threading.get_ident()
         self._attached = False
         self._depth = 0
@@ -315,9 +322,14 @@ class ScriptSteps:
 
     def _end_if_complete(self) -> None:
         if self._cycle.end_if_complete():
-            self._end()
+            if self._waits_for_end:
+                self.debugger.stop()
+            else:
+                self.end_step()
 
-    def _end(self) -> None:
+    def end_step(self) -> None:
+        """The step is over, whichever optimizer has not stepped."""
+        self._cycle.end()
         self._called.clear()
         self.debugger.stop()
         self.debugger.step()

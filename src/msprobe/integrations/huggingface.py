@@ -1,0 +1,59 @@
+"""The callback for the Trainer of Hugging Face, and for the trainers that derive from it (TRL).
+
+::
+
+    from msprobe.integrations.huggingface import MsprobeCallback
+
+    trainer = Trainer(..., callbacks=[MsprobeCallback(config_path="config.json")])
+    trainer.train()
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from transformers import TrainerCallback
+except ModuleNotFoundError as problem:
+    if problem.name != "transformers":
+        raise
+    raise ImportError(
+        "msprobe.integrations.huggingface needs transformers; install it: pip install 'msprobe[hf]'."
+    ) from None
+
+from msprobe.capture.torch.trainer_recording import TrainerRecording
+
+__all__ = ["MsprobeCallback"]
+
+
+class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
+    """Records each step of the training, one folder for a step of the optimizer.
+
+    Takes what PrecisionDebugger takes: ``config_path``, or fields of config.json as keywords, and raises its errors.
+    Without any it uses the PrecisionDebugger that is there, else the defaults. The folder ``step{k}`` holds the step
+    that begins at ``global_step`` k, also in a training that is resumed. Evaluation is not recorded.
+    """
+
+    def __init__(self, config_path: str | None = None, **settings: Any) -> None:
+        self._recording = TrainerRecording(config_path, settings)
+        self._inside = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """The training begins."""
+        self._inside = False
+        self._recording.begin(state.global_step, lambda: self._inside, ends_steps=True)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """A step begins, with its first micro-batch."""
+        self._recording.number_next_step(state.global_step)
+        self._inside = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """The optimizer has stepped."""
+        self._inside = False
+        self._recording.end_step()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """The training is over."""
+        self._inside = False
+        self._recording.end()

@@ -1,0 +1,63 @@
+"""The callback for the Trainer of Lightning.
+
+::
+
+    from msprobe.integrations.lightning import MsprobeCallback
+
+    trainer = lightning.Trainer(..., callbacks=[MsprobeCallback(config_path="config.json")])
+    trainer.fit(model, loader)
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from msprobe.capture.torch.trainer_recording import TrainerRecording
+
+__all__ = ["MsprobeCallback"]
+
+
+def _find_callback() -> Any:
+    """The class that callbacks of the Trainer derive from, of the package that the program uses."""
+    if "lightning" not in sys.modules and "pytorch_lightning" in sys.modules:
+        from pytorch_lightning import Callback
+
+        return Callback
+    try:
+        from lightning.pytorch import Callback
+    except ModuleNotFoundError as problem:
+        if problem.name not in ("lightning", "lightning.pytorch"):
+            raise
+        raise ImportError(
+            "msprobe.integrations.lightning needs lightning; install it: pip install 'msprobe[lightning]'."
+        ) from None
+    return Callback
+
+
+class MsprobeCallback(_find_callback()):  # type: ignore[misc]
+    """Records each step of the training, one folder for a step of the optimizer, or of all of them.
+
+    Takes what PrecisionDebugger takes: ``config_path``, or fields of config.json as keywords, and raises its errors.
+    Without any it uses the PrecisionDebugger that is there, else the defaults. A training that is resumed counts on
+    from the steps of the checkpoint. Sanity checks and validation are not recorded, but for those between two
+    micro-batches of a step.
+    """
+
+    def __init__(self, config_path: str | None = None, **settings: Any) -> None:
+        super().__init__()
+        self._recording = TrainerRecording(config_path, settings)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """The training begins, behind the sanity check; a checkpoint is loaded."""
+        # Lightning counts the steps of each optimizer.
+        done = trainer.global_step // max(1, len(trainer.optimizers))
+        self._recording.begin(done, lambda: bool(trainer.training))
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """The training is over."""
+        self._recording.end()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """The training was ended by an exception."""
+        self._recording.end(failed=True)

@@ -1,0 +1,120 @@
+"""``msprobe run`` of programs with several ranks, however these are started."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch_dumps import Dump
+
+TRAIN = """
+import os, sys
+import torch, torch.distributed as dist
+from torch import nn
+
+class Rows(torch.utils.data.Dataset):
+    '''A worker calls a module, too.'''
+    torch.manual_seed(1)
+    scale = nn.Linear(2, 2)
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        with torch.no_grad():
+            return self.scale(torch.full((2,), float(i)))
+
+def train(rank=None, *about):
+    if rank is not None:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[1], RANK=str(rank), WORLD_SIZE="2")
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(2, 2)))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for x in torch.utils.data.DataLoader(Rows(), batch_size=2, num_workers=1):
+        model(x + dist.get_rank()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    print("weights", dist.get_rank(), [p.sum().item().hex() for p in model.parameters()], flush=True)
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    if "spawn" in sys.argv or "fork" in sys.argv:
+        import torch.multiprocessing as mp
+        mp.start_processes(train, (), nprocs=2, start_method=sys.argv[2])
+    elif "shell" in sys.argv:
+        # Nobody can see what a shell starts.
+        other = f"RANK=1 {sys.executable} {sys.argv[0]} {sys.argv[1]}"
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[1], WORLD_SIZE="2", RANK="0")
+        child = os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", other)
+        train()
+        os.waitpid(child, 0)
+    else:
+        train()
+"""
+RUN = ["-m", "msprobe", "run", "--level", "mix", "--dump-path", "dump", "--"]
+
+
+def free_port() -> str:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
+
+
+def run(folder: Path, *words: str) -> list[str]:
+    """What a program prints in the end."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What both ranks print without msprobe."""
+    folder = tmp_path_factory.mktemp("bare")
+    (folder / "train.py").write_text(TRAIN)
+    return sorted(run(folder, "train.py", free_port(), "fork"))
+
+
+def words_of(way: str) -> list[str]:
+    if way in ("spawn", "fork", "shell"):
+        return ["train.py", free_port(), way]
+    launcher = ["--nproc-per-node", "2", "--master-port", free_port(), "train.py"]
+    if way == "torchrun":
+        return ["torchrun", *launcher]
+    return ["-m", "torch.distributed.run", *launcher]
+
+
+@pytest.mark.parametrize("way", ["torchrun", "spawn", "fork"])
+def test_all_ranks_are_recorded_and_train_as_they_would(tmp_path: Path, weights: list[str], way: str) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    said = run(tmp_path, *RUN, *words_of(way))
+    assert sorted(line for line in said if line.startswith("weights")) == weights
+    lines = [re.sub(r".*\(\d+\) ", "", line) for line in said if not line.startswith("weights")]
+    assert sorted(line.split(" [INFO] ")[0] for line in lines) == ["[rank 0]", "[rank 1]"]
+    assert all("2 steps (0, 1)" in line for line in lines)
+    dump = Dump(tmp_path / "dump")
+    assert dump.steps() == ["step0", "step1"]
+    for step in range(2):
+        names = [list(dump.data(step, rank=f"rank{rank}")) for rank in (0, 1)]
+        assert names[0] == names[1]
+        assert "Module.module.0.Linear.forward.0" in names[0]
+        assert "Optimizer.SGD.0.forward" in names[0]
+        assert sorted(path.name for path in (tmp_path / "dump" / f"step{step}").iterdir()) == ["rank0", "rank1"]
+        assert dump.file(step, rank="rank1")["msprobe"]["complete"] is True
+
+
+def test_ranks_that_were_not_recorded_are_told(tmp_path: Path, weights: list[str]) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    said = run(tmp_path, *RUN, *words_of("shell"))
+    assert sorted(line for line in said if line.startswith("weights")) == weights
+    (line,) = [line for line in said if "[WARNING]" in line]
+    assert "The program has 2 ranks, of which rank 1 left no files" in line
+    assert "Start each rank with `python -m msprobe run` in front of the script." in line
+    assert [path.name for path in (tmp_path / "dump" / "step1").iterdir()] == ["rank0"]

@@ -1,0 +1,119 @@
+"""Which commands and processes of a recorded program are further ranks of it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from multiprocessing import process, spawn
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from msprobe.capture.torch.child_processes import ChildProcesses, recorded_command
+
+WORDS = ["--level", "mix"]
+RANK = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+LEAD = ["-m", "msprobe", "run", *WORDS, "--"]
+
+
+@pytest.fixture(autouse=True)
+def _no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*RANK, "ACCELERATE_MIXED_PRECISION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        (["train.py", "-m", "x"], 1),
+        (["-u", "train.py"], 2),
+        (["-m", "package.train", "x"], 1),
+        (["-u", "-X", "dev", "-W", "ignore", "-Wd", "train.py"], 7),
+        (["-u", "-m", "package.train"], 2),
+    ],
+)
+def test_a_rank_that_is_the_script_again_is_recorded(given: list[str], place: int) -> None:
+    command = [sys.executable, *given]
+    expected = [*command[:place], *LEAD, *command[place:]]
+    assert recorded_command(command, {**os.environ, **RANK}, WORDS) == expected
+    assert recorded_command(tuple(command), {**os.environ, "ACCELERATE_MIXED_PRECISION": "no"}, WORDS) == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python train.py",
+        [],
+        [sys.executable],
+        [sys.executable, "-m"],
+        [sys.executable, "-c", "print()"],
+        [sys.executable, "-uc", "print()"],
+        [sys.executable, "-"],
+        ["/bin/echo", "train.py"],
+        [sys.executable, "-m", "msprobe", "run", "train.py"],
+        [sys.executable, "/usr/bin/msprobe", "run", "train.py"],
+        [b"python", "train.py"],
+    ],
+)
+def test_other_commands_stay_as_they_are(command: Any) -> None:
+    assert recorded_command(command, {**os.environ, **RANK}, WORDS) is None
+
+
+def test_what_a_rank_starts_for_itself_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of data, say: it has the environment of its rank."""
+    for name, value in RANK.items():
+        monkeypatch.setenv(name, value)
+    command = [sys.executable, "serve.py"]
+    assert recorded_command(command, None, WORDS) is None
+    assert recorded_command(command, dict(os.environ), WORDS) is None
+    assert recorded_command(command, {**os.environ, "LOCAL_RANK": "0"}, WORDS) is not None
+
+
+def never(words: Sequence[str]) -> None:
+    """Follow no process."""
+
+
+def test_commands_run_with_their_own_arguments_and_everything_is_put_back(tmp_path: Path) -> None:
+    package = tmp_path / "msprobe"
+    package.mkdir()
+    (package / "__main__.py").write_text("import sys; print(sys.argv[1:])")
+    places = [
+        (subprocess.Popen, "__init__"),
+        (process.BaseProcess, "_bootstrap"),
+        (process.BaseProcess, "start"),
+        (spawn, "get_preparation_data"),
+    ]
+    before = [vars(holder)[name] for holder, name in places]
+    children = ChildProcesses(WORDS, never)
+    children.attach()
+    try:
+        plain = subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, text=True, check=True)
+        assert not children.started
+        told = {**os.environ, **RANK}
+        rank = subprocess.run(
+            args=[sys.executable, "-S", "t.py", "a"], env=told, cwd=tmp_path, capture_output=True, text=True
+        )
+        assert children.started
+    finally:
+        children.detach()
+    assert plain.stdout == "1\n"
+    assert rank.stdout == "['run', '--level', 'mix', '--', 't.py', 'a']\n"
+    assert [vars(holder)[name] for holder, name in places] == before
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_that_are_no_ranks_run_as_they_would(method: str) -> None:
+    children = ChildProcesses(WORDS, never)
+    children.attach()
+    try:
+        context = multiprocessing.get_context(method)
+        child = context.Process(target=sys.exit, args=(3,))  # type: ignore[attr-defined]
+        child.start()
+        child.join()
+    finally:
+        children.detach()
+    assert child.exitcode == 3
