@@ -85,10 +85,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def words_of(way: str) -> list[str]:
     if way in ("spawn", "fork", "shell"):
         return ["train.py", free_port(), way]
-    launcher = ["--nproc-per-node", "2", "--master-port", free_port(), "train.py"]
-    if way == "torchrun":
-        return ["torchrun", *launcher]
-    return ["-m", "torch.distributed.run", *launcher]
+    return ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port(), "train.py"]
 
 
 @pytest.mark.parametrize("way", ["torchrun", "spawn", "fork"])

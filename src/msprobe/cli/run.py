@@ -23,7 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "SCRIPT and its arguments are run as `python SCRIPT ARGUMENT ...` would run them; "
-        "`-m MODULE` is possible after `--`. A step ends with each step of the optimizer; "
+        "`-m MODULE` and commands such as torchrun are possible after `--`, and the ranks that the script starts are "
+        "recorded as well. A step ends with each step of the optimizer; "
         "the model is found when it is first called. A script that constructs a PrecisionDebugger itself is left to "
         "it. Exit status: the script's own; 1 if there is nothing to run or the configuration is wrong, 2 if an "
         "option is."

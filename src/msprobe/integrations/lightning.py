@@ -52,7 +52,7 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
         """The training begins, behind the sanity check; a checkpoint is loaded."""
         # Lightning counts the steps of each optimizer.
         done = trainer.global_step // max(1, len(trainer.optimizers))
-        self._recording.begin(done, lambda: bool(trainer.training))
+        self._recording.begin(done, lambda: bool(trainer.training), trainer.optimizers)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """The training is over."""

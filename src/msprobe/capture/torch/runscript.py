@@ -74,7 +74,8 @@ def _target(script_argv: Sequence[str]) -> tuple[_Target, list[str]]:
 
 def _command_in_python(name: str) -> str | None:
     """The file of a command that is a Python script, as torchrun is; None if ``name`` is none."""
-    found = shutil.which(name) if os.path.basename(name) == name else None
+    places = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
+    found = shutil.which(name, path=places) if os.path.basename(name) == name else None
     if found is not None:
         with open(found, "rb") as file:
             first = file.readline(200)

@@ -7,7 +7,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -40,7 +40,8 @@ class ScriptSteps:
     step of several forward passes, as it should.
 
     ``may_begin``: asked before a step begins; someone knows where the training is. ``waits_for_end``: recording stops
-    where the step ends, and :meth:`end_step` ends it.
+    where the step ends, and :meth:`end_step` ends it. ``optimizers``: gives those that make a step, where that is
+    known; without it all that the program has, and any that steps.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ScriptSteps:
         debugger: PrecisionDebugger,
         may_begin: Callable[[], bool] | None = None,
         waits_for_end: bool = False,
+        optimizers: Callable[[], Iterable[Any]] | None = None,
     ) -> None:
         self.debugger = debugger
         self._allowed = may_begin
@@ -59,7 +61,7 @@ class ScriptSteps:
         self._known: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         # Called on their own in this step.
         self._called: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-        self._cycle = OptimizerCycle(all_optimizers, self._is_used)
+        self._cycle = OptimizerCycle(optimizers or all_optimizers, self._is_used)
         # Optimizers whose steps run, with their stacks where there is a closure.
         self._stepping: list[tuple[Any, Any]] = []
         # What is being recorded began without gradients, as the program had no optimizer.

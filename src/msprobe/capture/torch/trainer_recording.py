@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from multiprocessing import parent_process, util
 from typing import Any
 
@@ -53,17 +54,21 @@ class TrainerRecording:
             return existing
         return PrecisionDebugger(config_path=config_path, **settings)
 
-    def begin(self, done: int, may_begin: Callable[[], bool], ends_steps: bool = False) -> None:
+    def begin(
+        self, done: int, may_begin: Callable[[], bool], optimizers: Iterable[Any] = (), ends_steps: bool = False
+    ) -> None:
         """A training begins, or goes on after ``done`` steps. ``may_begin``: asked before a step begins.
 
-        ``ends_steps``: :meth:`end_step` will tell where each step ends.
+        ``optimizers``: what the Trainer has, where it may be several. ``ends_steps``: :meth:`end_step` will tell where
+        each step ends.
         """
+        own = weakref.WeakSet(optimizers)
         self.end(failed=True)
         if self._process != os.getpid():
             self._debugger = self._make_debugger()
         self._offset = max(0, self._debugger.recorder.session.step - done)
         self.number_next_step(done)
-        self._steps = ScriptSteps(self._debugger, may_begin, ends_steps)
+        self._steps = ScriptSteps(self._debugger, may_begin, ends_steps, lambda: own)
         self._steps.attach()
 
     def number_next_step(self, done: int) -> None:

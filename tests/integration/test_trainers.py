@@ -1,0 +1,140 @@
+"""Trainers of other packages: one folder for each of their steps, and the training is what it was.
+
+Each program trains three times from one seed (``trainers_*.py``): recorded by ``msprobe run``, by the callback, and by
+nobody. Both recordings hold the same, and the three trainings are equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch_dumps import Dump
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.timeout(600)
+
+
+class Ended:
+    """What a program left: its lines by the name of the training and the rank, its warnings, and its dumps."""
+
+    def __init__(self, folder: Path, script: str, *words: str, ranks: int = 1, lead: tuple[str, ...] = ()) -> None:
+        self.folder, self.ranks = folder, ranks
+        command = [sys.executable, "-m", "msprobe", "run", "--level", "mix", "--dump-path", str(folder / "launcher")]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
+        ended = subprocess.run(
+            [*command, "--", *lead, str(HERE / script), words[0], str(folder), *words[1:]],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=590,
+        )
+        assert ended.returncode == 0, ended.stderr[-4000:]
+        found = re.findall(r"^(launcher|callback|bare|resumed) (\d+): (.*)$", ended.stdout, re.MULTILINE)
+        self.trained = {(name, int(rank)): text for name, rank, text in found}
+        self.warnings = [line.split("[WARNING] ")[1] for line in ended.stdout.splitlines() if "[WARNING]" in line]
+        self.info = [line.split("[INFO] ")[1] for line in ended.stdout.splitlines() if "[INFO]" in line]
+
+    def names(self, rank: int) -> str:
+        return f"rank{rank}" if self.ranks > 1 else "rank"
+
+    def check(self, *, entries: tuple[str, ...], passes: dict[str, int], steps: int = 3) -> None:
+        """The recordings hold the same ``steps`` steps with such entries and so many passes of modules, and changed
+        nothing.
+        """
+        ways = {"launcher", "callback", "bare"}
+        assert {key for key in self.trained if key[0] in ways} == {(way, r) for way in ways for r in range(self.ranks)}
+        for rank in range(self.ranks):
+            assert len({self.trained[way, rank] for way in ways}) == 1
+        for line in self.warnings:
+            assert line.startswith("The script has a ")
+        assert len(self.warnings) == self.ranks
+        launcher, callback = Dump(self.folder / "launcher"), Dump(self.folder / "callback")
+        assert launcher.steps() == callback.steps() == [f"step{i}" for i in range(steps)]
+        for step in range(steps):
+            for rank in map(self.names, range(self.ranks)):
+                records = launcher.data(step, rank=rank)
+                assert_same_records(records, callback.data(step, rank=rank))
+                assert set(entries) <= set(records)
+                for part, count in passes.items():
+                    found = [name for name in records if part in name and ".forward" in name]
+                    assert len(found) == count, (step, part, found)
+                for dump in (launcher, callback):
+                    assert dump.file(step, rank=rank)["msprobe"]["complete"] is True
+
+
+def assert_same_records(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """The same names with the same contents, but for the line that called."""
+    assert list(one) == list(other)
+    for name in one:
+        here, there = ({key: tree[key] for key in tree if key != "msprobe"} for tree in (one[name], other[name]))
+        assert here == there, name
+
+
+def test_trainer_of_hugging_face(tmp_path: Path) -> None:
+    """With evaluation before, in and behind the training, generation, accumulated gradients and a checkpoint."""
+    ended = Ended(tmp_path, "trainers_huggingface.py", "plain", "resume")
+    ended.check(entries=("Optimizer.AdamW.0.forward",), passes={"transformer.h.0.GPT2Block": 2, "Optimizer.": 1})
+    # Resumed, a step has the number of its global_step and is the same step.
+    resumed = Dump(tmp_path / "resumed")
+    assert resumed.steps() == ["step2"]
+    assert_same_records(Dump(tmp_path / "callback").data(2), resumed.data(2))
+    assert "What was recorded before the training (an evaluation) is left out; the training begins here." in ended.info
+
+
+@pytest.mark.parametrize("way", ["sft", "dpo"])
+def test_trainers_of_trl(tmp_path: Path, way: str) -> None:
+    ended = Ended(tmp_path, "trainers_huggingface.py", way)
+    ended.check(entries=("Optimizer.AdamW.0.forward",), passes={"Optimizer.": 1})
+
+
+def test_trainer_of_hugging_face_with_two_ranks(tmp_path: Path) -> None:
+    lead = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+    ended = Ended(tmp_path, "trainers_huggingface.py", "plain", ranks=2, lead=lead)
+    ended.check(entries=("Optimizer.AdamW.0.forward",), passes={"module.transformer.h.0.GPT2Block": 2, "Optimizer.": 1})
+
+
+def test_trainer_of_lightning(tmp_path: Path) -> None:
+    """Forward and backward run inside of the optimizer's step."""
+    ended = Ended(tmp_path, "trainers_lightning.py", "automatic", "resume")
+    ended.check(entries=("Optimizer.AdamW.0.forward",), passes={"Module.first.Linear": 2, "Optimizer.": 1})
+    parents = Dump(tmp_path / "launcher").file(1, "construct.json")
+    assert parents["Functional.mse_loss.0.forward"] is None
+    assert parents["Functional.mse_loss.1.forward"] is None
+    resumed = Dump(tmp_path / "resumed")
+    assert resumed.steps() == ["step2"]
+
+
+def test_two_optimizers_of_lightning_make_one_step(tmp_path: Path) -> None:
+    ended = Ended(tmp_path, "trainers_lightning.py", "manual")
+    ended.check(
+        entries=("Optimizer.SGD.0.forward", "Optimizer.SGD.1.forward"),
+        passes={"Module.first.Linear": 2, "Optimizer.": 2},
+    )
+
+
+def test_trainer_of_lightning_with_two_ranks(tmp_path: Path) -> None:
+    """The second rank is started by Lightning, as a plain script."""
+    ended = Ended(tmp_path, "trainers_lightning.py", "two_ranks", ranks=2)
+    ended.check(entries=("Optimizer.AdamW.0.forward",), passes={"first.Linear": 1, "Optimizer.": 1})
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_accelerate(tmp_path: Path, ranks: int) -> None:
+    if ranks == 1:
+        lead = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1", "--num_machines", "1")
+        lead += ("--mixed_precision", "no", "--dynamo_backend", "no")
+    else:
+        lead = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+    ended = Ended(tmp_path, "trainers_lightning.py", "accelerated", ranks=ranks, lead=lead)
+    ended.check(
+        entries=("Optimizer.AdamW.0.forward",),
+        passes={"0.Linear": 2, "Optimizer.": 1},
+        steps=4 if ranks == 1 else 2,
+    )
