@@ -215,6 +215,9 @@ class ScriptSteps:
             log.info("What was recorded before the training (an evaluation) is left out; the training begins here.")
             self.debugger.recorder.detach()
             session.give_up_step()
+            # The model may have been called without what it is wrapped in for the training.
+            self._models.clear()
+            self._known.clear()
 
     def _add(self, module: nn.Module) -> None:
         self._models.append(weakref.ref(module))

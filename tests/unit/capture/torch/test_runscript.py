@@ -393,6 +393,18 @@ def test_an_evaluation_before_the_training_is_no_step_of_it(follow: Followed, ta
     assert bool([*folder.rglob("*.pt")]) is (task == "tensor")
 
 
+def test_a_model_that_is_evaluated_before_it_is_wrapped_has_the_names_of_the_training(follow: Followed) -> None:
+    follow(level="L0")
+    model = nn.Sequential(nn.Linear(2, 2))
+    with torch.no_grad():
+        model(torch.ones(1, 2))
+    wrapped = nn.Sequential(model)
+    optimizer = torch.optim.SGD(wrapped.parameters(), 0.1)
+    wrapped(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    assert modules(follow.end(), 0) == ["Module.0.0.Linear.forward.0", "Module.0.Sequential.forward.0"]
+
+
 @pytest.mark.parametrize("kind", ["whole", "in place", "function"])
 def test_compiled_programs(follow: Followed, kind: str) -> None:
     import torch._dynamo
