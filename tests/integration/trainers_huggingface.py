@@ -98,7 +98,7 @@ def fine_tuned(folder: Path, callbacks: list[Any]) -> Any:
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    rows = Dataset.from_dict({"input_ids": [row["input_ids"].tolist() for row in Rows()]})
+    rows = Dataset.from_dict({"input_ids": [Rows()[i]["input_ids"].tolist() for i in range(16)]})
     arguments = SFTConfig(output_dir=str(folder / "out"), save_strategy="no", bf16=False, **COMMON)
     trainer = SFTTrainer(
         model=new_model(), args=arguments, train_dataset=rows, processing_class=tokenizer(), callbacks=callbacks

@@ -8,6 +8,7 @@ worker of a DataLoader, is left alone by whoever follows. This file needs no tor
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
@@ -18,8 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import process, spawn
 from typing import Any
 
+from msprobe import log
+
 # What launchers tell a rank in its environment. accelerate starts a single process without a rank.
 _TOLD = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "ACCELERATE_MIXED_PRECISION")
+# The first arguments of Popen, in their order.
+_POPEN = "args bufsize executable stdin stdout stderr preexec_fn close_fds shell cwd env".split()
 # Options of Python that take a value as the next word.
 _VALUED = ("-W", "-X", "--check-hash-based-pycs")
 
@@ -63,12 +68,11 @@ class ChildProcesses:
 
     def _popen(self, original: Any) -> Any:
         def __init__(popen: Any, *given: Any, **named: Any) -> None:
-            command = named.get("args", given[0] if given else None)
-            # The tenth argument behind the command.
-            environment = named.get("env", given[10] if len(given) > 10 else None)
+            asked = dict(zip(_POPEN, given, strict=False)) | named
             changed = None
-            if not named.get("shell") and not named.get("executable"):
-                changed = recorded_command(command, environment, self.words)
+            if not asked.get("shell") and not asked.get("executable"):
+                with contextlib.suppress(Exception):
+                    changed = recorded_command(asked.get("args"), asked.get("env"), self.words)
             if changed is None:
                 original(popen, *given, **named)
                 return
@@ -99,18 +103,22 @@ class ChildProcesses:
 
     def _bootstrap(self, original: Any) -> Any:
         def _bootstrap(child: Any, *given: Any, **named: Any) -> int:
-            end = self._follow(self.words)
-            if end is None:
-                status: int = original(child, *given, **named)
-                return status
-            status = 1
-            try:
-                status = original(child, *given, **named)
-                return status
-            finally:
-                end(status)
+            end = _attempt(self._follow, self.words)
+            status: int = original(child, *given, **named)
+            if end is not None:
+                _attempt(end, status)
+            return status
 
         return _bootstrap
+
+
+def _attempt(work: Callable[..., Any], *given: Any) -> Any:
+    """What fails here is the recording, never the process."""
+    try:
+        return work(*given)
+    except Exception as error:
+        log.error(f"This process is not recorded: {type(error).__name__}: {error}")
+        return None
 
 
 class _Carried:

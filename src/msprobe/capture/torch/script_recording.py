@@ -156,7 +156,7 @@ class _Expected:
                 given.pop("config", None), int(first_step) if first_step is not None else None, given
             )
         except Exception as error:
-            log.error(f"This process is not recorded: {error}")
+            log.error(f"This rank is not recorded: {error}")
 
     def end(self, status: int) -> None:
         """The process ends."""

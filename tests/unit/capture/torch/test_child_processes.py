@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from msprobe.capture.torch.child_processes import ChildProcesses, recorded_command
+from msprobe.errors import PathError
 
 WORDS = ["--level", "mix"]
 RANK = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
@@ -105,9 +106,15 @@ def test_commands_run_with_their_own_arguments_and_everything_is_put_back(tmp_pa
     assert [vars(holder)[name] for holder, name in places] == before
 
 
+def broken(words: Sequence[str]) -> None:
+    """Fail to follow."""
+    raise KeyError("broken")
+
+
+@pytest.mark.parametrize("follow", [never, broken])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_processes_that_are_no_ranks_run_as_they_would(method: str) -> None:
-    children = ChildProcesses(WORDS, never)
+def test_processes_that_are_no_ranks_run_as_they_would(method: str, follow: Any) -> None:
+    children = ChildProcesses(WORDS, follow)
     children.attach()
     try:
         context = multiprocessing.get_context(method)
@@ -117,3 +124,20 @@ def test_processes_that_are_no_ranks_run_as_they_would(method: str) -> None:
     finally:
         children.detach()
     assert child.exitcode == 3
+
+
+def test_a_command_that_is_a_python_script_is_found_like_a_shell_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``msprobe run -- torchrun ...``."""
+    from msprobe.capture.torch.runscript import _target
+
+    for name, first in (("launch", f"#!{sys.executable}"), ("tool", "#!/bin/sh")):
+        (tmp_path / name).write_text(first + "\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    target, words = _target(["launch", "train.py"])
+    assert (target.path, words) == (str(tmp_path / "launch"), [str(tmp_path / "launch"), "train.py"])
+    for name in ("tool", "none", "./launch"):
+        with pytest.raises(PathError, match="does not exist"):
+            _target([name])
