@@ -44,7 +44,9 @@ class Ended:
     def names(self, rank: int) -> str:
         return f"rank{rank}" if self.ranks > 1 else "rank"
 
-    def check(self, *, entries: tuple[str, ...], passes: dict[str, int], steps: int = 3) -> None:
+    def check(
+        self, *, entries: tuple[str, ...], passes: dict[str, int], steps: int = 3, compared: tuple[str, ...] = ("",)
+    ) -> None:
         """The recordings hold the same ``steps`` steps with such entries and so many passes of modules, and changed
         nothing.
         """
@@ -60,7 +62,7 @@ class Ended:
         for step in range(steps):
             for rank in map(self.names, range(self.ranks)):
                 records = launcher.data(step, rank=rank)
-                assert_same_records(records, callback.data(step, rank=rank))
+                assert_same_records(records, callback.data(step, rank=rank), compared)
                 assert set(entries) <= set(records)
                 for part, count in passes.items():
                     found = [name for name in records if part in name and ".forward" in name]
@@ -69,10 +71,10 @@ class Ended:
                     assert dump.file(step, rank=rank)["msprobe"]["complete"] is True
 
 
-def assert_same_records(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """The same names with the same contents, but for the line that called."""
+def assert_same_records(one: dict[str, Any], other: dict[str, Any], compared: tuple[str, ...] = ("",)) -> None:
+    """The same names; records that begin with ``compared`` have the same contents, but for the line that called."""
     assert list(one) == list(other)
-    for name in one:
+    for name in (name for name in one if name.startswith(compared)):
         here, there = ({key: tree[key] for key in tree if key != "msprobe"} for tree in (one[name], other[name]))
         assert here == there, name
 
@@ -88,10 +90,11 @@ def test_trainer_of_hugging_face(tmp_path: Path) -> None:
     assert "What was recorded before the training (an evaluation) is left out; the training begins here." in ended.info
 
 
-@pytest.mark.parametrize("way", ["sft", "dpo"])
+@pytest.mark.parametrize("way", [pytest.param("sft", marks=pytest.mark.slow), "dpo"])
 def test_trainers_of_trl(tmp_path: Path, way: str) -> None:
     ended = Ended(tmp_path, "trainers_huggingface.py", way)
-    ended.check(entries=("Optimizer.AdamW.0.forward",), passes={"Optimizer.": 1})
+    # The loss is computed in pieces in a buffer that nobody has written before.
+    ended.check(entries=("Optimizer.AdamW.0.forward",), passes={"Optimizer.": 1}, compared=("Module.", "Optimizer."))
 
 
 def test_trainer_of_hugging_face_with_two_ranks(tmp_path: Path) -> None:
@@ -127,7 +130,7 @@ def test_trainer_of_lightning_with_two_ranks(tmp_path: Path) -> None:
     ended.check(entries=("Optimizer.AdamW.0.forward",), passes={"first.Linear": 1, "Optimizer.": 1})
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_accelerate(tmp_path: Path, ranks: int) -> None:
     if ranks == 1:
         lead = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1", "--num_machines", "1")

@@ -283,21 +283,23 @@ def passes_of(dump: Dump) -> list[int]:
 class AcceleratedLike(torch.optim.Optimizer):
     """Passes everything on to another optimizer and is never initialised, so torch does not hook its steps."""
 
-    def __init__(self, inner: torch.optim.Optimizer) -> None:
+    def __init__(self, inner: torch.optim.Optimizer, with_copies: bool) -> None:
         self.optimizer = inner
+        self.copies = [nn.Parameter(torch.zeros(2))] if with_copies else None
 
     @property
     def param_groups(self) -> Any:  # type: ignore[override]
-        return self.optimizer.param_groups
+        return self.optimizer.param_groups if self.copies is None else [{"params": self.copies}]
 
     def step(self, closure: Any = None) -> Any:
         return self.optimizer.step(closure)
 
 
-def test_a_wrapped_optimizer_counts_once_from_the_first_step_on(follow: Followed) -> None:
+@pytest.mark.parametrize("with_copies", [False, True])
+def test_a_wrapped_optimizer_counts_once_from_the_first_step_on(follow: Followed, with_copies: bool) -> None:
     follow(level="L0")
     model = nn.Linear(2, 2)
-    optimizer = AcceleratedLike(torch.optim.SGD(model.parameters(), 0.1))
+    optimizer = AcceleratedLike(torch.optim.SGD(model.parameters(), 0.1), with_copies)
     for _ in range(3):
         model(torch.ones(1, 2)).sum().backward()
         optimizer.step()
