@@ -20,16 +20,20 @@ __all__ = [
 def load_all() -> dict[str, Architecture]:
     """Import every family and give the filled register."""
     from . import (  # noqa: F401
+        adapters,
         attention,
         compiled,
         distributed,
+        foreign,
         generative,
         gradients,
         hugging_face,
         in_place,
+        libraries,
         modes,
         numerics,
         recurrent,
+        trainers,
         training,
         transforms,
         unusual,
