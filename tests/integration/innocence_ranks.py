@@ -23,7 +23,7 @@ from innocence_observation import Observation
 from innocence_run import Setting
 
 WORLD_SIZE = 2
-SECONDS_WITHOUT_PROGRESS = 45.0
+SECONDS_WITHOUT_PROGRESS = 90.0  # only what hangs waits so long, and a busy machine takes long to import torch
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,7 @@ def main(rank: int, world_size: int, folder: Path) -> None:
         world_size=world_size,
         timeout=timedelta(seconds=20),
     )
+    (folder / f"started.rank{rank}.pkl").touch()  # progress, as every outcome is
     for number, job in enumerate(pickle.loads((folder / "jobs.pkl").read_bytes())):
         outcome = Outcome()
         try:

@@ -32,6 +32,7 @@ def load_all() -> dict[str, Architecture]:
         libraries,
         modes,
         numerics,
+        parallel,
         recurrent,
         trainers,
         training,
