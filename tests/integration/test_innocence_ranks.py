@@ -12,7 +12,9 @@ from innocence_run import Setting, without_known_once
 NAMES = [name for name, a in zoo.load_all().items() if a.ranks == WORLD_SIZE]
 LEVELS = [Setting("L0"), Setting("L1"), Setting("mix"), Setting("L2")]
 OTHERS = [Setting("mix", "tensor"), Setting("mix", "statistics", {"summary_mode": "md5"})]
-RECORDED = [Job(name, setting) for name in NAMES for setting in [*LEVELS, *OTHERS]]
+# The schedules of torch's pipelines differ in the order of the same calls: other tasks are tried with one of them.
+LEVELS_ONLY = {"pipeline_gpipe", "pipeline_interleaved_1f1b", "pipeline_zero_bubble"}
+RECORDED = [Job(name, setting) for name in NAMES for setting in [*LEVELS, *([] if name in LEVELS_ONLY else OTHERS)]]
 
 
 @pytest.fixture(scope="module")
