@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 WORLD_SIZE = 2
-SECONDS = 120.0
+SECONDS = 240.0
 
 
 def launch(folder: Path, scenarios: list[str], with_launcher: bool = True) -> None:
@@ -233,6 +233,27 @@ def tensor_parallel(rank: int, path: str) -> None:
         (left @ right).full_tensor()
         recorder.stop()
         recorder.step()
+
+
+@scenario
+def pipelined(rank: int, path: str) -> None:
+    """A schedule of torch's: in its first step it finds out shapes by passes through memory that nobody wrote."""
+    import torch
+    from torch import nn
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    for level in ("mix", "L0", "L2"):
+        stage = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        part = PipelineStage(stage, rank, WORLD_SIZE, torch.device("cpu"))
+        runner = ScheduleGPipe(part, 2, loss_fn=nn.functional.mse_loss)
+        recorder = debugger(f"{path}_{level}", level=level)
+        for _ in range(2):
+            stage.zero_grad()
+            recorder.start(stage)
+            runner.step(torch.ones(4, 4)) if rank == 0 else runner.step(target=torch.ones(4, 4))
+            recorder.stop()
+            recorder.step()
+        type(recorder).reset()
 
 
 @scenario

@@ -20,6 +20,7 @@ SCENARIOS = [
     "communication_hook",
     "sharded",
     "tensor_parallel",
+    "pipelined",
     "stuck",
 ]
 GROUP = {"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": "77849d8c"}
@@ -220,3 +221,15 @@ def test_planning_of_sharded_calls_leaves_no_trace_and_shifts_no_number(recorded
     first, second = (read(recorded, "tensor_parallel", 0, step) for step in (0, 1))
     assert "FakeTensor" not in json.dumps(first)
     assert list(first) == list(second)
+
+
+@pytest.mark.parametrize("level", ["mix", "L0", "L2"])
+def test_a_pipeline_that_finds_out_its_shapes_leaves_no_trace_and_shifts_no_number(recorded: Path, level: str) -> None:
+    for rank in range(WORLD_SIZE):
+        first, second = (read(recorded, f"pipelined_{level}", rank, step) for step in (0, 1))
+        assert list(first) == list(second)
+        if level != "L2":
+            assert [name for name in first if name.startswith("Module.0.Linear.forward")] == [
+                "Module.0.Linear.forward.0",
+                "Module.0.Linear.forward.1",
+            ]

@@ -16,14 +16,13 @@ def make_parts(recorder: TorchRecorder) -> list[Part]:
     level = recorder.level
     if level in ("L1", "mix"):
         from msprobe.capture.torch.collectives import CollectiveRecorder
-        from msprobe.capture.torch.distributed_tensors import DistributedTensorPlanning
         from msprobe.capture.torch.functional_collectives import FunctionalCollectives
 
-        parts += [
-            CollectiveRecorder(recorder),
-            FunctionalCollectives(recorder),
-            DistributedTensorPlanning(recorder.session),
-        ]
+        parts += [CollectiveRecorder(recorder), FunctionalCollectives(recorder)]
+    if level in ("L0", "L1", "mix", "L2"):
+        from msprobe.capture.torch.planning import Planning
+
+        parts.append(Planning(recorder.session))
     if level in ("L0", "L1", "mix"):
         from msprobe.capture.torch.optimizers import OptimizerRecorder
 

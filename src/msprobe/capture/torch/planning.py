@@ -1,0 +1,63 @@
+"""What torch computes only to plan: which placements and shapes a call will have, once, before the first real one.
+
+DTensor finds them with fake tensors for each new kind of call. A pipeline schedule passes memory that nobody wrote
+through its stages, forward and backward, in its first step, and tells the other ranks what shapes came out.
+
+Planning is no part of the training, its numbers mean nothing, and whether it takes place depends on what was planned
+before; so nothing of it is recorded, and no record is numbered differently because of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from msprobe.capture.session import Session
+from msprobe.capture.torch.collectives_functions import FunctionCalls
+
+# Modules that are watched if they are in use, their classes, and the methods that plan.
+_PLANNERS = (
+    # From torch 2.5, and before.
+    *(
+        (
+            module,
+            "ShardingPropagator",
+            ("propagate_op_sharding_non_cached", "_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"),
+        )
+        for module in ("torch.distributed.tensor._sharding_prop", "torch.distributed._tensor.sharding_prop")
+    ),
+    ("torch.distributed.pipelining.schedules", "PipelineScheduleSingle", ("_initialize_stage",)),
+    ("torch.distributed.pipelining.schedules", "PipelineScheduleMulti", ("_initialize_stages",)),
+)
+
+
+class Planning:
+    """Keeps torch's planning out of the records between attach and detach."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._functions = FunctionCalls()
+
+    def attach(self) -> None:
+        """Watch the planners that are in use."""
+        for module, kind, methods in _PLANNERS:
+            planner = getattr(sys.modules.get(module), kind, None)
+            for method in methods:
+                function = getattr(planner, method, None)
+                if isinstance(function, types.FunctionType):
+                    self._functions.add(function, self._plan)
+        self._functions.attach()
+
+    def detach(self) -> None:
+        """Leave the planners alone."""
+        self._functions.detach()
+
+    def _plan(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        thread = self._session.thread
+        thread.muted += 1
+        try:
+            return original(*args, **kwargs)
+        finally:
+            thread.muted -= 1
