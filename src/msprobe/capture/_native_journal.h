@@ -9,6 +9,9 @@
 enum { FRAMES_KIND = 2, CALL_KIND = 5, FRAMES_DEPTH = 2, RECORD_DEPTH = 2 };
 enum { KEY_HEAD = 5, CALL_TAIL = 12, FRAME_HEAD = 12, MOST_QUOTED = 20000 };
 
+#define LENGTH_BITS 32 /* of a body, in the head of its frame and in a place: position << LENGTH_BITS | length */
+#define LONGEST_BODY 0xFFFFFFFFLL
+
 static PyObject *usual_put_call, *usual_define_stack; /* the functions of DumpWriter that this stands for */
 static PyObject *usual_has_late;  /* that of the statistics: whether their list of late descriptions is empty */
 static PyObject *usual_encode;    /* the encoder that this has built in */
@@ -32,12 +35,8 @@ static int64_t append_mapped(PyObject *journal, PyObject *body)
         PyErr_Clear();
         return 0;
     }
-    const int64_t size = INT_OF(journal, size), allocated = INT_OF(journal, _allocated);
-    const int64_t length = PyBytes_GET_SIZE(body), end = size + FRAME_HEAD + length;
-    if ((size < 0 || allocated < 0) && PyErr_Occurred()) {
-        goto done;
-    }
-    if (end > allocated) {
+    const int64_t length = PyBytes_GET_SIZE(body);
+    if (length > LONGEST_BODY) {
         start = 0;
         goto done;
     }
@@ -47,18 +46,28 @@ static int64_t append_mapped(PyObject *journal, PyObject *body)
     }
     PyObject *arguments[] = {NULL, body, generation};
     digest = PyObject_Vectorcall(journal_digest, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    if (digest == NULL) {
+    const uint64_t hash = digest == NULL ? 0 : PyLong_AsUnsignedLongLong(digest);
+    if (digest == NULL || (hash == (uint64_t)-1 && PyErr_Occurred())) {
         goto done;
     }
-    const uint64_t hash = PyLong_AsUnsignedLongLong(digest);
+    /* Asked last: whatever ran meanwhile, nothing of Python runs from here to the copy. */
+    const int64_t size = INT_OF(journal, size);
+    const int64_t allocated = size == -1 && PyErr_Occurred() ? -1 : INT_OF(journal, _allocated);
+    if (allocated == -1 && PyErr_Occurred()) {
+        goto done;
+    }
+    const int64_t end = size + FRAME_HEAD + length;
+    if (end > allocated) {
+        start = 0;
+        goto done;
+    }
     Py_buffer view;
-    if ((hash == (uint64_t)-1 && PyErr_Occurred()) || set_int(journal, attribute_size, end) < 0 ||
-        PyObject_GetBuffer(map, &view, PyBUF_WRITABLE) < 0) {
+    if (PyObject_GetBuffer(map, &view, PyBUF_WRITABLE) < 0) {
         goto done;
     }
-    if (view.len < end) {
+    if (size < 0 || view.len < end) {
         PyErr_SetString(PyExc_ValueError, "the journal is shorter than it says");
-    } else {
+    } else if (set_int(journal, attribute_size, end) == 0) {
         char head[FRAME_HEAD];
         put_little(put_little(head, (uint64_t)length, 4), hash, 8);
         memcpy((char *)view.buf + size, head, FRAME_HEAD);
@@ -203,12 +212,28 @@ static int note(PyObject *writer, PyObject *attribute, PyObject *key, PyObject *
     return failed ? -1 : 0;
 }
 
-static int note_int(PyObject *writer, PyObject *attribute, PyObject *key, int64_t number)
+/* The same; the value is taken over. */
+static int note_new(PyObject *writer, PyObject *attribute, PyObject *key, PyObject *value)
 {
-    PyObject *value = PyLong_FromLongLong(number);
     const int failed = value == NULL || note(writer, attribute, key, value) < 0;
     Py_XDECREF(value);
     return failed ? -1 : 0;
+}
+
+/* Position and length of a record in one number, which has more than 64 bits from a position of 2 GiB on. */
+static PyObject *place_of(int64_t start, int64_t length)
+{
+    if (start < (int64_t)1 << (63 - LENGTH_BITS)) {
+        return PyLong_FromLongLong(start << LENGTH_BITS | length);
+    }
+    PyObject *high = PyLong_FromLongLong(start), *low = PyLong_FromLongLong(length), *bits = PyLong_FromLong(LENGTH_BITS);
+    PyObject *raised = high == NULL || low == NULL || bits == NULL ? NULL : PyNumber_Lshift(high, bits);
+    PyObject *place = raised == NULL ? NULL : PyNumber_Or(raised, low);
+    Py_XDECREF(high);
+    Py_XDECREF(low);
+    Py_XDECREF(bits);
+    Py_XDECREF(raised);
+    return place;
 }
 
 static int note_parent(PyObject *writer, const Frame *frame)
@@ -233,6 +258,10 @@ static int64_t writer_append(PyObject *writer, PyObject *body)
     int64_t start = problem == NULL ? -1 : 0;
     if (problem == Py_None) {
         start = append_mapped(journal, body);
+        if (start < 0 && (PyErr_ExceptionMatches(PyExc_OSError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
+            PyErr_Clear(); /* the writer's own method meets it again, and knows what to do */
+            start = 0;
+        }
     }
     Py_XDECREF(problem);
     Py_DECREF(journal);
@@ -248,8 +277,8 @@ static int frame_write(PyObject *writer, const Frame *frame, int64_t stack)
     }
     const int64_t origin = frame->origin == NULL ? 0 : PyBytes_GET_SIZE(frame->origin);
     const int64_t length = PyBytes_GET_SIZE(frame->body) - origin - CALL_TAIL;
-    if (note_int(writer, attribute__records, frame->key, (start << 32) | length) < 0 ||
-        (stack >= 0 && note_int(writer, attribute__stack_of, frame->key, stack) < 0) ||
+    if (note_new(writer, attribute__records, frame->key, place_of(start, length)) < 0 ||
+        (stack >= 0 && note_new(writer, attribute__stack_of, frame->key, PyLong_FromLongLong(stack)) < 0) ||
         (frame->origin != NULL && note_parent(writer, frame) < 0)) {
         return -1;
     }

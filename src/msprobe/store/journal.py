@@ -26,6 +26,7 @@ Whatever order the pages and the new name reach the disk in, no record shows up 
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import struct
@@ -60,6 +61,8 @@ _HELD_SECONDS = 0.1
 
 digest: Callable[[bytes, int], int] = xxhash.xxh3_64_intdigest
 _pack_head = HEAD.pack
+# The head of a frame has no room for more.
+_LONGEST_BODY = (1 << 32) - 1
 
 
 class Journal(Protocol):
@@ -69,7 +72,10 @@ class Journal(Protocol):
     size: int
 
     def append(self, body: bytes) -> int:
-        """Write one frame, whole or not at all; return the position of its body."""
+        """Write one frame, whole or not at all; return the position of its body.
+
+        Raises OverflowError for a body of 4 GiB or more; the journal is as it was then.
+        """
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from ``start`` to ``end``, which must have been appended."""
@@ -138,12 +144,13 @@ class MappedJournal:
         self._touch(0, allocated)
 
     def append(self, body: bytes) -> int:
+        frame = _head(body, self._generation) + body
         start = self.size
-        end = start + HEAD_BYTES + len(body)
+        end = start + len(frame)
         if end > self._allocated:
             self._grow(end)
         self.size = end
-        self._map[start:end] = _pack_head(len(body), digest(body, self._generation)) + body
+        self._map[start:end] = frame
         return start + HEAD_BYTES
 
     def read(self, start: int, end: int) -> bytes:
@@ -241,8 +248,7 @@ class PlainJournal:
         self._flushed_at = 0.0
 
     def append(self, body: bytes) -> int:
-        self._held.append(_pack_head(len(body), digest(body, self._generation)))
-        self._held.append(body)
+        self._held += (_head(body, self._generation), body)
         length = HEAD_BYTES + len(body)
         self._held_bytes += length
         self.size += length
@@ -252,11 +258,11 @@ class PlainJournal:
 
     def read(self, start: int, end: int) -> bytes:
         self.flush()
-        return os.pread(self._descriptor, end - start, start)
+        return _read(self._descriptor, start, end)
 
     def read_all(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
         self.flush()
-        return [os.pread(self._descriptor, end - start, start) for start, end in places]
+        return [_read(self._descriptor, start, end) for start, end in places]
 
     def close(self) -> None:
         if self._descriptor < 0:
@@ -301,7 +307,13 @@ def _can_be_mapped(descriptor: int) -> bool:
 
 def _opening(generation: int, first: bytes) -> bytes:
     """The head and the first frame, together: the one without the other is never seen."""
-    return START.pack(MAGIC, generation) + _pack_head(len(first), digest(first, generation)) + first
+    return START.pack(MAGIC, generation) + _head(first, generation) + first
+
+
+def _head(body: bytes, generation: int) -> bytes:
+    if len(body) > _LONGEST_BODY:
+        raise OverflowError(f"a record of {len(body)} bytes; the journal takes up to {_LONGEST_BODY}")
+    return _pack_head(len(body), digest(body, generation))
 
 
 def _in_chunks(length: int) -> int:
@@ -313,6 +325,17 @@ def _write(descriptor: int, start: int, data: bytes) -> None:
     while view:
         written = os.pwrite(descriptor, view, start)
         view, start = view[written:], start + written
+
+
+def _read(descriptor: int, start: int, end: int) -> bytes:
+    """What is read at once has 2 GiB at most."""
+    data = os.pread(descriptor, end - start, start)
+    while start + len(data) < end:
+        more = os.pread(descriptor, end - start - len(data), start + len(data))
+        if not more:
+            raise OSError(errno.EIO, "the journal is shorter than what was written to it")
+        data += more
+    return data
 
 
 def _write_zeros(descriptor: int, start: int, end: int) -> None:

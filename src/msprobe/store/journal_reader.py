@@ -30,6 +30,8 @@ class Damage:
 class JournalReader:
     """The frames of a journal, however it ended; what was unreadable (``damage``) is known at the end."""
 
+    first_frame = START_BYTES
+
     def __init__(self, path: Path) -> None:
         """Raises PathError if the file cannot be read or is no journal, JournalGone if it is not there.
 
@@ -69,7 +71,7 @@ class JournalReader:
         A frame whose bytes changed is passed over if the one behind it is whole; else the reading ends there.
         """
         data, size = self.data, 0 if self._is_empty else len(self.data)
-        position, passed_over = START_BYTES, 0
+        position, passed_over = self.first_frame, 0
         while position + HEAD_BYTES <= size:
             length, said = HEAD.unpack_from(data, position)
             start = position + HEAD_BYTES
