@@ -50,30 +50,27 @@ static int write_call(const CallHook *hook, PyObject *name, PyObject *passed_on,
 
 static PyObject *call_hook_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
-    CallHook *hook = (CallHook *)self;
+    CallHook *hook = (CallHook *)Py_NewRef(self); /* what runs may take it off its node */
+    PyObject *name = NULL;
+    int failed = -1;
     if (PyVectorcall_NARGS(nargsf) != 2 || !PyTuple_Check(args[0]) || !PyTuple_Check(args[1])) {
         PyErr_SetString(PyExc_TypeError, "a hook on a node takes two tuples of gradients");
-        return NULL;
+        goto done;
     }
     const int64_t generation = INT_OF(hook->passes->session, generation);
-    if (generation != hook->generation) {
-        if (generation == -1 && PyErr_Occurred()) {
-            return NULL;
-        }
-        Py_RETURN_NONE;
+    if (generation != hook->generation) { /* of an earlier step, or an error */
+        failed = generation == -1 && PyErr_Occurred() ? -1 : 0;
+        goto done;
     }
     Silence silence = {hook->passes, NULL};
-    PyObject *name = PyUnicode_FromFormat("%U.backward", hook->base);
-    int failed = name == NULL || silence_modes(&silence) < 0 ? -1 : write_call(hook, name, args[0], args[1]);
+    name = PyUnicode_FromFormat("%U.backward", hook->base);
+    failed = name == NULL || silence_modes(&silence) < 0 ? -1 : write_call(hook, name, args[0], args[1]);
     silence_end(&silence);
-    if (failed < 0 && name != NULL) {
-        failed = report_fault(hook->passes, name);
-    }
+done:;
+    PyObject *answer = hook_answer(hook->passes, name == NULL ? hook->base : name, failed);
     Py_XDECREF(name);
-    if (failed < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    Py_DECREF(hook);
+    return answer;
 }
 
 static void call_hook_dealloc(CallHook *hook)
@@ -100,7 +97,7 @@ static int has_inner_nodes(const Passes *passes, PyObject *node, int64_t oldest)
     PyObject *edges = GET(node, next_functions);
     int found = edges == NULL || !PyTuple_Check(edges) ? -1 : 0;
     for (Py_ssize_t i = 0; found == 0 && i < PyTuple_GET_SIZE(edges); i++) {
-        PyObject *edge = PyTuple_GET_ITEM(edges, i);
+        PyObject *edge = PyTuple_GET_ITEM(edges, i); /* the tuple is ours, and keeps both */
         PyObject *target = PyTuple_Check(edge) && PyTuple_GET_SIZE(edge) == 2 ? PyTuple_GET_ITEM(edge, 0) : Py_None;
         if (target != Py_None && (PyObject *)Py_TYPE(target) != passes->accumulating) {
             const int64_t number = sequence_of(target);

@@ -9,6 +9,10 @@
 static int64_t count_pass(const Passes *passes, PyObject *name)
 {
     PyObject *counters = GET(passes->session, counters);
+    if (counters != NULL && !PyDict_Check(counters)) {
+        PyErr_SetString(PyExc_TypeError, "the numbers of passes are no dict");
+        Py_CLEAR(counters);
+    }
     PyObject *known = counters == NULL ? NULL : PyDict_GetItemWithError(counters, name);
     const int64_t number = known == NULL ? 0 : PyLong_AsLongLong(known);
     const int failed = PyErr_Occurred() || set_item(counters, name, PyLong_FromLongLong(number + 1)) < 0;
@@ -156,6 +160,8 @@ static int note_arguments(Pass *pass, Silence *silence, PyObject *args, PyObject
         if (both != NULL && PyTuple_Check(both) && PyTuple_GET_SIZE(both) == 2) {
             inputs = Py_NewRef(PyTuple_GET_ITEM(both, 0));
             words = Py_NewRef(PyTuple_GET_ITEM(both, 1));
+        } else if (both != NULL) {
+            PyErr_SetString(PyExc_TypeError, "the arguments of a pass are no pair");
         }
         Py_XDECREF(both);
     }
@@ -190,6 +196,16 @@ static int note_arguments(Pass *pass, Silence *silence, PyObject *args, PyObject
     return pass->oldest < 0 && PyErr_Occurred() ? -1 : 0;
 }
 
+/* Watch the parameters that a module has now, of whatever kind it is. */
+static int watch_unusual(const Pass *pass, Silence *silence)
+{
+    PyObject *done = silence_begin(silence) < 0 ? NULL
+                                                : PyObject_CallFunctionObjArgs(pass->passes->watch_parameters,
+                                                                               pass->name, pass->module, NULL);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
 /* Watch the parameters of a module before it runs. Those of a module with none inside, which are used where the graph of
  * the pass shows it, are met there. */
 static int watch_or_postpone(Pass *pass, Silence *silence)
@@ -198,17 +214,17 @@ static int watch_or_postpone(Pass *pass, Silence *silence)
     PyObject *inside = parameters == NULL ? NULL : GET(pass->module, _modules);
     int failed = inside == NULL ? -1 : 0;
     if (inside != NULL && PyDict_CheckExact(inside) && PyDict_CheckExact(parameters)) {
-        if (PyDict_GET_SIZE(inside) == 0) {
-            pass->postponed = PyDict_GET_SIZE(parameters) > 0;
-        } else if (PyDict_GET_SIZE(parameters) > 0) {
-            failed = watch_parameters(pass->passes, silence, pass->name, parameters);
+        if (PyDict_GET_SIZE(parameters) > 0) {
+            /* The module may put others in their place while it runs. */
+            pass->parameters = PyDict_Copy(parameters);
+            pass->postponed = PyDict_GET_SIZE(inside) == 0;
+            failed = pass->parameters == NULL ? -1
+                     : pass->postponed        ? 0
+                                              : watch_parameters(pass->passes, silence, pass->name, pass->parameters);
         }
     } else if (inside != NULL) { /* a module of a kind of its own */
-        PyObject *done = silence_begin(silence) < 0 ? NULL
-                                                    : PyObject_CallFunctionObjArgs(pass->passes->watch_parameters,
-                                                                                   pass->name, pass->module, NULL);
-        failed = done == NULL ? -1 : 0;
-        Py_XDECREF(done);
+        pass->parameters = PyObject_CallOneArg((PyObject *)&PyDict_Type, parameters);
+        failed = pass->parameters == NULL ? -1 : watch_unusual(pass, silence);
     }
     Py_XDECREF(parameters);
     Py_XDECREF(inside);
@@ -222,12 +238,23 @@ static int watch_postponed(Pass *pass, Silence *silence)
         return 0;
     }
     pass->postponed = 0;
-    PyObject *parameters = GET(pass->module, _parameters);
-    const int failed = parameters == NULL || !PyDict_CheckExact(parameters)
-                           ? -1
-                           : watch_parameters(pass->passes, silence, pass->name, parameters);
-    Py_XDECREF(parameters);
-    return failed;
+    return watch_parameters(pass->passes, silence, pass->name, pass->parameters);
+}
+
+/* Whether these are still the parameters that the module began with. */
+static int are_still(const Pass *pass, PyObject *parameters)
+{
+    PyObject *key, *then, *now;
+    Py_ssize_t place = 0, other_place = 0;
+    if (pass->parameters == NULL || PyDict_GET_SIZE(pass->parameters) != PyDict_GET_SIZE(parameters)) {
+        return pass->parameters == NULL && PyDict_GET_SIZE(parameters) == 0;
+    }
+    while (PyDict_Next(pass->parameters, &place, &key, &then) && PyDict_Next(parameters, &other_place, &key, &now)) {
+        if (then != now) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static int enter(Passes *passes, Silence *silence, int skip_frames, PyObject *name, PyObject *module, PyObject *args,
@@ -248,7 +275,9 @@ static int enter(Passes *passes, Silence *silence, int skip_frames, PyObject *na
         goto done;
     }
     if (PyList_GET_SIZE(running) > 0) {
-        parent = GET(PyList_GET_ITEM(running, PyList_GET_SIZE(running) - 1), entry);
+        PyObject *last = Py_NewRef(PyList_GET_ITEM(running, PyList_GET_SIZE(running) - 1));
+        parent = GET(last, entry);
+        Py_DECREF(last);
     } else {
         parent = PyObject_CallMethodNoArgs(passes->session, attribute_parent);
     }
@@ -283,13 +312,9 @@ static int passes_begin(Passes *passes, int skip_frames, PyObject *name, PyObjec
         return recording;
     }
     Silence silence = {passes, NULL};
-    int failed = enter(passes, &silence, skip_frames, name, module, args, kwargs);
-    if (failed < 0) {
-        silence_end(&silence);
-        return report_fault(passes, name);
-    }
+    const int failed = enter(passes, &silence, skip_frames, name, module, args, kwargs);
     silence_end(&silence);
-    return 0;
+    return failed;
 }
 
 #endif

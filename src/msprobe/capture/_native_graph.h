@@ -14,7 +14,7 @@ static int graph_begin(void)
     return name_next_functions == NULL || name_sequence_nr == NULL || name_variable == NULL ? -1 : 0;
 }
 
-/* What does not change during a walk; all borrowed. */
+/* What does not change during a walk; borrowed from the caller's arguments. */
 typedef struct {
     PyObject *by_node; /* node -> slot -> argument */
     PyObject *leaves;  /* list of (tensor, argument) */
@@ -35,14 +35,18 @@ static int is_of_the_call(const Walk *walk, PyObject *node)
     return result;
 }
 
-/* The argument that an edge leads to, borrowed; NULL: to none, or an error. */
+/* The argument that an edge leads to, a new reference; NULL: to none, or an error. */
 static PyObject *argument_at(const Walk *walk, PyObject *target, PyObject *slot)
 {
     PyObject *arguments = PyDict_GetItemWithError(walk->by_node, target);
+    if (arguments != NULL && !PyDict_Check(arguments)) {
+        PyErr_SetString(PyExc_TypeError, "the slots of a node are no dict");
+        return NULL;
+    }
     if (arguments != NULL) {
         PyObject *argument = PyDict_GetItemWithError(arguments, slot);
         if (argument != NULL || PyErr_Occurred()) {
-            return argument;
+            return Py_XNewRef(argument);
         }
     }
     if (PyErr_Occurred() || (PyObject *)Py_TYPE(target) != walk->accumulating || PyList_GET_SIZE(walk->leaves) == 0) {
@@ -52,15 +56,19 @@ static PyObject *argument_at(const Walk *walk, PyObject *target, PyObject *slot)
     if (variable == NULL) {
         return NULL;
     }
-    /* The target keeps its variable. */
-    Py_DECREF(variable);
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(walk->leaves); i++) {
+    PyObject *argument = NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(walk->leaves) && argument == NULL; i++) {
         PyObject *leaf = PyList_GET_ITEM(walk->leaves, i);
+        if (!PyTuple_Check(leaf) || PyTuple_GET_SIZE(leaf) != 2) {
+            PyErr_SetString(PyExc_TypeError, "a leaf is no pair of tensor and argument");
+            break;
+        }
         if (PyTuple_GET_ITEM(leaf, 0) == variable) {
-            return PyTuple_GET_ITEM(leaf, 1);
+            argument = Py_NewRef(PyTuple_GET_ITEM(leaf, 1));
         }
     }
-    return NULL;
+    Py_DECREF(variable);
+    return argument;
 }
 
 /* Note that the node's gradient at this position is the argument's. */
@@ -110,6 +118,7 @@ static int look_at_edges(const Walk *walk, PyObject *node, PyObject *todo, PyObj
         PyObject *argument = argument_at(walk, target, PyTuple_GET_ITEM(edge, 1));
         if (argument != NULL) {
             failed = add_slot(found, node, &slots, position, argument) < 0;
+            Py_DECREF(argument);
             continue;
         }
         if (PyErr_Occurred()) {

@@ -76,25 +76,19 @@ static PyObject *passes_enter(Passes *passes, PyObject *const *args, Py_ssize_t 
 {
     if (nargs != 4 || !PyUnicode_Check(args[0]) || !PyTuple_Check(args[2]) || !PyDict_Check(args[3])) {
         PyErr_SetString(PyExc_TypeError, "enter() takes a name, a module, its arguments and keywords");
-        return NULL;
+        return hook_answer(passes, nargs > 0 ? args[0] : Py_None, -1);
     }
     /* The hook that calls this, and what calls the hook. */
-    if (passes_begin(passes, 2, args[0], args[1], args[2], args[3]) < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    return hook_answer(passes, args[0], passes_begin(passes, 2, args[0], args[1], args[2], args[3]));
 }
 
 static PyObject *passes_leave(Passes *passes, PyObject *const *args, Py_ssize_t nargs)
 {
     if (nargs != 3 || !PyUnicode_Check(args[0])) {
         PyErr_SetString(PyExc_TypeError, "leave() takes a name, a module and its result");
-        return NULL;
+        return hook_answer(passes, nargs > 0 ? args[0] : Py_None, -1);
     }
-    if (passes_end(passes, args[0], args[1], args[2]) < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    return hook_answer(passes, args[0], passes_end(passes, args[1], args[2]));
 }
 
 static PyMethodDef passes_methods[] = {
@@ -130,15 +124,13 @@ typedef struct {
 
 static PyObject *module_hook_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
-    ModuleHook *hook = (ModuleHook *)self;
+    ModuleHook *hook = (ModuleHook *)Py_NewRef(self); /* what runs may take it off the module */
     const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    int failed = -1;
     if (nargs < 2 || names != NULL) {
         PyErr_SetString(PyExc_TypeError, "a hook on a module takes the module and its arguments");
-        return NULL;
-    }
-    int failed;
-    if (hook->after) {
-        failed = passes_end(hook->passes, hook->name, args[0], args[nargs - 1]);
+    } else if (hook->after) {
+        failed = passes_end(hook->passes, args[0], args[nargs - 1]);
     } else {
         /* Without keywords: another hook called `stop()` in this very pass, and torch forgot that we want them. */
         PyObject *keywords = nargs > 2 && PyDict_Check(args[2]) ? Py_NewRef(args[2]) : PyDict_New();
@@ -149,10 +141,9 @@ static PyObject *module_hook_call(PyObject *self, PyObject *const *args, size_t 
         Py_XDECREF(keywords);
         Py_XDECREF(given);
     }
-    if (failed < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    PyObject *answer = hook_answer(hook->passes, hook->name, failed);
+    Py_DECREF(hook);
+    return answer;
 }
 
 static PyObject *module_hook_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
@@ -226,11 +217,12 @@ static PyObject *native_alive(PyObject *self, PyObject *handles)
     }
     PyObject *living = PyList_New(0);
     for (Py_ssize_t i = 0; living != NULL && i < PyList_GET_SIZE(handles); i++) {
-        PyObject *handle = PyList_GET_ITEM(handles, i), *weak = GET(handle, hooks_dict_ref);
+        PyObject *handle = Py_NewRef(PyList_GET_ITEM(handles, i)), *weak = GET(handle, hooks_dict_ref);
         PyObject *dict = weak == NULL ? NULL : PyObject_CallNoArgs(weak);
         if (dict == NULL || (dict != Py_None && PyList_Append(living, handle) < 0)) {
             Py_CLEAR(living);
         }
+        Py_DECREF(handle);
         Py_XDECREF(weak);
         Py_XDECREF(dict);
     }

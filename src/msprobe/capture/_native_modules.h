@@ -53,7 +53,8 @@ static PyObject *pass_tree(const Pass *pass, Silence *silence, PyObject *result,
         goto failed;
     }
     source = GET(pass->stack, source);
-    if (source == NULL || add_order(tree, pass->order, attribute_source, PyObject_IsTrue(source) ? source : NULL) < 0) {
+    const int has_source = source == NULL ? -1 : PyObject_IsTrue(source);
+    if (has_source < 0 || add_order(tree, pass->order, attribute_source, has_source ? source : NULL) < 0) {
         goto failed;
     }
     Py_DECREF(source);
@@ -84,11 +85,16 @@ static int finish(Pass *pass, Silence *silence, PyObject *result)
         goto done;
     }
     if (pass->number == 0 && PyDict_GET_SIZE(parameters) > 0 &&
-        place_parameters(passes, pass->name, parameters) < 0) {
+        place_parameters(passes, silence, pass->name, parameters) < 0) {
         goto done;
     }
     failed = 0;
     if (pass->watched) {
+        if (!are_still(pass, parameters) &&
+            (watch_postponed(pass, silence) < 0 || watch_parameters(passes, silence, pass->name, parameters) < 0)) {
+            failed = -1;
+            goto done;
+        }
         int watched = watch_pass(pass, result, parameters);
         watched = watched < 0 || watch_postponed(pass, silence) < 0 ? -1 : watched;
         failed = watched < 0;
@@ -157,7 +163,7 @@ static int leave(Passes *passes, Silence *silence, PyObject *running, PyObject *
     return 0;
 }
 
-static int passes_end(Passes *passes, PyObject *name, PyObject *module, PyObject *result)
+static int passes_end(Passes *passes, PyObject *module, PyObject *result)
 {
     PyObject *running = running_modules(passes);
     if (running == NULL) {
@@ -168,9 +174,6 @@ static int passes_end(Passes *passes, PyObject *name, PyObject *module, PyObject
         Silence silence = {passes, NULL};
         failed = leave(passes, &silence, running, module, result);
         silence_end(&silence);
-        if (failed < 0) {
-            failed = report_fault(passes, name);
-        }
     }
     Py_DECREF(running);
     return failed;

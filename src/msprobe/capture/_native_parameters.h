@@ -18,28 +18,32 @@ enum { MOST_MET = 16 }; /* parameters of one module */
 
 /* ---- a gradient arrives ---- */
 
-/* The gradients of one of the passes of an entry, borrowed; made where it is missing. */
+/* The gradients of one of the passes of an entry, a new reference; made where it is missing. */
 static PyObject *pass_of_entry(const Passes *passes, PyObject *entry, int64_t number)
 {
-    PyObject *list = PyDict_GetItemWithError(passes->earlier, entry);
+    PyObject *list = Py_XNewRef(PyDict_GetItemWithError(passes->earlier, entry)), *pass = NULL;
     if (list == NULL) {
-        PyObject *made = PyErr_Occurred() ? NULL : PyList_New(0);
-        const int failed = made == NULL || PyDict_SetItem(passes->earlier, entry, made) < 0;
-        Py_XDECREF(made);
-        if (failed) {
-            return NULL;
+        list = PyErr_Occurred() ? NULL : PyList_New(0);
+        if (list == NULL || PyDict_SetItem(passes->earlier, entry, list) < 0) {
+            goto done;
         }
-        list = made;
+    }
+    if (!PyList_Check(list)) {
+        PyErr_SetString(PyExc_TypeError, "the passes of an entry are no list");
+        goto done;
     }
     while (PyList_GET_SIZE(list) <= number) {
         PyObject *made = PyDict_New();
         const int failed = made == NULL || PyList_Append(list, made) < 0;
         Py_XDECREF(made);
         if (failed) {
-            return NULL;
+            goto done;
         }
     }
-    return PyList_GET_ITEM(list, number);
+    pass = Py_NewRef(PyList_GET_ITEM(list, number));
+done:
+    Py_XDECREF(list);
+    return pass;
 }
 
 /* Whether a gradient is still missing. */
@@ -57,8 +61,8 @@ static int is_missing_one(const Passes *passes, PyObject *tree)
 
 static int write_parameters(const Passes *passes, PyObject *entry, PyObject *tree)
 {
-    if (PyDict_DelItem(passes->waiting, entry) < 0) {
-        PyErr_Clear();
+    if (drop_item(passes->waiting, entry) < 0) {
+        return -1;
     }
     PyObject *copy = PyDict_Copy(tree);
     const int failed = copy == NULL || put_record(passes->session, entry, copy, NULL, NULL) < 0;
@@ -68,27 +72,25 @@ static int write_parameters(const Passes *passes, PyObject *entry, PyObject *tre
 
 static int arrive_at(const Passes *passes, PyObject *owner, PyObject *gradient)
 {
-    PyObject *entry = PyTuple_GET_ITEM(owner, 0), *key = PyTuple_GET_ITEM(owner, 1);
-    PyObject *tree = PyDict_GetItemWithError(passes->trees, entry);
+    PyObject *entry = PyTuple_GET_ITEM(owner, 0), *key = PyTuple_GET_ITEM(owner, 1); /* the caller keeps the owner */
+    PyObject *tree = Py_XNewRef(PyDict_GetItemWithError(passes->trees, entry));
     if (tree == NULL) {
         tree = PyErr_Occurred() ? NULL : PyDict_New();
         if (tree == NULL || PyDict_SetItem(passes->trees, entry, tree) < 0) {
             Py_XDECREF(tree);
             return -1;
         }
-    } else {
-        Py_INCREF(tree);
     }
     int failed = -1;
     PyObject *known = PyDict_GetItemWithError(passes->passes, owner);
     const int64_t number = known == NULL ? 0 : PyLong_AsLongLong(known);
-    PyObject *described = NULL, *info = NULL;
+    PyObject *described = NULL, *info = NULL, *pass = NULL;
     if (PyErr_Occurred() || set_item(passes->passes, owner, PyLong_FromLongLong(number + 1)) < 0) {
         goto done;
     }
     info = describe(passes, gradient, 1);
     described = list_of(info);
-    PyObject *pass = described == NULL ? NULL : pass_of_entry(passes, entry, number);
+    pass = described == NULL ? NULL : pass_of_entry(passes, entry, number);
     if (pass == NULL || PyDict_SetItem(pass, key, described) < 0 ||
         (number > 0 && PyDict_SetItem(passes->several, entry, Py_None) < 0) ||
         PyDict_SetItem(tree, key, described) < 0) {
@@ -99,6 +101,7 @@ static int arrive_at(const Passes *passes, PyObject *owner, PyObject *gradient)
 done:
     Py_XDECREF(info);
     Py_XDECREF(described);
+    Py_XDECREF(pass);
     Py_DECREF(tree);
     return failed;
 }
@@ -109,7 +112,10 @@ static int arrive_everywhere(Passes *passes, PyObject *owners, PyObject *gradien
     int failed = silence_modes(&silence);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(owners) && !failed; i++) {
         PyObject *owner = Py_NewRef(PyList_GET_ITEM(owners, i));
-        if (arrive_at(passes, owner, gradient) < 0) {
+        if (!PyTuple_Check(owner) || PyTuple_GET_SIZE(owner) != 2) {
+            PyErr_SetString(PyExc_TypeError, "the owner of a parameter is no pair of entry and key");
+            failed = -1;
+        } else if (arrive_at(passes, owner, gradient) < 0) {
             failed = report_fault(passes, PyTuple_GET_ITEM(owner, 0)) < 0;
         }
         Py_DECREF(owner);
@@ -120,21 +126,29 @@ static int arrive_everywhere(Passes *passes, PyObject *owners, PyObject *gradien
 
 static PyObject *parameter_hook_call(ParameterHook *hook, PyObject *args, PyObject *kwargs)
 {
+    if (hook->passes == NULL || hook->owners == NULL) { /* the garbage collector took it apart */
+        Py_RETURN_NONE;
+    }
+    /* What runs may take the hook off its node. */
+    Passes *passes = (Passes *)Py_NewRef((PyObject *)hook->passes);
+    PyObject *owners = Py_NewRef(hook->owners);
     PyObject *gradients = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : NULL;
+    int failed = -1;
     if (gradients == NULL || !PyTuple_Check(gradients) || PyTuple_GET_SIZE(gradients) < 1) {
         PyErr_SetString(PyExc_TypeError, "the hook of a parameter takes a tuple of gradients");
-        return NULL;
+    } else {
+        PyObject *gradient = PyTuple_GET_ITEM(gradients, 0);
+        const int recording = gradient == Py_None ? 0 : IS_TRUE(passes->session, recording);
+        failed = recording > 0 ? arrive_everywhere(passes, owners, gradient) : recording;
     }
-    PyObject *gradient = PyTuple_GET_ITEM(gradients, 0);
-    const int recording = gradient == Py_None ? 0 : IS_TRUE(hook->passes->session, recording);
-    if (recording < 0 || (recording && arrive_everywhere(hook->passes, hook->owners, gradient) < 0)) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    PyObject *answer = hook_answer(passes, attribute_parameters, failed);
+    Py_DECREF(passes);
+    Py_DECREF(owners);
+    return answer;
 }
 
 /* The module has run: its entry has a place now, and says so if no gradient arrives. */
-static int place_parameters(const Passes *passes, PyObject *name, PyObject *parameters)
+static int place_parameters(const Passes *passes, Silence *silence, PyObject *name, PyObject *parameters)
 {
     PyObject *entry = PyUnicode_FromFormat("%U.parameters_grad", name), *tree = NULL;
     const int known = entry == NULL ? -1 : PyDict_Contains(passes->trees, entry);
@@ -147,12 +161,20 @@ static int place_parameters(const Passes *passes, PyObject *name, PyObject *para
     Py_ssize_t position = 0;
     failed = tree == NULL;
     while (!failed && PyDict_Next(parameters, &position, &key, &parameter)) {
-        const int needs = parameter == Py_None ? 0 : IS_TRUE(parameter, requires_grad);
+        if (parameter == Py_None) {
+            continue;
+        }
+        Py_INCREF(key);
+        Py_INCREF(parameter);
+        const int asked = is_plain(passes, parameter) || silence_begin(silence) == 0;
+        const int needs = asked ? IS_TRUE(parameter, requires_grad) : -1;
         int again = 0; /* one that has two names in its module counts under the first */
         for (Py_ssize_t at = 0; needs > 0 && PyDict_Next(parameters, &at, &other_key, &other) && other_key != key;) {
             again |= other == parameter;
         }
         failed = needs < 0 || (needs > 0 && !again && PyDict_SetItem(tree, key, passes->nothing) < 0);
+        Py_DECREF(key);
+        Py_DECREF(parameter);
     }
     if (failed || PyDict_GET_SIZE(tree) == 0) {
         goto done;
@@ -223,6 +245,10 @@ static PyObject *hook_of(const Passes *passes, PyObject *parameter, PyObject *kn
         }
     }
     Py_DECREF(node);
+    if (hook != NULL && !PyObject_TypeCheck(hook, &ParameterHookType)) {
+        PyErr_SetString(PyExc_TypeError, "the hook of a parameter is of another kind");
+        Py_CLEAR(hook);
+    }
     return hook;
 }
 
@@ -255,7 +281,7 @@ static int may_be_asked(const Passes *passes)
 {
     PyObject *modes = PyObject_CallNoArgs(passes->dispatch_modes);
     const int64_t count = take_int(modes);
-    return count < 0 ? -1 : count == 0;
+    return count == -1 && PyErr_Occurred() ? -1 : count == 0;
 }
 
 static int watch_parameters(const Passes *passes, Silence *silence, PyObject *name, PyObject *parameters)
@@ -326,11 +352,12 @@ static int watch_met(const Passes *passes, PyObject *name, PyObject *parameters,
     }
     int failed = 0, place = 0;
     position = 0;
-    while (!failed && PyDict_Next(parameters, &position, &key, &parameter)) {
+    /* Others than were counted: another thread gives the module parameters. The next pass sees them. */
+    while (!failed && place < found && PyDict_Next(parameters, &position, &key, &parameter)) {
         if (parameter != Py_None) {
             Py_INCREF(key);
             Py_INCREF(parameter);
-            failed = place == found || watch_parameter(passes, entry, key, parameter, met[place++]) < 0;
+            failed = watch_parameter(passes, entry, key, parameter, met[place++]) < 0;
             Py_DECREF(key);
             Py_DECREF(parameter);
         }

@@ -34,6 +34,7 @@ typedef struct {
     PyObject *module, *name, *entry, *stack, *parent, *inputs, *kwinputs; /* never NULL */
     PyObject *edges; /* list of ArgumentEdge, or NULL: made when Python asks for it */
     PyObject *node, *leaf; /* of the one argument that requires grad: its node, or the leaf itself */
+    PyObject *parameters;  /* a dict of the module's own as they were when it began; NULL: not watched, or none */
     Passes *passes;
     int64_t slot;
     int64_t number, order, oldest, depth;
@@ -73,7 +74,7 @@ static int silence_modes(Silence *silence)
     }
     const long modes = PyLong_AsLong(count);
     Py_DECREF(count);
-    return modes == 0 ? 0 : modes < 0 ? -1 : silence_begin(silence);
+    return modes == 0 ? 0 : modes == -1 && PyErr_Occurred() ? -1 : silence_begin(silence);
 }
 
 static void silence_end(Silence *silence)
@@ -106,6 +107,9 @@ static PyObject *describe(const Passes *passes, PyObject *tensor, int remember)
 /* An error of ours costs what was being recorded, and nothing else. -1: it is none of ours. */
 static int report_fault(Passes *passes, PyObject *what)
 {
+    if (!PyErr_Occurred()) { /* a fault in the recorder itself; without this it would be a SystemError in the training */
+        PyErr_SetString(PyExc_RuntimeError, "the compiled recorder failed and did not say why");
+    }
     if (!PyErr_ExceptionMatches(PyExc_Exception)) {
         return -1;
     }
@@ -120,13 +124,29 @@ static int report_fault(Passes *passes, PyObject *what)
     Py_XDECREF(value);
     Py_XDECREF(trace);
     Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    if (done == NULL && !PyErr_ExceptionMatches(PyExc_Exception)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return 0;
+}
+
+/* What a hook of ours answers the program: None, or the error where that is none of ours. */
+static PyObject *hook_answer(Passes *passes, PyObject *what, int failed)
+{
+    if (failed && report_fault(passes, what) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
 }
 
 /* The place of what happens now in the order of the step; -1: error. */
 static int64_t next_order(const Passes *passes)
 {
     const int64_t order = INT_OF(passes->session, order) + 1;
+    if (order <= 0 && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "the order of the step is negative");
+    }
     return order <= 0 || set_int(passes->session, attribute_order, order) < 0 ? -1 : order;
 }
 
@@ -135,6 +155,19 @@ static int set_item(PyObject *dict, PyObject *key, PyObject *value)
     const int failed = value == NULL ? -1 : PyDict_SetItem(dict, key, value);
     Py_XDECREF(value);
     return failed;
+}
+
+/* Take a key out of a dict, if it is in it. */
+static int drop_item(PyObject *dict, PyObject *key)
+{
+    if (PyDict_DelItem(dict, key) == 0) {
+        return 0;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return 0;
 }
 
 /* tree["msprobe"] = {"order": order, key: text}, the latter if there is one */
@@ -173,7 +206,7 @@ static Pass *pass_new(Passes *passes, PyObject *name, PyObject *entry, int64_t n
     made->parent = Py_NewRef(parent);
     made->inputs = Py_NewRef(Py_None);
     made->kwinputs = Py_NewRef(Py_None);
-    made->edges = made->node = made->leaf = NULL;
+    made->edges = made->node = made->leaf = made->parameters = NULL;
     made->passes = (Passes *)Py_NewRef((PyObject *)passes);
     made->slot = 0;
     made->number = number;
@@ -197,6 +230,7 @@ static void pass_dealloc(Pass *pass)
     Py_XDECREF(pass->edges);
     Py_XDECREF(pass->node);
     Py_XDECREF(pass->leaf);
+    Py_XDECREF(pass->parameters);
     Py_XDECREF(pass->passes);
     PyObject_Free(pass);
 }
@@ -227,6 +261,7 @@ static PyMemberDef pass_members[] = {
     {"parent", T_OBJECT, offsetof(Pass, parent), READONLY, NULL},
     {"inputs", T_OBJECT, offsetof(Pass, inputs), READONLY, NULL},
     {"kwinputs", T_OBJECT, offsetof(Pass, kwinputs), READONLY, NULL},
+    {"parameters", T_OBJECT, offsetof(Pass, parameters), READONLY, NULL},
     {"number", T_LONGLONG, offsetof(Pass, number), READONLY, NULL},
     {"order", T_LONGLONG, offsetof(Pass, order), READONLY, NULL},
     {"oldest", T_LONGLONG, offsetof(Pass, oldest), READONLY, NULL},

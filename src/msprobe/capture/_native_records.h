@@ -91,6 +91,11 @@ static int64_t stack_number(PyObject *session, PyObject *writer, PyObject *stack
         return -1;
     }
     int64_t number = -1;
+    if (!PyDict_CheckExact(numbers)) {
+        PyErr_SetString(PyExc_TypeError, "the numbers of stacks are no dict");
+        Py_DECREF(numbers);
+        return -1;
+    }
     PyObject *known = PyDict_GetItemWithError(numbers, stack);
     if (known != NULL) {
         number = PyLong_AsLongLong(known);
@@ -235,7 +240,9 @@ static int reserve_record(PyObject *session, PyObject *name)
         records = GET(writer, _records);
         key = records == NULL ? NULL : quoted(name);
         zero = key == NULL ? NULL : PyLong_FromLong(0);
-        if (zero != NULL && PyDict_CheckExact(records) && PyDict_SetDefault(records, key, zero) != NULL) {
+        if (zero != NULL && !PyDict_CheckExact(records)) {
+            PyErr_SetString(PyExc_TypeError, "the records of a writer are no dict");
+        } else if (zero != NULL && PyDict_SetDefault(records, key, zero) != NULL) {
             result = 1;
         }
     } else if (kind >= 0) {

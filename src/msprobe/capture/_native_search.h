@@ -28,7 +28,7 @@ typedef struct {
     int exit_count, exit_room;
     int unusual; /* something that is left to Python */
     int wants_parameters, met_count;
-    PyObject *met[2 * MOST_MET]; /* parameters and the nodes that accumulate their gradients; the latter owned */
+    PyObject *met[2 * MOST_MET]; /* parameters and the nodes that accumulate their gradients; owned */
     PyObject *first_todo[ON_STACK_NODES];
     uintptr_t first_seen[ON_STACK_NODES];
 } Search;
@@ -163,12 +163,14 @@ static int look_at_edge(Search *search, PyObject *node, int64_t position, PyObje
         if (variable == NULL) {
             return -1;
         }
-        Py_DECREF(variable); /* the target keeps it */
+        const int is_argument = variable == search->leaf;
         if (search->wants_parameters && search->met_count < 2 * MOST_MET) {
             search->met[search->met_count++] = variable;
             search->met[search->met_count++] = Py_NewRef(target);
+        } else {
+            Py_DECREF(variable);
         }
-        return variable == search->leaf ? add_exit(search, node, position) : 0;
+        return is_argument ? add_exit(search, node, position) : 0;
     }
     const int64_t number = sequence_of(target);
     if (number < 0 && PyErr_Occurred()) {
@@ -215,7 +217,7 @@ static void search_end(Search *search)
     for (int i = 0; i < search->exit_count; i++) {
         Py_DECREF(search->exits[i].node);
     }
-    for (int i = 1; i < search->met_count; i += 2) {
+    for (int i = 0; i < search->met_count; i++) {
         Py_DECREF(search->met[i]);
     }
     if (search->todo != search->first_todo) {

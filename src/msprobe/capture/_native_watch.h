@@ -73,10 +73,7 @@ static int watch_close(Watch *watch)
 {
     int failed = 0;
     if (watch->begun) {
-        if (PyDict_DelItem(watch->passes->open, (PyObject *)watch) < 0) {
-            PyErr_Clear();
-        }
-        PyObject *tree = watch_tree(watch);
+        PyObject *tree = drop_item(watch->passes->open, (PyObject *)watch) < 0 ? NULL : watch_tree(watch);
         failed = tree == NULL || put_record(watch->passes->session, watch->entry, tree, NULL, watch->parent) < 0;
         Py_XDECREF(tree);
     }
@@ -195,38 +192,32 @@ static int hook_reach_base(NodeHook *hook, PyObject *received)
 
 static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
-    NodeHook *hook = (NodeHook *)self;
+    NodeHook *hook = (NodeHook *)Py_NewRef(self); /* what runs may take it off its node */
     Watch *watch = hook->watch;
     const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    int failed = -1;
     if (nargs < 1 || !PyTuple_Check(args[0]) || !PyTuple_Check(args[nargs - 1]) ||
         (hook->moment == PASS_ON && nargs < 2)) {
         PyErr_SetString(PyExc_TypeError, "a hook on a node takes tuples of gradients");
-        return NULL;
+        goto done;
     }
     const int64_t generation = INT_OF(watch->passes->session, generation);
-    if (generation != watch->generation) {
-        if (generation == -1 && PyErr_Occurred()) {
-            return NULL;
-        }
-        Py_RETURN_NONE;
+    if (generation != watch->generation) { /* of an earlier step, or an error */
+        failed = generation == -1 && PyErr_Occurred() ? -1 : 0;
+        goto done;
     }
     Silence silence = {watch->passes, NULL};
-    Py_INCREF(watch);
-    int failed = silence_modes(&silence);
+    failed = silence_modes(&silence);
     if (failed == 0) {
         failed = hook->moment == ARRIVE    ? hook_arrive(hook, args[0])
                  : hook->moment == PASS_ON ? hook_pass_on(hook, args[0], args[1])
                                            : hook_reach_base(hook, args[0]);
     }
     silence_end(&silence);
-    if (failed < 0) {
-        failed = report_fault(watch->passes, watch->entry);
-    }
-    Py_DECREF(watch);
-    if (failed < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+done:;
+    PyObject *answer = hook_answer(watch->passes, watch->entry, failed);
+    Py_DECREF(hook);
+    return answer;
 }
 
 static NodeHook *hook_new(Watch *watch, Moment moment, int64_t slot, const int64_t *positions, int count)

@@ -47,6 +47,7 @@ class ModulePass:
         "number",
         "oldest",
         "order",
+        "parameters",
         "parent",
         "recorded",
         "stack",
@@ -67,9 +68,11 @@ class ModulePass:
         self.watched = False
         # The identity of the exception that was being handled when the pass began.
         self.handled = 0
-        self.inputs: Any = []
-        self.kwinputs: Any = {}
+        self.inputs: Any = None
+        self.kwinputs: Any = None
         self.edges: list[ArgumentEdge] = []
+        # The module's own as they were when the pass began.
+        self.parameters: dict[str, Any] | None = None
         self.oldest = 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import torch
@@ -184,6 +184,7 @@ class ModuleRecorder:
                 begun.edges = self.edges_of(args, kwargs)
             begun.oldest = sequence_number()
             if module._parameters and (wanted or calls.filter is not None):
+                begun.parameters = dict(module._parameters)
                 self.parameters.watch(name, module)
 
     def leave(self, name: str, module: nn.Module, result: Any) -> None:
@@ -237,6 +238,8 @@ class ModuleRecorder:
         if calls.filter is not None:
             calls.filter.leave_module(entry)
         if begun.watched and not problem:
+            if module._parameters and not _are_still(begun.parameters, module._parameters):
+                self.parameters.watch(begun.name, module)
             self.gradients.watch(begun, result)
 
     def edges_of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[ArgumentEdge]:
@@ -273,6 +276,12 @@ class ModuleRecorder:
         """A new step: no gradient has arrived yet."""
         self.gradients.open.clear()
         self.parameters.begin_step()
+
+
+def _are_still(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> bool:
+    """Whether these are the parameters that a module began with: it may put others in their place while it runs."""
+    before = before or {}
+    return len(before) == len(now) and all(a is b for a, b in zip(before.values(), now.values(), strict=True))
 
 
 def _problem(begun: ModulePass, result: Any) -> dict[str, str]:
