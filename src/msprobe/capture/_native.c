@@ -103,6 +103,10 @@ static int read_pattern(PyObject *object, Layout *layout)
     for (int i = 0; i < layout->dimensions; i++) {
         layout->size[i] = numbers[2 * i];
         layout->stride[i] = numbers[2 * i + 1];
+        if (layout->size[i] > 0 && layout->count > PY_SSIZE_T_MAX / layout->size[i]) {
+            PyErr_SetString(PyExc_OverflowError, "more elements than can be counted");
+            return -1;
+        }
         layout->count *= layout->size[i];
     }
     return 0;
@@ -119,7 +123,7 @@ static PyObject *native_statistics(PyObject *self, PyObject *const *args, Py_ssi
     if ((address == NULL && PyErr_Occurred()) || read_pattern(args[1], &layout) < 0) {
         return NULL;
     }
-    const long kind = PyLong_AsLong(args[2]), flags = PyLong_AsLong(args[3]);
+    const long kind = PyLong_AsLong(args[2]), flags = PyErr_Occurred() ? -1 : PyLong_AsLong(args[3]);
     if (PyErr_Occurred()) {
         return NULL;
     }
@@ -215,10 +219,10 @@ static PyObject *native_gather(PyObject *self, PyObject *const *args, Py_ssize_t
     }
     Py_ssize_t count = 1;
     for (int i = 0; i < dimensions; i++) {
+        if (sizes[i] > 0 && count > PY_SSIZE_T_MAX / itemsize / sizes[i]) {
+            return PyErr_NoMemory();
+        }
         count *= sizes[i];
-    }
-    if (count > PY_SSIZE_T_MAX / itemsize) {
-        return PyErr_NoMemory();
     }
     if (address == NULL && count > 0) {
         PyErr_SetString(PyExc_ValueError, "elements at address 0");

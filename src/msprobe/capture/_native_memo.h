@@ -189,12 +189,20 @@ static int entry_lives(const Memo *memo, const Entry *entry, PyObject *tensor)
     if (entry->weak != NULL) {
         return 1;
     }
+    /* Asking may let another thread change the memo, and move the entry. */
+    const uint64_t expected = entry->storage;
+    PyObject *living[HOLDERS] = {NULL};
+    int lives = 0;
     for (int i = 0; i < HOLDERS && entry->holders[i] != NULL; i++) {
-        PyObject *holder = holder_of(entry->holders[i]);
-        if (holder == NULL) {
+        living[i] = holder_of(entry->holders[i]);
+    }
+    for (int i = 0; i < HOLDERS; i++) {
+        PyObject *holder = living[i];
+        if (holder == NULL || lives) {
+            Py_XDECREF(holder);
             continue;
         }
-        uint64_t storage = entry->storage;
+        uint64_t storage = expected;
         if (holder != tensor) {
             /* It may have been given another storage meanwhile. */
             PyObject *answer = memo->storage_of == NULL ? NULL : PyObject_CallOneArg(memo->storage_of, holder);
@@ -203,19 +211,14 @@ static int entry_lives(const Memo *memo, const Entry *entry, PyObject *tensor)
             PyErr_Clear();
         }
         Py_DECREF(holder);
-        if (storage == entry->storage) {
-            return 1;
-        }
+        lives = storage == expected;
     }
-    return 0;
+    return lives;
 }
 
-static int entry_hold(Entry *entry, PyObject *tensor)
+/* The weak reference to a tensor is taken over. */
+static void entry_hold(Entry *entry, PyObject *weak)
 {
-    PyObject *weak = PyWeakref_NewRef(tensor, NULL);
-    if (weak == NULL) {
-        return -1;
-    }
     int place = 0; /* where a place is free: behind the living */
     for (int i = 0; i < HOLDERS; i++) {
         PyObject *known = entry->holders[i];
@@ -234,7 +237,6 @@ static int entry_hold(Entry *entry, PyObject *tensor)
     }
     memmove(entry->holders + 1, entry->holders, (HOLDERS - 1) * sizeof(PyObject *));
     entry->holders[0] = weak;
-    return 0;
 }
 
 static int memo_grow(Memo *memo)
@@ -297,34 +299,44 @@ typedef struct {
 static Entry *memo_entry(Memo *memo, PyObject *tensor, const Facts *facts)
 {
     Entry *entry = memo_find(memo, facts->cell);
-    PyObject *weak = NULL;
+    PyObject *weak = NULL, *holder = NULL;
     const int outdated = entry != NULL && (entry->version != facts->version || entry->count >= MAX_VIEWS ||
                                            !entry_lives(memo, entry, tensor));
-    if (facts->storage != NULL && (entry == NULL || entry->weak == NULL)) {
-        weak = PyObject_CallMethodNoArgs(facts->storage, name_weak_ref);
-        if (weak == NULL) {
+    if (entry == NULL || entry->weak == NULL) {
+        weak = facts->storage == NULL ? NULL : PyObject_CallMethodNoArgs(facts->storage, name_weak_ref);
+        holder = facts->storage == NULL ? PyWeakref_NewRef(tensor, NULL) : NULL;
+        if (weak == NULL && holder == NULL) {
             return NULL;
         }
     }
+    if (entry == NULL && memo->used >= memo->limit) {
+        memo_empty(memo);
+    }
+    /* Found again: the calls above may have let another thread change the memo, and move the entry. */
+    entry = memo_find(memo, facts->cell);
     if (entry == NULL) {
-        if (memo->used >= memo->limit) {
-            memo_empty(memo);
-        }
-        if (4 * (memo->used + 1) > 3 * memo->capacity && memo_grow(memo) < 0) {
+        if ((weak == NULL && holder == NULL) ||
+            (4 * (memo->used + 1) > 3 * memo->capacity && memo_grow(memo) < 0)) {
+            Py_XDECREF(holder);
             Py_XDECREF(weak); /* a few bytes of torch's are lost with it */
             return NULL;
         }
         entry = &memo->entries[memo_place(memo->entries, memo->capacity, facts->cell)];
         *entry = (Entry){.storage = facts->cell, .version = facts->version};
         memo->used++;
-    } else if (outdated) {
+    } else if (outdated || entry->version != facts->version) {
         entry_forget(entry);
         entry->version = facts->version;
     }
-    if (weak != NULL) {
+    if (entry->weak != NULL) {
+        Py_XDECREF(holder);
+        Py_XDECREF(weak); /* another thread was faster */
+    } else if (weak != NULL) {
         entry->weak = weak;
         entry_release(entry);
-    } else if (entry->weak == NULL && entry_hold(entry, tensor) < 0) {
+    } else if (holder != NULL) {
+        entry_hold(entry, holder);
+    } else {
         entry_forget(entry);
         return NULL;
     }
@@ -660,6 +672,9 @@ static int read_elements(const Memo *memo, const Facts *facts, const Type *type,
     const int itemsize = kinds[type->kind].itemsize;
     char *copy = NULL;
     if ((memo->crc || memo->mode == XOR) && !contiguous) {
+        if (layout->count > PY_SSIZE_T_MAX / itemsize) {
+            return -1;
+        }
         ordered = copy = PyMem_RawMalloc((size_t)(layout->count * itemsize));
         if (copy == NULL) {
             return -1;
@@ -892,6 +907,12 @@ static PyObject *memo_describe(Memo *memo, PyObject *const *args, Py_ssize_t nar
         facts_end(&facts);
     }
     if (info == NULL) {
+        if (memo->otherwise == NULL || (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))) {
+            if (!PyErr_Occurred()) {
+                PyErr_SetString(PyExc_RuntimeError, "the garbage collector took the memo apart");
+            }
+            return NULL; /* or an interrupt, which is none of ours */
+        }
         PyErr_Clear();
         PyObject *arguments[] = {NULL, args[0], remember ? Py_True : Py_False};
         info = PyObject_Vectorcall(memo->otherwise, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
