@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_and_python import use_python
 
 from msprobe.capture import native
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray, crc32, nearest_bfloat16
@@ -24,7 +25,7 @@ def described(array: Any, kind: str | None = None, mode: str = "statistics", hig
 @pytest.fixture(params=["compiled", "numpy"])
 def _both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "numpy":
-        monkeypatch.setattr(native, "statistics", None)
+        use_python(monkeypatch)
     elif native.statistics is None:
         pytest.skip("the compiled module is not built")
 

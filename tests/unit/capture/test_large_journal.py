@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from native_and_python import use_python
 
 from msprobe import log
 from msprobe.capture import native
@@ -37,8 +38,7 @@ def _fresh_log() -> Iterator[None]:
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Which of both puts the records."""
     if request.param == "python":
-        monkeypatch.setattr(native, "put", None)
-        monkeypatch.setattr(native, "encode", native.encode_python)
+        use_python(monkeypatch)
     elif not native.built:
         pytest.skip("the compiled module was not built")
     return str(request.param)

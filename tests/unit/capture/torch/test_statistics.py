@@ -9,6 +9,7 @@ import zlib
 import pytest
 import torch
 import xxhash
+from native_and_python import use_python
 
 from msprobe.capture import native
 from msprobe.capture.torch.statistics import TensorInfo, TensorStatistics
@@ -22,12 +23,7 @@ def engine(request, monkeypatch) -> str:
         if not native.built:
             pytest.skip("the compiled module was not built")
     else:
-        monkeypatch.setattr(native, "statistics", None)
-        monkeypatch.setattr(native, "gather", None)
-        monkeypatch.setattr(native, "Memo", None)
-        monkeypatch.setattr(native, "encode", native.encode_python)
-        monkeypatch.setattr(native, "pattern", native.pattern_python)
-        monkeypatch.setattr(native, "memory", native.memory_python)
+        use_python(monkeypatch)
     return request.param
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from native_and_python import use_python
 
 from msprobe.capture import native
 from msprobe.capture.torch import statistics as module
@@ -19,9 +20,7 @@ from msprobe.capture.torch.statistics import TensorStatistics
 @pytest.fixture(params=["native", "torch"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "torch":
-        monkeypatch.setattr(native, "statistics", None)
-        monkeypatch.setattr(native, "gather", None)
-        monkeypatch.setattr(native, "Memo", None)
+        use_python(monkeypatch)
     elif not native.built:
         pytest.skip("the compiled module was not built")
     return str(request.param)

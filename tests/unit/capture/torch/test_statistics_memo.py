@@ -7,6 +7,7 @@ import json
 
 import pytest
 import torch
+from native_and_python import use_python
 
 from msprobe.capture import native
 from msprobe.capture.torch import statistics as module
@@ -16,9 +17,7 @@ from msprobe.capture.torch.statistics import TensorStatistics
 @pytest.fixture(params=["native", "torch"])
 def engine(request, monkeypatch) -> str:
     if request.param == "torch":
-        monkeypatch.setattr(native, "statistics", None)
-        monkeypatch.setattr(native, "gather", None)
-        monkeypatch.setattr(native, "Memo", None)
+        use_python(monkeypatch)
     elif not native.built:
         pytest.skip("the compiled module was not built")
     return request.param

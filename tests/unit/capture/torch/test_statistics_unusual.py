@@ -8,10 +8,10 @@ import warnings
 
 import pytest
 import torch
+from native_and_python import use_python
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from msprobe.capture import native
 from msprobe.capture.torch.statistics import TensorStatistics
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -323,9 +323,7 @@ def everything() -> dict[str, torch.Tensor]:
 @deferred
 def test_nothing_of_ours_is_seen_by_modes_or_left_behind(mode, defer, compiled, monkeypatch) -> None:
     if not compiled:
-        monkeypatch.setattr(native, "statistics", None)
-        monkeypatch.setattr(native, "gather", None)
-        monkeypatch.setattr(native, "Memo", None)
+        use_python(monkeypatch)
     tensors = everything()
     generator = torch.get_rng_state()
     versions = {name: tensor._version for name, tensor in tensors.items()}
