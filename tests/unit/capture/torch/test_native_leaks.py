@@ -1,0 +1,69 @@
+"""Functions of the C extension keep no reference, also where they fail."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from msprobe.capture import native
+
+pytestmark = pytest.mark.skipif(not native.built, reason="the compiled module was not built")
+
+
+def counts(singletons: tuple[Any, ...]) -> list[int]:
+    gc.collect()
+    return [
+        sys.getallocatedblocks(),
+        len(gc.get_objects()),
+        *(sys.getrefcount(value) for value in singletons),
+    ]
+
+
+def growth(step: Callable[[], None], singletons: tuple[Any, ...]) -> list[float]:
+    """What each step adds, after some that fill what is kept once."""
+    for _ in range(8):
+        step()
+    before = counts(singletons)
+    steps = 100
+    for _ in range(steps):
+        step()
+    return [(now - then) / steps for now, then in zip(counts(singletons), before, strict=True)]
+
+
+def test_functions_that_fail_keep_no_reference() -> None:
+    from msprobe.capture import _native
+
+    class Odd:
+        text = 1
+
+    odd, tree = Odd(), {"a": [1.5, "b", {"c": None}], 3: (b"1", True)}
+    name = "a name that nobody else has"
+    array = torch.ones(3)
+
+    def once() -> None:
+        _native.encode(tree, 1)
+        for work in (
+            lambda: _native.encode([odd], 0),
+            lambda: _native.encode({odd: odd}, 0),
+            lambda: _native.statistics(array.data_ptr(), 3, 99, 0),
+            lambda: _native.pattern((1, 2), (1, name)),
+            lambda: _native.gather(array.data_ptr(), (3,), (1, 2), 4),
+            lambda: _native.walk([odd], {}, [], 0, int, int, 10),
+            lambda: _native.alive([odd]),
+            lambda: _native.place(odd, 1, 2),
+            lambda: _native.put(odd, name, tree),
+            lambda: _native.write_files(-1, 0, "x", [(b"a", b"1", name, b"2")]),
+        ):
+            try:
+                work()
+            except (TypeError, ValueError, AttributeError):
+                continue
+
+    # One reference to None may come and go by chance; a leak would be a whole one for each step.
+    found = growth(once, (None, True, odd, tree, name, array, int, Odd))
+    assert all(abs(number) < 0.5 for number in found), found
