@@ -373,6 +373,15 @@ class Session:
                 self._files = self.file_writer(self._folder / layout.TENSOR_FOLDER)
             return self._files
 
+    def write_late(self) -> None:
+        """Hand the records that waited for numbers to the writer, now that the numbers have come."""
+        with self.lock:
+            if self._late and not self.has_late():
+                writer = self._writer or self._open()
+                late, self._late = self._late, []
+                for record in late:
+                    self._attempt(record[0], writer.put_call, *record)
+
     def publish(self, final: bool, interrupted: bool = False) -> None:
         """Bring the files up to date with the records. ``final``: the step is over (``interrupted``: too soon)."""
         for work in self.before_publish:

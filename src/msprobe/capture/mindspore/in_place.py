@@ -1,22 +1,31 @@
 """What writes into tensors that are there already: before it does, values that are still to be read are read.
 
 Between its recording and the end of the step a tensor is only held (:mod:`msprobe.capture.mindspore.tensors`), so every
-way to write into it is watched while recording: methods and functions whose names end with ``_``, the operators
-``+=`` and its kin, assignment to elements, functions that are told ``inplace=True``. Parameters are written to by
-primitives and compiled optimizers as well; they are copied instead of held.
+way to write into it is watched while recording:
+
+- methods and functions whose names end with ``_``, the operators ``+=`` and its kin, assignment to elements, functions
+  that are told ``inplace=True``;
+- primitives that say that they write, wherever they are called from: functions that a program has imported by name
+  come to them, too;
+- compiled functions, optimizers among them: what they write is not seen from outside;
+- optimizers, whatever they are made of.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mindspore import Tensor
+from mindspore import Parameter, Tensor, nn, ops
 
+from msprobe.capture.mindspore import writing_primitives
+from msprobe.capture.mindspore.executor import jit_executor_class, pynative_executor
 from msprobe.capture.mindspore.patches import Patches
+from msprobe.capture.mindspore.tensors import MindSporeTensors
 
 _OPERATORS = tuple(
     f"__i{name}__" for name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
@@ -59,6 +68,11 @@ def _writers() -> Iterator[tuple[Any, str, bool]]:
     for name in dir(Tensor):
         if (writes(name) and not name.startswith("_")) or name in _METHODS:
             yield Tensor, name, True
+            if name in vars(Parameter):
+                yield Parameter, name, True
+    executor = jit_executor_class()
+    for kind in (*_optimizers(), *([executor] if executor is not None else [])):
+        yield kind, "__call__", True
     for place in _PLACES:
         try:
             module = importlib.import_module(place)
@@ -75,11 +89,18 @@ def _writers() -> Iterator[tuple[Any, str, bool]]:
                 yield module, name, False
 
 
-class InPlaceWatch:
-    """Puts :func:`reading_first` around everything that writes, but for what is recorded as a call."""
+def _optimizers() -> list[type]:
+    kinds: list[type] = [nn.Optimizer]
+    with contextlib.suppress(ImportError, AttributeError):
+        kinds.append(importlib.import_module("mindspore.experimental.optim").Optimizer)
+    return kinds
 
-    def __init__(self, read: Callable[[], None]) -> None:
-        self.read = read
+
+class InPlaceWatch:
+    """Has what is held read before anything writes. What is recorded as a call sees to it itself."""
+
+    def __init__(self, tensors: MindSporeTensors) -> None:
+        self.tensors = tensors
         self._patches = Patches()
         self._is_filled = False
 
@@ -87,12 +108,45 @@ class InPlaceWatch:
         """Begin to watch. ``without``: (identity of the holder, name) of functions that others have replaced."""
         if not self._is_filled:
             self._is_filled = True
-            for holder, name, always in _writers():
-                if (id(holder), name) not in without:
-                    make = reading_first if always else reading_first_if_told
-                    self._patches.add(holder, name, functools.partial(make, self.read))
+            self._fill(without)
         self._patches.attach()
 
     def detach(self) -> None:
         """Leave everything as it was."""
         self._patches.detach()
+
+    def _fill(self, without: set[tuple[int, str]]) -> None:
+        for holder, name, always in _writers():
+            if (id(holder), name) not in without:
+                make = reading_first if always else reading_first_if_told
+                self._patches.add(holder, name, functools.partial(make, self.tensors.flush))
+        for kind in writing_primitives.writing_classes():
+            self._patches.add(kind, "__call__", self._reading_before_primitive)
+        executor = pynative_executor()
+        if executor is not None:
+            self._patches.add(type(executor), "run_op_async", self._reading_before_run)
+
+    def _reading_before_primitive(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(primitive: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.tensors.has_late():
+                self._read_before(primitive, args)
+            return original(primitive, *args, **kwargs)
+
+        return call
+
+    def _reading_before_run(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def run(executor: Any, *args: Any) -> Any:
+            # (primitive, its name, its arguments)
+            if self.tensors.has_late() and args and isinstance(args[0], ops.Primitive):
+                self._read_before(args[0], args[-1])
+            return original(executor, *args)
+
+        return run
+
+    def _read_before(self, primitive: Any, args: Sequence[Any]) -> None:
+        if writing_primitives.writes_averages(primitive):
+            self.tensors.flush_for_averages(args)
+        elif writing_primitives.writes(primitive):
+            self.tensors.flush()

@@ -10,20 +10,18 @@ pass.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import mindspore
 
+from msprobe.capture.mindspore.tensors import MindSporeTensors
+from msprobe.capture.mindspore.unwritten_results import BATCH_NORM, written_results
 from msprobe.capture.units import UnitRecorder
 
 if tuple(int(part) for part in re.findall(r"\d+", mindspore.__version__)[:2]) >= (2, 10):
     from mindspore.utils import MsDispatchMode
 else:
     MsDispatchMode = None
-
-# Kernels that write into their arguments.
-_WRITING = ("Assign", "Inplace", "Scatter", "Apply", "Copy", "FusedAdam", "Adam", "Momentum", "SGD")
 
 
 def is_there() -> bool:
@@ -34,10 +32,10 @@ def is_there() -> bool:
 class KernelRecorder:
     """Watches the kernels of a program between start and stop."""
 
-    def __init__(self, units: UnitRecorder, read: Callable[[], None]) -> None:
+    def __init__(self, units: UnitRecorder, tensors: MindSporeTensors) -> None:
         self.units = units
-        # Reads what waits to be read: before a kernel that writes.
-        self.read = read
+        # They read the values of a kernel at once, so nothing is held when the next one writes.
+        self.tensors = tensors
         self._mode: Any = None
 
     def attach(self) -> None:
@@ -62,9 +60,8 @@ class KernelRecorder:
         thread.muted += 1
         try:
             name = str(kernel.name)
-            unit = units.begin_call(f"Kernel.{name}", _given(args), words, 2)
-            if unit is not None and name.startswith(_WRITING):
-                session.guard(self.read)
+            given = _given(args)
+            unit = units.begin_call(f"Kernel.{name}", given, words, 2)
             try:
                 result = kernel(*args, **words)
                 if units.wait is not None:
@@ -76,9 +73,12 @@ class KernelRecorder:
             if unit is not None:
                 # Kernels have no gradients of their own: those of the backward pass are recorded for themselves.
                 unit.note = None
+                if name == BATCH_NORM:
+                    self.tensors.results = written_results(len(given) > 5 and given[5] is True, result)
                 units.end_call(unit, result)
             return result
         finally:
+            self.tensors.results = {}
             thread.muted -= 1
 
 

@@ -13,14 +13,17 @@ from typing import Any
 from mindspore import nn, ops
 
 from msprobe.capture.mindspore.patches import Replacement
+from msprobe.capture.mindspore.tensors import MindSporeTensors
+from msprobe.capture.mindspore.unwritten_results import BATCH_NORM, written_results
 from msprobe.capture.units import UnitRecorder, run_recorded
 
 
 class PrimitiveRecorder:
     """Watches the primitives of a model between start and stop."""
 
-    def __init__(self, units: UnitRecorder) -> None:
+    def __init__(self, units: UnitRecorder, tensors: MindSporeTensors) -> None:
         self.units = units
+        self.tensors = tensors
         # By identity: the key of its entries and the object, which is kept so that its identity stays its own.
         self._keys: dict[int, tuple[str, Any]] = {}
         self._patched: list[Replacement] = []
@@ -63,9 +66,19 @@ class PrimitiveRecorder:
             found = keys.get(id(primitive))
             if found is None:
                 return original(primitive, *args, **kwargs)
-            return run_recorded(units, found[0], original, args, kwargs, (primitive,))
+            if type(primitive).__name__ != BATCH_NORM:
+                return run_recorded(units, found[0], original, args, kwargs, (primitive,))
+            try:
+                final = functools.partial(self._note_results, primitive)
+                return run_recorded(units, found[0], original, args, kwargs, (primitive,), final)
+            finally:
+                self.tensors.results = {}
 
         return replacement
+
+    def _note_results(self, primitive: Any, result: Any) -> tuple[Any, Any]:
+        self.tensors.results = written_results(primitive.is_training, result)
+        return result, None
 
 
 def primitives_of(cell: nn.Cell) -> Iterable[tuple[str, Any]]:

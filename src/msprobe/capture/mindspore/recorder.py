@@ -88,10 +88,10 @@ class MindSporeRecorder:
         self._watches_calls = level in ("L1", "mix")
         functions = list(names.apis(settings.api_scope == "all", settings.api_list_file)) if self._watches_calls else []
         self.apis = ApiRecorder(self.units, functions, tensors.flush)
-        self.writers = InPlaceWatch(tensors.flush)
-        self.primitives = PrimitiveRecorder(self.units)
+        self.writers = InPlaceWatch(tensors)
+        self.primitives = PrimitiveRecorder(self.units, tensors)
         self.cells = CellHooks(self.units)
-        self.kernels = KernelRecorder(self.units, tensors.flush)
+        self.kernels = KernelRecorder(self.units, tensors)
         self.jit = JitRecorder(self.units, self, self._watches_calls)
         self._mixed = MixedPrecision(tensors)
         self._named: Sequence[tuple[str, nn.Cell]] = ()
@@ -306,9 +306,6 @@ class MindSporeRecorder:
     # ------------------------------------------------------------ questions of the core
 
     def _overflowed(self, entry: str, tree: dict[str, Any]) -> bool:
-        # On the CPU further results of this kernel are memory that nobody has written to.
-        if ".BatchNorm." in entry and entry.startswith(("Primitive.", "Kernel.")):
-            return False
         return self.keeper.overflowed(entry, tree)
 
     def _finish_records(self) -> None:

@@ -6,6 +6,9 @@ none for norms), and would become part of the graph that gradients are taken of.
 
 from __future__ import annotations
 
+import time
+from collections import deque
+from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -31,8 +34,14 @@ TYPE_NAME = "mindspore.Tensor"
 _HELD = {"Float32": 4, "Float16": 2, "Float64": 8, "Int32": 4, "Int64": 8}
 _times = Tensor.__mul__
 _plus = Tensor.__add__
-# What is held takes no more than this.
+# What is held takes no more than this, and is read after so many seconds: a process that is killed loses no more.
 MOST_LATE_BYTES = 256 << 20
+MOST_LATE_SECONDS = 0.5
+# What holding a tensor takes beside its elements.
+_LATE_BYTES = 1024
+_NONE_HELD = 1 << 62
+# Said of a result that a kernel has left as it found it.
+UNWRITTEN = "uninitialised: the kernel writes nothing to this result"
 
 # The number of this type's elements is what numpy holds them in, where the two have the same name.
 _STORED = {name: np.dtype(kind.stored) for name, kind in ELEMENT_TYPES.items()}
@@ -74,13 +83,29 @@ def sum_of(one: Any, other: Any) -> Any:
         return _plus(one, other)
 
 
+class _Head(NamedTuple):
+    """What a tensor is without its values: element type, shape, and further keys of its description."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    further: tuple[tuple[str, Any], ...]
+
+
+class _Held(NamedTuple):
+    """A tensor that is to be read, and the description that waits for it."""
+
+    info: LateArrayInfo
+    tensor: Any
+    head: _Head
+
+
 class MindSporeTensors:
     """Answers for the tensors of MindSpore (:class:`msprobe.capture.adapter.Tensors`).
 
     To wait for the values of one tensor takes many times as long as to describe it. So a tensor is held, and read when
-    the step ends, when something is about to be written (:mod:`msprobe.capture.mindspore.in_place`), or when too much
-    is held. Parameters, which more can write to, are copied by MindSpore, in turn among all other work; the copy is
-    held. An overflow check must know at once, and kernels (L2) are read at once.
+    the step ends, when something is about to be written (:mod:`msprobe.capture.mindspore.in_place`), or when much is
+    held, or for long. Parameters, which more can write to, are copied by MindSpore, in turn among all other work; the
+    copy is held. An overflow check must know at once, and kernels (L2) are read at once.
     """
 
     def __init__(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
@@ -89,8 +114,13 @@ class MindSporeTensors:
         self.keeper = keeper
         # A kernel is given plain tensors in the memory of parameters, which compiled optimizers write to unseen.
         self.waits = keeper.overflow or statistics.structure or session.settings.level == "L2"
-        self._late: list[tuple[LateArrayInfo, Any, _Head]] = []
+        self._late: deque[_Held] = deque()
         self._late_bytes = 0
+        self._late_since = 0.0
+        # Elements of the smallest tensor that is held and may be a view of anything.
+        self._fewest = _NONE_HELD
+        # Results of the call that just ended, by identity: whether they were written at all. They are no views.
+        self.results: dict[int, bool] = {}
         # Cells of mixed precision run: what is calculated inside of them, a copy too, may be rounded.
         self.is_mixed = False
 
@@ -99,20 +129,34 @@ class MindSporeTensors:
     def describe(self, tensor: Any) -> ArrayInfo:
         """The description of a tensor. Never raises: what cannot be read has nulls for numbers."""
         dtype, shape = dtype_name(tensor), tuple(tensor.shape)
+        written = self.results.get(id(tensor)) if self.results else None
+        if written is False and not self.statistics.structure:
+            return self.statistics.absent(TYPE_NAME, dtype, shape, UNWRITTEN)
         head = _Head(dtype, shape, _order(tensor))
         itemsize = 0 if self.waits else _HELD.get(dtype, 0)
         if not itemsize:
             return self._describe(tensor, head)
-        held = tensor
-        if isinstance(tensor, Parameter):
+        held, elements = tensor, prod(shape)
+        if isinstance(tensor, Parameter) or tensor.param_info is not None:
             held = copy_of(tensor)
             if self.is_mixed and held.dtype != tensor.dtype:
                 return self._describe(tensor, head)
-        info = LateArrayInfo()
-        self._late.append((info, held, head))
-        self._late_bytes += prod(shape) * itemsize
-        if self._late_bytes > MOST_LATE_BYTES:
+            written = True
+        info = self._hold(held, head, elements * itemsize)
+        if written is None:
+            # A view that is spread out may have more elements than its memory.
+            self._fewest = min(self._fewest, 0 if head.further else elements)
+        return info
+
+    def _hold(self, tensor: Any, head: _Head, size: int) -> ArrayInfo:
+        now = time.monotonic()
+        if self._late and (self._late_bytes + size > MOST_LATE_BYTES or now - self._late_since > MOST_LATE_SECONDS):
             self.flush()
+        if not self._late:
+            self._late_since = now
+        info = LateArrayInfo()
+        self._late_bytes += size + _LATE_BYTES
+        self._late.append(_Held(info, tensor, head))
         return info
 
     def _describe(self, tensor: Any, head: _Head) -> ArrayInfo:
@@ -130,7 +174,7 @@ class MindSporeTensors:
 
     def keep(self, tensor: Any, description: Any, path: str) -> Any:
         """Save the values of a tensor; the description that names the file."""
-        if tensor is None:
+        if tensor is None or self.results.get(id(tensor)) is False:
             return description
         try:
             if isinstance(description, LateArrayInfo) and description.text == NOT_READ:
@@ -145,11 +189,15 @@ class MindSporeTensors:
         return bool(self._late)
 
     def flush(self) -> None:
-        """Read the tensors that are held, describe them, and save those that are to be saved."""
-        if not self._late:
+        """Read the tensors that are held, describe them, save those that are to be saved, and write the records that
+        waited for them.
+        """
+        late = self._late
+        if not late:
             return
-        late, self._late, self._late_bytes = self._late, [], 0
-        for info, held, head in late:
+        self._fewest = _NONE_HELD
+        while late:
+            info, held, head = late.popleft()
             try:
                 values = host_array(held)
                 info.fill(self._of(head, values))
@@ -157,14 +205,14 @@ class MindSporeTensors:
                     self.keeper.save(values, str(named.data_name))
             except Exception as error:
                 info.fill(self._unreadable(head, error))
+        self._late_bytes = 0
+        self.session.guard(self.session.write_late)
 
-
-class _Head(NamedTuple):
-    """What a tensor is without its values: element type, shape, and further keys of its description."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    further: tuple[tuple[str, Any], ...]
+    def flush_for_averages(self, args: Sequence[Any]) -> None:
+        """The same, if what is held may share memory with the running averages among these arguments of a norm."""
+        sizes = [prod(value.shape) for value in args[1:] if isinstance(value, Tensor)]
+        if self._fewest <= max(sizes, default=-1):
+            self.flush()
 
 
 def _order(tensor: Any) -> tuple[tuple[str, Any], ...]:
