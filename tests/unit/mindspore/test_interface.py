@@ -185,26 +185,37 @@ def test_overflow_check_keeps_what_overflows_and_ends(record: Recorder, capsys: 
         ]
 
 
-def test_memory_that_a_kernel_does_not_write_is_no_overflow(record: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    from msprobe.capture.mindspore import tensors
+@pytest.mark.parametrize("overflows", [False, True])
+def test_memory_that_a_kernel_does_not_write_is_no_overflow(
+    record: Recorder, monkeypatch: pytest.MonkeyPatch, overflows: bool
+) -> None:
+    from msprobe.capture.mindspore import primitives, tensors
 
     model = nn.SequentialCell(nn.BatchNorm2d(3))
     model.set_train()
     debugger = record(level="L1", task="overflow_check", overflow_nums=-1)
-    real = tensors.host_array
+    garbage: set[int] = set()
+    real, written = tensors.host_array, primitives.written_results
+
+    def noted(is_training: bool, result: Any) -> Any:
+        garbage.update(id(result[place]) for place in (1, 2))
+        return written(is_training, result)
 
     def with_garbage(tensor: Any) -> Any:
         found = real(tensor)
-        if tuple(tensor.shape) == (3,):
-            return found._replace(stored=np.full((3,), np.nan, np.float32))
-        return found
+        return found._replace(stored=np.full((3,), np.nan, np.float32)) if id(tensor) in garbage else found
 
+    monkeypatch.setattr(primitives, "written_results", noted)
     monkeypatch.setattr(tensors, "host_array", with_garbage)
+    x = batch(0, (2, 3, 4, 4))
+    if overflows:
+        x[0, 0, 0, 0] = float("inf")
     debugger.start(model)
-    model(batch(0, (2, 3, 4, 4)))
+    model(x)
     debugger.stop()
     debugger.step()
-    assert [name for name in record.end().names() if "BatchNorm.0" in name] == []
+    assert len(garbage) == 2
+    assert ([name for name in record.end().names() if "BatchNorm.0" in name] != []) == overflows
 
 
 def test_saved_variables_and_their_gradients(record: Recorder) -> None:

@@ -365,3 +365,22 @@ def test_what_is_held_takes_no_more_memory_than_it_may(record: Recorder, monkeyp
     files = record.end().tensors()
     assert len(files) == 120
     assert np.array_equal(files["Functional.tanh.59.forward.output.0.npy"], wanted)
+
+
+@pytest.mark.parametrize("view", ["swapaxes", "reshape", "to", "stop_gradient"])
+def test_what_save_is_given_is_that_of_the_moment(record: Recorder, view: str) -> None:
+    weight = Parameter(Tensor(np.arange(1, 17, dtype=np.float32).reshape(4, 4)), name="weight")
+    activation = ops.tanh(weight)
+    debugger = record(level="debug", task="tensor")
+    seen = VIEWS[view](weight)
+    wanted = [seen.asnumpy().copy(), activation.asnumpy().copy()]
+    debugger.save(seen, "view")
+    debugger.save(activation, "activation")
+    assign(weight, minus(weight))
+    activation.copy_(minus(activation))
+    debugger.step()
+    dump = record.end()
+    assert dump.errors() == []
+    files = dump.tensors()
+    assert np.array_equal(next(values for name, values in files.items() if name.startswith("view")), wanted[0])
+    assert np.array_equal(next(values for name, values in files.items() if name.startswith("activ")), wanted[1])

@@ -105,15 +105,17 @@ class MindSporeTensors:
     To wait for the values of one tensor takes many times as long as to describe it. So a tensor is held, and read when
     the step ends, when something is about to be written (:mod:`msprobe.capture.mindspore.in_place`), or when much is
     held, or for long. Parameters, which more can write to, are copied by MindSpore, in turn among all other work; the
-    copy is held. An overflow check must know at once, and kernels (L2) are read at once.
+    copy is held. An overflow check must know at once; kernels (L2) and what save() is
+    given are read at once.
     """
 
     def __init__(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
         self.session = session
         self.statistics = statistics
         self.keeper = keeper
-        # A kernel is given plain tensors in the memory of parameters, which compiled optimizers write to unseen.
-        self.waits = keeper.overflow or statistics.structure or session.settings.level == "L2"
+        # A kernel is given plain tensors in the memory of parameters, which compiled optimizers write to unseen; and
+        # between calls of save() nothing watches what writes.
+        self.waits = keeper.overflow or statistics.structure or session.settings.level in ("L2", "debug")
         self._late: deque[_Held] = deque()
         self._late_bytes = 0
         self._late_since = 0.0
