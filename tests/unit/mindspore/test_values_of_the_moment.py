@@ -384,3 +384,29 @@ def test_what_save_is_given_is_that_of_the_moment(record: Recorder, view: str) -
     files = dump.tensors()
     assert np.array_equal(next(values for name, values in files.items() if name.startswith("view")), wanted[0])
     assert np.array_equal(next(values for name, values in files.items() if name.startswith("activ")), wanted[1])
+
+
+class Counting(nn.Cell):
+    """Holds a primitive that writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = Parameter(Tensor(np.zeros(3, np.float32)), name="count")
+        self.add_to = ops.AssignAdd()
+
+    def construct(self, x: Any) -> Any:
+        return self.add_to(self.count, x)
+
+
+def test_primitives_that_write_are_recorded_in_later_models_too(record: Recorder) -> None:
+    plain, counting = nn.SequentialCell(nn.ReLU()), Counting()
+    own, x = ops.AssignAdd.__call__, ops.ones(3)
+    debugger = record(level="L1")
+    for model in (plain, counting):
+        debugger.start(model)
+        model(x)
+        debugger.stop()
+        debugger.step()
+    assert ops.AssignAdd.__call__ is own
+    assert "__call__" not in vars(nn.Optimizer)
+    assert record.end().names(1) == ["Primitive.add_to.AssignAdd.0.forward"]

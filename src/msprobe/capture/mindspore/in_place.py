@@ -24,7 +24,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from msprobe.capture.mindspore import writing_primitives
 from msprobe.capture.mindspore.executor import jit_executor_class, pynative_executor
-from msprobe.capture.mindspore.patches import Patches
+from msprobe.capture.mindspore.patches import Patches, Replacement
 from msprobe.capture.mindspore.tensors import MindSporeTensors
 
 _OPERATORS = tuple(
@@ -70,9 +70,6 @@ def _writers() -> Iterator[tuple[Any, str, bool]]:
             yield Tensor, name, True
             if name in vars(Parameter):
                 yield Parameter, name, True
-    executor = jit_executor_class()
-    for kind in (*_optimizers(), *([executor] if executor is not None else [])):
-        yield kind, "__call__", True
     for place in _PLACES:
         try:
             module = importlib.import_module(place)
@@ -89,11 +86,13 @@ def _writers() -> Iterator[tuple[Any, str, bool]]:
                 yield module, name, False
 
 
-def _optimizers() -> list[type]:
+def _calling_classes() -> list[type]:
+    """Classes whose objects may write into anything when they are called: optimizers and compiled functions."""
     kinds: list[type] = [nn.Optimizer]
     with contextlib.suppress(ImportError, AttributeError):
         kinds.append(importlib.import_module("mindspore.experimental.optim").Optimizer)
-    return kinds
+    executor = jit_executor_class()
+    return kinds if executor is None else [*kinds, executor]
 
 
 class InPlaceWatch:
@@ -120,33 +119,34 @@ class InPlaceWatch:
             if (id(holder), name) not in without:
                 make = reading_first if always else reading_first_if_told
                 self._patches.add(holder, name, functools.partial(make, self.tensors.flush))
+        for kind in _calling_classes():
+            self._watch(kind, "__call__", lambda owner, args: self.tensors.flush())
         for kind in writing_primitives.writing_classes():
-            self._patches.add(kind, "__call__", self._reading_before_primitive)
+            self._watch(kind, "__call__", self._before_primitive)
         executor = pynative_executor()
-        if executor is not None:
-            self._patches.add(type(executor), "run_op_async", self._reading_before_run)
+        if executor is not None and hasattr(type(executor), "run_op_async"):
+            self._watch(type(executor), "run_op_async", self._before_run)
 
-    def _reading_before_primitive(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def call(primitive: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.tensors.has_late():
-                self._read_before(primitive, args)
-            return original(primitive, *args, **kwargs)
+    def _watch(self, holder: type, name: str, before: Callable[[Any, Sequence[Any]], None]) -> None:
+        """Do ``before(object, arguments)`` first. Others may have replaced the method when it is attached again."""
+        tensors, inherited = self.tensors, getattr(holder, name)
 
-        return call
+        @functools.wraps(inherited)
+        def method(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            if tensors.has_late():
+                tensors.session.guard(before, owner, args)
+            return replacement.below(inherited)(owner, *args, **kwargs)
 
-    def _reading_before_run(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def run(executor: Any, *args: Any) -> Any:
-            # (primitive, its name, its arguments)
-            if self.tensors.has_late() and args and isinstance(args[0], ops.Primitive):
-                self._read_before(args[0], args[-1])
-            return original(executor, *args)
+        replacement = Replacement(holder, name, method)
+        self._patches.add_replacement(replacement)
 
-        return run
-
-    def _read_before(self, primitive: Any, args: Sequence[Any]) -> None:
+    def _before_primitive(self, primitive: Any, args: Sequence[Any]) -> None:
         if writing_primitives.writes_averages(primitive):
             self.tensors.flush_for_averages(args)
         elif writing_primitives.writes(primitive):
             self.tensors.flush()
+
+    def _before_run(self, executor: Any, args: Sequence[Any]) -> None:
+        # The arguments are the primitive, its name and its own arguments.
+        if args and isinstance(args[0], ops.Primitive):
+            self._before_primitive(args[0], args[-1])

@@ -32,6 +32,10 @@ class Replacement:
         setattr(self.holder, self.name, self.new)
         self.in_place = True
 
+    def below(self, inherited: Any) -> Any:
+        """What the holder itself had under the name when the attribute was replaced, or what it inherits."""
+        return inherited if self.own is _MISSING else self.own
+
     def take_off(self) -> None:
         """Put the original back; what somebody else has put there since stays."""
         if not self.in_place:
@@ -66,11 +70,14 @@ class Patches:
             new = make(stored)
         else:
             return False
-        replacement = Replacement(holder, name, new)
+        self.add_replacement(Replacement(holder, name, new))
+        return True
+
+    def add_replacement(self, replacement: Replacement) -> None:
+        """Put this in place with the others."""
         self._all.append(replacement)
         if self.attached:
             replacement.put()
-        return True
 
     def remove(self, holder: Any, name: str) -> bool:
         """Replace this attribute no more; False if it was not replaced."""
