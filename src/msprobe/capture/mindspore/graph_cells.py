@@ -82,7 +82,8 @@ class GraphCells:
                 )
                 continue
             known = self._known[id(cell)] = WatchedCell(name, cell)
-            self._constructs.append(Replacement(cell, "construct", watched_construct(cell, len(self._cells))))
+            watched = watched_construct(cell, len(self._cells))
+            self._constructs += [Replacement(cell, attribute, method) for attribute, method in watched.items()]
             self._cells.append(known)
             for key, parameter in MINDSPORE.own_parameters(cell):
                 if not parameter.requires_grad:
@@ -99,6 +100,7 @@ class GraphCells:
         Listener.current = self.arrived
         Listener.compiled = self._compiled
         Listener.word = self._word
+        Listener.left_out = self._left_out
         for construct in self._constructs:
             if not construct.in_place and construct.holder is not without:
                 construct.put()
@@ -117,6 +119,16 @@ class GraphCells:
         """Compiled, and may run in any order: gradients are listed by the places of all tensors."""
         if cell < len(self._cells):
             self._cells[cell].places_of(call, side).add(place)
+
+    def _left_out(self, cell: int) -> None:
+        """Compiled without an operator of ours."""
+        name = self._cells[cell].name if cell < len(self._cells) else "a cell"
+        log.once(
+            "shapes that change",
+            "warning",
+            "In compiled graphs, tensors whose shape or type is not known before the graph runs are not recorded"
+            f" ({name}, ...).",
+        )
 
     def _word(self, cell: int, word: str) -> int:
         """The number of a keyword of a cell."""
@@ -193,7 +205,7 @@ class GraphCells:
         self._known.clear()
         self._constructs.clear()
         if Listener.current == self.arrived:
-            Listener.current = Listener.compiled = Listener.word = None
+            Listener.current = Listener.compiled = Listener.word = Listener.left_out = None
 
     # ------------------------------------------------------------ what comes by
 

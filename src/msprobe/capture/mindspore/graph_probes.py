@@ -19,6 +19,7 @@ import mindspore
 import numpy as np
 from mindspore import Tensor, nn, ops
 from mindspore.ops import constexpr
+from mindspore.ops.functional import isconstant
 
 from msprobe.store.dtypes import Array
 
@@ -76,6 +77,8 @@ class Listener:
     compiled: Callable[[int, int, int, int], None] | None = None
     # Asked for the number of a keyword: cell, keyword.
     word: Callable[[int, str], int] | None = None
+    # Of a cell with tensors that cannot be told of.
+    left_out: Callable[[int], None] | None = None
 
 
 _tickets = itertools.count(1)
@@ -102,6 +105,13 @@ def _read(number: int) -> Arrival:
         bool(flags & _SINGLE),
         bool(flags & _BFLOAT16),
     )
+
+
+@constexpr(check=False)  # type: ignore[untyped-decorator]
+def _is_left_out(cell: int) -> bool:
+    if Listener.left_out is not None:
+        Listener.left_out(cell // _CALLS)
+    return True
 
 
 @constexpr(check=False)  # type: ignore[untyped-decorator]
@@ -165,7 +175,13 @@ def _through(x: Any, cell: int, side: int, place: int, flags: int) -> Any:
 
 
 def watched(x: Any, cell: int, side: int, place: int) -> Any:
-    """Put one tensor through the operator that tells of it."""
+    """Put one tensor through the operator that tells of it.
+
+    Not one whose shape is not known when it is compiled (or its element type, a tensor that Python makes in the graph):
+    the operator would fail when the graph runs, with half of a step done.
+    """
+    if not isconstant(x.shape) and _is_left_out(cell):
+        return x
     if x.dtype == mindspore.bfloat16:
         return ops.cast(_through(ops.cast(x, mindspore.float32), cell, side, place, _BFLOAT16), mindspore.bfloat16)
     return _through(x, cell, side, place, 0)
@@ -246,12 +262,19 @@ def _got(output: Any, cell: int) -> Any:
     return _part(output, cell, 1, 0)
 
 
-def watched_construct(cell: nn.Cell, number: int) -> Any:
-    """What takes the place of ``cell.construct``: the same, with what goes in and comes out watched.
+# The attribute of a watched cell that holds its own ``construct``.
+OWN_CONSTRUCT = "construct_of_its_own"
 
-    Not a hook: of cells in a list (``CellList``, ``SequentialCell``) the compiler passes hooks over.
+
+def watched_construct(cell: nn.Cell, number: int) -> dict[str, Any]:
+    """What takes the place of ``cell.construct``: the same, with what goes in and comes out watched. By attribute of
+    the cell; the second holds the cell's own.
+
+    Not a hook: of cells in a list (``CellList``, ``SequentialCell``) the compiler passes hooks over. The cell's own is
+    called as a method, which a copy of the cell has bound to itself: of methods alone the compiler knows that
+    ``self.count = count`` assigns to a parameter. Elsewhere it hands that to Python while the graph runs, where
+    operators like ours fail.
     """
-    # The function, not the method: a copy of the cell has to run its own.
     inner = getattr(cell.construct, "__func__", cell.construct)
     if getattr(inner, "__wrapped_by_jit__", False):
         # Inside of a graph it is part of that.
@@ -262,9 +285,9 @@ def watched_construct(cell: nn.Cell, number: int) -> Any:
 
     def construct(self: Any, *inputs: Any, **words: Any) -> Any:
         call = number * _CALLS + _kind_of(inputs) + _kind_of_words(words, number)
-        return _got(inner(self, *_given(inputs, call), **_given_words(words, number, call)), call)
+        return _got(self.construct_of_its_own(*_given(inputs, call), **_given_words(words, number, call)), call)
 
-    return types.MethodType(construct, cell)
+    return {"construct": types.MethodType(construct, cell), OWN_CONSTRUCT: types.MethodType(inner, cell)}
 
 
 def _flagged(function: types.FunctionType, flags: dict[str, Any]) -> types.FunctionType:
