@@ -46,7 +46,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             place=place,
             matters=True,
         )
-    for key, found in optimizer.changed_settings(event, partner).items():
+    for key, found in optimizer.changed_settings(event, partner, scene.comparer.crossing).items():
         name, left, right = found[0]
         shown = _shown(left, right)
         everyone = "all parameters" if len(found) >= len(one) else _listed([item[0] for item in found])
@@ -102,10 +102,14 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
         for difference in found.changed_outputs
     }
     changed = scene.tainted & {"backward", "forward", "gradient"}
-    compare_fields(scene, judged, one, other, place, "before the step")
+    crossing = scene.comparer.crossing
+    if not crossing:
+        compare_fields(scene, judged, one, other, place, "before the step")
     for name, field, difference in optimizer.differences(scene.comparer, one, other):
         if difference.what not in ("value", "not_finite", "missing"):
             continue
+        if crossing and field != "grad":
+            continue  # the states of two frameworks are others, and no weight is the same: blame_movement
         if field == "grad" and not changed and name not in known:
             left = difference.left
             alone = lone_makers(scene, left, event, scene.makers, scene.pairing.partner)
@@ -181,6 +185,8 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
         scene.said[("settings", event)] = None
         compare_settings(scene, judged, event.index - 0.5)
     if scene.tainted or any(suspect.finding.kind == "optimizer" for suspect in scene.suspects):
+        return
+    if scene.comparer.crossing:
         return
     one, other = optimizer.parameters_of(event), optimizer.parameters_of(judged.partner)
     before = {

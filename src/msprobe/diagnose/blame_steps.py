@@ -14,8 +14,10 @@ def look_for_lone_steps(scene: Scene) -> None:
     """Suspect parameters that an optimizer of one side alone takes a step with.
 
     Both sides must have recorded the whole step in the same way. Whether the other side takes its step outside of what
-    it recorded shows in the weights of the next one.
+    it recorded shows in the weights of the next one; between two frameworks in how far those moved (blame_movement).
     """
+    if scene.comparer.crossing:
+        return
     pairing = scene.pairing
     candidate, reference = pairing.candidate, pairing.reference
     if not _recorded_alike(candidate, reference):

@@ -193,6 +193,8 @@ def _of_optimizer(
                 apart[name] = max(apart.get(name, 0.0), difference.delta)
     if set(one) != set(other):
         found.append(Difference("", "missing", None, None, math.inf))
+    if comparer.crossing:
+        return found  # no weight is the same after the step
     results = optimizer.results_of(judged.event), optimizer.results_of(judged.partner)
     for name, key, difference in optimizer.differences(comparer, *results):
         # From the same gradient and state: the step itself makes the difference.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,8 +24,11 @@ def settings_by_parameter(event: Event) -> dict[str, dict[str, Any]]:
     return found
 
 
-def changed_settings(event: Event, partner: Event) -> dict[str, list[tuple[str, Any, Any]]]:
-    """Hyper-parameters that differ: field -> (parameter, here, there), in the order of the optimizer."""
+def changed_settings(event: Event, partner: Event, common: bool = False) -> dict[str, list[tuple[str, Any, Any]]]:
+    """Hyper-parameters that differ: field -> (parameter, here, there), in the order of the optimizer.
+
+    ``common``: only numbers and words that both sides have, as between two frameworks.
+    """
     one, other = settings_by_parameter(event), settings_by_parameter(partner)
     found: dict[str, list[tuple[str, Any, Any]]] = {}
     for name, own in one.items():
@@ -33,7 +37,11 @@ def changed_settings(event: Event, partner: Event) -> dict[str, list[tuple[str, 
             continue
         for key in {**own, **theirs}:
             left, right = value_of(own.get(key)), value_of(theirs.get(key))
-            if left != right and key not in ("foreach", "fused", "capturable", "differentiable", "maximize_hint"):
+            if common and not (_is_plain(left) and _is_plain(right)):
+                continue
+            if key not in ("foreach", "fused", "capturable", "differentiable", "maximize_hint") and not _are_equal(
+                left, right, _is_single(own.get(key)) or _is_single(theirs.get(key))
+            ):
                 found.setdefault(key, []).append((name, left, right))
     return found
 
@@ -45,9 +53,43 @@ def value_of(leaf: Any) -> Any:
             return leaf["value"]
         if "Max" in leaf:
             return leaf["Max"]
+        return {key: value_of(value) for key, value in leaf.items()}
     if isinstance(leaf, list):
         return [value_of(item) for item in leaf]
     return leaf
+
+
+def _is_plain(value: Any) -> bool:
+    parts = value if isinstance(value, list) else [value]
+    return bool(parts) and all(isinstance(one, (bool, int, float, str)) for one in parts)
+
+
+def _is_single(leaf: Any) -> bool:
+    """True if a number was kept in a tensor of single precision, or one of several."""
+    parts = leaf if isinstance(leaf, list) else [leaf]
+    return any(isinstance(one, dict) and str(one.get("dtype", "")).lower().endswith("float32") for one in parts)
+
+
+def _are_equal(left: Any, right: Any, single: bool) -> bool:
+    """``single``: one of them was rounded to single precision."""
+    if left == right:
+        return True
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(_are_equal(*pair, single) for pair in zip(left, right, strict=True))
+    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (left, right))
+    return single and numbers and _rounded(left) == _rounded(right)
+
+
+def _rounded(value: float) -> bytes:
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<d", value)
+
+
+def learning_rate_of(settings: Mapping[str, Any]) -> Any:
+    """The learning rate among settings; that of a schedule is not known."""
+    return value_of(settings.get("lr", settings.get("learning_rate")))
 
 
 def parameters_of(event: Event) -> dict[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from msprobe.compare.problems import InvalidArgumentError
 from msprobe.diagnose import noise
 from msprobe.diagnose.differences import fingerprint, is_floating, is_integer, numel
 from msprobe.diagnose.naming import drop_prefixes
+from msprobe.diagnose.optimizer_words import CLASSES, in_words_of_torch
 from msprobe.diagnose.timeline import Event, Slot, Timeline, flatten, is_tensor
 
 if TYPE_CHECKING:
@@ -100,6 +101,10 @@ def _translate(event: Event, of_mindspore: bool) -> None:
         event.arrange(inputs=_numbered("input", event.inputs()), outputs=outputs)
     elif event.direction in ("forward", "recompute") and event.parts.kind in ("api", "module"):
         event.arrange(inputs=_arguments(event))
+    if event.parts.kind == "optimizer" and of_mindspore:
+        owner = event.parts.owner
+        event.record = in_words_of_torch(event.record, owner)
+        event.parts = event.parts._replace(owner=CLASSES.get(owner, owner))
     if event.is_module and of_mindspore:
         event.call(event.parts.path, parameters=[_parameter(*slot) for slot in event.parameters()])
 

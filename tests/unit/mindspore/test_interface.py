@@ -325,10 +325,10 @@ def test_the_names_of_earlier_tools_can_be_imported(record: Recorder) -> None:
 
 def test_what_has_no_effect_is_told_once(record: Recorder, capsys: Any) -> None:
     log.forget_once()
-    debugger = record(level="L1", buffers=True, optimizer=True)
+    debugger = record(level="L1", buffers=True, risk_level="CORE")
     train_step(debugger, Toy())
     record.end()
-    assert "optimizer, buffers" in capsys.readouterr().out
+    assert "buffers, risk_level" in capsys.readouterr().out
 
 
 def test_a_training_is_the_same_before_and_after_a_recorded_step(record: Recorder) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.capture.adapter import Place
 from msprobe.capture.mindspore import graph
+from msprobe.capture.mindspore.asked_gradients import AskedGradients, End
 from msprobe.capture.mindspore.graph import Edge, NodeHooks
 from msprobe.capture.mindspore.tensors import sum_of
 from msprobe.capture.session import Session, backward_of
@@ -29,6 +30,7 @@ class GraphGradients:
     def __init__(self, session: Session, hooks: NodeHooks) -> None:
         self.session = session
         self.hooks = hooks
+        self.asked = AskedGradients()
         self.units: UnitRecorder
         # Units of which some gradients have arrived.
         self.open: dict[Watch, None] = {}
@@ -78,7 +80,7 @@ class GraphGradients:
             self.hooks.before(result.node, self._arrive, watch, result.slots, through.get(key, ()))
         for place in boundary:
             slots = [(position, index) for position, index in place.slots if index not in handed]
-            self.hooks.after(place.node, self._pass_on, watch, slots)
+            self.hooks.after(place.node, self._pass_on, watch, slots, place.ends)
 
     # ------------------------------------------------------------ while gradients arrive
 
@@ -110,9 +112,16 @@ class GraphGradients:
             session.thread.muted -= 1
 
     def _pass_on(
-        self, watch: Watch, slots: list[tuple[int, int]], passed_on: Sequence[Any], received: Sequence[Any]
+        self,
+        watch: Watch,
+        slots: list[tuple[int, int]],
+        ends: list[End],
+        passed_on: Sequence[Any],
+        received: Sequence[Any],
     ) -> None:
-        """A node at the boundary has run. ``slots``: (position among what it passes on, argument)."""
+        """A node at the boundary has run. ``slots``: (position among what it passes on, argument); ``ends``: where
+        each of these goes.
+        """
         session = self.session
         if watch.generation != session.generation or not session.recording:
             return
@@ -120,8 +129,14 @@ class GraphGradients:
         try:
             self._begin(watch)
             watch.passed += 1
-            for position, index in slots:
-                self._take(watch, index, passed_on[position])
+            places = self.asked.positions(ends, len(passed_on))
+            if places is None:
+                # Rather none than one that may be another's.
+                watch.unknown.update(index for _, index in slots)
+            else:
+                came = dict(zip(places, passed_on, strict=True))
+                for position, index in slots:
+                    self._take(watch, index, came.get(position))
             self._close_if_done(watch)
         except Exception as error:
             session.fault(watch.entry, error)
@@ -157,7 +172,9 @@ class GraphGradients:
     def _add_up(self, watch: Watch, index: int) -> None:
         """The argument is used several times inside the unit: its gradient is the sum of what comes back."""
         path = f"{watch.entry}.output.{watch.places[index]}"
-        watch.described[index] = self.units.described(watch.parts.pop(index), path, watch.entry)
+        total = watch.parts.pop(index)
+        if index not in watch.unknown:
+            watch.described[index] = self.units.described(total, path, watch.entry)
 
     # ------------------------------------------------------------ when they have arrived
 
@@ -238,6 +255,7 @@ class Watch:
         "places",
         "results",
         "shares",
+        "unknown",
         "wanted",
     )
 
@@ -270,6 +288,8 @@ class Watch:
         # What has come of gradients that have several shares, and how many are still to come.
         self.parts: dict[int, Any] = {}
         self.missing = list(self.shares)
+        # Arguments with a share that is not known.
+        self.unknown: set[int] = set()
 
 
 def _merged(edges: Sequence[Edge]) -> dict[str, str]:

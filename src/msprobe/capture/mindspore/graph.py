@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from mindspore import Tensor
 
 from msprobe.capture.adapter import Place
+from msprobe.capture.mindspore.asked_gradients import End, leaf_name
 
 Node = Any
 
@@ -79,10 +80,13 @@ def results_of(tensors: Sequence[Place]) -> dict[int, Result]:
 
 
 class Boundary(NamedTuple):
-    """A node of a call with edges to arguments: (position among its gradients, index of the argument)."""
+    """A node of a call with edges to arguments: (position among its gradients, index of the argument); and where each
+    of its gradients goes.
+    """
 
     node: Node
     slots: list[tuple[int, int]]
+    ends: list[End]
 
 
 def find_boundary(results: dict[int, Result], edges: Sequence[Edge], oldest: int) -> list[Boundary]:
@@ -101,9 +105,12 @@ def find_boundary(results: dict[int, Result], edges: Sequence[Edge], oldest: int
     while todo:
         node = todo.pop()
         slots: list[tuple[int, int]] = []
+        ends: list[End] = []
         for position, (target, slot) in enumerate(node.next_functions):
             if target is None:
+                ends.append(None)
                 continue
+            ends.append(leaf_name(target) if target.is_leaf() else "")
             key = _identity(target)
             argument = arguments.get((key, slot))
             if argument is not None:
@@ -112,7 +119,7 @@ def find_boundary(results: dict[int, Result], edges: Sequence[Edge], oldest: int
                 seen.add(key)
                 todo.append(target)
         if slots:
-            found.append(Boundary(node, slots))
+            found.append(Boundary(node, slots, ends))
     return found
 
 

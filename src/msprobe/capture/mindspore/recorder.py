@@ -27,6 +27,7 @@ from msprobe.capture.mindspore.in_place import InPlaceWatch
 from msprobe.capture.mindspore.jit import JitRecorder
 from msprobe.capture.mindspore.kernels import KernelRecorder
 from msprobe.capture.mindspore.mixed_precision import MixedPrecision
+from msprobe.capture.mindspore.optimizers import OptimizerRecorder
 from msprobe.capture.mindspore.parameter_gradients import CellFacts
 from msprobe.capture.mindspore.primitives import PrimitiveRecorder
 from msprobe.capture.mindspore.ranks import current_rank, world_size
@@ -92,6 +93,7 @@ class MindSporeRecorder:
         self.primitives = PrimitiveRecorder(self.units, tensors)
         self.cells = CellHooks(self.units)
         self.kernels = KernelRecorder(self.units, tensors)
+        self.optimizers = OptimizerRecorder(self.units, names)
         self.jit = JitRecorder(self.units, self, self._watches_calls)
         self._mixed = MixedPrecision(tensors)
         self._named: Sequence[tuple[str, nn.Cell]] = ()
@@ -123,8 +125,10 @@ class MindSporeRecorder:
         self._named = named
         if self._watches_calls:
             self.primitives.watch(cells_of(model, self.names) if model is not None else ())
+        session.guard(self.optimizers.learn, model)
         session.guard(self.jit.attach)
         session.guard(self._mixed.attach)
+        session.guard(self.gradients.asked.attach)
         self._put()
         return True
 
@@ -211,9 +215,11 @@ class MindSporeRecorder:
             self.compiled.detach()
         self.session.guard(self.jit.detach)
         self.session.guard(self._mixed.detach)
+        self.session.guard(self.gradients.asked.detach)
         self.session.guard(self.gradients.close_open)
         self.session.guard(self.hooks.remove)
         self.primitives.forget()
+        self.optimizers.forget()
 
     def _put(self) -> None:
         guard = self.session.guard
@@ -223,6 +229,7 @@ class MindSporeRecorder:
         if self._watches_calls:
             guard(self.apis.attach)
             guard(self.primitives.attach)
+        guard(self.optimizers.attach)
         if self.settings.level == "L2":
             guard(self.kernels.attach)
         if not self.tensors.waits:
@@ -232,6 +239,7 @@ class MindSporeRecorder:
         guard = self.session.guard
         guard(self.kernels.detach)
         guard(self.writers.detach)
+        guard(self.optimizers.detach)
         guard(self.primitives.detach)
         guard(self.apis.detach)
         guard(self.facts.remove)
@@ -297,7 +305,15 @@ class MindSporeRecorder:
         """
         if self._attached:
             self._attached = False
-            for part in (self.writers, self.primitives, self.apis, self.jit, self._mixed):
+            for part in (
+                self.writers,
+                self.optimizers,
+                self.primitives,
+                self.apis,
+                self.jit,
+                self._mixed,
+                self.gradients.asked,
+            ):
                 self.session.guard(part.detach)
         self.session.leave_to_parent()
         if self.compiled is not None:

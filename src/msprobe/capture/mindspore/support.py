@@ -29,7 +29,6 @@ def check_settings(settings: Settings) -> None:
     _tell(
         "For MindSpore",
         enable_dataloader=settings.enable_dataloader,
-        optimizer=bool(settings.optimizer),
         buffers=settings.buffers,
         risk_level=settings.risk_level is not None,
         compile=settings.compile != "boundary",

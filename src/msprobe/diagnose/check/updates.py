@@ -11,7 +11,7 @@ from msprobe.diagnose.check.values import has_values, listed, measured
 from msprobe.diagnose.differences import fingerprint, numbers, rms
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.noise import eps_of
-from msprobe.diagnose.optimizer import parameters_of, results_of, settings_by_parameter, value_of
+from msprobe.diagnose.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
 from msprobe.diagnose.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.words import dtype_word
 
@@ -111,7 +111,7 @@ def _is_half(leaf: dict[str, Any]) -> bool:
 
 
 def _rate(settings: dict[str, Any]) -> float:
-    value = value_of(settings.get("lr"))
+    value = learning_rate_of(settings)
     return float(value) if isinstance(value, (int, float)) else 1.0
 
 

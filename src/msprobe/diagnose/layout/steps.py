@@ -12,7 +12,7 @@ from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.search import SMALL, Search
 from msprobe.diagnose.layout.sides import Place, Side, Step
 from msprobe.diagnose.layout.told import limit
-from msprobe.diagnose.optimizer import settings_by_parameter, value_of
+from msprobe.diagnose.optimizer import learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.timeline import Event, is_tensor
 
 #: An optimizer that divides by the size of a gradient makes a full step of one that is nothing but rounding: the
@@ -238,7 +238,7 @@ def _moved(search: Search, name: str, number: int) -> float:
         return own
     # The statistics tell no more than a lower bound; an optimizer that divides by the size moves by its rate.
     event = next(iter(search.reference.parameters[name].values()))[number].event
-    rate = value_of(next(iter(settings_by_parameter(event).values()), {}).get("lr"))
+    rate = learning_rate_of(next(iter(settings_by_parameter(event).values()), {}))
     norm = sides[1].passes[0][0].numbers[3]
     size = sides[1].passes[0][0].size
     if isinstance(rate, (int, float)) and norm:
