@@ -102,6 +102,8 @@ class Session:
         # The number of the next step, where it is not the next number.
         self._next_number: int | None = None
         # Work to finish before the files of a step are written; each returns nothing and may put records.
+        # Whether what looks like an error of ours is one of the program's, which it is told of itself.
+        self.is_of_program: Callable[[BaseException], bool] = lambda error: False
         self.before_publish: list[Callable[[], None]] = []
         self.at_step_end: list[Callable[[], None]] = []
         # True while descriptions wait for numbers that are still on a device.
@@ -453,6 +455,8 @@ class Session:
     def fault(self, what: str, error: BaseException) -> None:
         """An error of ours while recording ``what``: one line in the log, the details beside the dump."""
         try:
+            if self.is_of_program(error):
+                return
             self._faults += 1
             kind = type(error).__name__
             log.once(("fault", what.split(".")[0], kind), "error", f"Could not record {what}: {kind}: {error}")

@@ -11,9 +11,10 @@ import pytest
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
 
-from mindspore import nn, ops  # noqa: E402
+from mindspore import amp, nn, ops  # noqa: E402
 from mindspore_dumps import Dump, Recorder, batch, needs_graph, record  # noqa: E402
 
+from msprobe import log  # noqa: E402
 from msprobe.capture.mindspore.executor import jit_executor_class  # noqa: E402
 
 __all__ = ["record"]
@@ -131,3 +132,39 @@ def test_a_function_that_cannot_be_compiled_with_ours_is_compiled_without(
     assert train("step", record(level="L0")) == alone
     assert not (record.end().folder / "graph").exists()
     assert capsys.readouterr().out.count("Cells inside of what is compiled here are not recorded") == 1
+
+
+def test_cells_of_mixed_precision_that_run_step_by_step_are_recorded_without_a_line(
+    record: Recorder, capsys: Any
+) -> None:
+    log.forget_once()
+    rounded = amp.auto_mixed_precision(nn.SequentialCell(nn.Dense(8, 4), nn.Tanh()), "O2")
+    debugger = record(level="L0")
+    debugger.start(rounded)
+    # Something is compiled meanwhile that calls none of them.
+    amp.all_finite([rounded(batch())])
+    debugger.stop()
+    debugger.step()
+    names = record.end().names()
+    assert any(name.endswith("0.Dense.forward.0") for name in names)
+    assert "mixed precision" not in capsys.readouterr().out
+
+
+def test_cells_of_mixed_precision_in_a_compiled_function_are_left_out_with_a_line(
+    record: Recorder, capsys: Any
+) -> None:
+    log.forget_once()
+    plain = nn.Dense(8, 8)
+    rounded = amp.auto_mixed_precision(nn.SequentialCell(nn.Dense(8, 4), nn.Tanh()), "O2")
+
+    @ms.jit
+    def whole(x: Any) -> Any:
+        return rounded(plain(x))
+
+    debugger = record(level="L0")
+    debugger.start([plain, rounded])
+    whole(batch())
+    debugger.stop()
+    debugger.step()
+    record.end()
+    assert capsys.readouterr().out.count("Cells of mixed precision in compiled graphs are not recorded") == 1

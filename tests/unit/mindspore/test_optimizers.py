@@ -199,3 +199,11 @@ def test_after_stop_optimizers_are_as_they_were(record: Recorder) -> None:
     assert [dict(vars(kind)) for kind in kinds] != before
     debugger.stop()
     assert [dict(vars(kind)) for kind in kinds] == before
+
+
+def test_a_step_stands_behind_the_backward_pass(record: Recorder) -> None:
+    train(adam, record(level="mix", record_root=True), steps=1)
+    names = record.end().names()
+    # The gradient of the model's input is not asked for, so nothing tells that its backward pass is over.
+    assert "Cell.root.Model.backward.0" in names
+    assert max(names.index(name) for name in names if ".backward" in name) < names.index("Optimizer.Adam.0.forward")

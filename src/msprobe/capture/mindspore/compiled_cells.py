@@ -159,7 +159,7 @@ class CompiledCells:
         ``owner``: the cell whose own method it is, which runs step by step.
         """
         self._forget_parameters()
-        self._is_known &= not self.graph.know(named)
+        self._is_known &= not self.graph.know(named, certain=False)
         self.graph.put(owner)
         self.graph.put_hooks()
 
@@ -186,6 +186,11 @@ class CompiledCells:
                 f"Nothing came of the cells inside compiled ones ({', '.join(self._names[:3])}, ...): they did not run,"
                 " or were compiled before the first start().",
             )
+        if self.graph.has_told:
+            # A cell that has not run step by step has run in what was compiled, or not at all.
+            for name in self.graph.rounded:
+                if name not in self.main.counters:
+                    self.graph.tell_of_rounded(name)
         self.detach()
         self.session.stop()
 

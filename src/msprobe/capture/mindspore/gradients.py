@@ -220,6 +220,10 @@ class GraphGradients:
 
     def close_open(self) -> None:
         """Write what has not all arrived: the rest of the graph was not asked for."""
+        self.close_begun()
+
+    def close_begun(self) -> None:
+        """The same where recording goes on: a backward pass is over."""
         for watch in list(self.open):
             self.session.guard(self._close, watch)
 

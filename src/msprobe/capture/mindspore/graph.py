@@ -38,6 +38,14 @@ def _identity(node: Node) -> int:
         return hash(str(node))
 
 
+def _node_of(tensor: Any) -> Node:
+    """The node of a tensor; None if it takes no part, or is the result of an operator that failed."""
+    try:
+        return tensor._grad_node
+    except Exception:
+        return None
+
+
 class Edge(NamedTuple):
     """Where the gradient of an argument goes: its node, the slot there, and the index path of the argument.
 
@@ -56,7 +64,7 @@ NO_KEY = (0, 0)
 def edge_of(place: Place) -> Edge:
     """The edge of one tensor."""
     path, tensor = place
-    node = tensor._grad_node
+    node = _node_of(tensor)
     if node is None:
         return Edge(None, NO_KEY, path)
     return Edge(node, (_identity(node), tensor._output_index), path)
@@ -73,7 +81,7 @@ def results_of(tensors: Sequence[Place]) -> dict[int, Result]:
     """The nodes of results, by their key."""
     found: dict[int, Result] = {}
     for index, (_, tensor) in enumerate(tensors):
-        node = tensor._grad_node
+        node = _node_of(tensor)
         if node is not None:
             found.setdefault(_identity(node), Result(node, [])).slots.append((tensor._output_index, index))
     return found

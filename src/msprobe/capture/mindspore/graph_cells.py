@@ -56,6 +56,8 @@ class GraphCells:
         self._lock = threading.Lock()
         self._compilers: list[Replacement] = []
         self._has_given_up = False
+        # The names of cells of mixed precision, which are left out.
+        self.rounded: dict[str, None] = {}
         # Anything came by while it was recorded.
         self.has_told = False
         # Asked when a cell tells of itself while nothing is recorded.
@@ -66,20 +68,19 @@ class GraphCells:
 
     # ------------------------------------------------------------ what is compiled
 
-    def know(self, named: Iterable[tuple[str, nn.Cell]]) -> bool:
-        """Give these cells and their parameters their numbers; True if one was new."""
+    def know(self, named: Iterable[tuple[str, nn.Cell]], certain: bool = True) -> bool:
+        """Give these cells and their parameters their numbers; True if one was new. ``certain``: they are compiled;
+        else something is that may call them.
+        """
         before = len(self._cells)
         for name, cell in named:
             # Wrappers that MindSpore makes itself are none of the user's cells.
             if id(cell) in self._known or type(cell).__name__.startswith("_") or "grad_reducer" in name:
                 continue
             if _is_rounded(cell):
-                log.once(
-                    "rounded cells",
-                    "warning",
-                    f"Cells of mixed precision in compiled graphs are not recorded ({name}, ...): to tell of a rounded"
-                    " value is to round it, which the compiler does not everywhere.",
-                )
+                self.rounded[name] = None
+                if certain:
+                    self.tell_of_rounded(name)
                 continue
             known = self._known[id(cell)] = WatchedCell(name, cell)
             watched = watched_construct(cell, len(self._cells))
@@ -94,6 +95,15 @@ class GraphCells:
                     self._owners.append([])
                 self._owners[self._parameters[id(parameter)][1]].append((known, key))
         return len(self._cells) > before
+
+    def tell_of_rounded(self, name: str) -> None:
+        """Say that this cell, and others like it, are left out."""
+        log.once(
+            "rounded cells",
+            "warning",
+            f"Cells of mixed precision in compiled graphs are not recorded ({name}, ...): to tell of a rounded"
+            " value is to round it, which the compiler does not everywhere.",
+        )
 
     def put(self, without: Any = None) -> None:
         """What is compiled from here on tells of the cells that are known, ``without`` one."""

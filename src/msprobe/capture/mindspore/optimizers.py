@@ -43,10 +43,15 @@ class _Step:
 class OptimizerRecorder:
     """Watches all optimizers between attach and detach."""
 
-    def __init__(self, units: UnitRecorder, names: Surface) -> None:
+    def __init__(
+        self, units: UnitRecorder, names: Surface, end_backward: Callable[[], None], read: Callable[[], None]
+    ) -> None:
         self.units = units
         self.session = units.session
         self.names = names
+        # Tells that a backward pass is over; reads what waits to be read.
+        self._end_backward = end_backward
+        self._read = read
         settings = self.session.settings
         self._asked = settings.optimizer is True
         self._wanted = settings.optimizer is not False and settings.level in ("L0", "L1", "mix")
@@ -135,6 +140,8 @@ class OptimizerRecorder:
         name = f"{key}.{session.number(key)}.forward"
         if not self._asked and units.filter is not None and not units.filter.wants_call(name):
             return None
+        # Its record comes behind what the backward pass has brought.
+        self._end_backward()
         region = session.thread.region
         if self._regions:
             session.thread.region = OPTIMIZER
@@ -154,6 +161,8 @@ class OptimizerRecorder:
             for places, own in groups_of(optimizer)
         ]
         step.counters = {word: describe(value) for word, value in counters_of(optimizer).items()}
+        # A step may write to the gradients that it is given.
+        self._read()
         return step
 
     def _finish(self, optimizer: Any, step: _Step, error: BaseException | None) -> None:

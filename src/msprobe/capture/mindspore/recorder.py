@@ -30,6 +30,7 @@ from msprobe.capture.mindspore.mixed_precision import MixedPrecision
 from msprobe.capture.mindspore.optimizers import OptimizerRecorder
 from msprobe.capture.mindspore.parameter_gradients import CellFacts
 from msprobe.capture.mindspore.primitives import PrimitiveRecorder
+from msprobe.capture.mindspore.program_errors import forget_missed, is_of_program, note_missed, raise_missed
 from msprobe.capture.mindspore.ranks import current_rank, world_size
 from msprobe.capture.mindspore.result_gradients import gradients_for
 from msprobe.capture.mindspore.surface import surface
@@ -68,6 +69,7 @@ class MindSporeRecorder:
         self.names = names = surface()
         self.session = session = Session(settings, names.framework, current_rank, stacks)
         session.world = world_size
+        session.is_of_program = is_of_program
         session.file_writer = array_file_writer
         summary = "structure" if settings.task == "structure" else settings.summary_mode
         self.statistics = ArrayStatistics(summary, settings.precision == "high", settings.summary_kinds)
@@ -79,8 +81,9 @@ class MindSporeRecorder:
         self.gradients = gradients_for(session, self.hooks)
         self.units = UnitRecorder(session, self.describer, tensors, self.gradients, self._overflowed)
         self.gradients.units = self.units
-        if settings.task == "exception_dump":
-            # MindSpore tells of an error at some later call.
+        if settings.task in ("exception_dump", "overflow_check"):
+            # MindSpore tells of an error at some later call; an overflow check reads each result where it is made, and
+            # would be told of it in the place of the program.
             self.units.wait = wait_for_all
         self.facts = CellFacts(self.units, names)
         self.units.modules = self.facts
@@ -93,7 +96,7 @@ class MindSporeRecorder:
         self.primitives = PrimitiveRecorder(self.units, tensors)
         self.cells = CellHooks(self.units)
         self.kernels = KernelRecorder(self.units, tensors)
-        self.optimizers = OptimizerRecorder(self.units, names)
+        self.optimizers = OptimizerRecorder(self.units, names, self.gradients.close_begun, tensors.flush)
         self.jit = JitRecorder(self.units, self, self._watches_calls)
         self._mixed = MixedPrecision(tensors)
         self._named: Sequence[tuple[str, nn.Cell]] = ()
@@ -194,13 +197,20 @@ class MindSporeRecorder:
         """Detach everything and bring the files up to date."""
         if self.graph is not None and self.session.recording:
             # What the graph still has to tell belongs to this step.
-            self.session.guard(wait_for_all)
+            self._wait()
         if self.graph_kernels is not None and self.session.recording:
             self.session.guard(self.graph_kernels.stop)
         if self.compiled is not None:
             self.session.guard(self.compiled.stop)
         self.detach()
         self.session.stop()
+        raise_missed()
+
+    def _wait(self) -> None:
+        try:
+            wait_for_all()
+        except Exception as error:
+            note_missed(error)
 
     def detach(self) -> None:
         """Leave nothing attached."""
@@ -290,6 +300,7 @@ class MindSporeRecorder:
         """The program ends; or (``is_end`` False) another recorder goes on in its place."""
         if self.graph is not None and self.session.recording:
             self.session.guard(wait_for_all)
+        forget_missed()
         for graph in (self.graph, self.graph_kernels) if is_end else ():
             if graph is not None:
                 self.session.guard(graph.close)

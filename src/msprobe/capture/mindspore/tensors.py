@@ -6,6 +6,7 @@ none for norms), and would become part of the graph that gradients are taken of.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from msprobe.capture.array_statistics import (
     HostArray,
     LateArrayInfo,
 )
+from msprobe.capture.mindspore.program_errors import note_missed
 from msprobe.capture.session import Session
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 
@@ -63,12 +65,23 @@ def host_array(tensor: Any) -> HostArray:
     Raises what MindSpore raises, errors of earlier calls that show only now among it.
     """
     kind = dtype_name(tensor).lower()
-    array: Array = np.ascontiguousarray(tensor.asnumpy()).reshape(tuple(tensor.shape))
+    array: Array = np.ascontiguousarray(_read(tensor)).reshape(tuple(tensor.shape))
     stored = _STORED.get(kind)
     if stored is None:
         return HostArray(array, array.dtype.name)
     # bfloat16 comes in a type of MindSpore's own; its bits are what counts.
     return HostArray(array if array.dtype == stored else array.view(stored), kind)
+
+
+def _read(tensor: Any) -> Any:
+    try:
+        return tensor.asnumpy()
+    except Exception as error:
+        with contextlib.suppress(Exception):
+            # The same tensor can be read now: it was another's error, or that of a kernel, and it is told once.
+            tensor.asnumpy()
+            note_missed(error)
+        raise
 
 
 def copy_of(tensor: Any) -> Any:
