@@ -7,7 +7,7 @@ Free of any framework: an adapter notices the calls and answers for its tensors
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msprobe.capture.adapter import Gradients, Modules, Place, Tensors
@@ -23,6 +23,7 @@ class Unit:
     """A call or a module's pass between its beginning and its end."""
 
     __slots__ = (
+        "attributes",
         "backward",
         "entry",
         "inputs",
@@ -51,6 +52,8 @@ class Unit:
         self.recorded = False
         self.inputs: Any = []
         self.kwinputs: Any = {}
+        # Of an object that is called: what it was told when it was made, described.
+        self.attributes: Mapping[str, Any] | None = None
         # What the adapter noted of the arguments; None if no gradient is to be watched.
         self.note: Any = None
 
@@ -213,6 +216,8 @@ class UnitRecorder:
         if self.input:
             tree["input_args"] = unit.inputs
             tree["input_kwargs"] = unit.kwinputs
+            if unit.attributes:
+                tree["attributes"] = unit.attributes
         tree["is_recompute"] = unit.stack.recompute
         return tree
 
@@ -290,11 +295,12 @@ def run_recorded(
     kwargs: dict[str, Any],
     owner: tuple[Any, ...] = (),
     final: Callable[[Any], tuple[Any, Any]] | None = None,
+    attributes: Mapping[str, Any] | None = None,
 ) -> Any:
     """Run ``original(*owner, *args, **kwargs)`` as one call ``{key}.{n}``, from one frame below the user's.
 
     ``owner`` is passed and not recorded (the object of a method). ``final`` makes of the result what the caller gets
-    and what is recorded.
+    and what is recorded. ``attributes``: what the object was told when it was made, described.
     """
     session = units.session
     thread = session.thread
@@ -305,6 +311,7 @@ def run_recorded(
         unit = units.begin_call(key, args, kwargs, 2)
         if unit is None:
             return original(*owner, *args, **kwargs)
+        unit.attributes = attributes
         try:
             result = original(*owner, *args, **kwargs)
             if units.wait is not None:

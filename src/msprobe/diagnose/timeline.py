@@ -16,7 +16,7 @@ from msprobe.store.part import DumpPart
 
 Slot = tuple[str, Any]
 
-_PLAIN_KEYS = ("input_args", "input_kwargs")
+_PLAIN_KEYS = ("input_args", "input_kwargs", "attributes")
 
 
 class Event:

@@ -52,6 +52,8 @@ def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | Non
     except InvalidArgumentError:
         return False  # a dump that does not tell is taken for one of the other's framework
     if not crosses(*frameworks):
+        if "mindspore" in frameworks:
+            _leave_out_attributes(candidate, reference)
         if set(frameworks) == {"mindspore"} and _is_static(candidate) != _is_static(reference):
             _leave_out_averages(candidate)
             _leave_out_averages(reference)
@@ -70,6 +72,17 @@ def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | Non
         _join_biases(timeline)
         timeline.leave_out({event for event in timeline if _tells_nothing(event)})
     return True
+
+
+def _leave_out_attributes(*timelines: Timeline) -> None:
+    """Where one side does not tell what objects were told when they were made, another recorder or an older one, those
+    of the other side say nothing.
+    """
+    if all(any("attributes" in event.record for event in timeline) for timeline in timelines):
+        return
+    for timeline in timelines:
+        for event in timeline:
+            event.record.pop("attributes", None)
 
 
 def _is_static(timeline: Timeline) -> bool:

@@ -24,8 +24,9 @@ class PrimitiveRecorder:
     def __init__(self, units: UnitRecorder, tensors: MindSporeTensors) -> None:
         self.units = units
         self.tensors = tensors
-        # By identity: the key of its entries and the object, which is kept so that its identity stays its own.
-        self._keys: dict[int, tuple[str, Any]] = {}
+        # By identity: the key of its entries, the object, which is kept so that its identity stays its own, and what it
+        # was told when it was made.
+        self._keys: dict[int, tuple[str, Any, dict[str, Any]]] = {}
         self._patched: list[Replacement] = []
 
     def watch(self, cells: Iterable[nn.Cell]) -> None:
@@ -33,12 +34,14 @@ class PrimitiveRecorder:
         self._keys.clear()
         for cell in cells:
             for name, value in primitives_of(cell):
-                self._keys.setdefault(id(value), (f"Primitive.{name}.{type(value).__name__}", value))
+                if id(value) not in self._keys:
+                    described = {word: self.units.describer.describe(one) for word, one in attributes_of(value).items()}
+                    self._keys[id(value)] = f"Primitive.{name}.{type(value).__name__}", value, described
 
     def attach(self) -> None:
         """Patch the classes of the primitives that are watched."""
         owners: dict[type, None] = {}
-        for _, primitive in self._keys.values():
+        for _, primitive, _ in self._keys.values():
             for kind in type(primitive).__mro__:
                 if "__call__" in vars(kind):
                     owners[kind] = None
@@ -67,10 +70,12 @@ class PrimitiveRecorder:
             if found is None:
                 return original(primitive, *args, **kwargs)
             if type(primitive).__name__ != BATCH_NORM:
-                return run_recorded(units, found[0], original, args, kwargs, (primitive,))
+                return run_recorded(units, found[0], original, args, kwargs, (primitive,), attributes=found[2])
             try:
                 final = functools.partial(self._note_results, primitive)
-                return run_recorded(units, found[0], original, args, kwargs, (primitive,), final)
+                return run_recorded(
+                    units, found[0], original, args, kwargs, (primitive,), final, attributes=found[2]
+                )
             finally:
                 self.tensors.results = {}
 
@@ -79,6 +84,25 @@ class PrimitiveRecorder:
     def _note_results(self, primitive: Any, result: Any) -> tuple[Any, Any]:
         self.tensors.results = written_results(primitive.is_training, result)
         return result, None
+
+
+# Of a random number's beginning, and of the object itself: nothing that two runs have in common.
+_NOT_TOLD = frozenset(("name", "seed", "seed0", "seed1", "Seed0", "Seed1"))
+_PLAIN = (bool, int, float, str)
+
+
+def attributes_of(primitive: Any) -> dict[str, Any]:
+    """What a primitive was told when it was made (``epsilon``, ``stride``, ``transpose_b``), as it keeps it."""
+    told, kept = getattr(primitive, "init_attrs", None), getattr(primitive, "attrs", None)
+    if not isinstance(told, dict):
+        return {}
+    found = {**told, **{word: value for word, value in (kept or {}).items() if word in told}}
+    return {word: value for word, value in found.items() if word not in _NOT_TOLD and _is_told(value)}
+
+
+def _is_told(value: Any) -> bool:
+    parts = value if isinstance(value, (tuple, list)) else (value,)
+    return all(isinstance(part, _PLAIN) for part in parts)
 
 
 def primitives_of(cell: nn.Cell) -> Iterable[tuple[str, Any]]:
