@@ -13,7 +13,7 @@ pytestmark = pytest.mark.mindspore
 from mindspore import Tensor, mint, ops  # noqa: E402
 from mindspore_dumps import Recorder, batch, record  # noqa: E402
 
-from msprobe.capture.mindspore.surface import MINDSPORE  # noqa: E402
+from msprobe.capture.mindspore.surface import MINDSPORE, Surface  # noqa: E402
 from msprobe.errors import InvalidInputError  # noqa: E402
 from msprobe.mindspore import PrecisionDebugger  # noqa: E402
 
@@ -45,7 +45,48 @@ def test_the_list_is_the_rule(record: Recorder) -> None:
     assert names == names_of(record(level="L1", api_scope="listed"), record)
     assert "Functional.tanh.0.forward" in names
     assert "Tensor.__mul__.0.forward" in names
-    assert not [name for name in names if "item" in name or name.startswith(("Mint.clip", "Tensor.softmax"))]
+    assert not [name for name in names if name.startswith(("Mint.clip", "Tensor.softmax"))]
+
+
+def test_indexing_and_stop_gradient_are_seen_beside_the_list_and_move_no_other_name(
+    record: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ms.Parameter(batch(1, (4, 8)), name="table")
+
+    def both(x: Any) -> Any:
+        x = x.copy()
+        x[0, 1:3] = ops.stop_gradient(x[1, 1:3]) * 2
+        rows = table[ms.Tensor([1, 3])] + table[:2]
+        return ops.tanh(x[:2] * rows)[x[:2] > 0].sum()
+
+    def train(debugger: PrecisionDebugger) -> tuple[Any, Any]:
+        debugger.start()
+        loss, (gradient,) = ms.value_and_grad(both, None, [table])(batch())
+        debugger.stop()
+        debugger.step()
+        dump = record.end()
+        assert dump.errors() == []
+        return dump.data(), (loss.asnumpy().tobytes(), gradient.asnumpy().tobytes())
+
+    data, found = train(record(level="L1"))
+    new = ("Tensor.__getitem__.", "Tensor.__setitem__.", "Functional.stop_gradient.")
+    monkeypatch.setattr(Surface, "apis_beside", lambda self: iter(()))
+    listed, alone = train(record(level="L1"))
+    assert found == alone
+    assert [name for name in data if not name.startswith(new)] == list(listed)
+    assert not any(name.startswith(new) for name in listed)
+    written = data["Tensor.__setitem__.0.forward"]
+    assert written["input_args"][0]["shape"] == [3, 8]
+    assert data["Functional.stop_gradient.0.forward"]["output"][0]["shape"] == [2]
+    # Of the first dimension rows 1 and 3: the gradient of a parameter's rows is that of the parameter.
+    taken = [name for name in data if name.startswith("Tensor.__getitem__.") and name.endswith(".backward")]
+    assert any(data[name]["output"] and data[name]["output"][0]["shape"] == [4, 8] for name in taken)
+
+
+def test_a_list_of_the_user_is_all_that_is_recorded(record: Recorder, tmp_path: Path) -> None:
+    file = tmp_path / "list.yaml"
+    file.write_text("ops: [tanh]\n")
+    assert names_of(record(level="L1", api_list_file=str(file)), record) == ["Functional.tanh.0.forward"]
 
 
 def test_all_functions(record: Recorder) -> None:

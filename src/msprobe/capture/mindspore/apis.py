@@ -13,7 +13,7 @@ from typing import Any
 
 from msprobe.capture.mindspore.in_place import reading_first, writes
 from msprobe.capture.mindspore.patches import Patches
-from msprobe.capture.units import UnitRecorder, recorded
+from msprobe.capture.units import UnitRecorder, recorded, run_recorded
 
 _COLLECTIVES = ("Distributed", "MintDistributed")
 
@@ -22,9 +22,15 @@ class ApiRecorder:
     """Replaces functions while recording: the listed ones or all, and those that users register."""
 
     def __init__(
-        self, units: UnitRecorder, functions: Iterable[tuple[Any, str, str]], read: Callable[[], None]
+        self,
+        units: UnitRecorder,
+        functions: Iterable[tuple[Any, str, str]],
+        read: Callable[[], None],
+        transparent: Iterable[tuple[Any, str, str]] = (),
     ) -> None:
         self.units = units
+        # The same as ``functions``, of those whose inner calls are recorded, too.
+        self.transparent = transparent
         # (holder, attribute, key of its entries) of each.
         self.functions = functions
         # Reads what waits to be read: before a call that writes into its arguments.
@@ -42,6 +48,10 @@ class ApiRecorder:
             for holder, name, key in self.functions:
                 self.patches.add(holder, name, functools.partial(self._recorded, key))
                 self.replaced.add((id(holder), name))
+            for holder, name, key in self.transparent:
+                if (id(holder), name) not in self.replaced:
+                    self.patches.add(holder, name, functools.partial(self._recorded_transparently, key))
+                    self.replaced.add((id(holder), name))
         self.patches.attach()
 
     def detach(self) -> None:
@@ -58,6 +68,26 @@ class ApiRecorder:
         """Record it no more; False if it was not recorded."""
         self.registered = [one for one in self.registered if one[0] is not holder or one[1] != name]
         return self.patches.remove(holder, name)
+
+    def _recorded_transparently(self, key: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        if writes(key.rpartition(".")[2]):
+            original = reading_first(self.read, original)
+        units, session = self.units, self.units.session
+
+        def listening(*args: Any, **kwargs: Any) -> Any:
+            session.thread.muted -= 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                session.thread.muted += 1
+
+        @functools.wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            if session.thread.muted or not session.recording:
+                return original(*args, **kwargs)
+            return run_recorded(units, key, listening, args, kwargs)
+
+        return replacement
 
     def _recorded(self, key: str, original: Callable[..., Any]) -> Callable[..., Any]:
         if writes(key.rpartition(".")[2]):

@@ -91,7 +91,8 @@ class MindSporeRecorder:
         self._watches_cells = level in ("L0", "mix")
         self._watches_calls = level in ("L1", "mix")
         functions = list(names.apis(settings.api_scope == "all", settings.api_list_file)) if self._watches_calls else []
-        self.apis = ApiRecorder(self.units, functions, tensors.flush)
+        beside = list(names.apis_beside()) if functions and settings.api_list_file is None else []
+        self.apis = ApiRecorder(self.units, functions, tensors.flush, beside)
         self.writers = InPlaceWatch(tensors)
         self.primitives = PrimitiveRecorder(self.units, tensors)
         self.cells = CellHooks(self.units)

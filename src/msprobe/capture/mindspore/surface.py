@@ -35,6 +35,8 @@ class Surface:
     groups: Mapping[str, tuple[str, str]]
     # Listed, and not recorded all the same.
     without: frozenset[str] = frozenset()
+    # (group, name) of what is recorded beside the shipped list.
+    beside: tuple[tuple[str, str], ...] = ()
 
     def apis(self, everything: bool = False, file: str | None = None) -> Iterator[tuple[Any, str, str]]:
         """(holder, attribute, key of its entries) of each function to record that is there: those of the list, and
@@ -62,6 +64,16 @@ class Surface:
             for name, found in functions_of(holder):
                 if (id(holder), name) not in seen:
                     yield holder, name, keys.setdefault(id(found), f"{prefix}.{name}")
+
+    def apis_beside(self) -> Iterator[tuple[Any, str, str]]:
+        """The same for what is recorded beside the shipped list: what tells where values and gradients end. Calls of
+        the list inside of these are recorded as ever.
+        """
+        for group, name in self.beside:
+            place, prefix = self.groups[group]
+            holder = _holder(place)
+            if callable(getattr(holder, name, None)):
+                yield holder, name, f"{prefix}.{name}"
 
     def _known(self, group: str) -> Callable[[str], bool] | None:
         if group not in self.groups:
@@ -99,6 +111,7 @@ MINDSPORE = Surface(
         "communication.comm_func": ("mindspore.communication.comm_func", "Distributed"),
         "mint.distributed": ("mindspore.mint.distributed", "MintDistributed"),
     },
+    beside=(("tensor", "__getitem__"), ("tensor", "__setitem__"), ("ops", "stop_gradient")),
 )
 
 
