@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hand_made import call, tensor, write_part
 
+from msprobe.diagnose.check import check_run
 from msprobe.diagnose.findings import Verdict
 from msprobe.diagnose.runs import compare_runs
 
@@ -29,7 +30,8 @@ def dump(folder: Path, framework: str, kind: str, settings: dict[str, Any], move
     dtype, layer = ("Float32", "Cell.a.Dense") if own else ("torch.float32", "Module.a.Linear")
 
     def value(number: float) -> Any:
-        return tensor(2, 2, dtype=dtype, value=number)
+        # Of numbers that differ: of one number alone, equal statistics say little.
+        return tensor(2, 2, dtype=dtype, value=number) | {"Min": number / 4, "Mean": number / 2, "Norm": 1.5 * number}
 
     state = {"moment1": value(0.0), "moment2": value(0.0)} if own else {}
     after = {"moment1": value(0.1), "moment2": value(0.2)} if own else {"exp_avg": value(0.1), "step": value(1.0)}
@@ -129,3 +131,11 @@ def test_a_step_outside_of_what_one_framework_recorded_is_no_finding(tmp_path: P
         edit(folder, lambda found: found.update(msprobe={"version": "1", "complete": True}))
     assert compare_runs(mindspore, pytorch).findings == ()
     assert compare_runs(pytorch, mindspore).findings == ()
+
+
+@pytest.mark.parametrize(("rate", "is_told"), [(0.01, True), (0.0, False)])
+def test_check_tells_of_an_optimizer_of_mindspore_that_moves_nothing(
+    tmp_path: Path, rate: float, is_told: bool
+) -> None:
+    folder = dump(tmp_path, "mindspore", "Adam", {**MINDSPORE, "learning_rate": rate}, 1.0)
+    assert any("same after the step" in finding.message for finding in check_run(folder).findings) == is_told
