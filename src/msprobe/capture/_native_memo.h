@@ -8,6 +8,7 @@
 #define MSPROBE_NATIVE_MEMO_H
 
 #include "_native_exchange.h"
+#include "_native_fingerprint.h"
 #include "_native_hash.h"
 #include "_native_info.h"
 #include "_native_layout.h"
@@ -16,7 +17,7 @@
 /* One description that was given: exactly this view, in this version of the elements. */
 typedef struct View {
     struct View *next;
-    uint64_t address;
+    uint64_t address, fingerprint;
     PyObject *dtype; /* borrowed from the memo's types */
     PyObject *info;
     int requires_grad;
@@ -27,7 +28,7 @@ typedef struct View {
 /* The statistics of a set of elements, in whatever order a view shows them. */
 typedef struct Block {
     struct Block *next;
-    uint64_t address;
+    uint64_t address, fingerprint;
     PyObject *dtype;
     int scalar;
     int answer;
@@ -42,6 +43,13 @@ typedef struct Block {
 
 enum { HOLDERS = 3 };
 
+/* Whether torch knows of all that is written to a storage. */
+typedef enum {
+    COUNTED,
+    UNSET,   /* nobody has written what is meant to stand there; so until torch counts a write */
+    EXPOSED, /* others know the address, or have written there already */
+} Trust;
+
 /* What is known of the elements in one storage. Something must tell when that storage is gone and its address may mean
  * another. Usually a weak reference of torch's, which keeps the address from being used again. It takes a storage
  * object, though, and in newer versions of torch one that was made counts as a user of the storage for good: the engine
@@ -52,7 +60,8 @@ typedef struct {
     uint64_t storage; /* address of the StorageImpl; 0: no entry */
     PyObject *weak;   /* torch's weak reference; NULL: the tensors tell */
     PyObject *holders[HOLDERS]; /* Python's weak references to tensors, the newest first */
-    int64_t version;
+    int64_t version, epoch;
+    Trust trust;
     View *views;
     Block *blocks;
     int count; /* of views: one buffer for everything must not become a long search */
@@ -78,13 +87,16 @@ typedef struct {
     PyObject *address_of; /* tensor -> address of its first element */
     PyObject *digest;     /* (address, shape, stride, itemsize, contiguous) -> text of the digest */
     PyObject *otherwise;  /* (tensor, remember) -> description */
-    PyObject *free_weak;
+    PyObject *free_weak, *is_expired; /* of torch's weak references */
+    PyObject *parameter;              /* the class */
     PyObject *storage_of;  /* tensor -> address of its StorageImpl; NULL: torch is so old that no storage object harms */
     PyObject *in_backward; /* () -> number of the backward pass that runs in this thread, or -1 */
     PyObject *is_lazy;     /* tensor -> whether it would copy itself on being exchanged; NULL: no telling */
     int (*to_exchanged)(void *object, Exchanged *out); /* NULL: none that we know */
     int flags;
     Mode mode;
+    int exact;      /* hash all elements before they are taken for those that were read */
+    int64_t epoch;  /* what was learned in an earlier one is not used any more */
     int plain_info; /* info_class is an Info that adds nothing */
     int crc; /* wanted beside the statistics */
     Py_ssize_t limit;
@@ -92,10 +104,12 @@ typedef struct {
     int type_count;
     Entry *entries; /* open addressing, a power of two of them */
     Py_ssize_t capacity, used;
+    Py_ssize_t reads; /* how often elements were read for what is said of them */
 } Memo;
 
 static PyObject *name_untyped_storage, *name_cdata, *name_version, *name_dtype, *name_shape, *name_stride,
-    *name_requires_grad, *name_is_neg, *name_is_cpu, *name_storage_offset, *name_nbytes, *name_weak_ref;
+    *name_requires_grad, *name_is_neg, *name_is_cpu, *name_storage_offset, *name_nbytes, *name_weak_ref,
+    *name_resizable;
 
 static int memo_begin(void)
 {
@@ -109,6 +123,7 @@ static int memo_begin(void)
         {&name_requires_grad, "requires_grad"},     {&name_is_neg, "is_neg"},
         {&name_is_cpu, "is_cpu"},                   {&name_storage_offset, "storage_offset"},
         {&name_nbytes, "nbytes"},                   {&name_weak_ref, "_weak_ref"},
+        {&name_resizable, "resizable"},
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         *names[i].name = PyUnicode_InternFromString(names[i].text);
@@ -239,6 +254,17 @@ static void entry_hold(Entry *entry, PyObject *weak)
     entry->holders[0] = weak;
 }
 
+/* Whether what the entry holds is true of a tensor with these facts. */
+static int entry_is_current(const Memo *memo, const Entry *entry, int64_t version)
+{
+    return entry->version == version && entry->epoch == memo->epoch && entry->trust == COUNTED;
+}
+
+static int entry_is_distrusted(const Entry *entry, int64_t version)
+{
+    return entry->trust == EXPOSED || (entry->trust == UNSET && entry->version == version);
+}
+
 static int memo_grow(Memo *memo)
 {
     const Py_ssize_t capacity = memo->capacity == 0 ? 256 : memo->capacity * 2;
@@ -258,27 +284,49 @@ static int memo_grow(Memo *memo)
     return 0;
 }
 
-/* Forget everything and give the weak references back. */
-static void memo_empty(Memo *memo)
+/* 1: the storage of a torch's weak reference is still there. */
+static int storage_lives(const Memo *memo, PyObject *weak)
+{
+    PyObject *expired = memo->is_expired == NULL ? NULL : PyObject_CallOneArg(memo->is_expired, weak);
+    const int lives = expired == Py_False;
+    Py_XDECREF(expired);
+    PyErr_Clear();
+    return lives;
+}
+
+/* Forget everything and give the weak references back; with `keep_exposed` not which living storages are exposed. */
+static void memo_empty(Memo *memo, int keep_exposed)
 {
     Entry *entries = memo->entries;
     const Py_ssize_t capacity = memo->capacity;
     memo->entries = NULL;
     memo->capacity = memo->used = 0;
     for (Py_ssize_t i = 0; i < capacity; i++) {
-        if (entries[i].storage != 0) {
-            entry_forget(&entries[i]);
-            entry_release(&entries[i]);
-            if (entries[i].weak != NULL) {
-                PyObject *done = PyObject_CallOneArg(memo->free_weak, entries[i].weak);
-                if (done == NULL) {
-                    PyErr_WriteUnraisable(memo->free_weak);
-                }
-                Py_XDECREF(done);
-                Py_DECREF(entries[i].weak);
+        if (entries[i].storage == 0) {
+            continue;
+        }
+        entry_forget(&entries[i]);
+        entry_release(&entries[i]);
+        if (entries[i].weak == NULL) {
+            continue;
+        }
+        if (keep_exposed && entries[i].trust == EXPOSED && storage_lives(memo, entries[i].weak) &&
+            (4 * (memo->used + 1) <= 3 * memo->capacity || memo_grow(memo) == 0)) {
+            Entry *place = &memo->entries[memo_place(memo->entries, memo->capacity, entries[i].storage)];
+            if (place->storage == 0) {
+                *place = entries[i];
+                memo->used++;
+                continue;
             }
         }
+        PyObject *done = PyObject_CallOneArg(memo->free_weak, entries[i].weak);
+        if (done == NULL) {
+            PyErr_WriteUnraisable(memo->free_weak);
+        }
+        Py_XDECREF(done);
+        Py_DECREF(entries[i].weak);
     }
+    PyErr_Clear();
     PyMem_Free(entries);
 }
 
@@ -300,8 +348,8 @@ static Entry *memo_entry(Memo *memo, PyObject *tensor, const Facts *facts)
 {
     Entry *entry = memo_find(memo, facts->cell);
     PyObject *weak = NULL, *holder = NULL;
-    const int outdated = entry != NULL && (entry->version != facts->version || entry->count >= MAX_VIEWS ||
-                                           !entry_lives(memo, entry, tensor));
+    const int gone = entry != NULL && !entry_lives(memo, entry, tensor);
+    entry = memo_find(memo, facts->cell); /* again: that was a call into Python */
     if (entry == NULL || entry->weak == NULL) {
         weak = facts->storage == NULL ? NULL : PyObject_CallMethodNoArgs(facts->storage, name_weak_ref);
         holder = facts->storage == NULL ? PyWeakref_NewRef(tensor, NULL) : NULL;
@@ -310,7 +358,7 @@ static Entry *memo_entry(Memo *memo, PyObject *tensor, const Facts *facts)
         }
     }
     if (entry == NULL && memo->used >= memo->limit) {
-        memo_empty(memo);
+        memo_empty(memo, 0);
     }
     /* Found again: the calls above may have let another thread change the memo, and move the entry. */
     entry = memo_find(memo, facts->cell);
@@ -322,11 +370,15 @@ static Entry *memo_entry(Memo *memo, PyObject *tensor, const Facts *facts)
             return NULL;
         }
         entry = &memo->entries[memo_place(memo->entries, memo->capacity, facts->cell)];
-        *entry = (Entry){.storage = facts->cell, .version = facts->version};
+        *entry = (Entry){.storage = facts->cell, .version = facts->version, .epoch = memo->epoch};
         memo->used++;
-    } else if (outdated || entry->version != facts->version) {
+    } else if (gone || entry->version != facts->version || entry->epoch != memo->epoch || entry->count >= MAX_VIEWS) {
         entry_forget(entry);
+        if (gone || (entry->trust == UNSET && entry->version != facts->version)) {
+            entry->trust = COUNTED;
+        }
         entry->version = facts->version;
+        entry->epoch = memo->epoch;
     }
     if (entry->weak != NULL) {
         Py_XDECREF(holder);
@@ -499,7 +551,7 @@ static View *find_view(const Entry *entry, const Facts *facts)
     return NULL;
 }
 
-static int keep_view(Entry *entry, const Facts *facts, const Type *type, PyObject *info)
+static int keep_view(Entry *entry, const Facts *facts, const Type *type, uint64_t fingerprint, PyObject *info)
 {
     const size_t count = (size_t)facts->dimensions;
     View *view = PyMem_Malloc(sizeof(View) + 2 * count * sizeof(Py_ssize_t));
@@ -507,7 +559,8 @@ static int keep_view(Entry *entry, const Facts *facts, const Type *type, PyObjec
         PyErr_NoMemory();
         return -1;
     }
-    *view = (View){entry->views, facts->address, type->dtype, Py_NewRef(info), facts->requires_grad, facts->dimensions};
+    *view = (View){entry->views, facts->address, fingerprint, type->dtype, Py_NewRef(info), facts->requires_grad,
+                   facts->dimensions};
     memcpy(view->sizes, facts->sizes, count * sizeof(Py_ssize_t));
     memcpy(view->sizes + count, facts->strides, count * sizeof(Py_ssize_t));
     entry->views = view;
@@ -535,6 +588,7 @@ typedef struct {
     int text_size, counts_size, answer;
     int has_crc;
     uint32_t crc;
+    uint64_t fingerprint;
     PyObject *digest; /* owned */
 } Content;
 
@@ -552,6 +606,7 @@ static int keep_block(Entry *entry, const Facts *facts, const Type *type, const 
     }
     *block = (Block){.next = entry->blocks,
                      .address = facts->address,
+                     .fingerprint = content->fingerprint,
                      .dtype = type->dtype,
                      .scalar = facts->dimensions == 0,
                      .answer = content->answer,
@@ -609,6 +664,18 @@ static int lies_inside(PyObject *tensor, const Facts *facts, const Layout *layou
     return (last + 1) * itemsize <= bytes;
 }
 
+/* Whether the elements may be read: as lies_inside(). */
+static int is_readable(const Memo *memo, PyObject *tensor, Facts *facts, const Layout *layout, int itemsize)
+{
+    if (facts->storage == NULL) {
+        const int passing = is_passing(memo, facts);
+        if (passing < 0 || (!passing && facts_read_storage(tensor, facts) < 0)) {
+            return -1;
+        }
+    }
+    return lies_inside(tensor, facts, layout, itemsize);
+}
+
 static int put_sizes(Text *text, const char *key, const Py_ssize_t *sizes, int count)
 {
     if (text_put(text, key, strlen(key)) < 0 || TEXT_RESERVE(text, (size_t)count * (NUMBER_ROOM + 4) + 8) < 0) {
@@ -660,13 +727,13 @@ static uint32_t crc_of(const Type *type, const char *bytes, Py_ssize_t count)
 /* What was found in the elements. */
 typedef struct {
     Summary summary;
-    uint64_t words;
+    uint64_t words, fingerprint;
     uint32_t crc;
 } Reading;
 
 /* Read the elements; needs no GIL. -1 when there is no memory for a copy. */
 static int read_elements(const Memo *memo, const Facts *facts, const Type *type, const Layout *layout, int contiguous,
-                         int numbers_known, Reading *reading)
+                         int numbers_known, int remember, Reading *reading)
 {
     const char *address = (const char *)(uintptr_t)facts->address, *ordered = address;
     const int itemsize = kinds[type->kind].itemsize;
@@ -691,12 +758,15 @@ static int read_elements(const Memo *memo, const Facts *facts, const Type *type,
     if (memo->crc) {
         reading->crc = crc_of(type, ordered, layout->count);
     }
+    if (!numbers_known && remember) {
+        reading->fingerprint = fingerprint_of(address, layout, itemsize, memo->exact);
+    }
     PyMem_RawFree(copy);
     return 0;
 }
 
 static void write_reading(const Memo *memo, const Facts *facts, const Type *type, const Layout *layout,
-                          int numbers_known, const Reading *reading, Content *content)
+                          int numbers_known, int remember, const Reading *reading, Content *content)
 {
     char *text = content->text, *counts = content->counts;
     if (memo->mode == XOR) {
@@ -715,6 +785,9 @@ static void write_reading(const Memo *memo, const Facts *facts, const Type *type
     }
     content->has_crc = memo->crc;
     content->crc = memo->crc ? reading->crc : 0;
+    if (!numbers_known && remember) {
+        content->fingerprint = reading->fingerprint;
+    }
 }
 
 static PyObject *put_together(const Memo *memo, const Facts *facts, const Type *type, int contiguous,
@@ -780,6 +853,57 @@ static PyObject *take_digest(const Memo *memo, PyObject *tensor, Facts *facts, c
     return digest;
 }
 
+/* Something wrote there that torch does not know of: nothing is remembered of this storage any more. */
+static void memo_expose(const Memo *memo, uint64_t cell)
+{
+    Entry *entry = memo_find(memo, cell);
+    if (entry != NULL) {
+        entry_forget(entry);
+        entry->trust = EXPOSED;
+    }
+}
+
+/* The description that was given of these elements, if they are still the same. NULL, maybe with an error set: none. */
+static PyObject *describe_known(const Memo *memo, PyObject *tensor, Facts *facts)
+{
+    const Entry *entry = memo_find(memo, facts->cell);
+    const Type *type = memo_type(memo, facts->dtype);
+    if (entry == NULL || type == NULL || facts->negated || !entry_is_current(memo, entry, facts->version)) {
+        return NULL;
+    }
+    const View *view = find_view(entry, facts);
+    if (view == NULL) {
+        return NULL;
+    }
+    const uint64_t expected = view->fingerprint;
+    PyObject *info = Py_NewRef(view->info);
+    if (!entry_lives(memo, entry, tensor)) {
+        Py_CLEAR(info);
+    } else if (memo->mode != STRUCTURE) {
+        const int itemsize = kinds[type->kind].itemsize;
+        Layout layout;
+        arrange(facts->sizes, facts->strides, facts->dimensions, &layout);
+        if (is_readable(memo, tensor, facts, &layout, itemsize) <= 0) {
+            Py_CLEAR(info);
+        } else if (fingerprint_of((const char *)(uintptr_t)facts->address, &layout, itemsize, memo->exact) != expected) {
+            Py_CLEAR(info);
+            memo_expose(memo, facts->cell);
+        }
+    }
+    return info;
+}
+
+/* Whether the elements belong to somebody else, who may write them: an array of numpy, a file. -1: error. Weights that
+ * were loaded lie in memory of others as well, which nobody writes. */
+static int is_shared(const Memo *memo, PyObject *tensor, const Facts *facts)
+{
+    if (facts->storage == NULL || (PyObject *)Py_TYPE(tensor) == memo->parameter) {
+        return 0;
+    }
+    const int resizable = take_truth(PyObject_CallMethodNoArgs(facts->storage, name_resizable));
+    return resizable < 0 ? -1 : !resizable;
+}
+
 /* A new description; NULL, with or without an error set, where the tensor is not an everyday one. */
 static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int remember)
 {
@@ -795,25 +919,29 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int re
     }
     Layout layout;
     arrange(facts->sizes, facts->strides, facts->dimensions, &layout);
-    if (facts->storage == NULL) {
-        const int passing = is_passing(memo, facts);
-        if (passing < 0 || (!passing && facts_read_storage(tensor, facts) < 0)) {
-            return NULL;
-        }
-    }
-    const int inside = lies_inside(tensor, facts, &layout, kinds[type->kind].itemsize);
-    if (inside <= 0) {
+    if (is_readable(memo, tensor, facts, &layout, kinds[type->kind].itemsize) <= 0) {
         return NULL;
     }
+    const int shared = remember ? is_shared(memo, tensor, facts) : 0;
+    if (shared < 0) {
+        return NULL;
+    }
+    remember = remember && !shared;
     const int contiguous = is_contiguous(facts);
     Content content = {.text_size = 0};
     Entry *entry = memo_find(memo, facts->cell);
     int known = 0;
-    if (memo->mode == STATISTICS && entry != NULL && entry->version == facts->version &&
+    if (memo->mode == STATISTICS && entry != NULL && entry_is_current(memo, entry, facts->version) &&
         entry_lives(memo, entry, tensor) && (entry = memo_find(memo, facts->cell)) != NULL) {
         const Block *block = find_block(entry, facts, &layout);
-        if (block != NULL) {
+        const uint64_t found = block == NULL ? 0
+                                             : fingerprint_of((const char *)(uintptr_t)facts->address, &layout,
+                                                              kinds[type->kind].itemsize, memo->exact);
+        if (block != NULL && block->fingerprint != found) {
+            memo_expose(memo, facts->cell);
+        } else if (block != NULL) {
             known = 1;
+            content.fingerprint = found;
             content.text_size = block->text_size;
             content.counts_size = block->counts_size;
             content.answer = block->answer;
@@ -828,8 +956,9 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int re
     }
     if (memo->mode != STRUCTURE && (!known || content.has_crc != memo->crc)) {
         Reading reading;
+        memo->reads++;
         PyThreadState *released = layout.count > GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
-        const int failed = read_elements(memo, facts, type, &layout, contiguous, known, &reading);
+        const int failed = read_elements(memo, facts, type, &layout, contiguous, known, remember, &reading);
         if (released != NULL) {
             PyEval_RestoreThread(released);
         }
@@ -837,7 +966,7 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int re
             Py_XDECREF(content.digest);
             return PyErr_NoMemory();
         }
-        write_reading(memo, facts, type, &layout, known, &reading, &content);
+        write_reading(memo, facts, type, &layout, known, remember, &reading, &content);
     }
     if (type->hashed && content.digest == NULL && memo->mode != STRUCTURE) {
         content.digest = take_digest(memo, tensor, facts, type, contiguous);
@@ -846,12 +975,12 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int re
         }
     }
     PyObject *info = put_together(memo, facts, type, contiguous, &content);
-    if (info != NULL && remember) {
+    if (info != NULL && remember && !((entry = memo_find(memo, facts->cell)) != NULL && entry_is_distrusted(entry, facts->version))) {
         /* Found again: the calls above may have let another thread change the memo. */
         entry = memo_entry(memo, tensor, facts);
         if (entry == NULL ||
             (!known && memo->mode == STATISTICS && keep_block(entry, facts, type, &layout, contiguous, &content) < 0) ||
-            keep_view(entry, facts, type, info) < 0) {
+            keep_view(entry, facts, type, content.fingerprint, info) < 0) {
             Py_CLEAR(info);
         }
     }
@@ -889,18 +1018,9 @@ static PyObject *memo_describe(Memo *memo, PyObject *const *args, Py_ssize_t nar
         Facts facts;
         facts.storage = facts.dtype = facts.shape = facts.stride = NULL;
         if (facts_read(memo, args[0], &facts) == 0) {
-            const Entry *entry = memo_find(memo, facts.cell);
-            const View *view = NULL;
-            if (entry != NULL && entry->version == facts.version && !facts.negated) {
-                view = find_view(entry, &facts);
-            }
-            if (view != NULL) {
-                info = Py_NewRef(view->info);
-                if (!entry_lives(memo, entry, args[0])) {
-                    Py_CLEAR(info);
-                }
-            }
+            info = describe_known(memo, args[0], &facts);
             if (info == NULL) {
+                PyErr_Clear();
                 info = describe_new(memo, args[0], &facts, remember);
             }
         }
@@ -1003,9 +1123,49 @@ static PyObject *memo_forget(Memo *memo, PyObject *storage)
     Py_RETURN_NONE;
 }
 
-static PyObject *memo_clear(Memo *memo, PyObject *nothing)
+static PyObject *memo_forget_all(Memo *memo, PyObject *nothing)
 {
-    memo_empty(memo);
+    memo->epoch++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *memo_distrust(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 2) {
+        PyErr_SetString(PyExc_TypeError, "distrust() takes a tensor and for_good");
+        return NULL;
+    }
+    const int for_good = PyObject_IsTrue(args[1]);
+    if (for_good < 0) {
+        return NULL;
+    }
+    Facts facts;
+    facts.storage = facts.dtype = facts.shape = facts.stride = NULL;
+    int failed = !is_ordinary(memo, args[0]) || facts_read(memo, args[0], &facts) < 0;
+    if (!failed && facts.storage == NULL) {
+        const int passing = is_passing(memo, &facts);
+        failed = passing < 0 || (!passing && facts_read_storage(args[0], &facts) < 0);
+    }
+    Entry *entry = failed ? NULL : memo_entry(memo, args[0], &facts);
+    if (entry != NULL) {
+        entry_forget(entry);
+        if (entry->trust != EXPOSED) {
+            entry->trust = for_good ? EXPOSED : UNSET;
+        }
+    }
+    facts_end(&facts);
+    PyErr_Clear(); /* not an everyday tensor: nothing is remembered of it here */
+    Py_RETURN_NONE;
+}
+
+static PyObject *memo_clear(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
+{
+    const int keep_exposed = nargs == 1 ? PyObject_IsTrue(args[0]) : 0;
+    if (nargs > 1 || keep_exposed < 0) {
+        PyErr_SetString(PyExc_TypeError, "clear() takes at most keep_exposed");
+        return NULL;
+    }
+    memo_empty(memo, keep_exposed);
     Py_RETURN_NONE;
 }
 
@@ -1045,13 +1205,16 @@ static int memo_add_types(Memo *memo, PyObject *types)
 static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
 {
     static char *words[] = {"ordinary", "types", "info_class", "address_of", "digest", "otherwise",
-                            "free_weak", "storage_of", "in_backward", "is_lazy", "exchange", "flags", "mode", "crc", "limit", NULL};
-    PyObject *ordinary, *types, *info_class, *address_of, *digest, *otherwise, *free_weak, *storage_of, *in_backward, *is_lazy, *exchange;
-    int flags, mode, crc;
+                            "free_weak", "is_expired", "parameter", "storage_of", "in_backward", "is_lazy", "exchange",
+                            "flags", "mode", "crc", "exact", "limit", NULL};
+    PyObject *ordinary, *types, *info_class, *address_of, *digest, *otherwise, *free_weak, *is_expired, *parameter,
+        *storage_of, *in_backward, *is_lazy, *exchange;
+    int flags, mode, crc, exact;
     Py_ssize_t limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOOOiipn", words, &PyTuple_Type, &ordinary, &PyDict_Type,
-                                     &types, &info_class, &address_of, &digest, &otherwise, &free_weak, &storage_of,
-                                     &in_backward, &is_lazy, &exchange, &flags, &mode, &crc, &limit)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOOOOOiippn", words, &PyTuple_Type, &ordinary,
+                                     &PyDict_Type, &types, &info_class, &address_of, &digest, &otherwise, &free_weak,
+                                     &is_expired, &parameter, &storage_of, &in_backward, &is_lazy, &exchange, &flags,
+                                     &mode, &crc, &exact, &limit)) {
         return NULL;
     }
     if (mode < STATISTICS || mode > STRUCTURE) {
@@ -1067,6 +1230,8 @@ static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
     memo->digest = Py_NewRef(digest);
     memo->otherwise = Py_NewRef(otherwise);
     memo->free_weak = Py_NewRef(free_weak);
+    memo->is_expired = is_expired == Py_None ? NULL : Py_NewRef(is_expired);
+    memo->parameter = Py_NewRef(parameter);
     memo->storage_of = storage_of == Py_None ? NULL : Py_NewRef(storage_of);
     memo->in_backward = Py_NewRef(in_backward);
     memo->is_lazy = is_lazy == Py_None ? NULL : Py_NewRef(is_lazy);
@@ -1075,6 +1240,7 @@ static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
         memo->to_exchanged = table->major == 1 ? table->to_exchanged : NULL;
     }
     memo->flags = flags;
+    memo->exact = exact;
     memo->mode = (Mode)mode;
     memo->plain_info = PyType_Check(info_class) && PyType_IsSubtype((PyTypeObject *)info_class, &InfoType) &&
                        ((PyTypeObject *)info_class)->tp_init == InfoType.tp_init;
@@ -1095,6 +1261,8 @@ static int memo_traverse(Memo *memo, visitproc visit, void *arg)
     Py_VISIT(memo->digest);
     Py_VISIT(memo->otherwise);
     Py_VISIT(memo->free_weak);
+    Py_VISIT(memo->is_expired);
+    Py_VISIT(memo->parameter);
     Py_VISIT(memo->storage_of);
     Py_VISIT(memo->in_backward);
     Py_VISIT(memo->is_lazy);
@@ -1104,7 +1272,7 @@ static int memo_traverse(Memo *memo, visitproc visit, void *arg)
 static int memo_drop(Memo *memo)
 {
     if (memo->free_weak != NULL) {
-        memo_empty(memo);
+        memo_empty(memo, 0);
     }
     Py_CLEAR(memo->digest);
     Py_CLEAR(memo->otherwise);
@@ -1122,6 +1290,8 @@ static void memo_dealloc(Memo *memo)
     Py_CLEAR(memo->info_class);
     Py_CLEAR(memo->address_of);
     Py_CLEAR(memo->free_weak);
+    Py_CLEAR(memo->is_expired);
+    Py_CLEAR(memo->parameter);
     Py_CLEAR(memo->storage_of);
     Py_CLEAR(memo->in_backward);
     Py_CLEAR(memo->is_lazy);
@@ -1141,8 +1311,18 @@ static PyMethodDef memo_methods[] = {
      "copy(tensor, buffer) -> (type, shape, CRC-32) of the elements, now in the buffer; None: not an everyday tensor,\n"
      "or the buffer has another size"},
     {"forget", (PyCFunction)memo_forget, METH_O, "forget(storage): the elements in it were written"},
-    {"clear", (PyCFunction)memo_clear, METH_NOARGS, "clear(): forget everything"},
+    {"forget_all", (PyCFunction)memo_forget_all, METH_NOARGS,
+     "forget_all(): code that torch does not know may have written anywhere"},
+    {"distrust", (PyCFunction)(void (*)(void))memo_distrust, METH_FASTCALL,
+     "distrust(tensor, for_good): remember nothing of its storage as long as that lives, or until torch counts a write"},
+    {"clear", (PyCFunction)(void (*)(void))memo_clear, METH_FASTCALL,
+     "clear(keep_exposed=False): forget everything, or all but the storages that are distrusted for good"},
     {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef memo_members[] = {
+    {"reads", T_PYSSIZET, offsetof(Memo, reads), READONLY, "how often elements were read"},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PySequenceMethods memo_as_sequence = {.sq_length = memo_length};
@@ -1157,6 +1337,7 @@ static PyTypeObject MemoType = {
     .tp_traverse = (traverseproc)memo_traverse,
     .tp_clear = (inquiry)memo_drop,
     .tp_methods = memo_methods,
+    .tp_members = memo_members,
     .tp_as_sequence = &memo_as_sequence,
 };
 

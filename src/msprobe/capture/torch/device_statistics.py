@@ -7,6 +7,8 @@ each device and type.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,6 +19,8 @@ from msprobe.capture.torch.statistics_framework import EMPTY, join_counts, join_
 
 # Bytes of tensors on their way to the host for a digest; beyond that the host waits and hashes.
 COPY_LIMIT = 1 << 30
+# Elements that tell whether a tensor is still what it was.
+MOST_COMPARED = 256
 
 
 class LateNumbers:
@@ -81,6 +85,16 @@ class LateBytes:
             self.xor = digest.xor_value(host, raw)
 
 
+class LateComparison:
+    """Whether some elements of a tensor are still those they were."""
+
+    __slots__ = ("changed", "place")
+
+    def __init__(self, place: tuple[Any, int]) -> None:
+        self.place = place  # (list of results, index in it)
+        self.changed = False
+
+
 class DeviceStatistics:
     """The reductions and copies of a step that are still on their way.
 
@@ -91,6 +105,7 @@ class DeviceStatistics:
         self._high = high_precision
         self._results: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
         self._waiting: list[LateNumbers] = []
+        self._comparisons: list[LateComparison] = []
         self._copies: list[tuple[LateBytes, tuple[bool, bool, bool]]] = []
         self._copying = 0
         self._streams: dict[torch.device, set[Any]] = {}
@@ -141,9 +156,19 @@ class DeviceStatistics:
         self._keep(late, "mean", values.mean(dtype=torch.float32 if dtype.itemsize < 4 else None))
 
     def _keep(self, late: LateNumbers, name: str, result: torch.Tensor) -> None:
+        late.places[name] = self._place(result)
+
+    def _place(self, result: torch.Tensor) -> tuple[Any, int]:
         results = self._results.setdefault((result.device, result.dtype), [])
-        late.places[name] = (results, len(results))
         results.append(result)
+        return results, len(results) - 1
+
+    def compare(self, before: torch.Tensor, now: torch.Tensor) -> LateComparison:
+        """Start to compare what :func:`some_elements` gave at two times."""
+        self._note_stream(now.device)
+        late = LateComparison(self._place((now != before).any()))
+        self._comparisons.append(late)
+        return late
 
     def copy(self, values: torch.Tensor, crc: bool, xxh3: bool, xor: bool) -> LateBytes:
         """Start copying the elements to the host, to be hashed by :meth:`collect`."""
@@ -182,8 +207,13 @@ class DeviceStatistics:
         for late in self._waiting:
             late.fill({name: arrived[id(results)][place] for name, (results, place) in late.places.items()})
             late.places = {}
+        for comparison in self._comparisons:
+            results, place = comparison.place
+            comparison.changed = bool(arrived[id(results)][place])
+            comparison.place = ((), 0)
         self._results = {}
         self._waiting = []
+        self._comparisons = []
         self._hash()
         self._streams = {}
 
@@ -201,6 +231,23 @@ class DeviceStatistics:
             late.hash(*wanted)
         self._copies = []
         self._copying = 0
+
+
+def some_elements(values: torch.Tensor, pattern: Sequence[int]) -> torch.Tensor:
+    """At most ``MOST_COMPARED`` elements of a tensor, evenly spread, as integers of the same bits; not copied.
+
+    ``pattern``: which elements it holds, sizes and strides by turns.
+    """
+    counts = list(pattern[::2])
+    while math.prod(counts) > MOST_COMPARED:
+        longest = counts.index(max(counts))
+        counts[longest] = (counts[longest] + 1) // 2
+    steps = [
+        step * ((size - 1) // (count - 1)) if count > 1 else step
+        for count, size, step in zip(counts, pattern[::2], pattern[1::2], strict=True)
+    ]
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
+    return values.as_strided(counts, steps, values.storage_offset()).view(bits)
 
 
 def _reducible(values: torch.Tensor) -> torch.Tensor:

@@ -1,20 +1,27 @@
 """What a dump says of a tensor: type, shape, statistics, digest.
 
-A tensor met again is not read again. Results are remembered by the memory they lie in (the StorageImpl, by
+A tensor met again is not described again. Results are remembered by the memory they lie in (the StorageImpl, by
 its address, as long as that cannot have come to mean another) and its version counter; any view of the same
-elements, in whatever order, shares the statistics.
+elements, in whatever order, shares the statistics. What writes without counting is told from the elements
+themselves, and from what happened since: see :mod:`msprobe.capture.torch.remembered`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from msprobe import log
 from msprobe.capture import native
-from msprobe.capture.torch import digest
-from msprobe.capture.torch.device_statistics import DeviceStatistics, LateBytes, LateNumbers
+from msprobe.capture.torch import digest, remembered
+from msprobe.capture.torch.device_statistics import (
+    DeviceStatistics,
+    LateComparison,
+    LateNumbers,
+    some_elements,
+)
+from msprobe.capture.torch.remembered import Memory, Remembered
 from msprobe.capture.torch.statistics_framework import UNREADABLE, Numbers, Quiet, reduce
 from msprobe.capture.torch.statistics_info import (
     NULL_STATISTICS,
@@ -25,8 +32,14 @@ from msprobe.capture.torch.statistics_info import (
     keys,
     prefix,
 )
-from msprobe.capture.torch.statistics_unusual import ORDINARY, Unwrapped, unwrap
-from msprobe.capture.torch.storages import StorageHold, address_of_storage, in_backward, storage_of
+from msprobe.capture.torch.statistics_unusual import ORDINARY, Unwrapped, fits, unwrap
+from msprobe.capture.torch.storages import (
+    address_of_storage,
+    in_backward,
+    is_expired,
+    may_be_passing,
+    storage_of,
+)
 
 __all__ = ["Precision", "SummaryMode", "TensorInfo", "TensorStatistics"]
 
@@ -35,24 +48,15 @@ Precision = Literal["low", "high"]
 
 MEMO_LIMIT = 100_000  # storages
 
-_Blocks = dict[Any, Numbers | LateNumbers]
+_WRITTEN_UNSEEN = "written by code that torch does not know of, after its statistics had been taken"
 
 
-class _Remembered:
-    """What is known of the elements in one storage at one version."""
+class _Share(NamedTuple):
+    """Statistics that are known by the elements they are of."""
 
-    __slots__ = ("blocks", "hold", "version", "views")
-
-    def __init__(self, version: int) -> None:
-        self.hold = StorageHold()
-        self.renew(version)
-
-    def renew(self, version: int) -> None:
-        """Forget all: the elements are those of another version."""
-        self.version = version
-        # exact view -> its description; elements whatever their order -> their statistics
-        self.views: dict[Any, TensorInfo] = {}
-        self.blocks: _Blocks = {}
+    blocks: dict[Any, Numbers | LateNumbers]
+    block: Any  # the elements of this tensor
+    comparison: LateComparison | None  # tells whether they are still those that were read
 
 
 class TensorStatistics:
@@ -63,12 +67,21 @@ class TensorStatistics:
     Integer and bool tensors have the digest in every mode but "structure".
     ``precision``: "high" leaves mean and norm of half types in float32, as they were computed.
     ``defer``: treat CPU tensors as those of an accelerator: descriptions are ``late`` until :meth:`flush`.
+    ``saves``: the values of what is described go to files as well, once for each description: a description is only
+    given again for what certainly holds the same values, and waiting for a device is no matter.
+    ``exact``: on the CPU all elements are hashed before a tensor is taken for what was described, however many; so in
+    modes with digests, and if ``saves``.
 
     ``errors`` counts the tensors that could not be described.
     """
 
     def __init__(
-        self, summary_mode: SummaryMode = "statistics", precision: Precision = "low", defer: bool = False
+        self,
+        summary_mode: SummaryMode = "statistics",
+        precision: Precision = "low",
+        defer: bool = False,
+        saves: bool = False,
+        exact: bool = False,
     ) -> None:
         self.summary_mode = summary_mode
         self.errors = 0
@@ -81,8 +94,12 @@ class TensorStatistics:
         self._flags = native.HIGH_PRECISION if self._high else 0
         self._defer = defer
         self._device = DeviceStatistics(self._high)
-        self._late: list[tuple[LateInfo, Numbers | LateNumbers | None, LateBytes | None]] = []
-        self._memo: dict[int, _Remembered] = {}
+        self._saves = saves
+        self._reads = 0
+        self._late: list[LateInfo] = []
+        # Descriptions whose elements are compared, and what was known of the storage.
+        self._compared: list[tuple[LateComparison, Remembered]] = []
+        self._memory = Memory(MEMO_LIMIT)
         self._prefixes: dict[Any, bytes] = {}
         # dtype -> (its name, the number the compiled reductions know it by, digest of every tensor, values of
         # a one-byte float)
@@ -98,6 +115,8 @@ class TensorStatistics:
                 digest=_digest_of,
                 otherwise=self._describe_otherwise,
                 free_weak=torch.UntypedStorage._free_weak_ref,
+                is_expired=is_expired,
+                parameter=torch.nn.Parameter,
                 storage_of=storage_of,
                 in_backward=in_backward,
                 is_lazy=getattr(torch._C, "_is_cow_tensor", None),
@@ -105,10 +124,16 @@ class TensorStatistics:
                 flags=self._flags,
                 mode=native.XOR if self._xor else native.STRUCTURE if self._structure else native.STATISTICS,
                 crc=self._crc,
+                exact=exact or saves or self._crc or self._xor or self._digest_all,
                 limit=MEMO_LIMIT,
             )
             # The method below, without a step through Python.
             self.describe = self.compiled.describe  # type: ignore[method-assign]
+
+    @property
+    def reads(self) -> int:
+        """How often the elements of a tensor on the CPU were read for its statistics."""
+        return self._reads + (0 if self.compiled is None else int(self.compiled.reads))
 
     def is_compiled(self) -> bool:
         """Whether :meth:`describe` is that of the compiled memo."""
@@ -151,42 +176,73 @@ class TensorStatistics:
             if type(tensor) not in ORDINARY:
                 return self._describe_unusual(tensor)
             storage = address_of_storage(tensor)
-            version = tensor._version
             dtype, shape, stride = tensor.dtype, tensor.shape, tensor.stride()
             address, requires_grad, negated = digest.address_of(tensor), tensor.requires_grad, tensor.is_neg()
-            view = (address, dtype, shape, stride, requires_grad, negated)
-            remembered = self._memo.get(storage)
-            if remembered is None:
-                remembered = _Remembered(version)
-            elif remembered.version == version and remembered.hold.lives(storage, tensor):
-                known = remembered.views.get(view)
-                if known is not None:
-                    return known
-            else:
-                remembered.renew(version)
+            known = self._memory.of(storage, tensor._version, tensor)
             # A conjugate view has the same place and sizes as what it is the conjugate of.
-            if negated or dtype.is_complex:
+            if negated or dtype.is_complex or tensor.is_quantized or tensor.device.type == "meta":
                 return self._describe_unusual(tensor)
-            block = (address, dtype, native.pattern(tuple(shape), stride) if shape else None)
-            info = self._describe_unusual(tensor, (remembered.blocks, block))
-            if remember:
-                if storage not in self._memo:
-                    self._make_room()
-                    self._memo[storage] = remembered
-                remembered.hold.add(tensor)
-                remembered.views[view] = info
+            if known.trust or not fits(tensor):
+                return self._describe_unusual(tensor)
+            pattern = native.pattern(tuple(shape), stride)
+            block = (address, dtype, pattern if shape else None)
+            comparison = self._compare(tensor, known, block, pattern)
+            if known.trust:
+                return self._describe_unusual(tensor)
+            view = (address, dtype, shape, stride, requires_grad)
+            info: TensorInfo | None = known.views.get(view)
+            if info is not None:
+                if comparison is None or not isinstance(info, LateInfo):
+                    return info
+                return self._await(info.again(self._absent().middle, comparison))
+            info = self._describe_unusual(tensor, _Share(known.blocks, block, comparison))
+            if remember and not (not may_be_passing(tensor) and remembered.is_shared(tensor)):
+                self._memory.keep(storage, known, tensor)
+                known.views[view] = info
             return info
         except Exception:
             # No storage, no version counter, no sizes: not an everyday tensor.
             return self._describe_unusual(tensor)
 
-    def _make_room(self) -> None:
-        if len(self._memo) >= MEMO_LIMIT:
-            self.reset()
+    def _compare(
+        self, tensor: torch.Tensor, known: Remembered, block: Any, pattern: tuple[int, ...]
+    ) -> LateComparison | None:
+        """Look whether the elements are still those that are remembered; where they are not, ``known`` is exposed.
+
+        On a device this is not known yet: the comparison will tell, and exposes then.
+        """
+        if self._structure or not tensor.numel():
+            return None
+        before = known.fingerprints.get(block)
+        if not self._is_late(tensor):
+            now = remembered.fingerprint(tensor, pattern)
+            known.fingerprints[block] = now
+            if before is not None and before != now:
+                known.expose()
+            return None
+        with Quiet():
+            elements = some_elements(tensor.detach(), pattern)
+            if before is None:
+                known.fingerprints[block] = elements.clone()
+                return None
+            if self._saves:
+                if bool((before != elements).any()):
+                    known.expose()
+                return None
+            comparison = self._device.compare(before, elements)
+        self._compared.append((comparison, known))
+        return comparison
+
+    def _is_late(self, values: torch.Tensor) -> bool:
+        return self._defer or values.device.type != "cpu"
+
+    def _await(self, info: LateInfo) -> LateInfo:
+        self._late.append(info)
+        return info
 
     # ---- everything else: other layouts, classes, types and devices ----
 
-    def _describe_unusual(self, tensor: torch.Tensor, share: tuple[_Blocks, Any] | None = None) -> TensorInfo:
+    def _describe_unusual(self, tensor: torch.Tensor, share: _Share | None = None) -> TensorInfo:
         """``share``: statistics by the elements they are of, and which elements are those of this tensor."""
         try:
             with Quiet():
@@ -205,16 +261,18 @@ class TensorStatistics:
             frame = Frame(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", _reason(error))]))
             return _finished(frame, self._absent())
 
-    def _describe_unwrapped(self, found: Unwrapped, share: tuple[_Blocks, Any] | None) -> TensorInfo:
+    def _describe_unwrapped(self, found: Unwrapped, share: _Share | None) -> TensorInfo:
         values = found.values
         stored = values if found.stored is None else found.stored
-        late = values is not None and (self._defer or values.device.type != "cpu")
+        late = values is not None and self._is_late(values)
+        comparison = None
         numbers: Numbers | LateNumbers | None = None
         if values is not None and self._counted:
             try:
-                known, place = share if share is not None else ({}, None)
+                known, place, comparison = share if share is not None else _Share({}, None, None)
                 numbers = known.get(place)
                 if numbers is None:
+                    comparison = None
                     numbers = known[place] = self._device.launch(values) if late else self._read(values)
             except (NotImplementedError, RuntimeError) as error:
                 found.unsupported = f"torch has no statistics for {found.dtype} ({_reason(error)})"
@@ -227,10 +285,8 @@ class TensorStatistics:
         wants_digest = self._wants_digest(stored.dtype)
         hashed = wants_digest or self._crc or self._xor
         if late:
-            info = LateInfo(frame, self._absent().middle)
             copied = self._device.copy(stored, self._crc, wants_digest, self._xor) if hashed else None
-            self._late.append((info, numbers, copied))
-            return info
+            return self._await(LateInfo(frame, self._absent().middle, numbers, copied, comparison))
         assert not isinstance(numbers, LateNumbers)
         raw = digest.of_tensor(stored) if hashed else b""
         content = self._content(
@@ -251,6 +307,7 @@ class TensorStatistics:
 
     def _read(self, values: torch.Tensor) -> Numbers:
         """Statistics of a plain CPU tensor."""
+        self._reads += 1
         known = self._types.get(values.dtype)
         if known is None or native.statistics is None:
             return reduce(values, self._high)
@@ -299,9 +356,22 @@ class TensorStatistics:
             return  # no memory of its own, so nothing is remembered
         if self.compiled is not None:
             self.compiled.forget(storage)
-        remembered = self._memo.get(storage)
-        if remembered is not None:
-            remembered.renew(remembered.version)
+        self._memory.forget(storage)
+
+    def forget_all(self) -> None:
+        """Forget every tensor: code that torch does not know ran, and may have written anywhere."""
+        if self.compiled is not None:
+            self.compiled.forget_all()
+        self._memory.forget_all()
+
+    def distrust(self, tensor: torch.Tensor, for_good: bool = True) -> None:
+        """Remember nothing of the memory of ``tensor``: as long as it lives, or until torch counts a write to it."""
+        try:
+            if self.compiled is not None:
+                self.compiled.distrust(tensor, for_good)
+            self._memory.distrust(tensor, for_good)
+        except Exception:
+            return  # no memory of its own, so nothing is remembered
 
     def has_late(self) -> bool:
         """True if a description is ``late``."""
@@ -315,20 +385,34 @@ class TensorStatistics:
         if not self._late:
             return
         late, self._late = self._late, []
+        compared, self._compared = self._compared, []
         with Quiet():
             self._device.collect()
-        for info, numbers, raw in late:
+        for info in late:
+            numbers, raw, comparison = info.numbers, info.copied, info.comparison
+            if comparison is not None and comparison.changed:
+                info.fill(self._absent(), _WRITTEN_UNSEEN)
+                continue
             crc, xxh3, xor = (raw.crc, raw.xxh3, raw.xor) if raw is not None else (b"", b"", b"")
             found = numbers.numbers if isinstance(numbers, LateNumbers) else numbers
             info.fill(self._content(found, crc, xxh3, xor))
+        for comparison, known in compared:
+            if comparison.changed:
+                known.expose()
 
     def reset(self) -> None:
-        """Forget all tensors; to be called at the end of a step."""
+        """Forget all tensors; to be called at the end of a step. Whose memory others know is remembered until it is
+        gone, or :meth:`close`.
+        """
+        if self.compiled is not None:
+            self.compiled.clear(True)
+        self._memory.clear(keep_exposed=True)
+
+    def close(self) -> None:
+        """Forget everything."""
         if self.compiled is not None:
             self.compiled.clear()
-        memo, self._memo = self._memo, {}
-        for remembered in memo.values():
-            remembered.hold.release()
+        self._memory.clear()
 
 
 if native.late_list_of is not None:

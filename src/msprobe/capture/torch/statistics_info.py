@@ -103,11 +103,15 @@ class Frame(NamedTuple):
 
 
 class LateInfo(TensorInfo):
-    """A description whose numbers come later."""
+    """A description whose numbers come later.
 
-    __slots__ = ("_frame", "_named", "late")
+    ``numbers``, ``copied``: what they will be made of. ``comparison``: tells then whether the elements still were those
+    that ``numbers`` are of; None where they were read for this description.
+    """
 
-    def __init__(self, frame: Frame, middle: bytes) -> None:
+    __slots__ = ("_frame", "_named", "comparison", "copied", "late", "numbers")
+
+    def __init__(self, frame: Frame, middle: bytes, numbers: Any, copied: Any, comparison: Any = None) -> None:
         text, cut = frame._replace(behind=frame.behind + keys([("unsupported", "not read back")])).text(
             Content(middle, b"", b"", None)
         )
@@ -115,15 +119,25 @@ class LateInfo(TensorInfo):
         self._frame = frame
         self._named: list[NamedInfo] = []
         self.late = True
+        self.numbers = numbers
+        self.copied = copied
+        self.comparison = comparison
+
+    def again(self, middle: bytes, comparison: Any) -> LateInfo:
+        """The same description, if ``comparison`` will find the same elements."""
+        return LateInfo(self._frame, middle, self.numbers, self.copied, comparison)
 
     def with_file(self, data_name: str) -> TensorInfo:
         named = NamedInfo(self, data_name)
         self._named.append(named)
         return named
 
-    def fill(self, content: Content) -> None:
-        """Put the numbers in, also where a file was named meanwhile."""
-        self.text, self.cut = self._frame.text(content)
+    def fill(self, content: Content, unsupported: str | None = None) -> None:
+        """Put the numbers in, also where a file was named meanwhile. ``unsupported``: why there are none."""
+        frame = self._frame
+        if unsupported is not None:
+            frame = frame._replace(behind=frame.behind + keys([("unsupported", unsupported)]))
+        self.text, self.cut = frame.text(content)
         self.nonfinite = content.nonfinite
         self.late = False
         for named in self._named:

@@ -92,13 +92,14 @@ def _plain(tensor: torch.Tensor, type_name: str = "torch.Tensor") -> Unwrapped:
         found.stored = values
         values = values.to(torch.complex64)
     found.values = values
-    if not _fits(values):
+    if not fits(values):
         found.values = None
         found.unsupported = "its storage was freed or is smaller than its shape needs"
     return found
 
 
-def _fits(values: torch.Tensor) -> bool:
+def fits(values: torch.Tensor) -> bool:
+    """Whether the elements lie inside their storage, as far as that can be asked."""
     if values.numel() == 0:
         return True
     if may_be_passing(values):

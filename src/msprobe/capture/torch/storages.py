@@ -19,6 +19,9 @@ import torch
 storage_of: Callable[[Any], int] | None = getattr(torch._C, "_storage_address", None)
 in_backward: Callable[[], int] = torch._C._current_graph_task_id
 
+# Whether the storage of a weak reference of torch's is gone.
+is_expired: Callable[[int], bool] | None = getattr(torch.UntypedStorage, "_expired", None)
+
 _MOST_HOLDERS = 3
 
 
@@ -65,6 +68,10 @@ class StorageHold:
             storage: Any = tensor.untyped_storage()
             self._weak = storage._weak_ref()
             self._holders = []
+
+    def is_certain(self) -> bool:
+        """True if the storage lives, and its address cannot come to mean another."""
+        return bool(self._weak) and is_expired is not None and not is_expired(self._weak)
 
     def release(self) -> None:
         """Let go: the address may be used again."""

@@ -18,8 +18,8 @@ from msprobe.pytorch import PrecisionDebugger
 class Deferred(TensorStatistics):
     """Treats tensors of the CPU as those of an accelerator."""
 
-    def __init__(self, *settings: Any) -> None:
-        super().__init__(*settings, defer=True)
+    def __init__(self, *settings: Any, **more: Any) -> None:
+        super().__init__(*settings, defer=True, **more)
 
 
 def dump(folder: Path, level: str) -> dict[str, Any]:

@@ -1,0 +1,122 @@
+"""What was said of the elements in each storage, and whether it may be said again.
+
+Torch counts what it writes itself. Kernels that other code compiled, numpy and other processes write without its
+knowledge, so two things are asked before something is used again: nothing that may run such code happened since
+(:meth:`Memory.forget_all`, :meth:`Memory.distrust`), and the elements are still the same. Of a tensor on the CPU
+all of them are hashed, or many places of a large one by the compiled memo; of one on an accelerator some elements
+are compared on the device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from msprobe.capture.torch import digest
+from msprobe.capture.torch.storages import StorageHold, address_of_storage
+
+# Whether torch knows of all that is written to a storage.
+COUNTED = 0
+# Nobody has written what is meant to stand there: so until torch counts a write.
+UNSET = 1
+# Others know the address, or have written there already.
+EXPOSED = 2
+
+
+class Remembered:
+    """What is known of the elements in one storage at one version."""
+
+    __slots__ = ("blocks", "epoch", "fingerprints", "hold", "trust", "version", "views")
+
+    def __init__(self, version: int, epoch: int) -> None:
+        self.hold = StorageHold()
+        self.trust = COUNTED
+        self.renew(version, epoch)
+
+    def renew(self, version: int, epoch: int) -> None:
+        """Forget all: the elements are those of another version."""
+        self.version = version
+        self.epoch = epoch
+        # exact view -> its description; elements whatever their order -> their statistics, and a fingerprint
+        self.views: dict[Any, Any] = {}
+        self.blocks: dict[Any, Any] = {}
+        self.fingerprints: dict[Any, Any] = {}
+
+    def expose(self) -> None:
+        """Something wrote there that torch does not know of: nothing is remembered any more."""
+        self.trust = EXPOSED
+        self.renew(self.version, self.epoch)
+
+
+class Memory:
+    """What is known of all storages, of ``limit`` at most."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._storages: dict[int, Remembered] = {}
+        self._epoch = 0
+
+    def of(self, storage: int, version: int, tensor: torch.Tensor) -> Remembered:
+        """What is known of the storage of ``tensor``. Where nothing is, something empty, which :meth:`keep` keeps."""
+        found = self._storages.get(storage)
+        if found is None:
+            return Remembered(version, self._epoch)
+        lives = found.hold.lives(storage, tensor)
+        if not lives or found.version != version or found.epoch != self._epoch:
+            if not lives or (found.trust == UNSET and found.version != version):
+                found.trust = COUNTED
+            found.renew(version, self._epoch)
+        return found
+
+    def keep(self, storage: int, remembered: Remembered, tensor: torch.Tensor) -> None:
+        """Find ``remembered`` again as long as the storage of ``tensor`` lives."""
+        if storage not in self._storages:
+            if len(self._storages) >= self._limit:
+                self.clear()
+            self._storages[storage] = remembered
+        remembered.hold.add(tensor)
+
+    def distrust(self, tensor: torch.Tensor, for_good: bool) -> None:
+        """Remember nothing of the storage of ``tensor``: as long as it lives, or until torch counts a write to it."""
+        storage, version = address_of_storage(tensor), tensor._version
+        remembered = self.of(storage, version, tensor)
+        remembered.renew(version, self._epoch)
+        remembered.trust = max(remembered.trust, EXPOSED if for_good else UNSET)
+        self.keep(storage, remembered, tensor)
+
+    def forget(self, storage: int) -> None:
+        """The elements in it were written."""
+        remembered = self._storages.get(storage)
+        if remembered is not None:
+            remembered.renew(remembered.version, remembered.epoch)
+
+    def forget_all(self) -> None:
+        """Code that torch does not know may have written anywhere."""
+        self._epoch += 1
+
+    def clear(self, keep_exposed: bool = False) -> None:
+        """Forget everything, or all but the storages that are exposed and live."""
+        storages, self._storages = self._storages, {}
+        for storage, remembered in storages.items():
+            if keep_exposed and remembered.trust == EXPOSED and remembered.hold.is_certain():
+                self._storages[storage] = remembered
+            else:
+                remembered.hold.release()
+
+
+def is_shared(tensor: torch.Tensor) -> bool:
+    """Whether the elements belong to somebody else, who may write them: an array of numpy, a file. Weights that were
+    loaded lie in memory of others as well, which nobody writes.
+    """
+    return type(tensor) is not torch.nn.Parameter and not tensor.untyped_storage().resizable()
+
+
+def fingerprint(tensor: torch.Tensor, pattern: tuple[int, ...]) -> bytes:
+    """A hash of all elements of a CPU tensor that holds those of ``pattern``, whatever their order."""
+    sizes = [size if step else 1 for size, step in zip(pattern[::2], pattern[1::2], strict=True)][::-1]
+    steps = [step or 1 for step in pattern[1::2]][::-1]
+    whole = len(sizes) == 1 and steps[0] == 1
+    return digest.xxh3(
+        digest.elements(digest.address_of(tensor), tuple(sizes), tuple(steps), tensor.element_size(), whole)
+    )
