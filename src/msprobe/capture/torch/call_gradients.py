@@ -19,6 +19,7 @@ from msprobe.capture.torch.gradients import (
     collect_tensors,
     find_boundary,
     has_inner_nodes,
+    is_foreign,
     shares_of,
 )
 
@@ -67,6 +68,7 @@ class CallGradients:
             return
         if (
             not others
+            and not is_foreign(node)
             and self.compiled is not None
             and self.compiled.watch_single(node, call.base, call.parent, call.oldest)
         ):
@@ -75,7 +77,11 @@ class CallGradients:
         edges = call.edges or []
         if not others and not has_inner_nodes(node, call.oldest):
             # One node does the whole call: what it gets and what it passes on is all there is to know.
-            self.hooks.after(node, self._single, call.base, call.parent, generation)
+            arrived: dict[str, Any] = {}
+            if is_foreign(node):
+                # It may write over what it gets.
+                self.hooks.before(node, self._arriving, call.base, generation, arrived)
+            self.hooks.after(node, self._single, call.base, call.parent, generation, arrived)
             return
         boundary = find_boundary([node, *others], edges, call.oldest)
         watch = _Watch(call, edges, boundary, generation, len(others))
@@ -89,8 +95,26 @@ class CallGradients:
                 watch.base_slots = place.slots
             self.hooks.after(place.node, self._boundary, watch, place.slots)
 
+    def _arriving(self, base: str, generation: int, arrived: dict[str, Any], received: Sequence[Any]) -> None:
+        if generation != self.session.generation:
+            return
+        with _quiet():
+            name = base + ".backward"
+            try:
+                arrived.clear()
+                if self.filter is None or self.filter.wants_call(name):
+                    self._received(name, arrived, received)
+            except Exception as error:
+                self.session.fault(name, error)
+
     def _single(
-        self, base: str, parent: Any, generation: int, passed_on: Sequence[Any], received: Sequence[Any]
+        self,
+        base: str,
+        parent: Any,
+        generation: int,
+        arrived: dict[str, Any],
+        passed_on: Sequence[Any],
+        received: Sequence[Any],
     ) -> None:
         session = self.session
         if generation != session.generation:
@@ -100,15 +124,11 @@ class CallGradients:
             try:
                 if self.filter is not None and not self.filter.wants_call(name):
                     return
-                tree: dict[str, Any] = {}
-                if self.saving and session.saves(name):
-                    self._gradients(name, tree, received, passed_on)
-                else:
-                    describe = self.statistics.describe
-                    if self.input:
-                        tree["input"] = [None if g is None else describe(g) for g in received]
-                    if self.output:
-                        tree["output"] = [None if g is None else describe(g) for g in passed_on]
+                tree = dict(arrived)
+                arrived.clear()
+                if not tree:
+                    self._received(name, tree, received)
+                self._passed_on(name, tree, passed_on)
                 self.put(name, tree, session.next_order(), parent)
             except Exception as error:
                 session.fault(name, error)
@@ -227,21 +247,23 @@ class CallGradients:
                 self.session.guard(self._close, watch)
 
     def _gradients(self, name: str, tree: dict[str, Any], received: Sequence[Any], passed_on: Sequence[Any]) -> None:
+        self._received(name, tree, received)
+        self._passed_on(name, tree, passed_on)
+
+    def _received(self, name: str, tree: dict[str, Any], gradients: Sequence[Any]) -> None:
+        if self.input:
+            tree["input"] = self._described(f"{name}.input", name, gradients)
+
+    def _passed_on(self, name: str, tree: dict[str, Any], gradients: Sequence[Any]) -> None:
+        if self.output:
+            tree["output"] = self._described(f"{name}.output", name, gradients)
+
+    def _described(self, path: str, name: str, gradients: Sequence[Any]) -> list[Any]:
         if self.saving and self.session.saves(name):
             keep = self.keeper.keep
-            describer = self.describer
-            if self.input:
-                tree["input"] = [describer.describe_kept(g, f"{name}.input.{i}", keep) for i, g in enumerate(received)]
-            if self.output:
-                tree["output"] = [
-                    describer.describe_kept(g, f"{name}.output.{i}", keep) for i, g in enumerate(passed_on)
-                ]
-            return
+            return [self.describer.describe_kept(g, f"{path}.{i}", keep) for i, g in enumerate(gradients)]
         describe = self.statistics.describe
-        if self.input:
-            tree["input"] = [None if g is None else describe(g) for g in received]
-        if self.output:
-            tree["output"] = [None if g is None else describe(g) for g in passed_on]
+        return [None if g is None else describe(g) for g in gradients]
 
     def put(self, name: str, tree: dict[str, Any], order: int, parent: Any, note: str = "") -> None:
         """Write a backward record; ``parent`` is that of the forward record."""

@@ -27,6 +27,17 @@ from msprobe.capture.torch.tensor_values import TensorKeeper
 
 _grad_enabled = torch.is_grad_enabled
 
+# Their results are memory in which nobody has written yet what is meant to stand there.
+_UNSET_RESULTS = (
+    "Torch.empty.",
+    "Torch.empty_like.",
+    "Torch.empty_strided.",
+    "Torch.empty_permuted.",
+    "Tensor.new_empty.",
+    "Tensor.new_empty_strided.",
+    "Tensor.new.",
+)
+
 
 class Call:
     """A call between its beginning and its end."""
@@ -206,6 +217,8 @@ class CallRecorder:
                 if self.output:
                     tree["output"] = self.outputs_of(call.name, result if outputs is None else outputs)
                 self.finish(call, tree)
+            if call.base.startswith(_UNSET_RESULTS) and isinstance(result, torch.Tensor):
+                self.statistics.distrust(result, for_good=False)
             if call.watched:
                 self.gradients.watch(call, result)
         except Exception as error:

@@ -103,6 +103,8 @@ class OperatorRecorder:
                 with _quiet(), self._watch.away():
                     self._end(record, operator, args, kwargs, None, error)
             raise
+        if operator.foreign:
+            self.calls.statistics.forget_all()
         if record is None:
             return result
         with _quiet(), self._watch.away():
@@ -168,6 +170,9 @@ class OperatorRecorder:
                 if error is not None:
                     tree["output"] = [None]
                 elif operator.late or operator.unset_result:
+                    for value in several(result):
+                        if isinstance(value, torch.Tensor):
+                            calls.statistics.distrust(value, for_good=False)
                     tree["output"] = [without_values(value, operator) for value in several(result)]
                 else:
                     tree["output"] = calls.outputs_of(record.name, result)

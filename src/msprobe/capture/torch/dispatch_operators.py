@@ -15,6 +15,8 @@ _ONLY_WRITES = frozenset(
 )
 # Their results are complete at some later time, which nobody here may wait for.
 _LATE_SPACES = frozenset(("c10d", "_c10d_functional", "_c10d_functional_autograd"))
+# Operators of torch itself, which count what they write.
+OWN_SPACES = frozenset(("aten", "prim", "prims", "quantized", "sparse", "mkldnn", "debugprims", "rngprims"))
 SKIPPED_SPACES = frozenset(("prim", "profiler", "prims", "debugprims", "rngprims", "inductor_prims", "static_runtime"))
 
 _NUMBERS = frozenset((int, float, bool, complex))
@@ -28,6 +30,8 @@ class Operator(NamedTuple):
     skipped: bool
     unset_result: bool
     late: bool
+    # Of somebody else: it may write what its schema does not say.
+    foreign: bool
     # Arguments that it writes to: positions, and names where they can only be given by name.
     writes: tuple[int, ...]
     writes_named: tuple[str, ...]
@@ -61,6 +65,7 @@ def describe_operator(op: Any) -> Operator:
         skipped=space in SKIPPED_SPACES,
         unset_result=name in _UNSET_RESULTS,
         late=space in _LATE_SPACES,
+        foreign=space not in OWN_SPACES,
         writes=tuple(writes),
         writes_named=tuple(writes_named),
         unset=tuple(writes) if name in _ONLY_WRITES else (),

@@ -16,6 +16,7 @@ from torch.autograd import Function
 
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
+from msprobe.capture.torch.foreign_code import ForeignCode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.threads import RecordedThread
 
@@ -29,17 +30,20 @@ _FRAMEWORK_MODULES = (
     "torch.distributed.",
     "torch.utils.checkpoint",
 )
+_HARMLESS = frozenset(("BackwardHookFunction", "CheckpointFunction"))
 _FRAMEWORK_CLASSES = frozenset(
     ("BackwardHookFunction", "CompiledFunction", "_PostBackward", "RegisterPostBackwardFunction")
 )
 
 
 class CustomFunctions:
-    """Has ``Function.apply`` recorded while attached."""
+    """Has ``Function.apply`` recorded while attached, or only noticed at levels that record no calls (``records``)."""
 
-    def __init__(self, calls: CallRecorder, thread: RecordedThread) -> None:
+    def __init__(self, calls: CallRecorder, thread: RecordedThread, records: bool = True) -> None:
         self.calls = calls
         self.thread = thread
+        self.records = records
+        self.foreign = ForeignCode(calls)
         self.session = calls.session
         self._watched = FunctionCalls()
         self._replaced = Patches()
@@ -73,16 +77,21 @@ class CustomFunctions:
 
     def _apply(self, inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session, calls = self.session, self.calls
-        if not session.recording or session.thread.muted or not args or _is_framework(args[0]):
+        if not session.recording or not args or _is_harmless(args[0]):
             return inner(*args, **kwargs)
         if not self.thread.is_here():
-            return inner(*args, **kwargs)
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                self.foreign.statistics.forget_all()
+        if not self.records or session.thread.muted or _is_framework(args[0]):
+            return self.foreign.run(inner, args, kwargs)
         with _quiet():
             call = calls.begin(f"Function.{args[0].__name__}", args[1:], kwargs, self._frames)
         if call is None:
-            return inner(*args, **kwargs)
+            return self.foreign.run(inner, args, kwargs)
         try:
-            result = inner(*args, **kwargs)
+            result = self.foreign.run(inner, args, kwargs)
         except BaseException as error:
             with _quiet():
                 calls.fail(call, error)
@@ -90,6 +99,11 @@ class CustomFunctions:
         with _quiet():
             calls.end(call, result)
         return result
+
+
+def _is_harmless(cls: Any) -> bool:
+    """Whether a Function of the framework computes nothing itself."""
+    return cls.__name__ in _HARMLESS and str(cls.__module__).startswith("torch.")
 
 
 def _is_framework(cls: Any) -> bool:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.function import BackwardCFunction
 from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from msprobe.capture import native
@@ -85,6 +86,11 @@ class Base(NamedTuple):
                 self.whole, self.whole_stride, dtype=gradient.dtype, device=gradient.device
             ).copy_(gradient)
             return laid_out.as_strided(self.shape, self.stride, self.offset)
+
+
+def is_foreign(node: Node) -> bool:
+    """Whether a node of the graph is that of a custom Function, of Python or C++."""
+    return isinstance(node, BackwardCFunction) or type(node).__name__ == "CppFunction"
 
 
 def edge_of(tensor: Any, path: str) -> ArgumentEdge:

@@ -143,6 +143,8 @@ class ApiNames:
         self.table: dict[Any, Api | None] = {}
         # Namespace of operators -> who knows how they are recorded: (operator, key) -> its Api.
         self.namespaces: dict[str, Callable[[Any, str], Api | None]] = {}
+        # How an operator of a namespace that is none of torch's own is recorded: (namespace, key or "") -> its Api.
+        self.foreign_operator: Callable[[str, str], Api | None] = lambda space, key: None
         self._wrapped: list[tuple[Any, str]] = []
         groups = listed_names(list_file)
         self._listed: dict[str, frozenset[str]] = {
@@ -309,7 +311,10 @@ class ApiNames:
             return None
         name = f"{space}_{op.split('.')[0]}" if op else space.replace(".", "_")
         known = self.namespaces.get(space)
-        return known(function, f"Ops.{name}") if known is not None else self._unlisted("Ops", name)
+        if known is not None:
+            return known(function, f"Ops.{name}")
+        foreign = self.foreign_operator(space, f"Ops.{name}" if self.include_unlisted else "")
+        return foreign if foreign is not None else self._unlisted("Ops", name)
 
 
 def _module(name: str) -> Any:

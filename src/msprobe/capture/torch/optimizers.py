@@ -223,6 +223,7 @@ class OptimizerRecorder:
 
     def _begin(self, step: _Step, args: Any, kwargs: Any) -> None:
         optimizer = step.optimizer
+        self.calls.statistics.forget_all()
         step.closure = _closure_place(args, kwargs) is not None
         scalings = self._running.scalings
         if scalings and scalings[-1].optimizer is optimizer:
@@ -259,12 +260,9 @@ class OptimizerRecorder:
 
     def _finish(self, step: _Step, error: BaseException | None) -> None:
         step.done = True
-        # Fused steps, and those that write through ``.data``, do not count as writes for torch.
-        for _, parameter in step.names:
-            if parameter.grad is not None:
-                self._invalidate(parameter)
-                for value in _state_of(step.optimizer, parameter).values():
-                    self._invalidate(value)
+        # Fused steps, and those that write through ``.data`` or in kernels of their own, do not count as writes for
+        # torch, and may write more than what the parameters and states of this optimizer are.
+        self.calls.statistics.forget_all()
         if step.name is None:
             return
         calls = self.calls

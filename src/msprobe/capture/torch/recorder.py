@@ -103,7 +103,11 @@ class TorchRecorder:
         self.session = session = Session(settings, "pytorch", current_rank, stacks)
         session.world = _world_size
         self.statistics = TensorStatistics(
-            "structure" if settings.task == "structure" else settings.summary_mode, settings.precision
+            "structure" if settings.task == "structure" else settings.summary_mode,
+            settings.precision,
+            saves=settings.task == "tensor",
+            # Nothing tells there that a tensor is asked for its address.
+            exact=settings.level == "L2",
         )
         self.hooks = NodeHooks()
         self.describer = Describer(self.statistics.describe, _is_tensor, self._types())
@@ -129,6 +133,8 @@ class TorchRecorder:
             )
             self._mode = CallMode(self.calls, self.names)
             self._add_call_patches()
+        else:
+            self.parts.append(CustomFunctions(self.calls, self.thread, records=False))
         from msprobe.capture.torch.compiled import CompiledRegions
         from msprobe.capture.torch.parts import make_parts
 
@@ -149,7 +155,9 @@ class TorchRecorder:
         patches = Patches()
         mode = self._mode
         assert mode is not None
-        self.parts.append(CustomFunctions(self.calls, self.thread))
+        functions = CustomFunctions(self.calls, self.thread)
+        self.parts.append(functions)
+        functions.foreign.watch(self.names)
 
         def reflected(original: Any) -> Any:
             def replacement(tensor: Any, other: Any) -> Any:
@@ -279,7 +287,7 @@ class TorchRecorder:
         self.detach()
         self.session.close(is_end)
         self.hooks.remove()
-        self.statistics.reset()
+        self.statistics.close()
 
     def leave_to_parent(self) -> None:
         """After fork, in the child: nothing is recorded here."""

@@ -1,0 +1,117 @@
+"""Code that writes memory without torch's knowledge: where it runs, and which memory it is given.
+
+Kernels of Triton, C++ extensions, numpy and ctypes write to an address, and no version counter shows it. What can
+be noticed of that: a custom Function or an operator of somebody else begins and ends, forward or backward, and a
+tensor is asked for its address. What was remembered of tensors is not used across the former, and nothing is
+remembered of the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from msprobe.capture.torch.calls import CallRecorder
+from msprobe.capture.torch.dispatch_operators import OWN_SPACES
+from msprobe.capture.torch.gradients import is_foreign
+from msprobe.capture.torch.names import Api, ApiNames
+
+_quiet = torch._C.DisableTorchFunction
+
+# These hand the memory of a tensor to somebody else.
+_ADDRESS_METHODS = (
+    "data_ptr",
+    "numpy",
+    "__array__",
+    "__cuda_array_interface__",
+    "__dlpack__",
+    "untyped_storage",
+    "storage",
+    "_typed_storage",
+    "share_memory_",
+)
+
+
+class ForeignCode:
+    """Has the statistics of one recorder forget what foreign code may have written."""
+
+    def __init__(self, calls: CallRecorder) -> None:
+        self.calls = calls
+        self.statistics = calls.statistics
+
+    def watch(self, names: ApiNames) -> None:
+        """Notice foreign operators and questions for addresses among the calls that ``names`` has names for."""
+        names.foreign_operator = self._find
+        for method in _ADDRESS_METHODS:
+            function = getattr(torch.Tensor, method, None)
+            target = function if callable(function) else getattr(function, "__get__", None)
+            if target is not None:
+                key = getattr(names.table.get(target), "key", "")
+                names.table[target] = Api(key, False, transparent=True, unit=self._give_address)
+
+    def _find(self, space: str, key: str) -> Api | None:
+        """How an operator of this namespace is recorded; None: as any other. Without a key, it is not."""
+        return None if space in OWN_SPACES else Api(key, False, transparent=True, unit=self._run_operator, name=key)
+
+    # ------------------------------------------------------------ it runs
+
+    def run(self, inner: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call ``inner``, whose code is foreign."""
+        self.statistics.forget_all()
+        try:
+            result = inner(*args, **kwargs)
+        finally:
+            self.statistics.forget_all()
+        with _quiet():
+            self.calls.session.guard(self._watch_backward, result)
+        return result
+
+    def _watch_backward(self, result: Any) -> None:
+        hooks = self.calls.hooks
+        seen: list[Any] = []
+        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+            node = tensor.grad_fn if isinstance(tensor, torch.Tensor) and tensor.requires_grad else None
+            if node is not None and is_foreign(node) and node not in seen:
+                seen.append(node)
+                hooks.before(node, self._forget)
+                hooks.after(node, self._forget)
+
+    def _forget(self, *gradients: Any) -> None:
+        self.statistics.forget_all()
+
+    def _run_operator(self, api: Api, operator: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
+        return self._record(api, operator, args, kwargs or {}, self.run)
+
+    def _record(
+        self, api: Api, function: Any, args: Sequence[Any], kwargs: dict[str, Any], run: Callable[..., Any]
+    ) -> Any:
+        if not api.key:
+            return run(function, args, kwargs)
+        calls = self.calls
+        with _quiet():
+            # Without this, who calls it, and the mode's function.
+            call = calls.begin(api.key, args, kwargs, 3)
+        if call is None:
+            return run(function, args, kwargs)
+        try:
+            result = run(function, args, kwargs)
+        except BaseException as error:
+            with _quiet():
+                calls.fail(call, error)
+            raise
+        with _quiet():
+            calls.end(call, result)
+        return result
+
+    # ------------------------------------------------------------ it is given memory
+
+    def _give_address(self, api: Api, function: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
+        return self._record(api, function, args, kwargs or {}, self._distrust)
+
+    def _distrust(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if args and isinstance(args[0], torch.Tensor):
+            with _quiet():
+                self.statistics.distrust(args[0])
+        return function(*args, **kwargs)
