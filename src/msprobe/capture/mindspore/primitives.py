@@ -73,9 +73,7 @@ class PrimitiveRecorder:
                 return run_recorded(units, found[0], original, args, kwargs, (primitive,), attributes=found[2])
             try:
                 final = functools.partial(self._note_results, primitive)
-                return run_recorded(
-                    units, found[0], original, args, kwargs, (primitive,), final, attributes=found[2]
-                )
+                return run_recorded(units, found[0], original, args, kwargs, (primitive,), final, attributes=found[2])
             finally:
                 self.tensors.results = {}
 
