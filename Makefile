@@ -17,12 +17,13 @@ MINDSPORE_STAMP := $(MINDSPORE_VENV)/.msprobe-installed
 NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow test-browser test-mindspore lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-without-extension test-browser test-mindspore lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
 	@echo "make test      run the tests (minutes)"
 	@echo "make test-slow run the tests that take long, too"
+	@echo "make test-without-extension  run the recorder's tests without the C extension"
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
 	@echo "make test-mindspore  run the tests on MindSpore, which it installs in an environment of its own"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
@@ -49,6 +50,17 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser"
+
+# What the recorder does where no C compiler was: the Python path of all that the extension does.
+test-without-extension: $(STAMP)
+	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" tests/unit/capture/test_session.py \
+	  tests/unit/capture/test_records.py tests/unit/capture/test_stacks.py tests/unit/capture/test_large_journal.py \
+	  tests/unit/capture/torch/test_modules.py tests/unit/capture/torch/test_module_hooks.py \
+	  tests/unit/capture/torch/test_gradients.py tests/unit/capture/torch/test_replaced_parameters.py \
+	  tests/unit/capture/torch/test_foreign_writes.py tests/unit/capture/torch/test_threads.py \
+	  tests/unit/capture/torch/test_user_warnings.py tests/unit/capture/torch/test_letting_go.py
+	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" tests/integration/test_innocence.py \
+	  -k "(gpt_tied or writes_into_views or recompute_non_reentrant or custom_function) and (L0 or mix)"
 
 test-browser: $(STAMP)
 	.ci/browser

@@ -3,6 +3,7 @@ the way."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -106,6 +107,13 @@ def survivors(name: str, watcher: Watcher) -> tuple[list[bool], list[int], list[
     return outliving, alive, garbage
 
 
+@functools.cache
+def bare_survivors(name: str) -> tuple[list[bool], list[int], list[int]]:
+    """Those of the bare training, once everything that is made only once is there."""
+    survivors(name, Nobody())
+    return survivors(name, Nobody())
+
+
 @pytest.mark.parametrize(
     "setting",
     [*map(Setting, LEVELS), Setting("mix", "tensor"), Setting("mix", "statistics", {"summary_mode": "md5"})],
@@ -117,8 +125,7 @@ def survivors(name: str, watcher: Watcher) -> tuple[list[bool], list[int], list[
 def test_nothing_is_kept_alive_after_a_step(name: str, setting: Setting, tmp_path: Path) -> None:
     """Without the cyclic collector: what a training frees by reference count is freed just so when
     recorded."""
-    survivors(name, Nobody())
-    bare_outliving, bare_alive, bare_garbage = survivors(name, Nobody())
+    bare_outliving, bare_alive, bare_garbage = bare_survivors(name)
     outliving, alive, garbage = survivors(name, Recorder(tmp_path, setting))
     assert outliving == bare_outliving
     assert [n - alive[0] for n in alive] == [n - bare_alive[0] for n in bare_alive], "tensors pile up from step to step"
