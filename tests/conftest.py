@@ -25,6 +25,7 @@ def _default_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     log.forget_once()
 
 
+@pytest.hookimpl(tryfirst=True)  # the workers read the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several workers (``make test``), what shares a recording or a bare training runs in one of them."""
     if not config.pluginmanager.hasplugin("xdist"):

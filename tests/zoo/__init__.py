@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from .case import ARCHITECTURES, Architecture, Region, Results, TrainingCase, architecture, build, supervised
 
 __all__ = [
@@ -15,6 +17,9 @@ __all__ = [
     "load_all",
     "supervised",
 ]
+
+# Libraries ask the hub for what they miss, and keep what stands here when they are imported.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
 def load_all() -> dict[str, Architecture]:

@@ -5,7 +5,6 @@ The libraries are imported inside the builders: they take seconds, and most test
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch
@@ -19,7 +18,6 @@ from .recurrent import sequences
 
 def tiny_llama(**settings: Any) -> nn.Module:
     """A Llama with one layer of width 16, in training mode."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # peft asks the hub for the model's configuration
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(

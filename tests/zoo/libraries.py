@@ -5,7 +5,6 @@ The libraries are imported inside the builders: they take seconds, and most test
 
 from __future__ import annotations
 
-import os
 
 import torch
 from torch import nn
@@ -17,7 +16,6 @@ from .case import LossAndResults, TrainingCase, architecture, supervised
 @architecture()
 def diffusers_unet_checkpointing() -> TrainingCase:
     """A conditional UNet with cross attention and recomputation, trained on the noise that a scheduler added."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from diffusers import DDPMScheduler, UNet2DConditionModel
 
     model = UNet2DConditionModel(

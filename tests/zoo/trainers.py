@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
 import tempfile
 from typing import Any
 
@@ -78,7 +77,6 @@ def stepped(trainer: Any, model: nn.Module) -> TrainingCase:
 @architecture()
 def trl_supervised_fine_tuning() -> TrainingCase:
     """Two micro-batches accumulated, gradients clipped, the learning rate scheduled, recomputation on."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
@@ -97,7 +95,6 @@ def trl_supervised_fine_tuning() -> TrainingCase:
 @architecture()
 def trl_preference_optimisation() -> TrainingCase:
     """Direct preference optimisation of an adapter; the reference is the model without it."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from datasets import Dataset
     from peft import LoraConfig
     from trl import DPOConfig, DPOTrainer
