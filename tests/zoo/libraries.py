@@ -5,7 +5,6 @@ The libraries are imported inside the builders: they take seconds, and most test
 
 from __future__ import annotations
 
-
 import torch
 from torch import nn
 from torch.nn import functional as F
