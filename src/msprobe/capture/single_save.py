@@ -189,13 +189,14 @@ def _statistics(array: Array) -> dict[str, Any]:
     """max, min, mean, norm and shape; the first four are null where there is nothing to reckon with."""
     found: dict[str, Any] = dict.fromkeys(("max", "min", "mean", "norm"))
     if array.size and array.dtype.kind in "biuf":
-        wide = array.astype(np.float64)
-        found |= {
-            "max": float(array.max()),
-            "min": float(array.min()),
-            "mean": float(wide.mean()),
-            "norm": float(np.sqrt(np.square(wide).sum())),
-        }
+        with np.errstate(all="ignore"):
+            wide = array.astype(np.float64)
+            found |= {
+                "max": float(array.max()),
+                "min": float(array.min()),
+                "mean": float(wide.mean()),
+                "norm": float(np.sqrt(np.square(wide).sum())),
+            }
     elif array.size:
         found["norm"] = float(np.linalg.norm(array))
     return {**found, "shape": list(array.shape)}

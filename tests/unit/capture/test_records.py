@@ -378,6 +378,13 @@ def test_a_nan_in_an_array_is_in_its_statistics() -> None:
     assert all(math.isnan(found[key]) for key in ("Max", "Min", "Mean", "Norm"))
 
 
+@pytest.mark.filterwarnings("error")
+def test_memory_that_nobody_wrote_brings_no_warning() -> None:
+    """Bits of a signalling NaN, as they may stand in it, are one that numpy warns of."""
+    found = describe_array(np.full(100_000, 0x7FA00001, np.uint32).view(np.float32))
+    assert math.isnan(found["Mean"])
+
+
 def test_plain_types_are_known_by_their_exact_type() -> None:
     assert type(Whole(1)) not in PLAIN
     assert bool in PLAIN

@@ -33,11 +33,13 @@ _PARTS = 9
 
 
 def _norm(array: Array) -> Any:
-    return np.float32(np.sqrt(np.square(array.astype(np.float64)).sum()))
+    with np.errstate(all="ignore"):
+        return np.float32(np.sqrt(np.square(array.astype(np.float64)).sum()))
 
 
 def _mean(array: Array) -> Any:
-    return np.float32(array.astype(np.float64).mean())
+    with np.errstate(all="ignore"):
+        return np.float32(array.astype(np.float64).mean())
 
 
 # What a configuration calls a statistic -> its column, and how it is found. MindSpore counts elements below and above
