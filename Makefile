@@ -9,7 +9,8 @@ MINDSPORE_PYTHON ?= $(PYTHON)
 MINDSPORE_VERSION ?= $(patsubst mindspore==%,%,$(filter mindspore==%,$(shell cat constraints-mindspore.txt)))
 # The tests run in as many processes as there are cores: make test WORKERS=0 runs them in one.
 WORKERS ?= logical
-PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+# A file in one process, so that what its tests share is recorded once; long files come first.
+PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.msprobe-installed
 MINDSPORE_RUN := $(MINDSPORE_VENV)/bin/python
