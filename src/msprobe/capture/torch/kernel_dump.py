@@ -134,7 +134,9 @@ class KernelDump:
 class _Repeatable:
     """A call, with copies of its inputs."""
 
-    __slots__ = ("args", "function", "kwargs")
+    __slots__ = ("args", "function", "kwargs", "quiet")
+
+    quiet: bool  # noted by the function mode
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.function = function

@@ -118,8 +118,8 @@ def values_of(value: Any) -> Any:
 class Deferred(TensorStatistics):
     """Treats tensors of the CPU as those of an accelerator."""
 
-    def __init__(self, *settings: Any) -> None:
-        super().__init__(*settings, defer=True)
+    def __init__(self, *settings: Any, **more: Any) -> None:
+        super().__init__(*settings, defer=True, **more)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["now", "late"])
