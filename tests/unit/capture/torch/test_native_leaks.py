@@ -25,14 +25,18 @@ def counts(singletons: tuple[Any, ...]) -> list[int]:
 
 
 def growth(step: Callable[[], None], singletons: tuple[Any, ...]) -> list[float]:
-    """What each step adds, after some that fill what is kept once."""
+    """What each step adds, after some that fill what is kept once; the least of three times, as the process has other
+    threads, and things that are made once and late.
+    """
     for _ in range(8):
         step()
-    before = counts(singletons)
-    steps = 100
-    for _ in range(steps):
-        step()
-    return [(now - then) / steps for now, then in zip(counts(singletons), before, strict=True)]
+    steps, found = 100, []
+    for _ in range(3):
+        before = counts(singletons)
+        for _ in range(steps):
+            step()
+        found.append([abs(now - then) / steps for now, then in zip(counts(singletons), before, strict=True)])
+    return [min(numbers) for numbers in zip(*found, strict=True)]
 
 
 def test_functions_that_fail_keep_no_reference() -> None:
@@ -66,4 +70,4 @@ def test_functions_that_fail_keep_no_reference() -> None:
 
     # One reference to None may come and go by chance; a leak would be a whole one for each step.
     found = growth(once, (None, True, odd, tree, name, array, int, Odd))
-    assert all(abs(number) < 0.5 for number in found), found
+    assert all(number < 0.5 for number in found), found
