@@ -27,6 +27,7 @@ class Ended:
         self.folder, self.ranks = folder, ranks
         command = [sys.executable, "-m", "msprobe", "run", "--level", "mix", "--dump-path", str(folder / "launcher")]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
+        environment.pop("PYTHONUNBUFFERED", None)  # with it a line and its end are two writes, between which ranks mix
         ended = subprocess.run(
             [*command, "--", *lead, str(HERE / script), words[0], str(folder), *words[1:]],
             cwd=folder,
