@@ -67,6 +67,7 @@ def free_port() -> str:
 def run(folder: Path, *words: str) -> list[str]:
     """What a program prints in the end."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONUNBUFFERED", None)  # with it a line is several writes, between which ranks mix
     ended = subprocess.run(
         [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
     )

@@ -170,4 +170,6 @@ def test_a_dump_holds_what_a_bystander_sees_and_agrees_with_its_twin(name: str, 
     verdict = compare_runs(tmp_path / "one/dump", tmp_path / "twin/dump")
     allowed = ("agree", "harmless") if name in VIEWS_OF_UNWRITTEN_MEMORY else ("agree",)
     assert verdict.status in allowed, [str(finding)[:300] for finding in verdict.findings]
-    assert not check_run(tmp_path / "one/dump").findings
+    # Memory that nobody wrote may hold a NaN by chance, and passes for its birth.
+    chance = {"overflow"} if name in VIEWS_OF_UNWRITTEN_MEMORY else set()
+    assert {finding.kind for finding in check_run(tmp_path / "one/dump").findings} <= chance
