@@ -84,15 +84,15 @@ class Outcome:
 
 
 class Worker:
-    """A worker process and its conversation."""
+    """A worker process and its conversation; ``checkout`` is the working tree whose msprobe is measured."""
 
-    def __init__(self, python: Path, size: str) -> None:
+    def __init__(self, python: Path, size: str, checkout: Path = REPOSITORY) -> None:
         folder = Path(os.environ.get("BENCH_DUMPS", FOLDER))
         folder.mkdir(exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(prefix="capture-", dir=folder))
         environment = {**clean_environment(), "MSPROBE_LOG_LEVEL": "4", "PYTHONWARNINGS": "ignore"}
         if python == Path(sys.executable):
-            environment["PYTHONPATH"] = str(REPOSITORY / "src")
+            environment["PYTHONPATH"] = str(checkout / "src")
         self.errors = (self.folder / "errors.txt").open("w")
         self.process = subprocess.Popen(
             [str(python), str(Path(__file__).parent / "worker.py"), size, str(self.folder)],

@@ -21,13 +21,12 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class Ended:
-    """What a program left: its lines by the name of the training and the rank, its warnings, and its dumps."""
+    """What a program left: what it told by the name of the training and the rank, its warnings, and its dumps."""
 
     def __init__(self, folder: Path, script: str, *words: str, ranks: int = 1, lead: tuple[str, ...] = ()) -> None:
         self.folder, self.ranks = folder, ranks
         command = [sys.executable, "-m", "msprobe", "run", "--level", "mix", "--dump-path", str(folder / "launcher")]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
-        environment.pop("PYTHONUNBUFFERED", None)  # with it a line and its end are two writes, between which ranks mix
         ended = subprocess.run(
             [*command, "--", *lead, str(HERE / script), words[0], str(folder), *words[1:]],
             cwd=folder,
@@ -37,10 +36,14 @@ class Ended:
             timeout=590,
         )
         assert ended.returncode == 0, ended.stderr[-4000:]
-        found = re.findall(r"^(launcher|callback|bare|resumed) (\d+): (.*)$", ended.stdout, re.MULTILINE)
-        self.trained = {(name, int(rank)): text for name, rank, text in found}
-        self.warnings = [line.split("[WARNING] ")[1] for line in ended.stdout.splitlines() if "[WARNING]" in line]
-        self.info = [line.split("[INFO] ")[1] for line in ended.stdout.splitlines() if "[INFO]" in line]
+        self.trained = {}
+        for rank in range(ranks):
+            for line in (folder / f"told.{rank}").read_text().splitlines():
+                name, text = line.split(": ", 1)
+                self.trained[name, rank] = text
+        # Two ranks write to one pipe: a line of one may stand behind a line of the other that has not ended.
+        self.warnings = re.findall(r"\[WARNING\] ([^\[\n]*)", ended.stdout)
+        self.info = re.findall(r"\[INFO\] ([^\[\n]*)", ended.stdout)
 
     def names(self, rank: int) -> str:
         return f"rank{rank}" if self.ranks > 1 else "rank"

@@ -1,7 +1,8 @@
 """Trains a tiny model with the Trainer of Hugging Face and with TRL, to test `msprobe run` and the callback.
 
 Started under ``msprobe run``; arguments: which way, and where dumps go. Each way is trained three times from one seed:
-recorded by `msprobe run`, by the callback, and by nobody. After each training a line tells its losses and weights.
+recorded by `msprobe run`, by the callback, and by nobody. After each training a line of ``told.RANK`` in the folder of
+the dumps tells its losses and weights.
 """
 
 from __future__ import annotations
@@ -132,28 +133,27 @@ def preferred(folder: Path, callbacks: list[Any]) -> Any:
 WAYS: dict[str, Callable[..., Any]] = {"plain": plain, "sft": fine_tuned, "dpo": preferred}
 
 
-def tell(name: str, trainer: Any) -> None:
-    """One line, the same for the same training."""
+def tell(folder: Path, name: str, trainer: Any) -> None:
+    """One line, the same for the same training, in a file of this rank."""
     losses = [entry.get("loss", entry.get("eval_loss")) for entry in trainer.state.log_history]
     weights = [p.detach().double().sum().item().hex() for p in trainer.model.parameters()]
     rank = trainer.args.process_index
-    # One write, so that lines of two ranks do not meet.
-    sys.stdout.write(f"{name} {rank}: {[x for x in losses if x is not None]} {weights}\n")
-    sys.stdout.flush()
+    with (folder / f"told.{rank}").open("a") as told:
+        told.write(f"{name}: {[x for x in losses if x is not None]} {weights}\n")
 
 
 def main() -> None:
     way, dumps = sys.argv[1], Path(sys.argv[2])
     train = WAYS[way]
-    tell("launcher", train(dumps, []))
-    tell("callback", train(dumps, [MsprobeCallback(level="mix", dump_path=str(dumps / "callback"))]))
+    tell(dumps, "launcher", train(dumps, []))
+    tell(dumps, "callback", train(dumps, [MsprobeCallback(level="mix", dump_path=str(dumps / "callback"))]))
     hooks = importlib.import_module("torch.optim.optimizer")._global_optimizer_pre_hooks
     assert (torch.nn.Module.__call__.__qualname__, dict(hooks)) == ("Module._wrapped_call_impl", {})
-    tell("bare", train(dumps, []))
+    tell(dumps, "bare", train(dumps, []))
     if "resume" in sys.argv:
         PrecisionDebugger.reset()
         callback = MsprobeCallback(level="mix", dump_path=str(dumps / "resumed"))
-        tell("resumed", train(dumps, [callback], resume_from_checkpoint=str(dumps / "out" / "checkpoint-2")))
+        tell(dumps, "resumed", train(dumps, [callback], resume_from_checkpoint=str(dumps / "out" / "checkpoint-2")))
 
 
 if __name__ == "__main__":

@@ -151,29 +151,29 @@ WAYS: dict[str, Callable[..., Any]] = {
 }
 
 
-def tell(name: str, model: nn.Module) -> None:
-    """One line, the same for the same training."""
+def tell(folder: Path, name: str, model: nn.Module) -> None:
+    """One line, the same for the same training, in ``told.RANK``."""
     weights = [p.detach().double().sum().item().hex() for p in model.parameters()]
     distributed = torch.distributed.is_initialized()
     rank = torch.distributed.get_rank() if distributed else 0
-    sys.stdout.write(f"{name} {rank}: {LOSSES} {weights}\n")
-    sys.stdout.flush()
+    with (folder / f"told.{rank}").open("a") as told:
+        told.write(f"{name}: {LOSSES} {weights}\n")
     LOSSES.clear()
 
 
 def main() -> None:
     way, dumps = sys.argv[1], Path(sys.argv[2])
     train = WAYS[way]
-    tell("launcher", train(dumps, None))
-    tell("callback", train(dumps, "callback"))
+    tell(dumps, "launcher", train(dumps, None))
+    tell(dumps, "callback", train(dumps, "callback"))
     if way == "accelerated":
         PrecisionDebugger.reset()
     hooks = importlib.import_module("torch.optim.optimizer")._global_optimizer_pre_hooks
     assert (nn.Module.__call__.__qualname__, dict(hooks)) == ("Module._wrapped_call_impl", {})
-    tell("bare", train(dumps, None))
+    tell(dumps, "bare", train(dumps, None))
     if "resume" in sys.argv:
         PrecisionDebugger.reset()
-        tell("resumed", train(dumps, "resumed", checkpoint=str(dumps / "out" / "step=2.ckpt")))
+        tell(dumps, "resumed", train(dumps, "resumed", checkpoint=str(dumps / "out" / "step=2.ckpt")))
 
 
 if __name__ == "__main__":
