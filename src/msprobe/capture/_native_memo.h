@@ -62,6 +62,7 @@ typedef struct {
     PyObject *holders[HOLDERS]; /* Python's weak references to tensors, the newest first */
     int64_t version, epoch;
     Trust trust;
+    int unset; /* at this version nobody may have written it: Python knows which of it */
     View *views;
     Block *blocks;
     int count; /* of views: one buffer for everything must not become a long search */
@@ -377,6 +378,7 @@ static Entry *memo_entry(Memo *memo, PyObject *tensor, const Facts *facts)
         if (gone || (entry->trust == UNSET && entry->version != facts->version)) {
             entry->trust = COUNTED;
         }
+        entry->unset = entry->unset && !gone && entry->version == facts->version;
         entry->version = facts->version;
         entry->epoch = memo->epoch;
     }
@@ -998,6 +1000,13 @@ static int is_ordinary(const Memo *memo, PyObject *tensor)
     return 0;
 }
 
+/* Whether the tensor may lie in memory that nobody has written: which of it, Python knows. */
+static int is_unset(const Memo *memo, PyObject *tensor, const Facts *facts)
+{
+    const Entry *entry = memo_find(memo, facts->cell);
+    return entry != NULL && entry->unset && entry->version == facts->version && entry_lives(memo, entry, tensor);
+}
+
 static PyObject *memo_describe(Memo *memo, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
     int remember = 1;
@@ -1017,7 +1026,7 @@ static PyObject *memo_describe(Memo *memo, PyObject *const *args, Py_ssize_t nar
     if (is_ordinary(memo, args[0])) {
         Facts facts;
         facts.storage = facts.dtype = facts.shape = facts.stride = NULL;
-        if (facts_read(memo, args[0], &facts) == 0) {
+        if (facts_read(memo, args[0], &facts) == 0 && !is_unset(memo, args[0], &facts)) {
             info = describe_known(memo, args[0], &facts);
             if (info == NULL) {
                 PyErr_Clear();
@@ -1152,6 +1161,7 @@ static PyObject *memo_distrust(Memo *memo, PyObject *const *args, Py_ssize_t nar
         if (entry->trust != EXPOSED) {
             entry->trust = for_good ? EXPOSED : UNSET;
         }
+        entry->unset = entry->unset || !for_good;
     }
     facts_end(&facts);
     PyErr_Clear(); /* not an everyday tensor: nothing is remembered of it here */

@@ -12,6 +12,7 @@ from typing import Any
 from msprobe.compare.entry_names import EntryName, plain_path, read_name
 from msprobe.diagnose.findings import Direction
 from msprobe.diagnose.optimizer_calls import calls_inside_steps
+from msprobe.diagnose.overwritten import without_overwritten
 from msprobe.store.part import DumpPart
 
 Slot = tuple[str, Any]
@@ -129,6 +130,8 @@ class Event:
         else:
             for key in _PLAIN_KEYS:
                 flatten("input", record.get(key), found)
+            if self.parts.kind != "module":
+                found = without_overwritten(self.stem, found)
         return found
 
     def _read_parameters(self) -> list[Slot]:

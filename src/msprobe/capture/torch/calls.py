@@ -24,19 +24,9 @@ from msprobe.capture.torch.gradients import (
 )
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.tensor_values import TensorKeeper
+from msprobe.capture.torch.unwritten import unwritten_result
 
 _grad_enabled = torch.is_grad_enabled
-
-# Their results are memory in which nobody has written yet what is meant to stand there.
-_UNSET_RESULTS = (
-    "Torch.empty.",
-    "Torch.empty_like.",
-    "Torch.empty_strided.",
-    "Torch.empty_permuted.",
-    "Tensor.new_empty.",
-    "Tensor.new_empty_strided.",
-    "Tensor.new.",
-)
 
 
 class Call:
@@ -208,6 +198,9 @@ class CallRecorder:
             for tensor, version in call.versions:
                 if tensor._version != version:
                     self.statistics.invalidate(tensor)
+            unwritten = unwritten_result(call.base.rpartition(".")[0], result)
+            if unwritten is not None:
+                self.statistics.leave_unwritten(*unwritten)
             if call.keep:
                 tree: dict[str, Any] = {}
                 if self.input:
@@ -217,8 +210,6 @@ class CallRecorder:
                 if self.output:
                     tree["output"] = self.outputs_of(call.name, result if outputs is None else outputs)
                 self.finish(call, tree)
-            if call.base.startswith(_UNSET_RESULTS) and isinstance(result, torch.Tensor):
-                self.statistics.distrust(result, for_good=False)
             if call.watched:
                 self.gradients.watch(call, result)
         except Exception as error:

@@ -172,7 +172,10 @@ class OperatorRecorder:
                 elif operator.late or operator.unset_result:
                     for value in several(result):
                         if isinstance(value, torch.Tensor):
-                            calls.statistics.distrust(value, for_good=False)
+                            if operator.late:
+                                calls.statistics.distrust(value, for_good=False)
+                            else:
+                                calls.statistics.leave_unwritten(value)
                     tree["output"] = [without_values(value, operator) for value in several(result)]
                 else:
                     tree["output"] = calls.outputs_of(record.name, result)

@@ -27,11 +27,10 @@ _ADDRESS_METHODS = (
     "__array__",
     "__cuda_array_interface__",
     "__dlpack__",
-    "untyped_storage",
-    "storage",
-    "_typed_storage",
     "share_memory_",
 )
+# And these its storage, which is mostly asked for its size.
+_STORAGE_METHODS = ("untyped_storage", "storage", "_typed_storage")
 
 
 class ForeignCode:
@@ -44,12 +43,13 @@ class ForeignCode:
     def watch(self, names: ApiNames) -> None:
         """Notice foreign operators and questions for addresses among the calls that ``names`` has names for."""
         names.foreign_operator = self._find
-        for method in _ADDRESS_METHODS:
-            function = getattr(torch.Tensor, method, None)
-            target = function if callable(function) else getattr(function, "__get__", None)
-            if target is not None:
-                key = getattr(names.table.get(target), "key", "")
-                names.table[target] = Api(key, False, transparent=True, unit=self._give_address)
+        for methods, unit in ((_ADDRESS_METHODS, self._give_address), (_STORAGE_METHODS, self._give_storage)):
+            for method in methods:
+                function = getattr(torch.Tensor, method, None)
+                target = function if callable(function) else getattr(function, "__get__", None)
+                if target is not None:
+                    key = getattr(names.table.get(target), "key", "")
+                    names.table[target] = Api(key, False, transparent=True, unit=unit)
 
     def _find(self, space: str, key: str) -> Api | None:
         """How an operator of this namespace is recorded; None: as any other. Without a key, it is not."""
@@ -110,8 +110,23 @@ class ForeignCode:
     def _give_address(self, api: Api, function: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
         return self._record(api, function, args, kwargs or {}, self._distrust)
 
+    def _give_storage(self, api: Api, function: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
+        return self._record(api, function, args, kwargs or {}, self._distrust_storage)
+
     def _distrust(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if args and isinstance(args[0], torch.Tensor):
             with _quiet():
                 self.statistics.distrust(args[0])
         return function(*args, **kwargs)
+
+    def _distrust_storage(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        storage = function(*args, **kwargs)
+        with _quiet():
+            self.calls.session.guard(self._look_at_storage, args[0], storage)
+        return storage
+
+    def _look_at_storage(self, tensor: torch.Tensor, storage: Any) -> None:
+        self.statistics.distrust(tensor, written=False)
+        if not storage.nbytes() and tensor.numel():
+            # Memory that was given back, and is asked for again now.
+            self.statistics.leave_unwritten(tensor, later=True)

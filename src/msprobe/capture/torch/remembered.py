@@ -9,12 +9,14 @@ are compared on the device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from msprobe.capture.torch import digest
 from msprobe.capture.torch.storages import StorageHold, address_of_storage
+from msprobe.capture.torch.unwritten import Unwritten
 
 # Whether torch knows of all that is written to a storage.
 COUNTED = 0
@@ -27,11 +29,12 @@ EXPOSED = 2
 class Remembered:
     """What is known of the elements in one storage at one version."""
 
-    __slots__ = ("blocks", "epoch", "fingerprints", "hold", "trust", "version", "views")
+    __slots__ = ("blocks", "epoch", "fingerprints", "hold", "trust", "unwritten", "version", "views")
 
     def __init__(self, version: int, epoch: int) -> None:
         self.hold = StorageHold()
         self.trust = COUNTED
+        self.unwritten: Unwritten | None = None
         self.renew(version, epoch)
 
     def renew(self, version: int, epoch: int) -> None:
@@ -46,6 +49,7 @@ class Remembered:
     def expose(self) -> None:
         """Something wrote there that torch does not know of: nothing is remembered any more."""
         self.trust = EXPOSED
+        self.unwritten = None
         self.renew(self.version, self.epoch)
 
 
@@ -66,6 +70,7 @@ class Memory:
         if not lives or found.version != version or found.epoch != self._epoch:
             if not lives or (found.trust == UNSET and found.version != version):
                 found.trust = COUNTED
+                found.unwritten = None
             found.renew(version, self._epoch)
         return found
 
@@ -77,19 +82,41 @@ class Memory:
             self._storages[storage] = remembered
         remembered.hold.add(tensor)
 
-    def distrust(self, tensor: torch.Tensor, for_good: bool) -> None:
-        """Remember nothing of the storage of ``tensor``: as long as it lives, or until torch counts a write to it."""
+    def distrust(self, tensor: torch.Tensor, for_good: bool, written: bool = True) -> None:
+        """Remember nothing of the storage of ``tensor``: as long as it lives, or until torch counts a write to it.
+        ``written``: it may have been written now, if nobody had before.
+        """
         storage, version = address_of_storage(tensor), tensor._version
         remembered = self.of(storage, version, tensor)
         remembered.renew(version, self._epoch)
         remembered.trust = max(remembered.trust, EXPOSED if for_good else UNSET)
+        if written:
+            remembered.unwritten = None
         self.keep(storage, remembered, tensor)
 
-    def forget(self, storage: int) -> None:
-        """The elements in it were written."""
+    def leave_unwritten(self, tensor: torch.Tensor, written: Sequence[torch.Tensor], later: bool) -> None:
+        """Nobody has written ``tensor`` but for the parts of it in ``written``. ``later``: it will get its memory."""
+        self.distrust(tensor, for_good=False)
+        remembered = self.of(address_of_storage(tensor), tensor._version, tensor)
+        if tensor.numel():
+            remembered.unwritten = Unwritten(tensor, self._epoch, written, later)
+
+    def is_unwritten(self, remembered: Remembered) -> bool:
+        """Whether some of the storage is not written yet, for all that is known."""
+        return remembered.unwritten is not None and remembered.unwritten.epoch == self._epoch
+
+    def forget(self, storage: int, tensor: torch.Tensor) -> bool:
+        """The elements of ``tensor``, which lies there, were written. True if others there still are not."""
         remembered = self._storages.get(storage)
-        if remembered is not None:
+        if remembered is None:
+            return False
+        unwritten, version = remembered.unwritten, tensor._version
+        if unwritten is None or not remembered.hold.lives(storage, tensor) or not unwritten.wrote(tensor):
             remembered.renew(remembered.version, remembered.epoch)
+            remembered.unwritten = None
+            return False
+        remembered.renew(version, self._epoch)
+        return True
 
     def forget_all(self) -> None:
         """Code that torch does not know may have written anywhere."""

@@ -8,6 +8,7 @@ themselves, and from what happened since: see :mod:`msprobe.capture.torch.rememb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -31,6 +32,7 @@ from msprobe.capture.torch.statistics_info import (
     TensorInfo,
     keys,
     prefix,
+    unset,
 )
 from msprobe.capture.torch.statistics_unusual import ORDINARY, Unwrapped, fits, unwrap
 from msprobe.capture.torch.storages import (
@@ -179,6 +181,9 @@ class TensorStatistics:
             dtype, shape, stride = tensor.dtype, tensor.shape, tensor.stride()
             address, requires_grad, negated = digest.address_of(tensor), tensor.requires_grad, tensor.is_neg()
             known = self._memory.of(storage, tensor._version, tensor)
+            unwritten = self._describe_unwritten(tensor, known) if self._memory.is_unwritten(known) else None
+            if unwritten is not None:
+                return unwritten
             # A conjugate view has the same place and sizes as what it is the conjugate of.
             if negated or dtype.is_complex or tensor.is_quantized or tensor.device.type == "meta":
                 return self._describe_unusual(tensor)
@@ -232,6 +237,29 @@ class TensorStatistics:
             comparison = self._device.compare(before, elements)
         self._compared.append((comparison, known))
         return comparison
+
+    def _describe_unwritten(self, tensor: torch.Tensor, known: Remembered) -> TensorInfo | None:
+        """A description without numbers, if nobody has written all of the tensor; None if somebody has."""
+        unwritten = known.unwritten
+        if unwritten is None or not unwritten.holds(tensor):
+            return None
+        with Quiet():
+            now = unwritten.bytes_of(tensor)
+            if unwritten.seen is None:
+                unwritten.seen = now  # it has memory since
+            if self._is_late(tensor) and not self._saves:
+                info = self._describe_unusual(tensor)
+                if isinstance(info, LateInfo):
+                    info.written = self._device.compare(unwritten.seen, now)
+                return info
+            if not torch.equal(unwritten.seen, now):
+                # Written by code that torch does not count.
+                known.unwritten = None
+                return None
+            found = unwrap(tensor)
+        beginning = self._prefix(found.type_name, found.dtype, found.shape)
+        behind = keys([*found.behind, ("unset", True)])
+        return unset(Frame(beginning, found.requires_grad, keys(found.before), behind), self._absent())
 
     def _is_late(self, values: torch.Tensor) -> bool:
         return self._defer or values.device.type != "cpu"
@@ -356,7 +384,8 @@ class TensorStatistics:
             return  # no memory of its own, so nothing is remembered
         if self.compiled is not None:
             self.compiled.forget(storage)
-        self._memory.forget(storage)
+        if self._memory.forget(storage, tensor) and self.compiled is not None:
+            self.compiled.distrust(tensor, False)
 
     def forget_all(self) -> None:
         """Forget every tensor: code that torch does not know ran, and may have written anywhere."""
@@ -364,12 +393,28 @@ class TensorStatistics:
             self.compiled.forget_all()
         self._memory.forget_all()
 
-    def distrust(self, tensor: torch.Tensor, for_good: bool = True) -> None:
-        """Remember nothing of the memory of ``tensor``: as long as it lives, or until torch counts a write to it."""
+    def distrust(self, tensor: torch.Tensor, for_good: bool = True, written: bool = True) -> None:
+        """Remember nothing of the memory of ``tensor``: as long as it lives, or until torch counts a write to it.
+        ``written``: memory that nobody had written may be written now.
+        """
         try:
             if self.compiled is not None:
                 self.compiled.distrust(tensor, for_good)
-            self._memory.distrust(tensor, for_good)
+            self._memory.distrust(tensor, for_good, written)
+        except Exception:
+            return  # no memory of its own, so nothing is remembered
+
+    def leave_unwritten(self, tensor: torch.Tensor, written: Sequence[torch.Tensor] = (), later: bool = False) -> None:
+        """``tensor`` is memory as it came, but for the parts of it in ``written``: what is not written has no numbers.
+        ``later``: it has no memory yet.
+
+        And nothing is remembered of it, as by :meth:`distrust`.
+        """
+        try:
+            if self.compiled is not None:
+                self.compiled.distrust(tensor, False)
+            with Quiet():
+                self._memory.leave_unwritten(tensor, written, later)
         except Exception:
             return  # no memory of its own, so nothing is remembered
 
@@ -390,6 +435,9 @@ class TensorStatistics:
             self._device.collect()
         for info in late:
             numbers, raw, comparison = info.numbers, info.copied, info.comparison
+            if info.written is not None and not info.written.changed:
+                info.leave_unset(self._absent())
+                continue
             if comparison is not None and comparison.changed:
                 info.fill(self._absent(), _WRITTEN_UNSEEN)
                 continue

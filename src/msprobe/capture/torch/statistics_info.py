@@ -46,6 +46,8 @@ class TensorInfo(_Info):
     __slots__ = ()
 
     late = False
+    # Memory that nobody has written: there are no values to keep.
+    unset = False
     data_name: str | None = None
 
     def with_file(self, data_name: str) -> TensorInfo:
@@ -54,6 +56,14 @@ class TensorInfo(_Info):
 
     def __repr__(self) -> str:
         return f"TensorInfo({self.text.decode(errors='replace')})"
+
+
+class UnsetInfo(TensorInfo):
+    """A description of memory that nobody has written yet."""
+
+    __slots__ = ()
+
+    unset = True
 
 
 class NamedInfo(TensorInfo):
@@ -106,10 +116,11 @@ class LateInfo(TensorInfo):
     """A description whose numbers come later.
 
     ``numbers``, ``copied``: what they will be made of. ``comparison``: tells then whether the elements still were those
-    that ``numbers`` are of; None where they were read for this description.
+    that ``numbers`` are of; None where they were read for this description. ``written``: tells whether memory that
+    ``empty`` or its like gave was written.
     """
 
-    __slots__ = ("_frame", "_named", "comparison", "copied", "late", "numbers")
+    __slots__ = ("_frame", "_named", "comparison", "copied", "late", "numbers", "written")
 
     def __init__(self, frame: Frame, middle: bytes, numbers: Any, copied: Any, comparison: Any = None) -> None:
         text, cut = frame._replace(behind=frame.behind + keys([("unsupported", "not read back")])).text(
@@ -122,6 +133,7 @@ class LateInfo(TensorInfo):
         self.numbers = numbers
         self.copied = copied
         self.comparison = comparison
+        self.written: Any = None
 
     def again(self, middle: bytes, comparison: Any) -> LateInfo:
         """The same description, if ``comparison`` will find the same elements."""
@@ -134,9 +146,14 @@ class LateInfo(TensorInfo):
 
     def fill(self, content: Content, unsupported: str | None = None) -> None:
         """Put the numbers in, also where a file was named meanwhile. ``unsupported``: why there are none."""
-        frame = self._frame
-        if unsupported is not None:
-            frame = frame._replace(behind=frame.behind + keys([("unsupported", unsupported)]))
+        self._fill(content, [] if unsupported is None else [("unsupported", unsupported)])
+
+    def leave_unset(self, absent: Content) -> None:
+        """Nobody has written the memory."""
+        self._fill(absent, [("unset", True)])
+
+    def _fill(self, content: Content, behind: Sequence[tuple[str, Any]]) -> None:
+        frame = self._frame._replace(behind=self._frame.behind + keys(behind))
         self.text, self.cut = frame.text(content)
         self.nonfinite = content.nonfinite
         self.late = False
@@ -144,6 +161,12 @@ class LateInfo(TensorInfo):
             named.fill(self)
             named.late = False
         self._named.clear()
+
+
+def unset(frame: Frame, absent: Content) -> TensorInfo:
+    """The description of memory that nobody has written."""
+    text, cut = frame.text(absent)
+    return UnsetInfo(text, cut, None)
 
 
 def prefix(type_name: str, dtype: str, shape: Iterable[int]) -> bytes:

@@ -119,7 +119,7 @@ class TensorKeeper:
 
     def keep(self, tensor: torch.Tensor, info: Any, path: str) -> Any:
         """Save the values of ``tensor`` under ``path``; the description that names the file."""
-        if tensor is None or not self.session.can_save():
+        if tensor is None or info.unset or not self.session.can_save():
             return info
         name = safe_file_name(f"{path}.pt")
         known = self._saved.get(id(info))
