@@ -186,3 +186,31 @@ def sequence_parallel_transformer() -> TrainingCase:
         return {"loss": loss, "norm": norm}
 
     return TrainingCase(run_step, {"model": model, "optimizer": optimizer})
+
+
+@architecture(ranks=2)
+def fsdp1_flat_parameters() -> TrainingCase:
+    """The first kind of FSDP: flat parameters, gathered for each pass, of which the optimizer has shares."""
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    layers = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
+    model = FullyShardedDataParallel(
+        layers,
+        device_id=torch.device("cpu"),
+        auto_wrap_policy=ModuleWrapPolicy({nn.Linear}),
+        mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def run_step(i: int, region: Region) -> Results:
+        optimizer.zero_grad()
+        region.begin(model)
+        loss = model(local_vectors(i)[0]).float().square().mean()
+        loss.backward()
+        norm = model.clip_grad_norm_(1.0)
+        optimizer.step()
+        region.end()
+        return {"loss": loss, "norm": norm}
+
+    return TrainingCase(run_step, {"model": model, "optimizer": optimizer})

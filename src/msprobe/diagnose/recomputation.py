@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences import fingerprint, is_floating
-from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.timeline import Event, Slot, Timeline, is_tensor
 
 
 def repeats(timeline: Timeline) -> dict[Event, Event]:
@@ -73,7 +73,7 @@ def repeated(timeline: Timeline) -> list[dict[Event, Event]]:
         region: dict[Event, Event] = {}
         if top.is_module:
             free = [one for one in passes.get(top.key, ()) if one not in used and one.index < top.index]
-            first = next((one for one in free if _begins_alike(one, top)), free[0] if free else None)
+            first = _repeated_pass(free, top)
             if first is not None:
                 used.add(first)
                 _pair(top, first, region)
@@ -92,10 +92,27 @@ def distinct_inputs(event: Event) -> bool:
     return any(is_tensor(leaf) and "digest" in leaf and fingerprint(leaf) is not None for _, leaf in event.inputs())
 
 
+def _repeated_pass(passes: list[Event], again: Event) -> Event | None:
+    """Which of these passes of a module is repeated: one that takes the same; of several one whose result is the same.
+    Where none did, one that keeps a graph, the last: backward passes run in the reverse order of forward passes.
+    """
+    alike = [one for one in passes if _begins_alike(one, again)] or passes
+    results = _marks(again.outputs())
+    same = [one for one in alike if _marks(one.outputs()) == results]
+    chosen = same or [one for one in alike if _keeps_graph(one)] or alike
+    return chosen[-1] if chosen else None
+
+
+def _keeps_graph(event: Event) -> bool:
+    return any(leaf.get("requires_grad") is True for _, leaf in event.outputs() if is_tensor(leaf))
+
+
+def _marks(slots: list[Slot]) -> list[Hashable]:
+    return [fingerprint(leaf) for _, leaf in slots if is_floating(leaf)]
+
+
 def _begins_alike(first: Event, again: Event) -> bool:
-    one = [fingerprint(leaf) for _, leaf in first.inputs() if is_floating(leaf)]
-    other = [fingerprint(leaf) for _, leaf in again.inputs() if is_floating(leaf)]
-    return one == other
+    return _marks(first.inputs()) == _marks(again.inputs())
 
 
 def _pair(again: Event, first: Event, region: dict[Event, Event]) -> None:

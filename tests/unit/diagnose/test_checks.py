@@ -285,6 +285,22 @@ def test_recomputation_that_repeats_the_forward_pass(tmp_path: Path, stopped: bo
     assert found(tmp_path, "recompute") == []
 
 
+@pytest.mark.parametrize("repeated", [0, 1, 2])
+def test_one_of_several_passes_that_take_the_same_is_repeated(tmp_path: Path, repeated: int) -> None:
+    """Passes of the same batch that differ in what dropout leaves, one of them without gradients."""
+    data: dict[str, Any] = {}
+    parents: dict[str, Any] = {}
+    for number in range(4):
+        drop, above = f"Torch.dropout.{number}.forward", f"Module.block.Block.forward.{number}"
+        result = some(20 + (repeated if number == 3 else number), 4, requires_grad=number > 0)
+        again = {"is_recompute": True} if number == 3 else {}
+        data[drop] = call([some(1, 4), plain(0.1)], result) | again
+        data[above] = module([some(1, 4)], result) | again
+        parents |= {drop: above, above: None}
+    write(tmp_path, data, parents=parents)
+    assert found(tmp_path, "recompute") == []
+
+
 @pytest.mark.parametrize(
     ("again", "words"),
     [
@@ -702,6 +718,20 @@ def test_shares_of_a_divided_tensor_are_no_copies(tmp_path: Path) -> None:
         held = data["Optimizer.SGD.0.forward"]["input_kwargs"]["m.weight"]
         held["grad"]["placements"] = [{"Shard": {"dim": 0}}]
         return data
+
+    of_ranks(tmp_path, make)
+    assert found(tmp_path, "replicas") == []
+
+
+def test_shares_of_weights_that_modules_have_whole_are_no_copies(tmp_path: Path) -> None:
+    """FSDP1 gathers a flat parameter for the pass; the optimizer has a share of it."""
+
+    def make(rank: int) -> dict[str, Any]:
+        whole, share = some(1, 8, requires_grad=True), some(30 + rank, 4, requires_grad=True)
+        return {
+            "Module.m.Linear.forward.0": module([some(9, 2, 4)], some(8, 2, 4), parameters={"_flat_param": whole}),
+            "Optimizer.SGD.0.forward": optimizer({"m._flat_param": (share, some(20 + rank, 4), some(3, 4))}),
+        }
 
     of_ranks(tmp_path, make)
     assert found(tmp_path, "replicas") == []

@@ -16,7 +16,7 @@ from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check import communication, replica_inputs, replica_settings
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
 from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured, tensors
-from msprobe.diagnose.differences import fingerprint, is_integer, of_statistics
+from msprobe.diagnose.differences import fingerprint, is_integer, numel, of_statistics
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.noise import SAFETY, own_noise, unit
 from msprobe.diagnose.optimizer import parameters_of
@@ -136,15 +136,19 @@ def _of_norm(moment: Moment, name: str) -> bool:
 
 
 def _tables(moment: Moment) -> dict[Rank, dict[str, Leaf]]:
-    """All parameters by rank: those that modules have, and those that only an optimizer has."""
+    """All parameters by rank: those that modules have, and those that only an optimizer has. Not those that were whole
+    in a module's pass and of which the optimizer has a share: their gradients are shares, too.
+    """
     found: dict[Rank, dict[str, Leaf]] = {}
     for rank, timeline in moment.timelines.items():
         table = found[rank] = {name: weight.leaf for name, weight in moment.weights(timeline).items()}
         for event in moment.optimizer_steps(timeline)[:1]:
             for name, fields in parameters_of(event).items():
                 weight = fields.get("weight") if isinstance(fields, dict) else None
-                if weight is not None and is_tensor(weight):
-                    table.setdefault(plain_path(name), weight)
+                if weight is None or not is_tensor(weight):
+                    continue
+                if numel(table.setdefault(plain_path(name), weight)) != numel(weight):
+                    del table[plain_path(name)]
     return found
 
 
