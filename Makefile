@@ -18,12 +18,13 @@ MINDSPORE_STAMP := $(MINDSPORE_VENV)/.msprobe-installed
 NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow test-without-extension test-browser test-mindspore lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-trainers test-without-extension test-browser test-mindspore lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
 	@echo "make test      run the tests (minutes)"
 	@echo "make test-slow run the tests that take long, too"
+	@echo "make test-trainers  record trainings of transformers, TRL, accelerate and Lightning"
 	@echo "make test-without-extension  run the recorder's tests without the C extension"
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
 	@echo "make test-mindspore  run the tests on MindSpore, which it installs in an environment of its own"
@@ -47,10 +48,14 @@ demo: $(STAMP)
 
 # One thread each: sums must not depend on how many cores there are.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) -m "not slow and not compat and not gpu and not browser"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) -m "not slow and not compat and not gpu and not browser and not trainers"
 
 test-slow: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser"
+
+# Trainers of other packages, the real ones: importing them takes longer than training.
+test-trainers: $(STAMP)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 tests/integration/test_trainers.py -m "trainers and not slow"
 
 # What the recorder does where no C compiler was: the Python path of all that the extension does.
 test-without-extension: $(STAMP)
@@ -72,12 +77,12 @@ $(MINDSPORE_STAMP): pyproject.toml setup.py constraints-mindspore.txt $(NATIVE)
 	  { echo "MindSpore needs Python 3.10 to 3.12; choose one with: make MINDSPORE_PYTHON=python3.11" >&2; exit 1; }
 	@test -x $(MINDSPORE_RUN) || $(MINDSPORE_PYTHON) -m venv $(MINDSPORE_VENV)
 	@sed 's/^mindspore==.*/mindspore==$(MINDSPORE_VERSION)/' constraints-mindspore.txt > $(MINDSPORE_VENV)/constraints.txt
-	$(MINDSPORE_RUN) -m pip install --quiet -e '.[mindspore,compare]' hypothesis pytest pytest-timeout \
+	$(MINDSPORE_RUN) -m pip install --quiet -e '.[mindspore,compare]' hypothesis pytest pytest-timeout pytest-xdist \
 	  -c $(MINDSPORE_VENV)/constraints.txt
 	@touch $@
 
 test-mindspore: $(MINDSPORE_STAMP)
-	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest tests/unit/mindspore tests/conformance tests/unit/capture/test_array_statistics.py \
+	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest $(PARALLEL) tests/unit/mindspore tests/conformance tests/unit/capture/test_array_statistics.py \
 	  tests/integration/test_mindspore_innocence.py tests/integration/test_mindspore_ranks.py \
 	  tests/integration/test_mindspore_kernels.py tests/integration/test_mindspore_adapter.py \
 	  tests/integration/test_mindspore_and_pytorch.py tests/integration/test_mindspore_kill.py -m "not slow"

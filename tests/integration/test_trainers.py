@@ -17,7 +17,7 @@ import pytest
 from torch_dumps import Dump
 
 HERE = Path(__file__).parent
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.trainers, pytest.mark.timeout(600)]
 
 
 class Ended:

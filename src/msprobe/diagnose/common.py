@@ -26,11 +26,12 @@ class StepPair:
 
 @dataclass(frozen=True)
 class Common:
-    """All steps in common, in order; remarks and findings on what only one run has."""
+    """All steps in common, in order; remarks and findings on what only one run has, and how many steps these are."""
 
     steps: tuple[StepPair, ...]
     notes: tuple[str, ...]
     findings: tuple[Finding, ...]
+    lone_steps: int = 0
 
 
 def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
@@ -40,6 +41,7 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
     """
     notes: list[str] = []
     findings: list[Finding] = []
+    lone_steps = 0
     steps: list[tuple[Step, Step]] = [(step, step) for step in candidate.steps if step in reference.steps]
     if not steps and len(candidate.steps) == len(reference.steps) == 1:
         steps = [(candidate.steps[0], reference.steps[0])]
@@ -52,6 +54,7 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
             ("reference", [step for step in reference.steps if step not in candidate.steps]),
         ):
             if missing:
+                lone_steps += len(missing)
                 text = f"{_in_words(missing)} only in the {side}"
                 notes.append(text)
                 where = _in_words(missing[:1]).removesuffix(" is")
@@ -72,7 +75,7 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
                 if text not in notes:
                     notes.append(text)
                     findings.append(Finding("step_count", text, where=text, step=left, harmless=True))
-    return Common(tuple(pairs), tuple(notes), tuple(findings))
+    return Common(tuple(pairs), tuple(notes), tuple(findings), lone_steps)
 
 
 def _in_words(steps: Sequence[Step]) -> str:

@@ -135,7 +135,7 @@ def compare_runs(
         notes.append("the mappings are not used: they are of names in MindSpore and in PyTorch")
     if compared and status == "agree" and any(result.crossing for result in done):
         notes.append(_apart_in_words(done))
-    summary = summary_of(done, len(common.steps))
+    summary = summary_of(done, len(common.steps), common.lone_steps)
     if whole:
         summary |= summary_of_layouts(whole)
     return Verdict(status, str(candidate), str(reference), tuple(findings), tuple(notes), summary, shown)

@@ -51,8 +51,10 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
     return notes
 
 
-def summary_of(done: Sequence[Compared], steps: int) -> dict[str, Any]:
-    """What was compared, and how far it is apart. ``steps``: how many both sides have."""
+def summary_of(done: Sequence[Compared], steps: int, lone_steps: int = 0) -> dict[str, Any]:
+    """What was compared, and how far it is apart. ``steps``: how many both sides have; ``lone_steps``: how many one of
+    them has alone.
+    """
     total: Counter[str] = Counter()
     for result in done:
         total.update(result.summary)
@@ -62,6 +64,7 @@ def summary_of(done: Sequence[Compared], steps: int) -> dict[str, Any]:
         **({"interrupted": interrupted} if interrupted else {}),
         **({} if all(result.values for result in done) else {"values_recorded": False}),
         "steps_in_common": steps,
+        **({"steps_of_one_side": lone_steps} if lone_steps else {}),
         "steps_compared": len({result.step for result in done}),
         "ranks": len({result.rank for result in done}),
         **total,

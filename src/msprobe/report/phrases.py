@@ -113,6 +113,9 @@ def headline(verdict: Verdict) -> str:
         )
         if summary.get("unread"):
             word += " in what could be read"
+        if summary.get("steps_of_one_side"):
+            common = summary["steps_in_common"]
+            word += f" in the {common} of {common + summary['steps_of_one_side']} steps that both have"
         if summary.get("interrupted"):
             return f"{word} as far as they go: {_as_far(summary)}"
         if summary.get("values_recorded") is False:

@@ -139,6 +139,7 @@ class TestSteps:
         assert (verdict.status, verdict.exit_code) == ("agree", 0)
         (found,) = verdict.findings
         assert (found.kind, found.message, found.harmless) == ("step_count", "step 2 is only in the candidate", True)
+        assert headline(verdict) == "AGREE in the 2 of 3 steps that both have: nothing that was recorded differs"
 
     def test_none_in_common(self, tmp_path: Path) -> None:
         verdict = compare(tmp_path, Plan(steps=2, first_step=5), Plan(steps=2))
