@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 from torch_dumps import Dump
 
@@ -68,9 +67,7 @@ def run(folder: Path, *words: str) -> list[str]:
     """What a program prints in the end."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONUNBUFFERED", None)  # with it a line is several writes, between which ranks mix
-    ended = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
-    )
+    ended = forked.run(*words, cwd=folder, env=environment, timeout=280)
     assert ended.returncode == 0, ended.stderr[-3000:]
     return ended.stdout.splitlines()
 

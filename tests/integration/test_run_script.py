@@ -10,7 +10,9 @@ import textwrap
 import zipfile
 from pathlib import Path
 
+import forked
 import pytest
+from test_run_launchers import free_port
 from torch_dumps import Dump
 
 TRAIN = """
@@ -62,9 +64,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *words: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *python, *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200)
+def run(folder: Path, *words: str) -> forked.Completed:
+    return forked.run(*words, cwd=folder)
+
+
+def run_from_nothing(folder: Path, *words: str) -> forked.Completed:
+    """As :func:`run`, in a process that imports everything itself: as users do, and seconds slower."""
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=200)
 
 
 def without_log(text: str) -> list[str]:
@@ -75,8 +81,8 @@ RUN = ("-m", "msprobe", "run", "--config", "config.json")
 
 
 def test_the_script_notices_nothing_and_is_recorded(folder: Path) -> None:
-    bare = run(folder, "scripts/train.py", "--lr", "3")
-    recorded = run(folder, *RUN, "--", "scripts/train.py", "--lr", "3")
+    bare = run_from_nothing(folder, "scripts/train.py", "--lr", "3")
+    recorded = run_from_nothing(folder, *RUN, "--", "scripts/train.py", "--lr", "3")
     assert bare.returncode == recorded.returncode == 0, recorded.stderr
     assert without_log(recorded.stdout) == bare.stdout.splitlines()
     assert bare.stdout.startswith("['scripts/train.py', '--lr', '3'] train.py scripts beside")
@@ -88,9 +94,14 @@ def test_the_script_notices_nothing_and_is_recorded(folder: Path) -> None:
         assert {"Module.a.Linear.forward.0", "Module.b.Linear.backward.0", "Functional.linear.1.backward"} <= set(names)
         assert [n for n in names if n.startswith("Optimizer.AdamW")]
         assert dump.file(step)["msprobe"]["complete"] is True
-    stacks = json.dumps(dump.file(0, "stack.json"))
-    assert "train.py" in stacks
-    assert "runscript" not in stacks
+    assert outermost_files(dump) == {str(folder / "scripts" / "train.py")}
+    assert "runscript" not in json.dumps(dump.file(0, "stack.json"))
+
+
+def outermost_files(dump: Dump) -> set[str]:
+    """Where the call stacks of a step begin."""
+    stacks = dump.file(0, "stack.json").values()
+    return {frames[-1].split(", line")[0].removeprefix("File ") for _, frames in stacks}
 
 
 def test_options_override_the_configuration(folder: Path) -> None:
@@ -152,8 +163,13 @@ if "fail" in sys.argv:
 """
 
 
-@pytest.mark.parametrize("python", [(), ("-P",)] if sys.version_info >= (3, 11) else [()])
-def test_a_script_sees_itself_as_under_python(folder: Path, python: tuple[str, ...]) -> None:
+FILES = ("scripts/about.py", "./scripts/../scripts/about.py", "{folder}/link.py", "link.py", "scripts/pack", "packed")
+MODULES = ("-m scripts.pack", "-m scripts.pack.part", "-m scripts.none")
+
+
+@pytest.fixture
+def about(folder: Path) -> Path:
+    """A script that tells what it sees of itself, as a file, a link, a package and an archive."""
     package = folder / "scripts" / "pack"
     package.mkdir()
     for path in (folder / "scripts" / "about.py", package / "__main__.py", package / "part.py"):
@@ -162,31 +178,44 @@ def test_a_script_sees_itself_as_under_python(folder: Path, python: tuple[str, .
     (folder / "link.py").symlink_to("scripts/about.py")
     with zipfile.ZipFile(folder / "packed", "w") as archive:
         archive.writestr("__main__.py", ABOUT)
-    ways = [
-        "scripts/about.py",
-        "./scripts/../scripts/about.py",
-        str(folder / "link.py"),
-        "link.py",
-        "scripts/pack",
-        "packed",
-    ]
-    if not python:
-        ways += ["-m scripts.pack", "-m scripts.pack.part", "-m scripts.none"]
-    config = {**os.environ, "MSPROBE_LOG_LEVEL": "4"}
-    for way in ways:
-        words = (*way.split(), "x", "fail")
-        bare, recorded = (
-            subprocess.run(
-                [sys.executable, *python, *lead, *words], cwd=folder, capture_output=True, text=True, env=config
-            )
-            for lead in ((), (*RUN, "--"))
-        )
-        assert recorded.stdout == bare.stdout
-        # Of the frames of runpy, which come first, ours has none.
-        assert bare.stderr.startswith(recorded.stderr.split("\n", 1)[0])
-        assert bare.stderr.endswith(recorded.stderr.split("\n", 1)[1])
-        assert "runscript" not in recorded.stderr
-        assert recorded.returncode == bare.returncode == 1
+    return folder
+
+
+def check_what_it_sees(bare: forked.Completed, recorded: forked.Completed) -> None:
+    assert recorded.stdout == bare.stdout
+    # Of the frames of runpy, which come first, ours has none.
+    assert bare.stderr.startswith(recorded.stderr.split("\n", 1)[0])
+    assert bare.stderr.endswith(recorded.stderr.split("\n", 1)[1])
+    assert "runscript" not in recorded.stderr
+    assert recorded.returncode == bare.returncode == 1
+
+
+@pytest.mark.parametrize("way", [*FILES, *MODULES])
+def test_a_script_sees_itself_as_under_python(about: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    monkeypatch.setenv("MSPROBE_LOG_LEVEL", "4")
+    words = (*way.format(folder=about).split(), "x", "fail")
+    check_what_it_sees(run_from_nothing(about, *words), run(about, *RUN, "--", *words))
+
+
+@pytest.mark.parametrize(
+    ("python", "way"),
+    [
+        ("-P", "packed"),
+        *(pytest.param("-P", way, marks=pytest.mark.slow) for way in FILES if way != "packed"),
+        *(pytest.param("", way, marks=pytest.mark.slow) for way in (*FILES, *MODULES)),
+    ],
+)
+def test_a_script_sees_itself_as_under_python_with_its_options(
+    about: Path, monkeypatch: pytest.MonkeyPatch, python: str, way: str
+) -> None:
+    if python == "-P" and sys.version_info < (3, 11):
+        pytest.skip("this Python has no -P")
+    monkeypatch.setenv("MSPROBE_LOG_LEVEL", "4")
+    words = (*way.format(folder=about).split(), "x", "fail")
+    check_what_it_sees(
+        run_from_nothing(about, *python.split(), *words),
+        run_from_nothing(about, *python.split(), *RUN, "--", *words),
+    )
 
 
 @pytest.mark.parametrize(
@@ -228,7 +257,7 @@ for _ in range(3):
 """
 
 
-def told(ended: subprocess.CompletedProcess[str], level: str) -> list[str]:
+def told(ended: forked.Completed, level: str) -> list[str]:
     mark = f"[{level}] "
     return [line.split(mark, 1)[1] for line in ended.stdout.splitlines() if mark in line]
 
@@ -351,33 +380,49 @@ def test_what_was_recorded_before_the_scripts_own_debugger_stays(folder: Path) -
     assert Dump(folder / "own").steps() == ["step0", "step1"]
 
 
-def test_under_a_launcher(folder: Path) -> None:
-    """As torchrun starts it: two processes, told their ranks by the environment."""
-    (folder / "ranks.py").write_text(
-        textwrap.dedent(
-            """
-            import torch, torch.distributed as dist
-            from torch import nn
-            dist.init_process_group("gloo")
-            torch.manual_seed(0)
-            model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(2, 2)))
-            optimizer = torch.optim.SGD(model.parameters(), 0.1)
-            for _ in range(2):
-                model(torch.full((1, 2), float(dist.get_rank()))).sum().backward()
-                optimizer.step()
-                optimizer.zero_grad()
-            dist.destroy_process_group()
-            """
-        )
-    )
-    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29611", "-m")
-    ended = run(folder, *launcher, "msprobe", "run", "--config", "config.json", "ranks.py")
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    dump = Dump(folder / "dump")
+RANKS = """
+import torch, torch.distributed as dist
+from torch import nn
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(2, 2)))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    model(torch.full((1, 2), float(dist.get_rank()))).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+def check_ranks(dump: Dump) -> None:
     assert dump.steps() == ["step0", "step1"]
     for rank in (0, 1):
         names = list(dump.data(1, rank=f"rank{rank}"))
         assert "Module.module.0.Linear.forward.0" in names
+
+
+def test_under_a_launcher(folder: Path) -> None:
+    """As torchrun starts it: two processes, told their ranks by the environment."""
+    (folder / "ranks.py").write_text(RANKS)
+    told_to_all = {**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    told_to_all["MASTER_PORT"] = free_port()
+    ranks = [
+        forked.start(*RUN, "ranks.py", cwd=folder, env={**told_to_all, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(2)
+    ]
+    for ended in [rank.wait() for rank in ranks]:
+        assert ended.returncode == 0, ended.stderr[-2000:]
+    check_ranks(Dump(folder / "dump"))
+
+
+@pytest.mark.slow
+def test_under_torchrun(folder: Path) -> None:
+    (folder / "ranks.py").write_text(RANKS)
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port(), "-m")
+    ended = run_from_nothing(folder, *launcher, "msprobe", "run", "--config", "config.json", "ranks.py")
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    check_ranks(Dump(folder / "dump"))
 
 
 TWO_MODELS = """
@@ -415,8 +460,6 @@ def test_stacks_begin_with_the_script(folder: Path, how: str) -> None:
     program.parent.mkdir()
     program.write_text("import sys\nfrom msprobe.cli import main\nsys.exit(main())\n")
     start = ["-m", "msprobe"] if how == "module" else [str(program)]
-    words = [sys.executable, *start, "run", "--config", "config.json", "scripts/train.py"]
-    assert subprocess.run(words, cwd=folder, capture_output=True, timeout=120).returncode == 0
-    stacks = json.loads((folder / "dump" / "step0" / "rank" / "stack.json").read_text())
-    outermost = {frames[-1].split(", line")[0] for _, frames in stacks.values()}
-    assert outermost == {f"File {folder / 'scripts' / 'train.py'}"}
+    ended = run(folder, *start, "run", "--config", "config.json", "scripts/train.py")
+    assert ended.returncode == 0, ended.stderr
+    assert outermost_files(Dump(folder / "dump")) == {str(folder / "scripts" / "train.py")}

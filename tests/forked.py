@@ -1,0 +1,200 @@
+"""Programs of tests as processes of their own that need not import torch and msprobe, which takes seconds each time.
+
+One process imports both and does nothing else: no thread runs in it, nothing has been computed, seeded or recorded.
+Each program is forked from it, gets its own folder, environment, arguments and output, and ends as Python ends: its
+threads are waited for, what is registered at exit runs, the exit status is that of the program. Only the objects that
+are left are not taken apart one by one: that costs more than the import, as it copies all memory. A test that is about
+imports, options of Python or other things that are settled before the first line of a program, or about its very end,
+starts a real process instead.
+
+This file is also what that process runs: ``forked.py REQUESTS ANSWERS``, the two ends of pipes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import types
+from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any, NoReturn
+
+_FRESH = {"PYTHONPATH"}  # of those below, what a fork can still follow
+_READ_WHEN_IMPORTING = ("PYTHON", "MSPROBE_NATIVE", "OMP_", "MKL_", "ATEN_", "TORCH_", "TORCHDYNAMO")
+
+
+def run(*words: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 200) -> Completed:
+    """Run ``python WORDS...`` (a script or ``-m`` and a module, and arguments) to its end; what it printed."""
+    return start(*words, cwd=cwd, env=env).wait(timeout)
+
+
+def start(*words: str, cwd: Path, env: Mapping[str, str] | None = None) -> Started:
+    """Start ``python WORDS...``; ``env``: its environment, that of this process by default."""
+    env = dict(os.environ if env is None else env)
+    imports = {name: value for name, value in env.items() if name.startswith(_READ_WHEN_IMPORTING)}
+    key = frozenset((name, value) for name, value in imports.items() if name not in _FRESH)
+    if key not in _ready:
+        _ready[key] = _Ready(env)
+    return Started(_ready[key], words, cwd, env)
+
+
+Completed = subprocess.CompletedProcess[str]
+
+
+class Started:
+    """A process that runs a program."""
+
+    def __init__(self, ready: _Ready, words: tuple[str, ...], cwd: Path, env: dict[str, str]) -> None:
+        self._ready = ready
+        self._words = words
+        self._stdout = tempfile.NamedTemporaryFile("r")  # noqa: SIM115
+        self._stderr = tempfile.NamedTemporaryFile("r")  # noqa: SIM115
+        request = {"words": words, "cwd": str(cwd), "env": env, "out": self._stdout.name, "err": self._stderr.name}
+        self.pid = int(ready.ask(request))
+
+    def wait(self, timeout: float = 200) -> Completed:
+        """Wait for its end, once; TimeoutExpired if it takes more than ``timeout`` seconds, and then it is killed."""
+        try:
+            status = int(self._ready.ask({"wait": self.pid}, timeout))
+        except TimeoutError:
+            os.kill(self.pid, signal.SIGKILL)
+            self._ready.answer()
+            raise subprocess.TimeoutExpired(self._words, timeout, self._stdout.read(), self._stderr.read()) from None
+        with self._stdout, self._stderr:
+            return Completed(self._words, status, self._stdout.read(), self._stderr.read())
+
+
+class _Ready:
+    """The process that has imported everything. It ends when this one does."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        requests, to_it = os.pipe()
+        from_it, answers = os.pipe()
+        words = [sys.executable, __file__, str(requests), str(answers)]
+        self._process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
+        os.close(requests)
+        os.close(answers)
+        self._requests = open(to_it, "wb", buffering=0)  # noqa: SIM115
+        self._answers = open(from_it, "rb", buffering=0)  # noqa: SIM115
+
+    def ask(self, request: dict[str, Any], timeout: float | None = None) -> str:
+        self._requests.write(json.dumps(request).encode() + b"\n")
+        return self.answer(timeout)
+
+    def answer(self, timeout: float | None = None) -> str:
+        if not select.select([self._answers], [], [], timeout)[0]:
+            raise TimeoutError
+        line = self._answers.readline().decode()
+        assert line, "the process that forks programs has ended"
+        return line
+
+
+_ready: dict[frozenset[tuple[str, str]], _Ready] = {}
+
+
+# ---------------------------------------------------------------- in the process that forks, and in its forks
+
+
+def _serve(requests: int, answers: int) -> list[str]:
+    """Fork until nobody asks any more; returns in the forks only: the words to run."""
+    with open(requests, "rb", buffering=0) as asked, open(answers, "wb", buffering=0) as told:
+        while line := asked.readline():
+            request = json.loads(line)
+            if "wait" in request:
+                answer = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
+            else:
+                answer = os.fork()
+                if answer == 0:
+                    break
+            told.write(f"{answer}\n".encode())
+        else:
+            os._exit(0)
+    _take_place(request)
+    words: list[str] = request["words"]
+    return words
+
+
+def _take_place(request: dict[str, Any]) -> None:
+    """Take over folder, environment and output of the program."""
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    for descriptor, file in ((1, request["out"]), (2, request["err"])):
+        opened = os.open(file, os.O_WRONLY | os.O_APPEND)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    if "multiprocessing.process" in sys.modules:
+        sys.modules["multiprocessing.process"].ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
+    added = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    sys.path[1:1] = [place for place in added if place not in sys.path]
+
+
+def _end(status: int) -> NoReturn:
+    """What Python does at the end of a program, up to where it takes all objects apart."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _status_of(words: list[str]) -> int:
+    """Run the program; the exit status that Python would make of how it ended."""
+    try:
+        _execute(words)
+    except SystemExit as ending:
+        if ending.code is None or isinstance(ending.code, int):
+            return (ending.code or 0) & 0xFF
+        print(ending.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    return 0
+
+
+def _execute(words: list[str]) -> None:
+    """Run a script or a module as Python does."""
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=builtins, __spec__=None, __annotations__={})
+    sys.modules["__main__"] = main
+    if words[0] == "-m":
+        sys.path[0] = os.getcwd()
+        sys.argv = ["-m", *words[2:]]
+        runpy._run_module_as_main(words[1])  # type: ignore[attr-defined]
+        return
+    path = os.path.join(os.getcwd(), words[0])
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    sys.argv = list(words)
+    main.__dict__.update(__file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
+    exec(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), main.__dict__)
+
+
+def _import_everything() -> None:
+    import torch._dynamo  # the first step of an optimizer imports it
+    import torch.distributed  # noqa: F401
+
+    import msprobe.capture.torch.runscript
+    import msprobe.cli.run
+    import msprobe.pytorch  # noqa: F401
+
+    assert len(os.listdir("/proc/self/task")) == 1, "threads do not survive a fork"
+    # What is never looked at again need not be copied for a fork.
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    _import_everything()
+    _end(_status_of(_serve(int(sys.argv[1]), int(sys.argv[2]))))
