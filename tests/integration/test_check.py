@@ -1,15 +1,14 @@
-"""``msprobe check DUMP`` as a process, and over trainings with planted bugs: found there, silent without them."""
+"""``msprobe check DUMP``, and over trainings with planted bugs: found there, silent without them."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 from bugs.patterns import PATTERNS
 from bugs.planting import draw
@@ -19,9 +18,8 @@ from hand_made import call, tensor, write_part
 from msprobe.diagnose.check import CHECKS, check_run
 
 
-def run(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "msprobe", "check", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+def run(*words: object) -> command_line.Completed:
+    return command_line.call("check", *words)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +39,13 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stack = ["File /home/me/train.py, line 12, in forward, \n y = torch.log(x)\x1b[31m"]
     write_part(folder / "step0" / "rank", data, stacks={"Torch.log.0.forward": stack})
     return folder
+
+
+def test_a_process_says_and_answers_what_the_call_does(sound: Path, wrong: Path, tmp_path: Path) -> None:
+    for folder, status in ((sound, 0), (wrong, 1), (tmp_path, 2)):
+        as_users, called = command_line.process("check", folder), command_line.call("check", folder)
+        assert as_users.returncode == called.returncode == status
+        assert (as_users.stdout, as_users.stderr) == (called.stdout, called.stderr)
 
 
 def test_nothing_is_found_in_a_sound_dump(sound: Path) -> None:

@@ -1,4 +1,4 @@
-"""``msprobe compare CANDIDATE REFERENCE`` as a process: its words, its files, its exit status."""
+"""``msprobe compare CANDIDATE REFERENCE``: its words, its files, its exit status."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 from hand_made import call, tensor, write_part
+
+from msprobe import errors, paths
 
 STACK = ["File /home/me/train.py, line 12, in forward, \n y = x * self.scale"]
 
 
-def run(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "msprobe", "compare", *map(str, words)],
-        capture_output=True, text=True, timeout=120, cwd=cwd,
-    )  # fmt: skip
+def run(*words: object, cwd: Path | None = None) -> command_line.Completed:
+    return command_line.call("compare", *words, cwd=cwd)
 
 
 def write_dump(folder: Path, scale: float = 2.0, steps: int = 2, noise: float = 0.0, extra: bool = False) -> Path:
@@ -56,6 +56,16 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_dump(folder / "short", steps=1)
     write_part(folder / "stranger", {"Tensor.sin.0.forward": call()})
     return folder
+
+
+@pytest.mark.parametrize(("candidate", "status"), [("same", 0), ("other", 1), ("stranger", 2), ("missing", 2)])
+def test_a_process_says_and_answers_what_the_call_does(dumps: Path, candidate: str, status: int) -> None:
+    words = ("compare", dumps / candidate, dumps / "reference")
+    as_users = command_line.process(*words)
+    called = command_line.call(*words)
+    assert as_users.returncode == called.returncode == status
+    assert (as_users.stdout, as_users.stderr) == (called.stdout, called.stderr)
+    assert as_users.stdout or as_users.stderr
 
 
 def test_they_agree(dumps: Path) -> None:
@@ -233,10 +243,7 @@ def test_without_dumps_it_says_what_to_give() -> None:
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert "msprobe compare CANDIDATE REFERENCE" in line
-    compatible = subprocess.run(
-        [sys.executable, "-m", "msprobe", "-f", "pytorch", "compare"], capture_output=True, text=True, check=False
-    )
-    assert compatible.returncode == 1
+    assert command_line.call("-f", "pytorch", "compare").returncode == 1
 
 
 def test_an_output_that_cannot_be_written_is_said_before_the_work(dumps: Path, tmp_path: Path) -> None:
@@ -248,16 +255,15 @@ def test_an_output_that_cannot_be_written_is_said_before_the_work(dumps: Path, t
     assert str(tmp_path / "file") in line
 
 
-def test_a_verdict_is_told_even_if_it_cannot_be_written(dumps: Path, tmp_path: Path) -> None:
+def test_a_verdict_is_told_even_if_it_cannot_be_written(
+    dumps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: object, *words: object, **more: object) -> None:
+        raise errors.PathError(f"{path}: no space left on device.")
+
     # The disk is full after all work is done.
-    code = (
-        "import sys; from msprobe import errors, paths\n"
-        "def full(path, *words, **more): raise errors.PathError(f'{path}: no space left on device.')\n"
-        "paths.write_atomically = full\n"
-        "from msprobe.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    words = ("compare", dumps / "other", dumps / "reference", "-o", tmp_path / "out")
-    done = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False)
+    monkeypatch.setattr(paths, "write_atomically", full)
+    done = run(dumps / "other", dumps / "reference", "-o", tmp_path / "out")
     assert done.returncode == 2
     assert done.stdout.startswith("THEY PART")
     assert len(done.stderr.splitlines()) == 1
