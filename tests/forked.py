@@ -18,12 +18,12 @@ import gc
 import json
 import os
 import runpy
-import select
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
@@ -43,7 +43,8 @@ def start(*words: str, cwd: Path, env: Mapping[str, str] | None = None) -> Start
     """Start ``python WORDS...``; ``env``: its environment, that of this process by default."""
     env = dict(os.environ if env is None else env)
     imports = {name: value for name, value in env.items() if name.startswith(_READ_WHEN_IMPORTING)}
-    key = frozenset((name, value) for name, value in imports.items() if name not in _FRESH)
+    # With the process: a fork of this one must not ask in its name.
+    key = os.getpid(), frozenset((name, value) for name, value in imports.items() if name not in _FRESH)
     if key not in _ready:
         _ready[key] = _Ready(env)
     return Started(_ready[key], words, cwd, env)
@@ -58,21 +59,39 @@ class Started:
     def __init__(self, ready: _Ready, words: tuple[str, ...], cwd: Path, env: dict[str, str]) -> None:
         self._ready = ready
         self._words = words
-        self._stdout = tempfile.NamedTemporaryFile("r")  # noqa: SIM115
-        self._stderr = tempfile.NamedTemporaryFile("r")  # noqa: SIM115
+        self._stdout = tempfile.NamedTemporaryFile()  # noqa: SIM115
+        self._stderr = tempfile.NamedTemporaryFile()  # noqa: SIM115
         request = {"words": words, "cwd": str(cwd), "env": env, "out": self._stdout.name, "err": self._stderr.name}
+        self._status: int | None = None
         self.pid = int(ready.ask(request))
 
-    def wait(self, timeout: float = 200) -> Completed:
-        """Wait for its end, once; TimeoutExpired if it takes more than ``timeout`` seconds, and then it is killed."""
-        try:
-            status = int(self._ready.ask({"wait": self.pid}, timeout))
-        except TimeoutError:
+    def poll(self) -> int | None:
+        """The exit status, if it has ended."""
+        if self._status is None:
+            answer = self._ready.ask({"poll": self.pid})
+            self._status = None if answer == "running" else int(answer)
+        return self._status
+
+    def kill(self) -> None:
+        """Kill it, if it runs."""
+        if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
-            self._ready.answer()
-            raise subprocess.TimeoutExpired(self._words, timeout, self._stdout.read(), self._stderr.read()) from None
-        with self._stdout, self._stderr:
-            return Completed(self._words, status, self._stdout.read(), self._stderr.read())
+
+    def wait(self, timeout: float = 200) -> Completed:
+        """Wait for its end; TimeoutExpired if it takes more than ``timeout`` seconds, and then it is killed."""
+        until = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > until:
+                self.kill()
+                self.wait()
+                raise subprocess.TimeoutExpired(self._words, timeout, *self._output())
+            time.sleep(0.01)
+        assert self._status is not None
+        return Completed(self._words, self._status, *self._output())
+
+    def _output(self) -> tuple[str, str]:
+        """What it has written to stdout and to stderr."""
+        return Path(self._stdout.name).read_text(), Path(self._stderr.name).read_text()
 
 
 class _Ready:
@@ -88,19 +107,14 @@ class _Ready:
         self._requests = open(to_it, "wb", buffering=0)  # noqa: SIM115
         self._answers = open(from_it, "rb", buffering=0)  # noqa: SIM115
 
-    def ask(self, request: dict[str, Any], timeout: float | None = None) -> str:
+    def ask(self, request: dict[str, Any]) -> str:
         self._requests.write(json.dumps(request).encode() + b"\n")
-        return self.answer(timeout)
-
-    def answer(self, timeout: float | None = None) -> str:
-        if not select.select([self._answers], [], [], timeout)[0]:
-            raise TimeoutError
-        line = self._answers.readline().decode()
-        assert line, "the process that forks programs has ended"
-        return line
+        answer = self._answers.readline().decode().strip()
+        assert answer, "the process that forks programs has ended"
+        return answer
 
 
-_ready: dict[frozenset[tuple[str, str]], _Ready] = {}
+_ready: dict[tuple[int, frozenset[tuple[str, str]]], _Ready] = {}
 
 
 # ---------------------------------------------------------------- in the process that forks, and in its forks
@@ -111,12 +125,14 @@ def _serve(requests: int, answers: int) -> list[str]:
     with open(requests, "rb", buffering=0) as asked, open(answers, "wb", buffering=0) as told:
         while line := asked.readline():
             request = json.loads(line)
-            if "wait" in request:
-                answer = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
+            if "poll" in request:
+                ended, status = os.waitpid(request["poll"], os.WNOHANG)
+                answer = str(os.waitstatus_to_exitcode(status)) if ended else "running"
             else:
-                answer = os.fork()
-                if answer == 0:
+                child = os.fork()
+                if child == 0:
                     break
+                answer = str(child)
             told.write(f"{answer}\n".encode())
         else:
             os._exit(0)

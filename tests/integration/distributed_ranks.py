@@ -6,14 +6,16 @@ records into FOLDER/{scenario}. `launch` starts the ranks and ends them when the
 
 from __future__ import annotations
 
+import faulthandler
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+import forked
 
 WORLD_SIZE = 2
 SECONDS = 240.0
@@ -29,30 +31,22 @@ def launch(folder: Path, scenarios: list[str], with_launcher: bool = True) -> No
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
         environment.pop(name, None)
-    logs = [folder / f"rank{rank}.log" for rank in range(WORLD_SIZE)]
     ranks = []
-    for rank, log in enumerate(logs):
+    for rank in range(WORLD_SIZE):
         own = {**environment, "TEST_RANK": str(rank)}
         if with_launcher:
             own.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD_SIZE))
-        with log.open("w") as output:
-            ranks.append(
-                subprocess.Popen(
-                    [sys.executable, "-X", "faulthandler", __file__, str(folder), *scenarios],
-                    stdout=output, stderr=subprocess.STDOUT, env=own,
-                )
-            )  # fmt: skip
+        ranks.append(forked.start(__file__, str(folder), *scenarios, cwd=Path.cwd(), env=own))
     until = time.monotonic() + SECONDS
     while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:
         if any(rank.poll() for rank in ranks):
             break
         time.sleep(0.05)
     for rank in ranks:
-        if rank.poll() is None:
-            rank.kill()
-        rank.wait()
-    said = "\n".join(f"{log.name}: {log.read_text()[-3000:]}" for log in logs)
-    assert [rank.returncode for rank in ranks] == [0] * WORLD_SIZE, said
+        rank.kill()
+    ended = [rank.wait() for rank in ranks]
+    said = "\n".join(f"rank {number}: {(rank.stdout + rank.stderr)[-3000:]}" for number, rank in enumerate(ended))
+    assert [rank.returncode for rank in ended] == [0] * WORLD_SIZE, said
 
 
 # ---------------------------------------------------------------- in the ranks
@@ -273,6 +267,8 @@ def stuck(rank: int, path: str) -> None:
 
 
 def main(folder: str, names: list[str]) -> None:
+    faulthandler.enable()
+
     import torch
     import torch.distributed as dist
 

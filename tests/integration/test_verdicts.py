@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 from bugs import truth
 from bugs.clean import CLEAN
@@ -37,9 +36,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
     return {name: record(known[name], draw(known[name], 0), "digest", folder / name) for name in (*PLANTED, *HEALTHY)}
 
 
-def run(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "msprobe", "compare", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+def run(*words: object) -> command_line.Completed:
+    return command_line.call("compare", *words)
 
 
 @pytest.mark.parametrize("name", PLANTED, ids=PLANTED.get)
