@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 from torch_dumps import Dump
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -15,7 +14,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def test_first_dump(tmp_path: Path) -> None:
     """Two trainings are recorded, call for call the same ones, and differ in values; the verdict names the mistake."""
     script = EXAMPLES / "01_first_dump" / "demo.py"
-    ended = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=250)
+    ended = forked.run(str(script), str(tmp_path), cwd=tmp_path, timeout=250)
     assert ended.returncode == 0, ended.stderr
     healthy, broken = Dump(tmp_path / "healthy"), Dump(tmp_path / "broken")
     assert healthy.steps() == broken.steps() == ["step0", "step50", "step100"]

@@ -200,15 +200,17 @@ def test_an_optimizer_inside_another_is_part_of_its_step(follow: Followed) -> No
     assert follow.end().steps() == ["step0", "step1"]
 
 
-@pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.AdamW])
+@pytest.mark.parametrize(("kind", "more"), [(torch.optim.LBFGS, {"max_iter": 4}), (torch.optim.AdamW, {})])
 @pytest.mark.parametrize("by_name", [True, False])
-def test_a_step_with_a_closure_is_recorded_whole(follow: Followed, kind: Any, by_name: bool) -> None:
+def test_a_step_with_a_closure_is_recorded_whole(
+    follow: Followed, kind: Any, more: dict[str, Any], by_name: bool
+) -> None:
     """As Lightning steps: forward and backward run inside of the optimizer's step."""
 
     def train() -> list[torch.Tensor]:
         torch.manual_seed(0)
         model = Toy()
-        optimizer = kind(model.parameters(), lr=0.1)
+        optimizer = kind(model.parameters(), lr=0.1, **more)
 
         def closure() -> torch.Tensor:
             optimizer.zero_grad()
