@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import multiprocessing
 import os
@@ -92,6 +93,12 @@ def recorded(steps: int, place: Path, **settings: Any) -> list[torch.Tensor]:
     return train(steps, around)
 
 
+@functools.cache
+def bare() -> list[torch.Tensor]:
+    """Two steps without us."""
+    return train(2)
+
+
 def same(ours: list[torch.Tensor], bare: list[torch.Tensor]) -> bool:
     return len(ours) == len(bare) and all(torch.equal(a, b) for a, b in zip(ours, bare, strict=True))
 
@@ -162,7 +169,7 @@ def test_an_error_of_ours_changes_nothing(
     chance: float,
     settings: dict[str, Any],
 ) -> None:
-    bare = train(2)
+    expected = bare()
     luck = random.Random(1)
     broken = 0
 
@@ -178,7 +185,7 @@ def test_an_error_of_ours_changes_nothing(
         PrecisionDebugger.reset()
     if chance == 1.0 and (name not in RARE or (settings.get("task") == "tensor" and name != "noting errors")):
         assert broken, "nothing was broken"
-    assert same(ours, bare)
+    assert same(ours, expected)
     said = [line for line in capsys.readouterr().out.splitlines() if "[ERROR]" in line]
     if broken and name != "noting errors":
         assert said, "nobody was told"
@@ -214,7 +221,7 @@ def test_encoding_that_fails_costs_its_record_only(tmp_path: Path, monkeypatch: 
         patch.setattr(native, "encode", unlucky)
         ours = recorded(2, tmp_path)
         PrecisionDebugger.reset()
-    assert same(ours, train(2))
+    assert same(ours, bare())
     assert len(Dump(tmp_path / "step0/rank").data) > 20
     assert "Unlucky" in (tmp_path / "step0/rank/dump_error_info.log").read_text()
 
@@ -242,7 +249,7 @@ def test_after_an_unlucky_step_the_next_is_whole(tmp_path: Path, monkeypatch: py
 
 def test_a_thread_of_the_user_computes_beside_the_recording(tmp_path: Path) -> None:
     """What other threads call is theirs; modules of the model are recorded wherever they run."""
-    bare = train(4)
+    expected = train(4)
     done = threading.Event()
     found: list[torch.Tensor] = []
 
@@ -261,7 +268,7 @@ def test_a_thread_of_the_user_computes_beside_the_recording(tmp_path: Path) -> N
         done.set()
         thread.join()
     PrecisionDebugger.reset()
-    assert same(ours, bare)
+    assert same(ours, expected)
     assert all(torch.equal(y, found[0]) for y in found)
     for number in range(4):
         assert not [name for name in Dump(tmp_path / f"step{number}/rank").data if "cholesky" in name]
