@@ -1,7 +1,7 @@
 """Record a side that has several ranks: processes that stay, one for each rank, with one gloo group.
 
-The ranks are kept and given one program after the other. A rank that fails, or takes too long, ends them all; the next
-recording starts new ones.
+Starting a rank costs seconds and a recording tenths of one, so the ranks are kept and given one program after the
+other. A rank that fails, or takes too long, ends them all; the next recording starts new ones.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import atexit
 import json
 import os
 import select
+import subprocess
 import sys
 import tempfile
 import traceback
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TextIO
-
-import forked
+from typing import Any
 
 SECONDS = 60.0
 
@@ -29,34 +28,28 @@ class Ranks:
         self._folder = tempfile.TemporaryDirectory(prefix="ranks-")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(world)}
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        folder = Path(self._folder.name)
-        self._jobs: list[TextIO] = []
-        self._answers: list[TextIO] = []
-        self._processes = []
-        for rank in range(world):
-            ways = [folder / f"jobs{rank}", folder / f"answers{rank}"]
-            for way in ways:
-                os.mkfifo(way)
-            self._processes.append(
-                forked.start(
-                    "-m", "bugs.ranks_run", f"{folder}/rendezvous", *map(str, ways),
-                    cwd=Path.cwd(), env={**environment, "RANK": str(rank)},
-                )
-            )  # fmt: skip
-            # For both directions: opening waits for nobody.
-            jobs, answers = (os.open(way, os.O_RDWR) for way in ways)
-            self._jobs.append(os.fdopen(jobs, "w"))
-            self._answers.append(os.fdopen(answers))
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, "-B", "-m", "bugs.ranks_run", f"{self._folder.name}/rendezvous"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**environment, "RANK": str(rank)},
+                text=True,
+            )
+            for rank in range(world)
+        ]
 
     def do(self, job: dict[str, Any]) -> None:
         """Let all ranks do a job; RuntimeError with what they said if one of them cannot."""
-        for jobs in self._jobs:
-            jobs.write(json.dumps(job) + "\n")
-            jobs.flush()
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.flush()
         said = []
-        for answers in self._answers:
-            ready, _, _ = select.select([answers], [], [], SECONDS)
-            line = answers.readline() if ready else ""
+        for process in self._processes:
+            assert process.stdout is not None
+            ready, _, _ = select.select([process.stdout], [], [], SECONDS)
+            line = process.stdout.readline() if ready else ""
             said.append(line.strip() or "no answer")
             if said[-1] != "done":
                 self.close()
@@ -64,8 +57,6 @@ class Ranks:
 
     def close(self) -> None:
         """End the processes."""
-        for way in (*self._jobs, *self._answers):
-            way.close()
         for process in self._processes:
             process.kill()
             process.wait()
@@ -104,7 +95,8 @@ def main() -> None:
 
     from bugs.record import record_side
 
-    jobs, answers = open(sys.argv[2]), open(sys.argv[3], "w")  # noqa: SIM115
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     torch.set_num_threads(1)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group(
@@ -114,7 +106,7 @@ def main() -> None:
         world_size=world,
         timeout=timedelta(seconds=SECONDS),
     )
-    for line in jobs:
+    for line in sys.stdin:
         job = json.loads(line)
         try:
             record_side(Path(job["place"]), job["settings"], job["mode"], job["steps"], rank)
