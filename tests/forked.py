@@ -4,9 +4,8 @@ One process imports both and does nothing else: no thread runs in it, nothing ha
 Each program is forked from it, gets its own folder, environment, arguments and output, and ends as Python ends: its
 threads are waited for, what is registered at exit runs, the exit status is that of the program. Only the objects that
 are left are not taken apart one by one: that costs more than the import, as it copies all memory. Call stacks end in
-this file. A test that is about
-imports, options of Python or other things that are settled before the first line of a program, or about its very end,
-starts a real process instead.
+this file. A test that is about imports, options of Python or other things that are settled before the first line of a
+program, or about its very end, starts a real process instead.
 
 This file is also what that process runs: ``forked.py REQUESTS ANSWERS``, the two ends of pipes.
 """
@@ -102,10 +101,8 @@ class _Ready:
         requests, to_it = os.pipe()
         from_it, answers = os.pipe()
         words = [sys.executable, __file__, str(requests), str(answers)]
-        env = {
-            **env,
-            "OPENBLAS_NUM_THREADS": "1",
-        }  # as there must be no threads; what is forked has its own environment
+        # There must be no threads. What is forked has an environment of its own.
+        env = {**env, "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
         os.close(requests)
         os.close(answers)
