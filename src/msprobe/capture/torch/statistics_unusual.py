@@ -8,6 +8,7 @@ runs here, nothing waits for a collective, nothing is communicated. Call inside
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -207,10 +208,23 @@ def _distributed(tensor: torch.Tensor) -> Unwrapped:
     spec = source._spec
     found.behind += [
         ("placements", [_placement(placement) for placement in spec.placements]),
-        ("device_mesh", spec.mesh.mesh.tolist()),
+        ("device_mesh", _ranks_of(spec.mesh)),
         ("local_shape", list(local_shape)),
     ]
     return found
+
+
+#: The ranks of a mesh never change, but newer versions of torch put them together anew each time they are asked for:
+#: that takes longer than all else about a small tensor.
+_RANKS: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def _ranks_of(mesh: Any) -> Any:
+    """The ranks of a mesh of devices, as nested lists that nobody changes."""
+    ranks = _RANKS.get(mesh)
+    if ranks is None:
+        ranks = _RANKS[mesh] = mesh.mesh.tolist()
+    return ranks
 
 
 def _placement(placement: Any) -> dict[str, dict[str, Any]]:

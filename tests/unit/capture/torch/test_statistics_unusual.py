@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from native_and_python import use_python
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from msprobe.capture.torch import statistics_unusual
 from msprobe.capture.torch.statistics import TensorStatistics
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -392,3 +394,20 @@ def test_describing_works_on_every_thread_at_once() -> None:
         thread.join()
     assert wrong == []
     statistics.reset()
+
+
+def test_the_ranks_of_a_mesh_are_put_together_once_and_the_mesh_is_not_kept() -> None:
+    asked = []
+
+    class Mesh:
+        @property
+        def mesh(self) -> torch.Tensor:
+            asked.append("mesh")
+            return torch.tensor([[0, 1], [2, 3]])
+
+    one = Mesh()
+    assert [statistics_unusual._ranks_of(one) for _ in range(3)] == [[[0, 1], [2, 3]]] * 3
+    assert asked == ["mesh"]
+    gone = weakref.ref(one)
+    del one
+    assert gone() is None
