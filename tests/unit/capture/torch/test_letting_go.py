@@ -19,9 +19,13 @@ from msprobe.pytorch import PrecisionDebugger
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _first_use() -> None:
+def _first_use() -> Iterator[None]:
     """What torch sets up when something is used first, and leaves to the collector."""
     train("plain", lambda model: None, lambda: None)
+    gc.collect()
+    gc.freeze()  # what is older than these tests is not looked through before each of them
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
