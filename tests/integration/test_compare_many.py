@@ -214,6 +214,7 @@ def msprobe(*words: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(NO_RAY, reason="ray has no wheel for this Python or is not installed")
 @pytest.mark.skipif(ON_RAY in os.environ, reason="these are the tests on Ray")
+@pytest.mark.slow  # starting Ray takes long; test_engine.py does it each time
 def test_all_this_holds_on_ray() -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "ray", __file__]
     done = subprocess.run(words, env=os.environ | {ON_RAY: "1"}, capture_output=True, text=True, timeout=240)
