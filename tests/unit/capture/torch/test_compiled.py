@@ -363,7 +363,7 @@ def test_compiled_autograd(record: Recorder) -> None:
         torch._dynamo.reset()
         counters.clear()
         torch.manual_seed(0)
-        model = Net()
+        model = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 3))
         seen: list[Any] = []
         for i in range(2):
             if debugger:
