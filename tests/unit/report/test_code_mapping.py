@@ -200,8 +200,8 @@ def test_of_several_texts_the_first_answers_where_the_dump_does_not_name_its_gra
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     graph = tmp_path / "rank_0" / "Net" / "0"
-    file = statistics(graph / "0", *ROWS[:1] * 20_000)
-    for number in range(8000):
+    file = statistics(graph / "0", *ROWS[:1] * 10_000)
+    for number in range(4000):
         (graph / str(number % 10)).mkdir(exist_ok=True)
         (graph / str(number % 10) / f"Tanh.Default_network-Net_Tanh-op0.0.0.{number}.input.0.X.npy").touch()
     map_code(TRAINING, file)
@@ -212,6 +212,8 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
             (written,) = map_code(TRAINING, dump, tmp_path).written
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
+            if peaks[-1] < written.stat().st_size:
+                break
         assert min(peaks) < written.stat().st_size
 
 
