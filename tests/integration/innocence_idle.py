@@ -1,12 +1,14 @@
-"""Run in a fresh process: what importing and constructing the debugger does to torch. Prints a JSON object.
+"""Run in a fresh process: what importing and constructing the debugger does to torch. Prints a JSON object for each
+level.
 
-Argument: the level to construct at. A fresh process, because torch must be seen before msprobe was ever
-imported.
+Arguments: a folder, and the levels to construct at. A fresh process, because torch must be seen before msprobe was
+ever imported; each level has a fork of it, made once torch is there.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -26,7 +28,7 @@ def main(level: str, folder: str) -> None:
     def compare(moment: str) -> None:
         now = flags()
         found[moment] = {
-            "functions": replaced(functions_before, functions(strict=False)),
+            "functions": replaced(functions_before, strict=False),
             "flags": [name for name in now if now[name] != flags_before[name]],
             "hooks": [len(m._forward_hooks) for m in model.modules()] == hooks,
             "generator": bool(torch.equal(state, torch.get_rng_state())),
@@ -53,8 +55,14 @@ def main(level: str, folder: str) -> None:
     debugger.step()
     compare("stepped")
     found["written after start"] = sorted(p.name for p in Path(folder).rglob("*.json"))
-    print(json.dumps(found))
+    print(json.dumps({"level": level, **found}), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    for level in sys.argv[2:]:
+        child = os.fork()
+        if child == 0:
+            main(level, f"{sys.argv[1]}/{level}")
+            sys.exit()
+        if os.waitpid(child, 0)[1] != 0:
+            sys.exit(f"level {level} failed")

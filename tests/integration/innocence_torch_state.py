@@ -4,6 +4,7 @@ global hooks."""
 from __future__ import annotations
 
 import gc
+import operator
 import os
 import signal
 import sys
@@ -48,23 +49,32 @@ WRAPPED_WHILE_RECORDING = {
     "torch.overrides": torch.overrides,
 }
 
-Functions = dict[tuple[str, str], Any]
+Functions = dict[str, dict[str, Any]]
 
 
 def functions(strict: bool) -> Functions:
-    """Every function, method and descriptor of the namespaces above, by name. Keeps the objects, so ids
-    cannot be reused."""
-    found: Functions = {}
-    for owner, place in (STRICT if strict else {**STRICT, **WRAPPED_WHILE_RECORDING}).items():
-        for name, value in vars(place).items():
-            if callable(value) or hasattr(type(value), "__get__"):
-                found[owner, name] = value
+    """What the namespaces above hold now, by name. Keeps the objects, so ids cannot be reused."""
+    return {owner: dict(vars(place)) for owner, place in _places(strict).items()}
+
+
+def replaced(before: Functions, strict: bool) -> list[str]:
+    """Names of functions, methods and descriptors whose object is another one now, or gone."""
+    found = []
+    for owner, place in _places(strict).items():
+        old, now = before[owner], vars(place)
+        # The same objects in the same order is the rule, and quickly seen.
+        if len(old) == len(now) and all(map(operator.is_, old.values(), now.values())):
+            continue
+        found += [
+            f"{owner}.{name}"
+            for name, value in old.items()
+            if now.get(name) is not value and (callable(value) or hasattr(type(value), "__get__"))
+        ]
     return found
 
 
-def replaced(before: Functions, now: Functions) -> list[str]:
-    """Names whose object is another one now, or gone."""
-    return [f"{owner}.{name}" for (owner, name), value in before.items() if now.get((owner, name)) is not value]
+def _places(strict: bool) -> dict[str, Any]:
+    return STRICT if strict else {**STRICT, **WRAPPED_WHILE_RECORDING}
 
 
 def flags() -> dict[str, object]:

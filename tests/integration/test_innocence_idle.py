@@ -10,7 +10,9 @@ import os
 import subprocess
 import sys
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,13 +22,21 @@ from torch import nn
 
 zoo.load_all()
 LEVELS = ["L0", "L1", "mix", "L2"]
+IDLE_LEVELS = ["L0", "mix", "L2", "debug"]
 
 
-@pytest.mark.parametrize("level", ["L0", "mix", "L2", "debug"])
-def test_import_and_construction_leave_torch_untouched(level: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _unfreeze() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What was seen at each level."""
     program = Path(__file__).with_name("innocence_idle.py")
     done = subprocess.run(
-        [sys.executable, str(program), level, str(tmp_path / "dump")],
+        [sys.executable, str(program), str(tmp_path_factory.mktemp("idle")), *IDLE_LEVELS],
         capture_output=True,
         text=True,
         timeout=120,
@@ -38,8 +48,14 @@ def test_import_and_construction_leave_torch_untouched(level: str, tmp_path: Pat
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    # Behind it stands what came of the recording.
-    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    # Between them stands what came of the recording.
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {line.pop("level"): line for line in lines}
+
+
+@pytest.mark.parametrize("level", IDLE_LEVELS)
+def test_import_and_construction_leave_torch_untouched(level: str, seen: dict[str, Any]) -> None:
+    found = seen[level]
     assert found.pop("written") == [], "an idle debugger wrote files"
     written = found.pop("written after start")
     assert level == "debug" or "dump.json" in written
@@ -101,7 +117,6 @@ def survivors(name: str, watcher: Watcher) -> tuple[list[bool], list[int], list[
             garbage.append(alive[-1] - tensors_alive())
     finally:
         gc.enable()
-        gc.unfreeze()
         watcher.close()
         case.close()
     return outliving, alive, garbage
