@@ -39,9 +39,11 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What one rank observed, or the error that ended it. `entries`: recorded names by step."""
+    """What one rank observed, or the error that ended it. `again`: the same of one more bare training.
+    `entries`: recorded names by step."""
 
     observation: Observation = field(default_factory=dict)
+    again: Observation = field(default_factory=dict)
     entries: dict[str, list[str]] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     error: str = ""
@@ -112,7 +114,8 @@ def main(rank: int, world_size: int, folder: Path) -> None:
     import torch
     import torch.distributed as dist
     import zoo
-    from innocence_run import Recorder, run, run_bare
+    from innocence_observation import differences
+    from innocence_run import Nobody, Recorder, run, run_bare_twice, without_known_once
 
     torch.set_num_threads(1)
     zoo.load_all()
@@ -128,7 +131,13 @@ def main(rank: int, world_size: int, folder: Path) -> None:
         outcome = Outcome()
         try:
             if job.setting is None:
-                outcome.observation = run_bare(job.name)
+                outcome.again, outcome.observation = run_bare_twice(job.name)
+                # The first one may have been the first to use a part of torch; all ranks train again, or none.
+                differ = bool(differences(*without_known_once(outcome.observation, outcome.again)))
+                anywhere = torch.tensor([float(differ)])
+                dist.all_reduce(anywhere)
+                if anywhere.item():
+                    outcome.again = run(job.name, Nobody())
             else:
                 shared = folder / f"job{number}"
                 own = shared / f"config{rank}"
