@@ -40,12 +40,13 @@ class Job:
 @dataclass
 class Outcome:
     """What one rank observed, or the error that ended it. `again`: the same of one more bare training.
-    `entries`: recorded names by step."""
+    `entries`: recorded names by step. `dump`: where they are."""
 
     observation: Observation = field(default_factory=dict)
     again: Observation = field(default_factory=dict)
     entries: dict[str, list[str]] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
+    dump: str = ""
     error: str = ""
 
 
@@ -145,6 +146,7 @@ def main(rank: int, world_size: int, folder: Path) -> None:
                 recorder = Recorder(own, job.setting, shared / "dump")
                 outcome.observation = run(job.name, recorder)
                 outcome.entries = recorder.entries(f"rank{rank}")
+                outcome.dump = str(shared / "dump")
                 if recorder.faults():
                     raise AssertionError(recorder.faults()[:2000])
                 dist.barrier()

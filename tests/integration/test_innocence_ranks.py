@@ -1,5 +1,5 @@
-"""The promise of test_innocence.py for trainings of two gloo ranks: DDP, FSDP2, tensor parallel, pipeline,
-collectives."""
+"""The promise of test_innocence.py for trainings of two gloo ranks: DDP, FSDP, tensor parallel, pipeline,
+collectives; and no alarm is raised where two of them are the same."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import zoo
 from innocence_observation import Observation, differences
 from innocence_ranks import WORLD_SIZE, Job, Outcome, run_jobs
 from innocence_run import Setting, without_known_once
+
+from msprobe.diagnose import compare_runs
+from msprobe.diagnose.check import check_run
 
 NAMES = [name for name, a in zoo.load_all().items() if a.ranks == WORLD_SIZE]
 LEVELS = [Setting("L0"), Setting("L1"), Setting("mix"), Setting("L2")]
@@ -25,6 +28,10 @@ RECORDED = [
         if name not in LEVELS_ONLY
     ),
 ]
+# Recorded once more, in memory that others have used meanwhile: buffers that are gathered or received into hold
+# something else before.
+HEALTHY = ["fsdp1_flat_parameters", "fsdp2_mixed_precision", "pipeline_gpipe", "pipeline_interleaved_1f1b"]
+TWIN = Setting("mix", top={"async_dump": False})
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +41,8 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """
     asked = [item.callspec.params for item in request.session.items if item.path == request.path]  # type: ignore[attr-defined]
     recorded = [params["job"] for params in asked if "job" in params]
+    twins = [params["healthy"] for params in asked if "healthy" in params]
+    recorded += [job for name in twins for job in (Job(name, LEVELS[2]), Job(name, TWIN)) if job not in recorded]
     bare = {job.name: Job(job.name, None) for job in recorded}
     bare |= {params["name"]: Job(params["name"], None) for params in asked if "name" in params}
     return run_jobs([*bare.values(), *recorded], tmp_path_factory.mktemp("ranks"))
@@ -61,3 +70,11 @@ def test_recording_ranks_changes_nothing(job: Job, outcomes: dict[Job, list[Outc
         assert sorted(outcome.entries) == ["step0", "step1", "step2"], f"rank {rank}"
         assert all(outcome.entries.values()), f"rank {rank}: a step without a single entry"
         assert outcome.folders == [f"step{i}/rank{r}" for i in range(3) for r in range(WORLD_SIZE)]
+
+
+@pytest.mark.parametrize("healthy", HEALTHY)
+def test_two_healthy_trainings_of_ranks_agree(healthy: str, outcomes: dict[Job, list[Outcome]]) -> None:
+    one, other = (outcomes[Job(healthy, setting)][0].dump for setting in (LEVELS[2], TWIN))
+    verdict = compare_runs(one, other)
+    assert verdict.status == "agree", [str(finding)[:300] for finding in verdict.findings]
+    assert check_run(one).findings == ()

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.torch import digest
+from msprobe.capture.torch.statistics_unusual import is_plain
 from msprobe.capture.torch.storages import StorageHold, address_of_storage
 from msprobe.capture.torch.unwritten import Unwritten
 
@@ -110,12 +111,13 @@ class Memory:
         remembered = self._storages.get(storage)
         if remembered is None:
             return False
-        unwritten, version = remembered.unwritten, tensor._version
-        if unwritten is None or not remembered.hold.lives(storage, tensor) or not unwritten.wrote(tensor):
+        unwritten = remembered.unwritten
+        known = unwritten is not None and remembered.hold.lives(storage, tensor) and is_plain(tensor)
+        if unwritten is None or not known or not unwritten.wrote(tensor):
             remembered.renew(remembered.version, remembered.epoch)
             remembered.unwritten = None
             return False
-        remembered.renew(version, self._epoch)
+        remembered.renew(tensor._version, self._epoch)
         return True
 
     def forget_all(self) -> None:

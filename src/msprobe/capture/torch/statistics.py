@@ -34,7 +34,7 @@ from msprobe.capture.torch.statistics_info import (
     prefix,
     unset,
 )
-from msprobe.capture.torch.statistics_unusual import ORDINARY, Unwrapped, fits, unwrap
+from msprobe.capture.torch.statistics_unusual import ORDINARY, Unwrapped, fits, is_plain, unwrap
 from msprobe.capture.torch.storages import (
     address_of_storage,
     in_backward,
@@ -241,7 +241,7 @@ class TensorStatistics:
     def _describe_unwritten(self, tensor: torch.Tensor, known: Remembered) -> TensorInfo | None:
         """A description without numbers, if nobody has written all of the tensor; None if somebody has."""
         unwritten = known.unwritten
-        if unwritten is None or not unwritten.holds(tensor):
+        if unwritten is None or not unwritten.holds(tensor) or not fits(tensor):
             return None
         with Quiet():
             now = unwritten.bytes_of(tensor)
@@ -413,8 +413,10 @@ class TensorStatistics:
         try:
             if self.compiled is not None:
                 self.compiled.distrust(tensor, False)
-            with Quiet():
-                self._memory.leave_unwritten(tensor, written, later)
+            # Tensors of tracers look like others and have no memory.
+            if later or is_plain(tensor):
+                with Quiet():
+                    self._memory.leave_unwritten(tensor, written, later)
         except Exception:
             return  # no memory of its own, so nothing is remembered
 

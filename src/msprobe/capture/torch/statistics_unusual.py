@@ -99,6 +99,11 @@ def _plain(tensor: torch.Tensor, type_name: str = "torch.Tensor") -> Unwrapped:
     return found
 
 
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one of torch's own classes, with memory that can be looked at."""
+    return type(tensor) in ORDINARY and fits(tensor)
+
+
 def fits(values: torch.Tensor) -> bool:
     """Whether the elements lie inside their storage, as far as that can be asked."""
     if values.numel() == 0:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from recorded import Dump, record
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from msprobe.capture import native
 from msprobe.capture.torch import recorder
@@ -185,3 +186,20 @@ def test_it_is_no_difference_between_two_runs(engine: str, tmp_path: Path) -> No
     torch.utils.deterministic.fill_uninitialized_memory = True
     verdict = compare_runs(tmp_path / "candidate", tmp_path / "reference")
     assert (verdict.status, verdict.findings) == ("agree", ())
+
+
+def test_tensors_without_memory_are_left_alone(engine: str, tmp_path: Path) -> None:
+    """Those of a tracer look like others; reading them would end the process."""
+
+    def work() -> None:
+        with FakeTensorMode():
+            torch.empty(SIZE).view(64, -1).add_(1).neg()
+        torch.empty(SIZE, device="meta").view(64, -1).add_(1)
+        torch.empty_strided((4,), (0,)).neg()
+        torch.empty(0).neg()
+        torch.empty(4, dtype=torch.complex64).conj().clone()
+        torch.ones(4).abs()
+
+    dump = record(tmp_path, work)
+    assert dump.data["Tensor.abs.0.forward"]["output"][0]["Max"] == 1.0
+    assert "Tensor.clone.0.forward" in dump.data
