@@ -117,6 +117,9 @@ class Session:
         # What writes the whole tensors of a step into a folder.
         self.file_writer: Callable[[Path], TensorFileWriter] = _pt_files
 
+        # The switches that decide how exactly the framework computes, as they are now.
+        self.precision: Callable[[], dict[str, object]] = dict
+
         # How many ranks the program has.
         self.world: Callable[[], int] = lambda: 1
         self.outcome = Outcome()
@@ -424,6 +427,9 @@ class Session:
             "framework": self.framework,
             "dump_data_dir": str(folder / layout.TENSOR_FOLDER) if keeps else None,
         }
+        precision = self.guard(self.precision)
+        if precision:
+            header["msprobe"] = {"precision": precision}
         writer = DumpWriter(
             folder,
             header,

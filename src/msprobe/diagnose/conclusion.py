@@ -59,6 +59,8 @@ class Compared:
     weights: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     #: True if one side ran on MindSpore and the other on PyTorch.
     crossing: bool = False
+    #: Settings that decide how exactly is computed, and differ: name, candidate, reference.
+    precision: tuple[tuple[str, Any, Any], ...] = ()
 
 
 def conclude(

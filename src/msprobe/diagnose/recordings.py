@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msprobe.diagnose.pairing import Pairing
 from msprobe.diagnose.scene import Scene, Suspect
 from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.store.part import DumpPart
 
 #: Of the calls of the shorter side, more than this answer to one of the other if it is the same model.
 _ANSWERING = 0.5
@@ -55,6 +57,17 @@ def notes_of_recordings(pairing: Pairing) -> list[str]:
     elif pairing.partner and pairs < _ANSWERING * least and all(side.part.complete for side in sides):
         notes.append(f"hardly any call answers to one of the other side ({pairs} of {least}): is it the same model?")
     return notes
+
+
+def precision_apart(candidate: DumpPart, reference: DumpPart) -> tuple[tuple[str, Any, Any], ...]:
+    """The switches of the framework that decide how exactly it computes, where both sides tell theirs and they differ:
+    name, and what the candidate and the reference have; None for a switch that one side does not know.
+    """
+    mine, theirs = (part.ours.get("precision") for part in (candidate, reference))
+    if not (isinstance(mine, dict) and isinstance(theirs, dict)):
+        return ()
+    names = dict.fromkeys([*mine, *theirs])
+    return tuple((name, mine.get(name), theirs.get(name)) for name in names if mine.get(name) != theirs.get(name))
 
 
 def _levels(pairing: Pairing) -> tuple[str, str]:

@@ -25,7 +25,12 @@ from msprobe.diagnose.lone import lone_calls
 from msprobe.diagnose.movement import weights_of
 from msprobe.diagnose.origin import search
 from msprobe.diagnose.pairing import pair
-from msprobe.diagnose.recordings import cannot_be_compared, leave_out_unrecorded, look_for_steps_in_one
+from msprobe.diagnose.recordings import (
+    cannot_be_compared,
+    leave_out_unrecorded,
+    look_for_steps_in_one,
+    precision_apart,
+)
 from msprobe.diagnose.scene import Scene
 from msprobe.diagnose.summary import counts_of, listed, notes_on, summary_of
 from msprobe.diagnose.timeline import Timeline
@@ -369,6 +374,7 @@ def _compare_part(task: _Task, calibration: Calibration) -> Compared:
             left=(gradients_left(timelines[0]), gradients_left(timelines[1])),
             weights=weights_of(pairing.partner.items(), scene.makers) if crossing else {},
             crossing=crossing,
+            precision=() if crossing else precision_apart(left, right),
         )
         compared = replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))
         for timeline in timelines:

@@ -60,9 +60,13 @@ def summary_of(done: Sequence[Compared], steps: int, lone_steps: int = 0) -> dic
         total.update(result.summary)
     reached = max((result.reach.size for result in done), default=0.0)
     interrupted = sorted({side for result in done for side in result.interrupted})
+    precision = {
+        name: {"candidate": mine, "reference": theirs} for result in done for name, mine, theirs in result.precision
+    }
     return {
         **({"interrupted": interrupted} if interrupted else {}),
         **({} if all(result.values for result in done) else {"values_recorded": False}),
+        **({"precision": precision} if precision else {}),
         "steps_in_common": steps,
         **({"steps_of_one_side": lone_steps} if lone_steps else {}),
         "steps_compared": len({result.step for result in done}),

@@ -57,6 +57,8 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
     yield Line(phrases.headline(verdict), "bad" if verdict.exit_code else "good")
     yield Line(f"  candidate  {clean(verdict.candidate)}", "dim")
     yield Line(f"  reference  {clean(verdict.reference)}", "dim")
+    for number, text in enumerate(phrases.settings_apart(verdict)):
+        yield from labelled("" if number else "settings", text, width)
     findings = phrases.leading(verdict)
     if findings:
         if verdict.status in ("agree", "incomparable"):

@@ -35,7 +35,8 @@ def _parts(verdict: Verdict) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{_text(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>"
     yield f'<header><h1 class="{_TONES[verdict.status]}">{_text(title)}</h1>'
-    yield _pairs([("candidate", _name(verdict.candidate)), ("reference", _name(verdict.reference))])
+    settings = [("settings", _text(text)) for text in phrases.settings_apart(verdict)]
+    yield _pairs([("candidate", _name(verdict.candidate)), ("reference", _name(verdict.reference)), *settings])
     yield "</header>\n<main>"
     findings = phrases.leading(verdict)
     if findings and verdict.status in ("diverged", "harmless"):

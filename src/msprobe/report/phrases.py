@@ -40,6 +40,7 @@ _LIBRARY = re.compile(
 )
 # Names of one process are no news.
 _NO_RANK = ("rank", "")
+_MOST_SETTINGS = 6
 _STATISTICS = (("Max", "max"), ("Min", "min"), ("Mean", "mean"), ("Norm", "norm"), ("nan", "NaN"), ("inf", "infinite"))
 _LISTS = {
     "candidate_alone": "only the candidate calls",
@@ -113,7 +114,7 @@ def headline(verdict: Verdict) -> str:
         )
         if summary.get("unread"):
             word += " in what could be read"
-        if summary.get("steps_of_one_side"):
+        elif summary.get("steps_of_one_side"):
             common = summary["steps_in_common"]
             word += f" in the {common} of {common + summary['steps_of_one_side']} steps that both have"
         if summary.get("interrupted"):
@@ -123,6 +124,23 @@ def headline(verdict: Verdict) -> str:
         return f"{word}: {'nothing that was recorded differs' if exact else 'no difference beyond rounding'}"
     reason = next((note for note in verdict.notes if note.startswith("no ")), "")
     return f"{word}: {clean(reason)}" if reason else word
+
+
+def settings_apart(verdict: Verdict) -> list[str]:
+    """The settings that decide how exactly is computed, where they differ: ``torch: 2.9, in the reference 2.11``."""
+    found = verdict.summary.get("precision")
+    if not isinstance(found, dict):
+        return []
+    texts = [
+        f"{clean(name)}: {_set(one['candidate'])}, in the reference {_set(one['reference'])}"
+        for name, one in found.items()
+    ]
+    more = len(texts) - _MOST_SETTINGS
+    return [*texts[:_MOST_SETTINGS], *([f"and {more} more, in verdict.json"] if more > 0 else [])]
+
+
+def _set(value: object) -> str:
+    return "not there" if value is None else clean(value)
 
 
 def _as_far(summary: dict[str, Any]) -> str:

@@ -31,6 +31,7 @@ from msprobe.capture.torch.gradients import NodeHooks
 from msprobe.capture.torch.modules import ModuleRecorder
 from msprobe.capture.torch.names import ApiNames
 from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.precision import settings_of_precision
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.tensor_values import TensorKeeper
 from msprobe.capture.torch.threads import RecordedThread
@@ -102,6 +103,7 @@ class TorchRecorder:
         stacks = CallStacks(native.frame_key, _is_framework, _is_recompute, _is_way_in)
         self.session = session = Session(settings, "pytorch", current_rank, stacks)
         session.world = _world_size
+        session.precision = settings_of_precision
         self.statistics = TensorStatistics(
             "structure" if settings.task == "structure" else settings.summary_mode,
             settings.precision,

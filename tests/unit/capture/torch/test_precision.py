@@ -1,0 +1,89 @@
+"""A dump tells the switches that decide how exactly torch computes, and asking for them changes and says nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from recorded import record
+
+from msprobe.capture.torch.precision import settings_of_precision
+from msprobe.diagnose import compare_runs
+from msprobe.report.console import verdict_text
+from msprobe.report.html import verdict_page
+from msprobe.store.reader import open_dump
+
+
+def work() -> None:
+    torch.ones(4, 4).matmul(torch.ones(4, 4))
+
+
+def test_a_dump_tells_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    torch.set_float32_matmul_precision("high")
+    try:
+        record(tmp_path, work)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    told = open_dump(tmp_path).part().ours["precision"]
+    assert told["torch.get_float32_matmul_precision"] == "high"
+    assert told["torch"] == torch.__version__
+    assert (told["device"], told["NVIDIA_TF32_OVERRIDE"]) == ("cpu", "0")
+    assert told["torch.backends.cudnn.deterministic"] is False
+
+
+def test_what_a_torch_does_not_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> bool:
+        raise RuntimeError("this and the older switches are both used")
+
+    monkeypatch.setattr(torch.backends.cuda, "flash_sdp_enabled", fails)
+    monkeypatch.delattr(torch.backends.cuda, "mem_efficient_sdp_enabled")
+    found = settings_of_precision()
+    assert "torch.backends.cuda.flash_sdp_enabled" not in found
+    assert "torch.backends.cuda.mem_efficient_sdp_enabled" not in found
+    assert "torch.backends.cuda.math_sdp_enabled" in found
+
+
+def test_asking_warns_of_nothing_and_sets_up_no_device() -> None:
+    program = (
+        "import warnings, torch\n"
+        "torch.set_warn_always(True)\n"
+        "from msprobe.capture.torch.precision import settings_of_precision\n"
+        "with warnings.catch_warnings(record=True) as told:\n"
+        "    warnings.simplefilter('always')\n"
+        "    before = settings_of_precision()\n"
+        "    assert settings_of_precision() == before\n"
+        "print(len(told), torch.cuda.is_initialized())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "False"]
+
+
+def test_compare_tells_those_that_differ_first(tmp_path: Path) -> None:
+    record(tmp_path / "candidate", work)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.set_float32_matmul_precision("medium")
+        threads = torch.get_num_threads()
+        torch.set_num_threads(threads + 1)
+        try:
+            record(tmp_path / "reference", work)
+        finally:
+            torch.set_float32_matmul_precision("highest")
+            torch.set_num_threads(threads)
+    verdict = compare_runs(tmp_path / "candidate", tmp_path / "reference")
+    assert verdict.status == "agree"
+    apart = verdict.summary["precision"]
+    assert apart["torch.get_float32_matmul_precision"] == {"candidate": "highest", "reference": "medium"}
+    assert apart["torch.get_num_threads"] == {"candidate": threads, "reference": threads + 1}
+    text = " ".join(verdict_text(verdict).split())
+    told = text.index("get_float32_matmul_precision: highest, in the reference medium")
+    assert text.index(" reference ") < text.index(" settings ") < told < text.index(" Compared ")
+    assert "get_float32_matmul_precision: highest, in the reference medium" in verdict_page(verdict)
+    same = compare_runs(tmp_path / "candidate", tmp_path / "candidate")
+    assert "precision" not in same.summary
+    assert "settings" not in verdict_text(same)
