@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,23 @@ def caught(fails: Callable[[], Any]) -> str:
     return ""
 
 
+def goes_on(told: str, work: Callable[[], Any]) -> None:
+    """Do the work. MindSpore 2.10 itself now and then tells an error that the program has caught once more, to whoever
+    computes next.
+    """
+    for _ in range(100):
+        again = ""
+        try:
+            work()
+        except Exception as error:
+            again = str(error).splitlines()[0]
+        assert again in told
+        if not again:
+            return
+        time.sleep(0.001)
+    raise AssertionError("told without end")
+
+
 @pytest.mark.parametrize("task", ["statistics", "tensor", "overflow_check", "structure"])
 @pytest.mark.parametrize("fails", [wrong_shapes, wrong_view, wrong_arguments, wrong_input_of_a_cell, wrong_index])
 def test_an_error_that_the_program_catches_is_told_to_it_and_not_said_to_be_ours(
@@ -57,12 +75,13 @@ def test_an_error_that_the_program_catches_is_told_to_it_and_not_said_to_be_ours
     log.forget_once()
     alone = caught(fails)
     assert alone
+    goes_on(alone, lambda: ops.ones((1,)).asnumpy())
     model = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
     debugger = record(level="mix", task=task)
     debugger.start(model)
     assert caught(fails) == alone
-    model(batch())
-    debugger.stop()
+    goes_on(alone, lambda: model(batch()))
+    goes_on(alone, debugger.stop)
     debugger.step()
     dump = record.end()
     assert dump.errors() == []

@@ -17,7 +17,7 @@ import mindspore
 _MINDSPORE = os.path.dirname(os.path.abspath(mindspore.__file__)) + os.sep
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 # The functions of this package that only read what the program has made.
-_READING = frozenset(("_read", "host_array", "dtype_name", "describe", "_order", "wait_for_all"))
+_READING = frozenset(("_read", "_asked", "host_array", "dtype_name", "describe", "_order", "wait_for_all"))
 
 
 class _Missed:

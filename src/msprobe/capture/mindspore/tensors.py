@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -30,6 +31,10 @@ from msprobe.capture.session import Session
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 
 TYPE_NAME = "mindspore.Tensor"
+
+# MindSpore 2.10 tells such an error once, and now and then again for a moment (without us in 40 of 150 cases, up to 28
+# times in a row).
+_MOST_TOLD = 10
 
 # Types that are held, with the bytes of an element. Their copy is made by a multiplication with 1, which is exact and
 # which every device can do.
@@ -56,7 +61,7 @@ def is_tensor(value: Any) -> bool:
 
 def dtype_name(tensor: Any) -> str:
     """As dumps of MindSpore name it: ``Float32``."""
-    return str(tensor.dtype)
+    return str(_asked(partial(getattr, tensor, "dtype")))
 
 
 def host_array(tensor: Any) -> HostArray:
@@ -77,11 +82,32 @@ def _read(tensor: Any) -> Any:
     try:
         return tensor.asnumpy()
     except Exception as error:
-        with contextlib.suppress(Exception):
-            # The same tensor can be read now: it was another's error, or that of a kernel, and it is told once.
-            tensor.asnumpy()
+        if _answers(tensor.asnumpy):
             note_missed(error)
         raise
+
+
+def _asked(question: Callable[[], Any]) -> Any:
+    """What a tensor answers to a question that needs no values, whatever error is told instead at first."""
+    try:
+        return question()
+    except Exception as error:
+        if not _answers(question):
+            raise
+        note_missed(error)
+        return question()
+
+
+def _answers(question: Callable[[], Any]) -> bool:
+    """Whether what has failed does not fail any more: then it was the error of another call, or of a kernel, and the
+    program will not be told again.
+    """
+    for _ in range(_MOST_TOLD):
+        with contextlib.suppress(Exception):
+            question()
+            return True
+        time.sleep(0.001)
+    return False
 
 
 def copy_of(tensor: Any) -> Any:
@@ -232,7 +258,7 @@ class MindSporeTensors:
 
 def _order(tensor: Any) -> tuple[tuple[str, Any], ...]:
     """What is said of a tensor whose elements do not lie one behind the other."""
-    if tensor.is_contiguous():
+    if _asked(tensor.is_contiguous):
         return ()
     return (("contiguous", False), ("stride", list(tensor.stride())))
 
