@@ -82,8 +82,8 @@ def alive() -> int:
 
 
 def growth(step: Callable[[], None], warm_up: int, steps: int, objects: float, allocated: float) -> tuple[int, int]:
-    """What every ``steps`` steps add to what is alive and allocated: the least of three times, as some things are made
-    once, and late; of fewer, once it is below the two numbers.
+    """What every ``steps`` steps add to what is alive and allocated: the least of six times, as some things are made
+    once, and late, and other threads allocate, too; of fewer, once it is below the two numbers.
     """
     found: list[tuple[int, int]] = []
     gc.collect()
@@ -92,7 +92,7 @@ def growth(step: Callable[[], None], warm_up: int, steps: int, objects: float, a
     try:
         for _ in range(warm_up):
             step()
-        for _ in range(3):
+        for _ in range(6):
             before = alive(), tracemalloc.get_traced_memory()[0]
             for _ in range(steps):
                 step()
