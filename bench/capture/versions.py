@@ -47,6 +47,13 @@ def main() -> None:
     parser.add_argument("--levels", default="L0,L1,mix")
     parser.add_argument("--task", default="statistics")
     asked = parser.parse_args()
+    if not list(asked.other.glob("src/msprobe/capture/_native*.so")):
+        # Without it the workers would measure the installed msprobe, or the Python path.
+        parser.error(f'"{asked.other}" is no checkout of msprobe with its C extension built in place; see above')
+    for words, known in ((asked.sizes, PAIRS), (asked.levels, ("L0", "L1", "mix"))):
+        unknown = [word for word in words.split(",") if word not in known]
+        if unknown:
+            parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
     print("| model | level | task | on/off here | on/off there |\n|---|---|---|---|---|")
     for size, level in product(asked.sizes.split(","), asked.levels.split(",")):
         here, there = ratios(asked.other.resolve(), size, level, asked.task)

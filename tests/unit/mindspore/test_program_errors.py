@@ -16,6 +16,8 @@ from mindspore import nn, ops  # noqa: E402
 from mindspore_dumps import Recorder, batch, record  # noqa: E402
 
 from msprobe import log  # noqa: E402
+from msprobe.capture.mindspore.program_errors import forget_missed, raise_missed  # noqa: E402
+from msprobe.capture.mindspore.tensors import dtype_name  # noqa: E402
 
 __all__ = ["record"]
 
@@ -162,3 +164,27 @@ def test_exception_dump_keeps_a_call_that_failed_and_the_program_goes_on(record:
     dump = record.end()
     assert dump.errors() == []
     assert dump.names() == ["Functional.matmul.0.forward"]
+
+
+class Late:
+    """A tensor that tells an error of another call so many times before it answers."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    @property
+    def dtype(self) -> str:
+        if self.times:
+            self.times -= 1
+            raise RuntimeError("of a kernel")
+        return "Float32"
+
+
+def test_an_error_that_hides_the_type_of_a_tensor_is_kept_for_the_program() -> None:
+    forget_missed()
+    assert dtype_name(Late(3)) == "Float32"
+    with pytest.raises(RuntimeError, match="of a kernel"):
+        raise_missed()
+    with pytest.raises(RuntimeError, match="of a kernel"):
+        dtype_name(Late(10**6))
+    raise_missed()  # the tensor itself tells it again

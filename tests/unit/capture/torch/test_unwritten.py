@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from native_and_python import use_python
 from recorded import Dump, record
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -58,8 +59,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     if name == "native" and not native.built:
         pytest.skip("the compiled module was not built")
     if name == "python":
-        for attribute in ("statistics", "gather", "Memo", "Passes", "walk", "put"):
-            monkeypatch.setattr(native, attribute, None)
+        use_python(monkeypatch)
     if name == "late":
         late = lambda *given, **more: TensorStatistics(*given, **{**more, "defer": True})  # noqa: E731
         monkeypatch.setattr(recorder, "TensorStatistics", late)
