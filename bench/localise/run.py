@@ -2,6 +2,9 @@
 
     python bench/localise/run.py                                  # every pattern, three draws, all three modes
     python bench/localise/run.py --only F05,B02 --mode digest --draws 5
+    python bench/localise/run.py --precision bfloat16,autocast    # the same trainings in other precisions
+    python bench/localise/run.py --draws 1 --cache .bench/pairs --answers before.json    # what each pair is answered
+    python bench/localise/run.py --draws 1 --cache .bench/pairs --against before.json    # what is answered otherwise
     python bench/localise/run.py --clean                          # the clean pairs alone
     python bench/localise/run.py --layouts                        # pairs whose sides have different parallel layouts
     python bench/localise/run.py --noise --only F,B,O             # bugs, while other things differ harmlessly
@@ -35,6 +38,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
+from bugs.precision import PRECISIONS
+
 MODES = ("statistics", "digest", "tensor")
 
 
@@ -42,6 +47,7 @@ def judge(job: dict[str, Any]) -> dict[str, Any]:
     """Record one pair, ask, and compare the answer with the truth. Runs in a process of its own."""
     import torch
     from bugs import truth
+    from bugs.cache import recorded
     from bugs.clean import CLEAN
     from bugs.layouts import LAYOUTS
     from bugs.patterns import PATTERNS
@@ -55,15 +61,21 @@ def judge(job: dict[str, Any]) -> dict[str, Any]:
     clean = bool(pattern.expected)
     result: dict[str, Any] = {**job, "group": pattern.group, "clean": clean}
     with tempfile.TemporaryDirectory(prefix="localise-") as temporary:
-        folder = Path(job["keep"]) / f"{pattern.id}-{job['draw']}-{job['mode']}" if job["keep"] else Path(temporary)
+        name = f"{pattern.id}-{job['draw']}-{job['mode']}-{job['precision']}"
+        folder = Path(job["keep"]) / name if job["keep"] else Path(temporary)
+        drawn, precision = draw(pattern, job["draw"], job["salt"]), job["precision"]
         try:
             began = time.perf_counter()
-            pair = record(pattern, draw(pattern, job["draw"], job["salt"]), job["mode"], folder / "pair")
+            if job["cache"]:
+                pair = recorded(pattern, drawn, job["mode"], precision, Path(job["cache"]))
+            else:
+                pair = record(pattern, drawn, job["mode"], folder / "pair", precision)
             result["record_seconds"] = time.perf_counter() - began
             began = time.perf_counter()
             verdict = ask(pair, job)
             result["answer_seconds"] = time.perf_counter() - began
             result["status"] = verdict["status"]
+            result["headline"] = verdict.get("headline")
             result["findings"] = [_short(finding) for finding in verdict["findings"][:5]]
             if clean:
                 result["false_alarm"] = verdict["status"] not in pattern.expected
@@ -106,16 +118,20 @@ def _told(one: Any) -> dict[str, Any]:
 
 def table(results: Iterable[dict[str, Any]]) -> str:
     """One line for each mode and class; ``all visible``: without the patterns that keep all statistics."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
     for result in results:
         noise = result["pattern"].partition("+")[2]
-        groups[(result["mode"], f"noise {noise}" if noise else result["group"])].append(result)
-        groups[(result["mode"], "all clean" if result["clean"] else "all planted")].append(result)
+        recorded = result["precision"], result["mode"]
+        groups[(*recorded, f"noise {noise}" if noise else result["group"])].append(result)
+        groups[(*recorded, "all clean" if result["clean"] else "all planted")].append(result)
         if result["mode"] == "statistics" and not result["clean"] and not result.get("blind"):
-            groups[(result["mode"], "all visible")].append(result)
+            groups[(*recorded, "all visible")].append(result)
     heads = ("detected", "first", "in three", "severity", "alarms", "errors")
-    lines = [f"{'mode':10}  {'class':12} {'pairs':>5} " + " ".join(f"{head:>8}" for head in heads)]
-    for (mode, group), found in sorted(groups.items(), key=lambda item: (MODES.index(item[0][0]), item[0][1])):
+    lines = [f"{'precision':9}  {'mode':10}  {'class':12} {'pairs':>5} " + " ".join(f"{head:>8}" for head in heads)]
+    places = {name: place for place, name in enumerate((*PRECISIONS, *MODES))}
+    for (precision, mode, group), found in sorted(
+        groups.items(), key=lambda item: (*map(places.__getitem__, item[0][:2]), item[0][2])
+    ):
         errors = sum("error" in one for one in found)
         if found[0]["clean"]:
             alarms = sum(bool(one.get("false_alarm")) for one in found)
@@ -127,7 +143,7 @@ def table(results: Iterable[dict[str, Any]]) -> str:
             severity = sum(bool(one.get("severity_right")) for one in found)
             cells = [_percent(count, len(found)) for count in (detected, first, three, severity)] + [""]
         cells.append(str(errors or ""))
-        lines.append(f"{mode:10}  {group:12} {len(found):5} " + " ".join(f"{cell:>8}" for cell in cells))
+        lines.append(f"{precision:9}  {mode:10}  {group:12} {len(found):5} " + " ".join(f"{cell:>8}" for cell in cells))
     return "\n".join(lines)
 
 
@@ -146,7 +162,7 @@ def misses(results: Iterable[dict[str, Any]]) -> str:
     """One line for each pair that was not answered exactly."""
     lines = []
     for one in results:
-        name = f"{one['mode']:10} {one['pattern']}:{one['draw']}"
+        name = f"{one['precision']:9} {one['mode']:10} {one['pattern']}:{one['draw']}"
         if "error" in one:
             lines.append(f"{name}  ERROR {one['error'].strip().splitlines()[-1]}")
         elif one["clean"]:
@@ -157,6 +173,48 @@ def misses(results: Iterable[dict[str, Any]]) -> str:
             severity = "" if one["severity_right"] else f", called {one['status']}"
             lines.append(f"{name}  {place}{severity}: {_first(one)}; right: {one['truth']}")
     return "\n".join(lines)
+
+
+def answers(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """What each pair was answered: status, headline and the first findings; by pattern, draw, mode and precision."""
+    return {
+        f"{one['pattern']}:{one['draw']} {one['mode']} {one['precision']}": {
+            "place": "alarm" if one.get("false_alarm") else one.get("place"),
+            **{key: one.get(key) for key in ("status", "headline", "findings")},
+            **({"error": one["error"].strip().splitlines()[-1]} if "error" in one else {}),
+        }
+        for one in results
+    }
+
+
+def changes(now: dict[str, Any], before: dict[str, Any]) -> list[str]:
+    """What is answered otherwise than before, one line each, and how often pairs are answered better or worse."""
+    lines = []
+    better = worse = 0
+    for name in now:
+        if name in before and now[name] != before[name]:
+            one, other = now[name], before[name]
+            better += _grade(one) > _grade(other)
+            worse += _grade(one) < _grade(other)
+            mark = {True: "BETTER", False: "WORSE "}.get(_grade(one) > _grade(other))
+            mark = mark if _grade(one) != _grade(other) else "same  "
+            lines.append(f"{mark} {name}: {_answer(other)}  ->  {_answer(one)}")
+    lines.append(
+        f"{len(lines)} of {sum(name in before for name in now)} answered otherwise; {better} better, {worse} worse"
+    )
+    return lines
+
+
+def _grade(one: dict[str, Any]) -> int:
+    if "error" in one or one["place"] == "alarm":
+        return -100
+    return -(one["place"] if one["place"] is not None else 50) - (one["status"] not in ("diverged", "agree"))
+
+
+def _answer(one: dict[str, Any]) -> str:
+    first = (one.get("findings") or [{}])[0]
+    told = one.get("error") or f"{first.get('kind')} {first.get('entry') or first.get('where')}"
+    return f"{one['status']}, place {one['place']}, {told}"
 
 
 def _first(one: dict[str, Any]) -> str:
@@ -185,6 +243,10 @@ def main() -> int:
     parser.add_argument("--draws", type=int, default=3, help="how often each pattern is drawn")
     parser.add_argument("--only", default="", help="patterns, e.g. F05,B02; a letter is a whole class")
     parser.add_argument("--mode", default=",".join(MODES), help="of statistics, digest, tensor")
+    parser.add_argument("--precision", default="float32", help=f"of {', '.join(PRECISIONS)}")
+    parser.add_argument("--cache", default="", help="take recorded pairs from this folder, and put them there")
+    parser.add_argument("--answers", default="", help="write what each pair is answered to this file")
+    parser.add_argument("--against", default="", help="list the pairs that are answered otherwise than in this file")
     parser.add_argument("--salt", default="", help="other draws: any word")
     parser.add_argument("--clean", action="store_true", help="the clean pairs alone")
     parser.add_argument("--planted", action="store_true", help="the planted pairs alone")
@@ -212,10 +274,13 @@ def main() -> int:
     unknown = [one for one in only if one not in every and not any(name[0] == one for name in every)]
     if unknown or not chosen:
         parser.error(f"no such pattern: {', '.join(unknown) or options.only}; known: {', '.join(every)}")
+    of_name = {**PATTERNS, **CLEAN, **LAYOUTS}.get if not options.noise else pairs_under_noise().get
     modes = ["statistics"] if options.peer else options.mode.split(",")
     jobs = [
-        {"pattern": one, "draw": number, "mode": mode, "salt": options.salt, "keep": options.keep, "peer": options.peer}
+        {"pattern": one, "draw": number, "mode": mode, "precision": precision, "salt": options.salt,
+         "keep": options.keep, "cache": options.cache, "peer": options.peer}
         for one in chosen for number in range(options.draws) for mode in modes
+        for precision in options.precision.split(",") if precision in of_name(one).precisions
     ]  # fmt: skip
     place = Path(options.json)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -226,6 +291,10 @@ def main() -> int:
         sys.stderr.write(f"\r{len(results)} of {len(jobs)} " if sys.stderr.isatty() else "")
     if options.misses:
         print(misses(results))
+    if options.answers:
+        Path(options.answers).write_text(json.dumps(answers(results), indent=1))
+    if options.against:
+        print("\n".join(changes(answers(results), json.loads(Path(options.against).read_text()))))
     print(table(results))
     print(cost(results))
     return 0

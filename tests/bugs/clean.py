@@ -127,7 +127,7 @@ _SINGLE = (
         "mask added instead of filled",
         (
             _MASKING,
-            'scores = scores + torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))',
+            'scores = scores + scores.new_zeros(mask.shape).masked_fill(~mask, float("-inf"))',
         ),
     ),
     _clean(
@@ -246,7 +246,7 @@ _SINGLE = (
                 "        x = self.embedding(tokens)\n",
                 "        x = self.embedding(tokens)\n"
                 "        order = torch.arange(len(tokens.flatten()))\n"
-                "        means = torch.zeros(self.settings.vocabulary, x.shape[-1])\n"
+                "        means = x.new_zeros(self.settings.vocabulary, x.shape[-1])\n"
                 "        means = means.index_add(0, tokens.flatten()[order], x.flatten(0, 1)[order]) / "
                 "tokens.numel()\n"
                 "        x = x + means[tokens]\n",
@@ -266,7 +266,7 @@ _SINGLE = (
                 "        x = self.embedding(tokens)\n"
                 "        widths = torch.arange(length).add(1).reciprocal()\n"
                 "        steps = torch.cumsum(widths, 0)\n"
-                "        x = x + 0.01 * steps[None, :, None]\n",
+                "        x = x + 0.01 * steps[None, :, None].to(x.dtype)\n",
             ),
         ),
     ),
@@ -281,6 +281,7 @@ _SINGLE = (
                 "        return torch.cat((turned.real, turned.imag), dim=-1)"
             ),
         ),
+        precisions=("float32",),
     ),
     _clean(
         "K20",
@@ -304,6 +305,7 @@ _SINGLE = (
             ),
         ),
         settings={"dropout": 0.0},
+        precisions=("float32",),
     ),
     _clean(
         "P02",
@@ -316,6 +318,7 @@ _SINGLE = (
             ),
         ),
         settings={"dropout": 0.0},
+        precisions=("float32",),
     ),
     _clean(
         "P03",
@@ -325,6 +328,7 @@ _SINGLE = (
             "        self.model.load_state_dict(state)\n        self.model.double()\n",
         ),
         settings={"dropout": 0.0},
+        precisions=("float32",),
     ),
     _clean(
         "P04",
@@ -339,6 +343,7 @@ _SINGLE = (
         ),
         bed=(Edit("return x * cos + rotate_half(x) * sin", "return (x * cos + rotate_half(x) * sin).type_as(x)"),),
         settings={"dropout": 0.0},
+        precisions=("float32",),
     ),
     _clean(
         "P05",
@@ -513,11 +518,11 @@ _SINGLE = (
             ),
         ),
         (
-            "        cos, sin = table.cos(), table.sin()\n        return x * cos",
+            "        cos, sin = table.cos().to(x.dtype), table.sin().to(x.dtype)\n        return x * cos",
             (
                 "        return table.cos(), table.sin()\n\n"
                 "    def forward(self, x: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:\n"
-                "        cos, sin = tables\n        return x * cos"
+                "        cos, sin = tables[0].to(x.dtype), tables[1].to(x.dtype)\n        return x * cos"
             ),
         ),
         (

@@ -87,6 +87,7 @@ class Pattern:
     ``differs``: what must change. ``harmless``: the training is not affected (None: a
     matter of opinion). ``blind``: the first wrong thing keeps
     all statistics. ``expected``: of a pair in which nothing is wrong, the verdicts that are no false alarm.
+    ``precisions``: those of :mod:`bugs.precision` in which the two programs run and differ.
     """
 
     id: str
@@ -104,6 +105,7 @@ class Pattern:
     harmless: bool | None = False
     blind: bool = False
     expected: frozenset[str] = frozenset()
+    precisions: tuple[str, ...] = ("float32", "bfloat16", "autocast")
     steps: int = 2
     world: int = 1
     reference_world: int | None = None

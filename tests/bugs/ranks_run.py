@@ -75,11 +75,15 @@ def close_all() -> None:
         ranks.close()
 
 
-def record(place: Path, settings: dict[str, Any], mode: str, steps: int, world: int) -> None:
+def record(
+    place: Path, settings: dict[str, Any], mode: str, steps: int, world: int, precision: str = "float32"
+) -> None:
     """Run the program in ``place`` on ``world`` ranks and record each of its steps."""
     if world not in _RUNNING:
         _RUNNING[world] = Ranks(world)
-    _RUNNING[world].do({"place": str(place), "settings": settings, "mode": mode, "steps": steps})
+    _RUNNING[world].do(
+        {"place": str(place), "settings": settings, "mode": mode, "steps": steps, "precision": precision}
+    )
     outcomes = [json.loads((place / f"outcome-{rank}.json").read_text()) for rank in range(world)]
     joined = [
         {key: {rank: outcomes[rank][step][key] for rank in range(world)} for key in outcomes[0][step]}
@@ -109,7 +113,7 @@ def main() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         try:
-            record_side(Path(job["place"]), job["settings"], job["mode"], job["steps"], rank)
+            record_side(Path(job["place"]), job["settings"], job["mode"], job["steps"], rank, job["precision"])
             answer = "done"
         except Exception:
             answer = f"rank {rank}: {traceback.format_exc()}".replace("\n", " | ")

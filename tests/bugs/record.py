@@ -36,6 +36,7 @@ class Pair:
     draw: Draw
     mode: str
     folder: Path
+    precision: str = "float32"
 
     def dump(self, side: str) -> Path:
         """The dump of a side."""
@@ -58,29 +59,33 @@ def debugger_settings(mode: str) -> dict[str, Any]:
     return {"task": task, "level": "mix", task: {"summary_mode": summary}}
 
 
-def record(pattern: Pattern, drawn: Draw, mode: str, folder: Path) -> Pair:
+def record(pattern: Pattern, drawn: Draw, mode: str, folder: Path, precision: str = "float32") -> Pair:
     """Record both sides into ``folder``, which is emptied before."""
     shutil.rmtree(folder, ignore_errors=True)
-    pair = Pair(pattern, drawn, mode, folder)
+    pair = Pair(pattern, drawn, mode, folder, precision)
     for side, text in zip(SIDES, programs(pattern, drawn), strict=True):
         place = folder / side
         place.mkdir(parents=True)
         (place / "program.py").write_text(text)
         world = pattern.world if side == "candidate" else pattern.reference_world or pattern.world
         if world > 1:
-            ranks_run.record(place, dict(drawn.settings), mode, pattern.steps, world)
+            ranks_run.record(place, dict(drawn.settings), mode, pattern.steps, world, precision)
         else:
-            record_side(place, dict(drawn.settings), mode, pattern.steps)
+            record_side(place, dict(drawn.settings), mode, pattern.steps, precision=precision)
     return pair
 
 
-def record_side(place: Path, settings: dict[str, Any], mode: str, steps: int, rank: int | None = None) -> None:
+def record_side(
+    place: Path, settings: dict[str, Any], mode: str, steps: int, rank: int | None = None, precision: str = "float32"
+) -> None:
     """Run the program in ``place`` and record each of its steps; ``rank``: this process is one of several ranks."""
     from bugs.outcome import Outcome
+    from bugs.precision import set_precision
     from msprobe.pytorch import PrecisionDebugger
 
     with loaded(place / "program.py") as program:
         training = program.Training(program.Settings(**settings))
+        set_precision(training, precision)
         of_rank = "" if rank is None else f"-{rank}"
         config = place / f"config{of_rank}.json"
         config.write_text(json.dumps({**debugger_settings(mode), "dump_path": str(place / "dump")}))

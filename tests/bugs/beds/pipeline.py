@@ -71,13 +71,19 @@ class Training:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=settings.learning_rate)
         self.losses: list[float] = []
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the stages hand on."""
+        return self.model.embedding.weight.dtype
+
     def forward_first(self, tokens: torch.Tensor) -> torch.Tensor:
         result = self.model(tokens[:, :-1])
         dist.send(result.detach(), 1)
         return result
 
     def forward_last(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        given = torch.zeros(self.settings.batch, self.settings.length, self.settings.width)
+        shape = (self.settings.batch, self.settings.length, self.settings.width)
+        given = torch.zeros(shape, dtype=self.dtype)
         dist.recv(given, 0)
         given.requires_grad_()
         logits = self.model(given)
@@ -85,7 +91,7 @@ class Training:
         return given, loss / self.settings.micro_batches
 
     def backward_first(self, result: torch.Tensor) -> None:
-        gradient = torch.zeros(result.shape)
+        gradient = torch.zeros(result.shape, dtype=result.dtype)
         dist.recv(gradient, 1)
         result.backward(gradient)
 

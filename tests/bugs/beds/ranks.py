@@ -206,7 +206,7 @@ class ParallelLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         chances, local, foreign, real = ctx.saved_tensors
-        hits = torch.zeros_like(chances).scatter(-1, local[..., None], (~foreign)[..., None].float())
+        hits = torch.zeros_like(chances).scatter(-1, local[..., None], (~foreign)[..., None].to(chances.dtype))
         return (chances - hits) * real[..., None] * gradient, None, None, None
 
 

@@ -64,7 +64,7 @@ class Rotary(nn.Module):
         positions = torch.arange(x.shape[-2]).float()
         angles = torch.outer(positions, self.frequencies)
         table = torch.cat((angles, angles), dim=-1)
-        cos, sin = table.cos(), table.sin()
+        cos, sin = table.cos().to(x.dtype), table.sin().to(x.dtype)
         return x * cos + rotate_half(x) * sin
 
 

@@ -175,6 +175,7 @@ PATTERNS = (
         ),
         same=frozenset({"loss"}),
         differs=frozenset({"gradients", "weights"}),
+        precisions=("float32", "autocast"),
     ),
     _ranks(
         "D07",

@@ -297,11 +297,13 @@ PATTERNS = (
         "F13",
         "softmax in bfloat16",
         "forward",
+        bed=(
+            Edit("probs = torch.softmax(scores, dim=-1)", "probs = torch.softmax(scores.float(), dim=-1).to(v.dtype)"),
+        ),
         plant=(
             Edit(
-                "probs = torch.softmax(scores, dim=-1)",
-                "probs = torch.softmax(scores.bfloat16(), dim=-1).float() if self.index == @layer else "
-                "torch.softmax(scores, dim=-1)",
+                "probs = torch.softmax(scores.float(), dim=-1).to(v.dtype)",
+                "probs = torch.softmax(scores.bfloat16() if self.index == @layer else scores.float(), dim=-1).to(v.dtype)",
             ),
         ),
         truth=(answer("structure dtype argument", "probs = torch.softmax", module=_ATTENTION),),

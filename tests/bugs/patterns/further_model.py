@@ -37,7 +37,7 @@ _EXPERTS = (
         result = torch.zeros_like(x)
         for number, expert in enumerate(self.experts):
             result = result + expert(x) * (chosen == number)[..., None]
-        return result * best[..., None]
+        return (result * best[..., None]).type_as(x)
 
 
 class Block(nn.Module):''',
@@ -72,7 +72,7 @@ class Decoder(nn.Module):''',
         "        self.norm = Norm(settings.width)\n        self.head",
         "        self.picture = Picture(settings)\n        self.norm = Norm(settings.width)\n        self.head",
     ),
-    Edit(_EMBED, _EMBED + "        x = x + self.picture(self.pictures[: len(tokens)])[:, None]\n"),
+    Edit(_EMBED, _EMBED + "        x = x + self.picture(self.pictures[: len(tokens)].to(x.dtype))[:, None]\n"),
     Edit(_LOSSES, _LOSSES + "        self.model.pictures = torch.randn(settings.batch, 3, 8, 8)\n"),
     Edit(
         'state[name] = 0.02 * noise if "embedding" in name else noise',
@@ -142,11 +142,11 @@ class Training:''',
     _more(
         "X11",
         "router in bfloat16",
-        bed=_EXPERTS,
+        bed=(*_EXPERTS, Edit("torch.softmax(self.router(x), dim=-1)", "torch.softmax(self.router(x).float(), dim=-1)")),
         plant=(
             Edit(
-                "torch.softmax(self.router(x), dim=-1)",
-                "torch.softmax(self.router(x), dim=-1) if self.index != @layer else "
+                "torch.softmax(self.router(x).float(), dim=-1)",
+                "torch.softmax(self.router(x).float(), dim=-1) if self.index != @layer else "
                 "torch.softmax(self.router(x).bfloat16(), dim=-1).float()",
             ),
         ),
@@ -229,6 +229,7 @@ class Training:''',
         ),
         plant=(Edit("self.low = True", "self.low = index != @layer"),),
         truth=(answer("dtype", "            hidden = self.up(x)", module=_FEED),),
+        precisions=("float32", "autocast"),
         differs=frozenset({"gradients"}),
     ),
     _more(
@@ -315,6 +316,7 @@ class Training:''',
         suits=lambda s, w: (s["width"] // s["heads"]) not in (4, 16, 64),
         truth=(answer("dtype argument data", "scores = (scores * self.factor)", module=_ATTENTION, api="mul"),),
         harmless=None,
+        precisions=("float32",),
     ),
     _more(
         "X25",
@@ -410,7 +412,7 @@ class Training:''',
             Edit(
                 _SCALED,
                 _SCALED + "        distance = torch.arange(length)[None, :] - torch.arange(length)[:, None]\n"
-                "        scores = scores + self.slopes[:, None, None] * distance\n",
+                "        scores = scores + (self.slopes[:, None, None] * distance).to(scores.dtype)\n",
             ),
             Edit(
                 "        self.scale = 1.0 / math.sqrt(self.head_width)\n",

@@ -121,7 +121,7 @@ PATTERNS = (
             ),
             answer(
                 "structure missing_gradient step_count",
-                "        gradient = torch.zeros(result.shape)",
+                "        gradient = torch.zeros(result.shape, dtype=result.dtype)",
                 side="reference",
                 occurrence="2",
             ),

@@ -25,7 +25,7 @@ _AVERAGE = (
         _STEP + "\n"
         "        with torch.no_grad():\n"
         "            for kept, parameter in zip(self.average, self.model.parameters()):\n"
-        "                kept.lerp_(parameter, 0.01)\n",
+        "                kept.lerp_(parameter.to(kept.dtype), 0.01)\n",
     ),
 )
 #: The machine that runs the operations, which can leave out what it should write.
@@ -184,7 +184,7 @@ class Training:''',
         "X17",
         "average of the weights moved the wrong way",
         bed=_AVERAGE,
-        plant=(Edit("kept.lerp_(parameter, 0.01)", "kept.lerp_(parameter, @by)"),),
+        plant=(Edit("kept.lerp_(parameter.to(kept.dtype), 0.01)", "kept.lerp_(parameter.to(kept.dtype), @by)"),),
         choices={"by": ("-0.01", "0.99")},
         truth=(answer("argument", "kept.lerp_("),),
         same=frozenset({"loss", "gradients", "weights"}),
@@ -194,7 +194,7 @@ class Training:''',
         "X17N",
         "average of the weights never updated",
         bed=_AVERAGE,
-        plant=(Edit("                kept.lerp_(parameter, 0.01)\n", "                pass\n"),),
+        plant=(Edit("                kept.lerp_(parameter.to(kept.dtype), 0.01)\n", "                pass\n"),),
         truth=(answer("structure", "kept.lerp_(", side="reference"),),
         same=frozenset({"loss", "gradients", "weights"}),
         harmless=None,

@@ -227,6 +227,7 @@ PATTERNS = (
         ),
         same=_SAME,
         differs=_CHANGED,
+        precisions=("float32", "autocast"),
     ),
     Pattern(
         "O08",
