@@ -13,9 +13,9 @@ PRECISIONS = ("float32", "bfloat16", "autocast")
 def set_precision(training: Any, precision: str) -> None:
     """Let a training run in one of :data:`PRECISIONS`; call it before the first step.
 
-    ``bfloat16``: parameters and the buffers that checkpoints hold, as ``model.to(torch.bfloat16)`` leaves them in models
-    whose tables of positions keep float32. ``autocast``: forward pass and loss (``Training.loss``), or the model alone
-    where a program has no such method.
+    ``bfloat16``: parameters and the buffers that checkpoints hold, as ``model.to(torch.bfloat16)`` leaves them in
+    models whose tables of positions keep float32. ``autocast``: forward pass and loss (``Training.loss``), or the
+    model alone where a program has no such method.
     """
     import torch
 

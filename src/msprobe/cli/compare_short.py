@@ -83,7 +83,7 @@ def _compare(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
     from msprobe.diagnose import compare_runs
-    from msprobe.diagnose.readable import readable_verdict
+    from msprobe.diagnose.verdict.readable import readable_verdict
     from msprobe.engine import Workers
 
     asked = [kind for kind in _FILES if getattr(args, kind)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from msprobe.diagnose.calls import StepCalls
+    from msprobe.diagnose.verdict.calls import StepCalls
 
 VERSION = 1
 

@@ -7,35 +7,35 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msprobe.diagnose.blame_effect import beyond_rounding
-from msprobe.diagnose.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
-from msprobe.diagnose.calls import StepCalls, calls_of
-from msprobe.diagnose.collector import no_collection
-from msprobe.diagnose.common import Rank, Step, StepPair, in_common
-from msprobe.diagnose.compiled import leave_out_unseen
-from msprobe.diagnose.conclusion import MOST_FINDINGS, Compared, across_ranks, agreeing_of, conclude
-from msprobe.diagnose.differences import Comparer
-from msprobe.diagnose.effect import Reach, reach_of, tolerance, tolerance_of_frameworks, unit_of
+from msprobe.diagnose.differences.records import Comparer
+from msprobe.diagnose.differences.value_digests import add_digests
+from msprobe.diagnose.effect.leftover import Left, gradients_left
+from msprobe.diagnose.effect.movement import weights_of
+from msprobe.diagnose.effect.reach import Reach, reach_of, tolerance, tolerance_of_frameworks, unit_of
 from msprobe.diagnose.findings import Status, Verdict
 from msprobe.diagnose.layout.annotation import read_annotations
+from msprobe.diagnose.layout.compare import ComparedLayouts, Layouts, notes_of_layouts, summary_of_layouts
 from msprobe.diagnose.layout.detect import layouts_differ
-from msprobe.diagnose.layouts import ComparedLayouts, Layouts, notes_of_layouts, summary_of_layouts
-from msprobe.diagnose.leftover import Left, gradients_left
-from msprobe.diagnose.lone import lone_calls
-from msprobe.diagnose.movement import weights_of
-from msprobe.diagnose.origin import search
-from msprobe.diagnose.pairing import pair
-from msprobe.diagnose.recordings import (
+from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.search import search
+from msprobe.diagnose.pairing.compiled import leave_out_unseen
+from msprobe.diagnose.pairing.lone import lone_calls
+from msprobe.diagnose.pairing.match import pair
+from msprobe.diagnose.pairing.translation import NOTE, translate
+from msprobe.diagnose.steps.collector import no_collection
+from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.tolerance.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
+from msprobe.diagnose.verdict.calls import StepCalls, calls_of
+from msprobe.diagnose.verdict.common import Rank, Step, StepPair, in_common
+from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, across_ranks, agreeing_of, conclude
+from msprobe.diagnose.verdict.recordings import (
     cannot_be_compared,
     leave_out_unrecorded,
     look_for_steps_in_one,
     precision_apart,
 )
-from msprobe.diagnose.scene import Scene
-from msprobe.diagnose.summary import counts_of, listed, notes_on, summary_of
-from msprobe.diagnose.timeline import Timeline
-from msprobe.diagnose.translation import NOTE, translate
-from msprobe.diagnose.value_digests import add_digests
+from msprobe.diagnose.verdict.summary import counts_of, listed, notes_on, summary_of
 from msprobe.engine import Engine, Workers, run
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from msprobe import __version__
-from msprobe.diagnose.calls import Call, StepCalls
 from msprobe.diagnose.findings import KINDS, Finding, Verdict
+from msprobe.diagnose.verdict.calls import Call, StepCalls
 from msprobe.report import phrases
 from msprobe.report.advice import advice_on
 from msprobe.report.counts import counts

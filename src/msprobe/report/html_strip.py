@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from msprobe.diagnose.calls import Call, CallStatus
+from msprobe.diagnose.verdict.calls import Call, CallStatus
 from msprobe.report.phrases import clean, short
 
 #: What each status means, in the order of the legend.

@@ -303,7 +303,8 @@ PATTERNS = (
         plant=(
             Edit(
                 "probs = torch.softmax(scores.float(), dim=-1).to(v.dtype)",
-                "probs = torch.softmax(scores.bfloat16() if self.index == @layer else scores.float(), dim=-1).to(v.dtype)",
+                "probs = torch.softmax(scores.bfloat16() if self.index == @layer else scores.float(), dim=-1)"
+                ".to(v.dtype)",
             ),
         ),
         truth=(answer("structure dtype argument", "probs = torch.softmax", module=_ATTENTION),),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.dumps import Recording, Value, rounded
-from unit.diagnose.test_leftover import accumulating
+from unit.diagnose.effect.test_leftover import accumulating
 from unit.diagnose.training import Plan
 
 NOISE = 2e-7

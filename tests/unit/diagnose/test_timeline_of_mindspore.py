@@ -7,7 +7,7 @@ from pathlib import Path
 from hand_made import call, tensor, write_part
 
 from msprobe.diagnose.runs import compare_runs
-from msprobe.diagnose.timeline import Timeline
+from msprobe.diagnose.steps.timeline import Timeline
 
 
 def test_element_types_have_one_name(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from unit.report.verdicts import finding, step_calls, verdict
 
-from msprobe.diagnose.calls import Call, StepCalls
 from msprobe.diagnose.findings import Verdict
+from msprobe.diagnose.verdict.calls import Call, StepCalls
 from msprobe.report.html import origin_of, verdict_page
 from msprobe.report.html_style import STYLE
 

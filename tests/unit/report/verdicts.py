@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from msprobe.diagnose.calls import Call, StepCalls
 from msprobe.diagnose.findings import Finding, Verdict
+from msprobe.diagnose.verdict.calls import Call, StepCalls
 
 STACK = (
     "File /home/me/train.py, line 97, in forward, \n scores = scores * self.scale",

@@ -16,9 +16,9 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.language import Text, texts
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats, has_values, measured, tensors
-from msprobe.diagnose.differences import numbers, numel
+from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.errors import MsprobeError
 from msprobe.store.values import read_values
 

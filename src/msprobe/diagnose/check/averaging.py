@@ -12,7 +12,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.language import Text, texts
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, tensors
-from msprobe.diagnose.differences import numel
+from msprobe.diagnose.differences.records import numel
 from msprobe.diagnose.findings import Finding
 
 

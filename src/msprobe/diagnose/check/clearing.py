@@ -18,11 +18,11 @@ import numpy as np
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import has_values, measured
-from msprobe.diagnose.differences import numel, rms
+from msprobe.diagnose.differences.records import numel, rms
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.noise import eps_of
-from msprobe.diagnose.optimizer import parameters_of
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.tolerance.noise import eps_of
 
 _LEAST = 4
 #: How well the sums must fit (of the size of the means), and how badly without the older gradient.

@@ -9,7 +9,7 @@ from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.communication import Exchange, Node
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
 from msprobe.diagnose.check.values import has_values, measured
-from msprobe.diagnose.differences import fingerprint, of_statistics
+from msprobe.diagnose.differences.records import fingerprint, of_statistics
 from msprobe.diagnose.findings import Finding
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.values import argument
-from msprobe.diagnose.timeline import Event, Slot, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 
 Rank = int | str
 

@@ -12,7 +12,7 @@ from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event, Timeline
 
 _DROPOUTS = frozenset(
     "dropout alpha_dropout feature_alpha_dropout feature_dropout dropout1d dropout2d dropout3d native_dropout".split()

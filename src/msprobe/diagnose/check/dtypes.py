@@ -14,11 +14,11 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.siblings import relative_place
 from msprobe.diagnose.check.values import SAME_ELEMENTS, floats, measured
-from msprobe.diagnose.differences import fingerprint, numel
+from msprobe.diagnose.differences.records import fingerprint, numel
+from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.noise import CASTS
-from msprobe.diagnose.timeline import Event, Timeline
-from msprobe.diagnose.words import dtype_word
+from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.tolerance.noise import CASTS
 
 _HALF = frozenset(("float16", "bfloat16"))
 #: Calls whose result suffers most from half precision.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from msprobe.compare.entry_names import plain_path
-from msprobe.diagnose.optimizer import parameters_of
-from msprobe.diagnose.timeline import Event, is_tensor
+from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check.moment import Moment

@@ -9,10 +9,10 @@ from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.history import without_gradient
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import distinct, floats, listed
-from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.optimizer import parameters_of
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.timeline import Event, Timeline
 
 #: How the recorder names what no module of the recorded models has.
 _OF_NO_MODULE = re.compile(r"(^|\.)g\d+\.p\d+$")

@@ -9,9 +9,9 @@ from typing import Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import SAME_ELEMENTS, SHAPES, argument, distinct, tensors
-from msprobe.diagnose.differences import fingerprint, is_integer, numel
-from msprobe.diagnose.links import Producers
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.differences.records import fingerprint, is_integer, numel
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event, Timeline
 
 _LOSSES = frozenset(("cross_entropy", "nll_loss"))
 #: Calls that leave most elements where they are.

@@ -7,11 +7,11 @@ from typing import Any
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.history import History
-from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding, Kind
-from msprobe.diagnose.links import Producers
-from msprobe.diagnose.optimizer import parameters_of
-from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
 Rank = int | str
 Leaf = dict[str, Any]

@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterable
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import COPIES, distinct, measured
-from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
 #: Calls whose backward needs their result.
 _NEEDS_RESULT = frozenset("softmax log_softmax exp sqrt rsqrt tanh sigmoid relu reciprocal pow dropout".split())

@@ -17,10 +17,10 @@ from msprobe.diagnose.check.communication import Exchange, Node, Rank
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.overflow_words import reason
 from msprobe.diagnose.check.values import measured, tensors
-from msprobe.diagnose.differences import fingerprint, is_integer, numbers
+from msprobe.diagnose.differences.records import fingerprint, is_integer, numbers
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.links import unset_tensors
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.steps.links import unset_tensors
+from msprobe.diagnose.steps.timeline import Event, Timeline
 
 #: Calls that fill memory as they are told to; what is in it is neither born nor carried here.
 _FILLS = frozenset(

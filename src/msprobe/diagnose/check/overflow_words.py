@@ -6,9 +6,9 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.values import floats, tensors
-from msprobe.diagnose.differences import numbers
-from msprobe.diagnose.timeline import Event, Timeline
-from msprobe.diagnose.words import dtype_word
+from msprobe.diagnose.differences.records import numbers
+from msprobe.diagnose.differences.words import dtype_word
+from msprobe.diagnose.steps.timeline import Event, Timeline
 
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38}
 

@@ -10,7 +10,7 @@ from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import is_tensor
+from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.errors import MsprobeError
 from msprobe.store.values import read_values
 

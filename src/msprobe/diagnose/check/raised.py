@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event, Timeline
 
 #: What the recorder writes of a module whose end nobody told; the call inside it says why.
 _NOT_RETURNED = "the pass did not return"

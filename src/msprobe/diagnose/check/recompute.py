@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.differences import Comparer, Difference, described
+from msprobe.diagnose.differences.records import Comparer, Difference, described
+from msprobe.diagnose.differences.words import measure, relation_in_words
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.links import is_unset, unset_tensors
-from msprobe.diagnose.noise import SAFETY, own_noise, unit
-from msprobe.diagnose.recomputation import repeated
-from msprobe.diagnose.timeline import Event, Timeline
-from msprobe.diagnose.words import measure, relation_in_words
+from msprobe.diagnose.pairing.recomputation import repeated
+from msprobe.diagnose.steps.links import is_unset, unset_tensors
+from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.tolerance.noise import SAFETY, own_noise, unit
 
 
 def check(moment: Moment) -> Iterable[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msprobe.diagnose.check.values import tensors
-from msprobe.diagnose.timeline import Timeline
+from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.store.damage import place_in_words
 
 

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Iterable
 from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
 from msprobe.diagnose.check.values import distinct, measured, tensors
-from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event, Timeline
 
 
 def check(moment: Moment, copies: set[str]) -> Iterable[Finding]:

@@ -9,8 +9,8 @@ from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment, Rank
 from msprobe.diagnose.check.values import listed
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.optimizer import settings_by_parameter, value_of
-from msprobe.diagnose.timeline import Event
+from msprobe.diagnose.steps.optimizer import settings_by_parameter, value_of
+from msprobe.diagnose.steps.timeline import Event
 
 #: Settings that choose how a step is computed, not what.
 _MEANS = frozenset(("foreach", "fused", "capturable", "differentiable"))

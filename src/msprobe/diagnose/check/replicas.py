@@ -16,11 +16,11 @@ from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check import communication, replica_inputs, replica_settings
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
 from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured, tensors
-from msprobe.diagnose.differences import fingerprint, is_integer, numel, of_statistics
+from msprobe.diagnose.differences.records import fingerprint, is_integer, numel, of_statistics
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.noise import SAFETY, own_noise, unit
-from msprobe.diagnose.optimizer import parameters_of
-from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.tolerance.noise import SAFETY, own_noise, unit
 
 _RANDOM = frozenset("dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d bernoulli rand_like".split())
 

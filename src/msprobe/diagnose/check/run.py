@@ -13,9 +13,9 @@ from msprobe.diagnose.check.moment import Earlier, Moment
 from msprobe.diagnose.check.registry import CHECKS, Check
 from msprobe.diagnose.check.remarks import notes_of
 from msprobe.diagnose.check.sight import Sight
+from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.findings import Finding, plain
-from msprobe.diagnose.timeline import Timeline
-from msprobe.diagnose.value_digests import add_digests
+from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import StrPath
 from msprobe.store.damage import in_words, lost_parts, missing_ranks

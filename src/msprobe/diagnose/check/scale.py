@@ -9,9 +9,9 @@ from typing import Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import measured, tensors
-from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
 #: Smaller powers of two are numbers of ranks or of micro-batches, as a rule.
 _LEAST = 32.0

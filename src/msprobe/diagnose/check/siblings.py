@@ -14,7 +14,7 @@ from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event, Timeline
 
 #: Operation -> (position, keyword) of each setting.
 _SETTINGS: dict[str, tuple[tuple[int, str], ...]] = {

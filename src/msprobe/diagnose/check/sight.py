@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
-from msprobe.diagnose.timeline import Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Timeline, is_tensor
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check.registry import Check

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats, has_values, measured, rounding, tensors
-from msprobe.diagnose.differences import numbers, numel
+from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import Event
+from msprobe.diagnose.steps.timeline import Event
 
 _SAFETY = 8.0
 

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Iterable
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check.moment import Moment, Weight
 from msprobe.diagnose.check.values import distinct, measured
-from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import Timeline
+from msprobe.diagnose.steps.timeline import Timeline
 
 
 def check(moment: Moment) -> Iterable[Finding]:

@@ -9,9 +9,9 @@ from msprobe.diagnose.check import idle
 from msprobe.diagnose.check.history import without_gradient
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import floats, listed, measured
-from msprobe.diagnose.differences import fingerprint
+from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event, Timeline
 
 
 def check(moment: Moment) -> Iterable[Finding]:

@@ -8,12 +8,12 @@ from typing import Any
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import has_values, listed, measured
-from msprobe.diagnose.differences import fingerprint, numbers, rms
+from msprobe.diagnose.differences.records import fingerprint, numbers, rms
+from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.noise import eps_of
-from msprobe.diagnose.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
-from msprobe.diagnose.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.words import dtype_word
+from msprobe.diagnose.steps.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.tolerance.noise import eps_of
 
 
 def check(moment: Moment) -> Iterable[Finding]:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from msprobe.diagnose.differences import is_integer, of_statistics, statistics
+from msprobe.diagnose.differences.records import is_integer, of_statistics, statistics
+from msprobe.diagnose.differences.tensor_files import of_values
 from msprobe.diagnose.layout.placements import Placement
-from msprobe.diagnose.tensor_files import of_values
 from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
 

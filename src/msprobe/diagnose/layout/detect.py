@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path, read_name
-from msprobe.diagnose.timeline import flatten, is_tensor
+from msprobe.diagnose.steps.timeline import flatten, is_tensor
 from msprobe.store.part import DumpPart
 
 Shapes = dict[str, tuple[Any, ...]]

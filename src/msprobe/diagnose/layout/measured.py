@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from msprobe.diagnose import noise
 from msprobe.diagnose.layout.blocks import Block, Rank
 from msprobe.diagnose.layout.guess import Fit, Sort
 from msprobe.diagnose.layout.sides import Place
-from msprobe.diagnose.timeline import Event, Slot
+from msprobe.diagnose.steps.timeline import Event, Slot
+from msprobe.diagnose.tolerance import noise
 
 #: Units that copies may be apart: ranks may add in another order, and take other kernels.
 COPIES = 256.0

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from msprobe.diagnose import noise
-from msprobe.diagnose.differences import is_floating
+from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.layout.annotation import Annotation, Split
 from msprobe.diagnose.layout.blocks import Block, Leaf, Rank
 from msprobe.diagnose.layout.guess import Guesses, Sort
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.sides import Place, Side
 from msprobe.diagnose.layout.tally import Tally
-from msprobe.diagnose.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.tolerance import noise
 
 #: Units of rounding that a tensor and the same one put together from others may be apart when they are paired.
 _PAIRED = 4096.0

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import re
 
-from msprobe.diagnose import noise
+from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.layout.told import Told, limit, limit_of
-from msprobe.diagnose.words import ratio_of
+from msprobe.diagnose.tolerance import noise
 
 #: Weights may be apart by so many units before the first step, as nothing has computed them yet.
 _UNITS_OF_WEIGHTS = 16.0

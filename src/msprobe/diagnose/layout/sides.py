@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msprobe.compare.entry_names import operation, plain_path
-from msprobe.diagnose import optimizer
 from msprobe.diagnose.layout.annotation import Annotation, Split, moved
 from msprobe.diagnose.layout.blocks import Block, Leaf, Rank, arrange, of_leaf
 from msprobe.diagnose.layout.guess import Held
 from msprobe.diagnose.layout.placements import Placement, holding
-from msprobe.diagnose.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps import optimizer
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.store.part import DumpPart
 
 _BETWEEN_TWO = frozenset("send recv isend irecv batch_isend_irecv".split())

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.diagnose.differences import fingerprint, is_integer
+from msprobe.diagnose.differences.records import fingerprint, is_integer
+from msprobe.diagnose.differences.words import of_values, ratio_in_words
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.layout.blocks import Block, Rank, apart_by_rank, combine, distance, same_parts
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.placements import Placement
 from msprobe.diagnose.layout.sides import Side
-from msprobe.diagnose.timeline import Event
-from msprobe.diagnose.words import of_values, ratio_in_words
+from msprobe.diagnose.steps.timeline import Event
 
 _KEYS = ("dtype", "shape", "Max", "Min", "Mean", "Norm")
 _MOST_STACK = 20

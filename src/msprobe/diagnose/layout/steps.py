@@ -12,8 +12,8 @@ from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.search import SMALL, Search
 from msprobe.diagnose.layout.sides import Place, Side, Step
 from msprobe.diagnose.layout.told import limit
-from msprobe.diagnose.optimizer import learning_rate_of, settings_by_parameter, value_of
-from msprobe.diagnose.timeline import Event, is_tensor
+from msprobe.diagnose.steps.optimizer import learning_rate_of, settings_by_parameter, value_of
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 
 #: An optimizer that divides by the size of a gradient makes a full step of one that is nothing but rounding: the
 #: weights that follow from gradients this many times smaller than the largest tell nothing.

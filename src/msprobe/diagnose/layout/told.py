@@ -15,7 +15,7 @@ from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Block, Rank, distance
 from msprobe.diagnose.layout.measured import Measured
 from msprobe.diagnose.layout.sides import Side
-from msprobe.diagnose.timeline import Event
+from msprobe.diagnose.steps.timeline import Event
 
 #: Sums over other parts, in another order, are apart by so many units of rounding.
 UNITS = 256.0

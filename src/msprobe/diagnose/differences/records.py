@@ -1,0 +1,383 @@
+"""How far two records are apart, value by value.
+
+The distance of two tensors, *delta*, is relative: of the values where they were recorded (the L2 norm of the
+difference over that of the reference), else of the statistics (the largest of the differences of max, min,
+mean and norm, each over the size that rounding errors of it have: the largest element, the RMS, the norm).
+The second is a lower bound of what the values may differ by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from msprobe.diagnose.differences.tensor_files import TensorFiles
+from msprobe.diagnose.steps.timeline import Slot, is_tensor
+from msprobe.store.part import DumpPart
+
+What = Literal["value", "argument", "missing", "dtype", "shape", "layout", "requires_grad", "not_finite"]
+
+_STATISTICS = ("Max", "Min", "Mean", "Norm")
+_UNRELATED = frozenset(("torch.device", "function", "object", "torch.Generator"))
+# Python floats that are computed in another order are told from other settings by this.
+_SAME_NUMBER = 1e-9
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place where two records differ.
+
+    ``what``: ``value`` (of a tensor; ``delta`` says by how much, ``sure`` whether the bits are known to
+    differ or known only to look alike), ``not_finite`` (NaN or infinities on the candidate's side only),
+    ``dtype``, ``shape``, ``layout`` (strides), ``requires_grad``, ``argument`` (another value of what is no tensor),
+    ``missing`` (there on one side only: the other is None).
+    """
+
+    slot: str
+    what: What
+    left: Any
+    right: Any
+    delta: float = 0.0
+
+
+class Comparer:
+    """Compares the values of two parts; reads tensor files where both sides wrote them."""
+
+    def __init__(self, candidate: DumpPart, reference: DumpPart) -> None:
+        self._files = TensorFiles(candidate, reference)
+        # What tells the tensors apart that hold whatever was in memory.
+        self.unset: set[Hashable] = set()
+        # What the results of an entry of the reference may differ by, where that was measured.
+        self.measured_noise: Callable[[str], float] = lambda entry: 0.0
+        # The rounding unit of the type that the run computes in, as far as calls tell.
+        self.unit_of_run = 0.0
+        # The same for what goes into it: the other healthy run may have got other data.
+        self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
+        # One side ran on MindSpore, the other on PyTorch: see :mod:`msprobe.diagnose.pairing.translation`.
+        self.crossing = False
+        # Then, in a step that follows another: how far the weights are apart, by what optimizers made of rounding.
+        self.follows = False
+        self.weights_apart = 0.0
+
+    def between(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[Difference]:
+        """What differs between two lists of slots; those of one name answer to each other."""
+        if left == right and not any(_told_by_values_alone(value) for _, value in left):
+            return []
+        found: list[Difference] = []
+        others = dict(right)
+        rest: list[Slot] = []
+        for slot, value in left:
+            if slot in others:
+                found += self.leaf(slot, value, others.pop(slot))
+            else:
+                rest.append((slot, value))
+        if rest and others:
+            # A tensor by position here, by keyword there.
+            for slot, value in list(rest):
+                twin = next((key for key, other in others.items() if is_tensor(other)), None)
+                if is_tensor(value) and twin is not None:
+                    found += self.leaf(slot, value, others.pop(twin))
+                    rest.remove((slot, value))
+        found += [Difference(slot, "missing", value, None) for slot, value in rest if value is not None]
+        found += [Difference(slot, "missing", None, value) for slot, value in others.items() if value is not None]
+        return found
+
+    def leaf(self, slot: str, left: Any, right: Any) -> list[Difference]:
+        """What differs between two values."""
+        if left == right and not is_tensor(left):
+            return []
+        if not (is_tensor(left) and is_tensor(right)):
+            return _compare_plain(slot, left, right)
+        if self.crossing:
+            return self._across(slot, left, right)
+        found: list[Difference] = []
+        if left["dtype"] != right["dtype"]:
+            found.append(Difference(slot, "dtype", left, right))
+        if left.get("shape") != right.get("shape"):
+            found.append(Difference(slot, "shape", left, right))
+            if numel(left) != numel(right):
+                return [*found, Difference(slot, "value", left, right, math.inf)]
+        if (
+            left.get("stride") != right.get("stride")
+            and "layout" not in left
+            and left.get("shape") == right.get("shape")
+        ):
+            found.append(Difference(slot, "layout", left, right))
+        if is_floating(left) and left.get("requires_grad") != right.get("requires_grad"):
+            found.append(Difference(slot, "requires_grad", left, right))
+        if not self.same(left, right) and not self._is_unset(left, right):
+            if not_finite(left) and not not_finite(right):
+                found.append(Difference(slot, "not_finite", left, right, math.inf))
+            else:
+                delta = self.delta(left, right)
+                if delta or not _half_known(left, right):
+                    found.append(Difference(slot, "value", left, right, delta))
+        return found
+
+    def _across(self, slot: str, left: dict[str, Any], right: dict[str, Any]) -> list[Difference]:
+        """What differs between tensors of two frameworks. Each has whole numbers, and layouts, of its own liking."""
+        found: list[Difference] = []
+        if left["dtype"] != right["dtype"] and not (is_integer(left) and is_integer(right)):
+            found.append(Difference(slot, "dtype", left, right))
+        if numel(left) != numel(right):
+            return [*found, Difference(slot, "shape", left, right), Difference(slot, "value", left, right, math.inf)]
+        if self.same(left, right):
+            return found
+        if not_finite(left) and not not_finite(right):
+            return [*found, Difference(slot, "not_finite", left, right, math.inf)]
+        delta = self.delta(left, right)
+        return [*found, Difference(slot, "value", left, right, delta)] if delta else found
+
+    def _is_unset(self, left: Any, right: Any) -> bool:
+        return bool(self.unset) and (fingerprint(left) in self.unset or fingerprint(right) in self.unset)
+
+    def same(self, left: dict[str, Any], right: dict[str, Any]) -> bool:
+        """True if two tensors hold the same values, or look alike in all that was recorded."""
+        if self.crossing and _digest_of(left) == _digest_of(right) is not None:
+            return True
+        # Two frameworks round otherwise, so that other digests tell nothing of floating-point numbers.
+        if left["dtype"] == right["dtype"] and not (self.crossing and is_floating(left)):
+            for kind in ("digest", "md5"):
+                one, other = left.get(kind), right.get(kind)
+                if isinstance(one, str) and isinstance(other, str) and one.partition(":")[0] == other.partition(":")[0]:
+                    return one == other
+                if kind == "md5" and isinstance(one, str) and isinstance(other, str):
+                    return one == other
+        exact = self._of_values(left, right)
+        if exact is not None:
+            return exact == 0.0  # statistics are rounded to the type of the tensor
+        if statistics(left) != statistics(right) and not _alike(left, right):
+            return False
+        return not _other_count(left, right)
+
+    def delta(self, left: dict[str, Any], right: dict[str, Any]) -> float:
+        """The relative distance of two tensors of as many elements."""
+        exact = self._of_values(left, right)
+        return of_statistics(left, right) if exact is None else exact
+
+    def _of_values(self, left: dict[str, Any], right: dict[str, Any]) -> float | None:
+        names = left.get("data_name"), right.get("data_name")
+        if not (isinstance(names[0], str) and isinstance(names[1], str)):
+            return None
+        return self._files.delta(names[0], names[1])
+
+    def values(self, left: str, right: str) -> tuple[Any, Any] | None:
+        """The values of two tensors, flat; None where one cannot be read."""
+        return self._files.values(left, right)
+
+
+def _digest_of(leaf: dict[str, Any]) -> Hashable | None:
+    """Type, number of elements and digest, which tell that two tensors are the same; None without digest."""
+    digest = leaf.get("digest") or leaf.get("md5")
+    return (leaf["dtype"], numel(leaf), digest) if isinstance(digest, str) else None
+
+
+def _told_by_values_alone(value: Any) -> bool:
+    """True if a tensor may differ from one of which the same was recorded: its values are in a file, and no digest."""
+    return is_tensor(value) and "data_name" in value and not ("digest" in value or "md5" in value)
+
+
+def fingerprint(leaf: Any) -> Hashable | None:
+    """What tells a tensor from others: its digest, or its statistics where it has none; None if nothing does."""
+    if not is_tensor(leaf):
+        return None
+    digest = leaf.get("digest") or leaf.get("md5")
+    if isinstance(digest, str):
+        return digest, numel(leaf)
+    found = statistics(leaf)
+    if found[0] is None:
+        return None
+    count = numel(leaf)
+    if found[0] == found[1] and count > 1:
+        return None  # constant: too many look like it
+    return (*found, count)
+
+
+def statistics(leaf: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """Max, min, mean and norm as they stand in the file."""
+    return leaf.get("Max"), leaf.get("Min"), leaf.get("Mean"), leaf.get("Norm")
+
+
+def _alike(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """Equal statistics, NaN for NaN, whether as numbers or as the words of strict JSON."""
+    for one, other in zip(statistics(left), statistics(right), strict=True):
+        if one != other:
+            a, b = _spoken(one), _spoken(other)
+            if a != b and not (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b)):
+                return False
+    return True
+
+
+def _spoken(value: Any) -> Any:
+    """The number that a word of strict JSON stands for; anything else as it is."""
+    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
+
+
+def numel(leaf: dict[str, Any]) -> int:
+    """How many elements a tensor has."""
+    shape = leaf.get("shape")
+    if not isinstance(shape, list):
+        return 1
+    try:
+        found = math.prod(shape)
+        if type(found) is int:
+            return found
+    except TypeError:
+        pass
+    return math.prod(n for n in shape if isinstance(n, int))
+
+
+def numbers(leaf: dict[str, Any]) -> tuple[float, float, float, float] | None:
+    """The four statistics as floats; None where one is not recorded."""
+    recorded = statistics(leaf)
+    one, two, three, four = map(type, recorded)
+    if one is two is three is four is float:
+        return recorded
+    found = []
+    for value in recorded:
+        number = _spoken(value)
+        if isinstance(number, (int, float)):
+            found.append(float(number))
+        else:
+            found.append(math.nan if value is not None else 0.0)
+    return (found[0], found[1], found[2], found[3]) if any(v is not None for v in recorded) else None
+
+
+def not_finite(leaf: Any) -> bool:
+    """True if a tensor is known to hold a NaN or an infinity."""
+    if not is_tensor(leaf):
+        return False
+    if leaf.get("nan") or leaf.get("inf"):
+        return True
+    found = numbers(leaf)
+    if found is None:
+        return False
+    return any(
+        recorded is not None and not math.isfinite(value)
+        for recorded, value in zip(statistics(leaf)[:3], found[:3], strict=True)
+    )
+
+
+def rms(leaf: dict[str, Any]) -> float:
+    """Root mean square of the elements, from the norm."""
+    found = numbers(leaf)
+    return found[3] / math.sqrt(max(numel(leaf), 1)) if found is not None else 0.0
+
+
+def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
+    """Relative distance of the statistics of two tensors; 1 for whole numbers that differ, and for another number of
+    elements that are not finite.
+    """
+    one, other = numbers(left), numbers(right)
+    if one is None or other is None:
+        return 0.0  # not recorded on one side: nothing is known
+    lacking = [a is None or b is None for a, b in zip(statistics(left), statistics(right), strict=True)]
+    if any(lacking):
+        one, other = _without(one, lacking), _without(other, lacking)
+    if is_integer(left) and is_integer(right):
+        return 1.0
+    if _other_count(left, right):
+        return 1.0
+    if not all(map(math.isfinite, (*one, *other))) and any(
+        a != b and not (math.isfinite(a) and math.isfinite(b)) for a, b in zip(one, other, strict=True)
+    ):
+        same = all(_same_or_finite(a, b) for a, b in zip(one, other, strict=True))
+        return 0.0 if same else math.inf
+    # Statistics that are infinite on both sides tell nothing.
+    largest = max((abs(v) for v in (*one[:2], *other[:2]) if math.isfinite(v)), default=0.0)
+    typical = max(one[3] / math.sqrt(max(numel(left), 1)), other[3] / math.sqrt(max(numel(right), 1)))
+    typical = typical if math.isfinite(typical) else largest
+    return max(
+        _relative(one[0], other[0], largest),
+        _relative(one[1], other[1], largest),
+        _relative(one[2], other[2], typical or largest),
+        _relative(one[3], other[3], max(one[3], other[3])),
+    )
+
+
+def _other_count(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """True if both sides count elements that are not finite, and count other numbers of them."""
+    return any(kind in left and kind in right and left[kind] != right[kind] for kind in ("nan", "inf"))
+
+
+def _half_known(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """True if one side has not recorded what the other has: then nothing is known of the difference."""
+    if any(kind in left and kind in right for kind in ("digest", "md5")):
+        return False
+    return any((a is None) != (b is None) for a, b in zip(statistics(left), statistics(right), strict=True))
+
+
+def _without(found: tuple[float, float, float, float], lacking: list[bool]) -> tuple[float, float, float, float]:
+    """The statistics with those that one side has not recorded left out: zero, on both sides."""
+    first, second, third, fourth = (0.0 if gone else value for value, gone in zip(found, lacking, strict=True))
+    return first, second, third, fourth
+
+
+def _relative(a: float, b: float, size: float) -> float:
+    return abs(a - b) / size if size and a != b else 0.0
+
+
+def _same_or_finite(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b)) or (math.isfinite(a) and math.isfinite(b))
+
+
+def is_integer(leaf: dict[str, Any]) -> bool:
+    """True for whole numbers and truth values."""
+    return _is_integer(str(leaf.get("dtype", "")))
+
+
+@lru_cache(256)
+def _is_integer(dtype: str) -> bool:
+    return "int" in dtype.lower() or "bool" in dtype.lower()
+
+
+def is_floating(leaf: Any) -> bool:
+    """True for a tensor of floating point or complex numbers."""
+    return is_tensor(leaf) and _is_floating(leaf["dtype"])
+
+
+@lru_cache(256)
+def _is_floating(dtype: str) -> bool:
+    return "float" in dtype.lower() or "complex" in dtype.lower()
+
+
+def _compare_plain(slot: str, left: Any, right: Any) -> list[Difference]:
+    if left is None or right is None:
+        return [Difference(slot, "missing", left, right)]
+    if is_tensor(left) or is_tensor(right):
+        number, tensor = (right, left) if is_tensor(left) else (left, right)
+        value = number.get("value") if isinstance(number, dict) else number
+        if isinstance(value, (int, float)) and tensor.get("shape") == [] and tensor.get("Max") == value:
+            return []
+        return [Difference(slot, "argument", left, right)]
+    if isinstance(left, dict) and isinstance(right, dict):
+        if left.get("type") in _UNRELATED and right.get("type") in _UNRELATED:
+            return []
+        left_value, right_value = left.get("value", left), right.get("value", right)
+        if _same_plain(left_value, right_value):
+            return []
+    return [Difference(slot, "argument", left, right)]
+
+
+def _same_plain(left: Any, right: Any) -> bool:
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        if math.isnan(left) and math.isnan(right):
+            return True
+        if left == right or math.isinf(left) or math.isinf(right):
+            return left == right
+        return abs(left - right) <= _SAME_NUMBER * max(abs(left), abs(right))
+    return bool(left == right)
+
+
+def described(value: Any) -> str:
+    """A value for the eye: a tensor by dtype and shape, else what it is."""
+    if is_tensor(value):
+        dtype = str(value["dtype"]).removeprefix("torch.")
+        return f"{dtype}{value.get('shape')}"
+    if isinstance(value, dict):
+        inner = value.get("value", value.get("type"))
+        return f'"{inner}"' if isinstance(inner, str) and value.get("type") == "str" else str(inner)
+    return str(value)

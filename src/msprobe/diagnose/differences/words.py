@@ -1,0 +1,180 @@
+"""What a difference looks like, in words: a constant factor, a permutation, single elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.diagnose.differences.records import (
+    Comparer,
+    Difference,
+    described,
+    is_floating,
+    is_integer,
+    numbers,
+    numel,
+)
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+
+_SAME_RATIO = 1e-4
+_FEW = 8
+
+
+def ratio_of(left: Any, right: Any) -> float | None:
+    """The constant factor between the statistics of two tensors; None if there is none, or it is 1."""
+    if not (is_floating(left) and is_floating(right)):
+        return None
+    one, other = numbers(left), numbers(right)
+    if one is None or other is None or not other[3] or not all(map(math.isfinite, (*one, *other))):
+        return None
+    size = one[3] / other[3]
+    sign = 1.0
+    largest, least = one[0], one[1]
+    if abs(largest - size * other[0]) > _SAME_RATIO * size * abs(other[0]) + 1e-30 and math.isclose(
+        largest, -size * other[1], rel_tol=_SAME_RATIO
+    ):
+        sign = -1.0
+    expected = (other[0], other[1]) if sign > 0 else (-other[1], -other[0])
+    scale = size * max(abs(v) for v in other[:2])
+    if any(
+        abs(found - size * value) > _SAME_RATIO * max(scale, 1e-30)
+        for found, value in zip((largest, least), expected, strict=True)
+    ):
+        return None
+    if abs(sign * size - 1.0) < 1e-3 or not size:
+        return None
+    return sign * size
+
+
+def ratio_in_words(left: Any, right: Any) -> str:
+    """``1024 times``, if one tensor is that many times the other."""
+    ratio = ratio_of(left, right)
+    if ratio is None:
+        return ""
+    if abs(ratio) < 1 and abs(round(1 / ratio) - 1 / ratio) < 1e-3 * abs(1 / ratio):
+        return f"1/{round(1 / ratio)} of it" if ratio > 0 else f"-1/{abs(round(1 / ratio))} of it"
+    return f"{ratio:.6g} times as large"
+
+
+def relation_in_words(difference: Difference, comparer: Comparer) -> str:
+    """What two tensors have to do with each other, as far as it can be seen."""
+    left, right = difference.left, difference.right
+    if difference.what not in ("value", "not_finite") or not isinstance(left, dict) or not isinstance(right, dict):
+        return ""
+    names = left.get("data_name"), right.get("data_name")
+    if isinstance(names[0], str) and isinstance(names[1], str):
+        values = comparer.values(names[0], names[1])
+        if values is not None and values[0].size == values[1].size:
+            words = of_values(*values, shape=left.get("shape"))
+            if words:
+                return words
+    if difference.what == "not_finite":
+        return f"{left.get('nan', 0) or 'some'} NaN, {left.get('inf', 0) or 'no'} infinite of {numel(left)}"
+    if left.get("shape") != right.get("shape"):
+        return f"shape {left.get('shape')}, in the reference {right.get('shape')}"
+    ratio = ratio_in_words(left, right)
+    if ratio:
+        return ratio
+    if is_integer(left):
+        return "whole numbers differ"
+    if difference.delta == 0.0:
+        return "the same statistics, other values: another order of the same elements, or less than rounding"
+    counted = _counted_in_words(left, right)
+    if counted or math.isinf(difference.delta):
+        return counted or "not finite"
+    return f"relative difference {difference.delta:.2g}"
+
+
+def _counted_in_words(left: dict[str, Any], right: dict[str, Any]) -> str:
+    """How many elements are not finite on each side, where both have some and they were counted."""
+    for key, word in (("nan", "NaN"), ("inf", "infinite")):
+        if left.get(key) != right.get(key) and left.get(key) and right.get(key):
+            return f"{left[key]} of {numel(left)} elements are {word}, in the reference {right[key]}"
+    return ""
+
+
+def of_values(left: Any, right: Any, shape: Any = None) -> str:
+    """The relation of two flat arrays of one size, in words; empty if they are just different."""
+    import numpy as np
+
+    if left.dtype.kind not in "fiub" or right.dtype.kind not in "fiub":
+        return ""
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    other = ~((a == b) | (np.isnan(a) & np.isnan(b)))
+    count = int(other.sum())
+    if not count:
+        return ""
+    size = a.size
+    if count <= _FEW and size > 4 * _FEW:
+        first = int(np.flatnonzero(other)[0])
+        return f"{count} of {size} elements, the first at {_index(first, shape)}: {a[first]:.6g} for {b[first]:.6g}"
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return f"{int((~np.isfinite(a)).sum())} of {size} elements are not finite"
+    if (a[other] == 0).all() and count < size:
+        return f"{count} of {size} elements are zero"
+    norm = float(b @ b)
+    if norm:
+        factor = float(a @ b) / norm
+        if (
+            factor
+            and abs(factor - 1) > 1e-3
+            and np.allclose(a, factor * b, rtol=1e-4, atol=1e-6 * abs(factor) * float(np.abs(b).max()))
+        ):
+            inverse = 1 / factor
+            if abs(factor) < 1 and abs(round(inverse) - inverse) < 1e-3 * abs(inverse):
+                return f"1/{round(inverse)} of it"
+            return f"{factor:.6g} times as large"
+    if count > 1 and np.array_equal(np.sort(a), np.sort(b)):
+        square = isinstance(shape, list) and len(shape) == 2 and shape[0] == shape[1]
+        if square and np.array_equal(a.reshape(shape), b.reshape(shape).T):
+            return "transposed"
+        return "the same elements in another order"
+    places = np.flatnonzero(other)
+    if count < size // 2 and places[-1] - places[0] + 1 == count:
+        return f"elements {places[0]} to {places[-1]} of {size}"
+    distance = float(np.linalg.norm(a - b) / max(np.linalg.norm(a), np.linalg.norm(b)))
+    return f"relative difference {distance:.2g} in {count} of {size} elements"
+
+
+def _index(flat: int, shape: Any) -> str:
+    if isinstance(shape, list) and shape and all(isinstance(n, int) for n in shape):
+        import numpy as np
+
+        return str([int(i) for i in np.unravel_index(flat, shape)])
+    return str(flat)
+
+
+def measure(difference: Difference) -> dict[str, Any]:
+    """What was measured of a difference, for the evidence of a finding."""
+    found: dict[str, Any] = {"relative_difference": difference.delta}
+    for side, leaf in (("candidate", difference.left), ("reference", difference.right)):
+        if is_tensor(leaf):
+            found[side] = {
+                key: leaf.get(key)
+                for key in ("dtype", "shape", "Max", "Min", "Mean", "Norm", "nan", "inf")
+                if key in leaf
+            }
+        elif leaf is not None:
+            found[side] = described(leaf)
+    return found
+
+
+def at_least(difference: Difference) -> dict[str, Any]:
+    """For the evidence: that the distance is no more than a lower bound, as it is known by statistics alone."""
+    known = all(
+        isinstance(leaf, dict) and isinstance(leaf.get("data_name"), str)
+        for leaf in (difference.left, difference.right)
+    )
+    return {} if known else {"lower_bound": True}
+
+
+def dtype_word(leaf: Any) -> str:
+    """The dtype of a tensor without the name of the framework."""
+    return str(leaf["dtype"]).removeprefix("torch.")
+
+
+def named(events: Sequence[Event]) -> str:
+    """The names of calls, not too many of them."""
+    names = [event.name for event in events]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

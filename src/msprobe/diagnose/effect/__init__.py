@@ -1,0 +1,1 @@
+"""How far a difference reaches: loss, gradients, weights, and the states that modules keep."""

@@ -1,0 +1,129 @@
+"""Gradients that still hold those of the step before, because nothing cleared them.
+
+Backward passes add to a gradient, and the mean of a sum is the sum of the means. So the mean of each gradient that an
+optimizer gets on one side must be that of the other side and that of the step before together; clipping gives each of
+the two one factor, for all parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose.differences.records import numbers, numel, rms
+from msprobe.diagnose.steps import optimizer
+from msprobe.diagnose.steps.timeline import Timeline, is_tensor
+from msprobe.diagnose.tolerance.noise import eps_of
+
+#: Two factors are found for so many parameters at least.
+_LEAST = 4
+#: How well the sum must fit (of its size), and how badly without the older gradient. Where types have few digits, so
+#: many units of rounding are as good, if they explain the rest.
+_FITS = 0.02
+_FAILS = 0.1
+_UNITS = 4.0
+_EXPLAINS = 0.2
+#: A mean tells something if it is so many times larger than what one tensor's own rounding does, and what that of the
+#: calls before may do.
+_CLEAR = 100.0
+_COARSE = 2.0**-7
+
+
+@dataclass(frozen=True)
+class Left:
+    """The mean of a gradient, how far its own rounding may move it, and that in units of rounding."""
+
+    mean: float
+    error: float
+    size: float = 0.0
+
+
+def gradients_left(timeline: Timeline) -> dict[str, Left]:
+    """The gradient of each parameter as the last optimizer of a step got it; without an optimizer's record, the sum of
+    what the backward passes brought.
+    """
+    found: dict[str, Left] = {}
+    for event in timeline:
+        if event.parts.kind == "optimizer":
+            for name, fields in optimizer.parameters_of(event).items():
+                left = _left(fields.get("grad"))
+                if left is not None:
+                    found[plain_path(name)] = left
+    return found or _brought(timeline)
+
+
+def _brought(timeline: Timeline) -> dict[str, Left]:
+    found: dict[str, Left] = {}
+    for event in timeline:
+        for slot, leaf in event.outputs() if event.direction == "gradient" else ():
+            left = _left(leaf)
+            if left is not None:
+                name = f"{plain_path(event.parts.path)}.{slot.partition('.')[0]}".removeprefix(".")
+                old = found.get(name, Left(0.0, 0.0))
+                found[name] = Left(old.mean + left.mean, old.error + left.error, old.size + left.size)
+    return found
+
+
+def _left(leaf: object) -> Left | None:
+    if not isinstance(leaf, dict) or not is_tensor(leaf):
+        return None
+    statistics = numbers(leaf)
+    if statistics is None or not all(map(math.isfinite, statistics)):
+        return None
+    size = rms(leaf) * (0.25 + 1.0 / math.sqrt(max(numel(leaf), 1)))
+    # Of types with few digits, one unit has to do as a margin.
+    return Left(statistics[2], size * min(eps_of(leaf), _COARSE / _CLEAR), size)
+
+
+def holds_older(
+    now: Mapping[str, Left], other: Mapping[str, Left], older: Mapping[str, Left], unit: float = 0.0
+) -> int:
+    """Of how many parameters the means show that ``now`` is ``other`` and ``older`` together; 0 if it is not. ``unit``:
+    of the rounding of the run, if gradients are kept in a finer type.
+    """
+    rows = []
+    for name, mine in now.items():
+        theirs, before = other.get(name), older.get(name)
+        if theirs is None or before is None:
+            continue
+        left = mine, theirs, before
+        error = max(sum(one.error for one in left) * _CLEAR, sum(one.size for one in left) * unit)
+        # Means that are no more than rounding tell nothing.
+        if error and abs(before.mean) > error and abs(mine.mean) > error:
+            size = abs(mine.mean) + abs(theirs.mean) + abs(before.mean)
+            rows.append((mine.mean / size, theirs.mean / size, before.mean / size))
+    if not rows:
+        return 0
+    size = math.sqrt(sum(mine * mine for mine, _, _ in rows))
+    alone = _misfit(rows, size, _factor(rows), 0.0)
+    if alone <= _FAILS:
+        return 0
+    factors = [(1.0, 1.0)]
+    if len(rows) >= _LEAST:
+        factors.append(_two_factors(rows))
+    enough = max(_FITS, min(_UNITS * unit, _EXPLAINS * alone))
+    fits = any(_misfit(rows, size, *pair) < enough for pair in factors if min(pair) > 0)
+    return len(rows) if fits else 0
+
+
+def _misfit(rows: Sequence[tuple[float, float, float]], size: float, of_other: float, of_older: float) -> float:
+    """How far the first number of each row is from the sum of the other two, times these factors."""
+    return math.sqrt(sum((a - of_other * b - of_older * c) ** 2 for a, b, c in rows)) / size
+
+
+def _factor(rows: Sequence[tuple[float, float, float]]) -> float:
+    square = sum(b * b for _, b, _ in rows)
+    return sum(a * b for a, b, _ in rows) / square if square else 0.0
+
+
+def _two_factors(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """The factors of the second and third number whose sum comes nearest to the first (least squares)."""
+    bb, cc = sum(b * b for _, b, _ in rows), sum(c * c for _, _, c in rows)
+    bc = sum(b * c for _, b, c in rows)
+    ab, ac = sum(a * b for a, b, _ in rows), sum(a * c for a, _, c in rows)
+    whole = bb * cc - bc * bc
+    if whole <= 1e-12 * bb * cc:
+        return 0.0, 0.0
+    return (ab * cc - ac * bc) / whole, (ac * bb - ab * bc) / whole

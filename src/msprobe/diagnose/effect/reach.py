@@ -1,0 +1,263 @@
+"""Does a difference reach what counts: loss, gradients, weights, and the states that modules keep?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, rms
+from msprobe.diagnose.effect import states
+from msprobe.diagnose.effect.arrival import arrival_of, common_factor
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.steps import optimizer
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged
+
+#: Gradients of a healthy run are apart by some tens of rounding units (at most 7e-7 in float32 between one and two
+#: threads); this many are taken for rounding.
+_UNITS = 64.0
+_MOST = 0.3
+#: Of types with few digits so many units would be more than the numbers themselves. There: what results may be apart
+#: by whose sum or product cancels (healthy runs in bfloat16: up to 0.08), and the growth with the calls that round:
+#: each adds a unit in a direction of its own, so that n of them make the square root of n, there and back.
+_COARSE = 0.125
+_OF_CALLS = 2.0
+#: Between two frameworks they are apart by up to 140 units in the first step (float32, values whole).
+_UNITS_OF_FRAMEWORKS = 256.0
+#: An optimizer that divides by the size of the gradient makes a full step of such a gradient: the weights that
+#: follow from gradients this many times smaller than the largest tell nothing.
+_NOTHING = 1e-4
+
+#: So many times further may a step be apart than the one before, if both are apart by rounding alone.
+_GROWTH = 4.0
+#: A weight may be this many times further apart than its gradient was.
+_FOLLOWS = 4.0
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a difference reaches in one step.
+
+    ``size``: the largest relative difference among gradients, weights, states of modules and results of the model;
+    infinite where one is missing, or not finite, on one side. ``vanishing``: parameters whose gradients are next to
+    nothing. ``gradients``: how far the gradient of each parameter is apart, where it is at all.
+    ``states``: what the states of a module may be apart by in the next step, because of this one. ``what``: what is
+    furthest apart, in words. ``at_start``: what the step before has left, weights and states; None where weights were
+    not recorded.
+    """
+
+    size: float = 0.0
+    vanishing: frozenset[str] = field(default_factory=frozenset)
+    gradients: Mapping[str, float] = field(default_factory=dict)
+    states: Mapping[str, float] = field(default_factory=dict)
+    what: str = ""
+    at_start: float | None = None
+
+
+def tolerance(judged: Iterable[Judged]) -> float:
+    """What gradients and results may be apart by rounding: by the coarsest type that many calls compute in, and by how
+    many do.
+    """
+    every = list(judged)
+    unit = unit_of(every)
+    rounding = sum(
+        one.event.direction == "forward"
+        and one.event.is_call
+        and operation(one.event.stem) not in noise.MOVES
+        and noise.unit(one.event.outputs(), one.partner.outputs()) >= unit
+        for one in every
+    )
+    return min(_UNITS * unit, max(_COARSE, _OF_CALLS * math.sqrt(rounding) * unit), _MOST)
+
+
+def later(tolerance: float) -> float:
+    """What a step may be apart by whose weights are apart by rounding: that grows, up to an end."""
+    return max(tolerance, min(_GROWTH * tolerance, _MOST))
+
+
+def tolerance_of_frameworks(unit: float, weights_apart: float) -> float:
+    """What gradients of two frameworks may be apart by. ``unit``: that of rounding; ``weights_apart``: what optimizers
+    made of it, which the calls of a network hand on, larger.
+    """
+    return min(max(_UNITS_OF_FRAMEWORKS * unit, noise.HANDED_ON * weights_apart), _MOST)
+
+
+def unit_of(judged: Iterable[Judged]) -> float:
+    """The unit of rounding of the coarsest type that many calls compute in."""
+    units: dict[float, int] = {}
+    for one in judged:
+        if one.event.direction == "forward":
+            found = noise.unit(one.event.outputs(), one.partner.outputs())
+            if found:
+                units[found] = units.get(found, 0) + 1
+    total = sum(units.values())
+    common = [found for found, count in units.items() if count >= 0.1 * total]
+    return max(common, default=2.0**-23)
+
+
+def reach_of(
+    pairing: Pairing,
+    judged: dict[Event, Judged],
+    comparer: Comparer,
+    before: Reach | None = None,
+    makers: Producers | None = None,
+) -> Reach:
+    """How far the differences of a step reach. ``before``: those of the step before; ``makers``: who made the
+    candidate's tensors, to find those that its calls write to and that nothing made.
+    """
+    before = before or Reach()
+    apart: dict[str, float] = {}
+    gradients: list[Difference] = []
+    at_optimizer: list[Difference] = []
+    sizes: dict[str, float] = {}
+    steps = False
+    measured = 0.0
+    for one in judged.values():
+        if one.event.direction == "gradient":
+            for slot, leaf in one.partner.outputs():
+                if is_tensor(leaf):
+                    name = f"{one.event.parts.path}.{slot.partition('.')[0]}".removeprefix(".")
+                    sizes[name] = max(sizes.get(name, 0.0), rms(leaf))
+            gradients += one.changed_outputs
+            measured = max(measured, one.left)
+            for difference in one.changed_outputs:
+                name = f"{one.event.parts.path}.{difference.slot.partition('.')[0]}".removeprefix(".")
+                apart[name] = max(apart.get(name, 0.0), difference.delta)
+        elif one.event.parts.kind == "optimizer":
+            steps = True
+            at_optimizer += _of_optimizer(one, comparer, before.vanishing, apart)
+            for name, fields in optimizer.parameters_of(one.partner).items():
+                if is_tensor(fields.get("grad")):
+                    sizes[name] = max(sizes.get(name, 0.0), rms(fields["grad"]))
+    largest = max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
+    # With another number of backward passes only their sum can be compared.
+    lone = [*pairing.alone(), *pairing.missing()]
+    # So it is where they are reduced over ranks in another way.
+    summed = steps and any(event.direction == "gradient" or event.is_collective for event in lone)
+    # And a factor that one side alone gives the loss, and takes from the gradients before anything else uses them.
+    # Where the loss itself differs, other gradients come back, and ranks that add up theirs hide whose they are.
+    summed = summed or (
+        bool(gradients)
+        and (of_results(judged, bool(sizes)) <= tolerance(judged.values()) or common_factor(gradients) is not None)
+        and arrival_of(judged.values(), comparer).clean
+    )
+    counted = at_optimizer if summed or comparer.crossing else [*gradients, *at_optimizer]
+    reached = [(_weighted(one, largest), "gradients") for one in counted]
+    if comparer.crossing:
+        reached.append((measured, "gradients"))  # measured by the terms that they are sums of
+    if not summed:
+        reached.append((of_results(judged, bool(sizes)), "the loss" if sizes else "the result"))
+    unit = unit_of(judged.values())
+    of_states, carried = states.apart(judged.values(), before.states, unit, makers)
+    # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.origin.movements.
+    crossed = comparer.crossing and comparer.follows
+    reached.append((of_states, "states that modules keep"))
+    of_weights = 0.0 if crossed else _of_weights(judged.values(), before, unit)
+    reached.append((of_weights, "weights"))
+    known = any(one.event.direction == "forward" and one.event.parameters() for one in judged.values())
+    size, what = max(reached, key=lambda one: one[0])
+    return Reach(
+        size,
+        frozenset(name for name, size in sizes.items() if size <= _NOTHING * largest),
+        apart,
+        carried,
+        what,
+        max(of_weights, of_states) if known and not comparer.crossing else None,
+    )
+
+
+def _weighted(difference: Difference, largest: float) -> float:
+    if difference.what != "value" or not (is_tensor(difference.left) and is_tensor(difference.right)):
+        return math.inf
+    size = max(rms(difference.left), rms(difference.right))
+    if not math.isfinite(difference.delta) or not largest:
+        return difference.delta
+    return difference.delta * min(1.0, size / (noise.SMALL_GRADIENT * largest))
+
+
+def _of_optimizer(
+    judged: Judged, comparer: Comparer, vanishing: frozenset[str], apart: dict[str, float]
+) -> list[Difference]:
+    one, other = optimizer.parameters_of(judged.event), optimizer.parameters_of(judged.partner)
+    found: list[Difference] = []
+    unequal: set[str] = set(vanishing)
+    for name, key, difference in optimizer.differences(comparer, one, other):
+        if difference.what in ("value", "not_finite", "missing"):
+            if key not in ("grad", "weight") and _is_clear(difference):
+                continue  # its states are others, and what they make of the same gradient counts
+            unequal.add(name)
+            if key == "grad":
+                found.append(difference)
+                apart[name] = max(apart.get(name, 0.0), difference.delta)
+    if set(one) != set(other):
+        found.append(Difference("", "missing", None, None, math.inf))
+    if comparer.crossing:
+        return found  # no weight is the same after the step
+    results = optimizer.results_of(judged.event), optimizer.results_of(judged.partner)
+    for name, key, difference in optimizer.differences(comparer, *results):
+        # From the same gradient and state: the step itself makes the difference.
+        own = key == "weight" and name not in unequal and difference.what in ("value", "not_finite")
+        if own and difference.delta > 8 * max(map(noise.eps_of, (difference.left, difference.right))):
+            found.append(Difference(name, "not_finite", difference.left, difference.right, math.inf))
+    return found
+
+
+def _is_clear(difference: Difference) -> bool:
+    """True for a state of the optimizer that no rounding in the step before can have moved so far."""
+    if not (is_floating(difference.left) and is_floating(difference.right)):
+        return False
+    return difference.delta > _UNITS * max(map(noise.eps_of, (difference.left, difference.right)))
+
+
+def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> float:
+    """Parameters that differ in the forward pass. ``rounding``: the unit that the run computes in.
+
+    Where gradients are apart by rounding, an optimizer that divides by their size makes anything of those that are
+    next to nothing; so a few such weights tell nothing, but most of them do.
+    """
+    most = 0.0
+    names: set[str] = set()
+    after_rounding: set[str] = set()
+    for one in judged:
+        names.update(f"{one.event.parts.path}.{slot.partition('.')[2]}" for slot, _ in one.event.parameters())
+        for difference in one.parameters:
+            if difference.slot.startswith("buffers."):
+                continue  # a state, which no gradient moves
+            name = f"{one.event.parts.path}.{difference.slot.partition('.')[2]}".removeprefix(".")
+            if (
+                difference.what in ("value", "not_finite")
+                and is_floating(difference.left)
+                and name not in before.vanishing
+            ):
+                clear = difference.delta > _UNITS * max(noise.eps_of(difference.left), rounding)
+                if name not in before.gradients:
+                    most = max(most, math.inf if clear else difference.delta)
+                elif clear and difference.delta > _FOLLOWS * before.gradients[name]:
+                    after_rounding.add(name)
+    if 2 * len(after_rounding) > len(names):
+        return math.inf
+    return most
+
+
+def of_results(judged: dict[Event, Judged], with_gradients: bool) -> float:
+    """The last results of the forward pass: the loss, or what the model returns where no gradients were recorded."""
+    last: Judged | None = None
+    loss: Judged | None = None
+    for one in judged.values():
+        if one.event.direction != "forward":
+            continue
+        if one.event.parent is None:
+            last = one
+        outputs = one.event.outputs()
+        if len(outputs) == 1 and is_floating(outputs[0][1]):
+            result = outputs[0][1]
+            if result.get("shape") == [] and result.get("requires_grad") is True:
+                loss = one
+    chosen = loss or (None if with_gradients else last)
+    if chosen is None:
+        return 0.0
+    return max((d.delta if d.what == "value" else math.inf for d in chosen.changed_outputs), default=0.0)

@@ -1,0 +1,186 @@
+"""What a module keeps from step to step without an optimizer: running averages and other buffers.
+
+They go into checkpoints, and evaluation uses them, so a difference of theirs counts as one of weights does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from msprobe.compare.entry_names import operation, plain_path, writes_in_place
+from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, numbers, rms
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.tolerance.judge import Judged
+
+#: Calls that keep running averages (PyTorch and MindSpore), and where they take them by position: the functions of the
+#: bare framework take weight and bias before.
+_AVERAGING = frozenset(("batch_norm", "instance_norm", "sync_batch_norm"))
+_BARE = ("Torch", "VF", "Aten")
+_PLACES = {True: ("input.3", "input.4"), False: ("input.1", "input.2")}
+_MEAN, _VARIANCE = "running_mean", "running_var"
+#: Writes whose result does not depend on what was there.
+_BEGIN = frozenset("zero_ fill_ normal_ uniform_ copy_ resize_".split())
+#: A state may be so many times further apart than the calls of its module explain in the step before.
+_FOLLOWS = 4.0
+#: So many units are taken for rounding, as of gradients.
+_UNITS = 64.0
+_MOST = 0.3
+#: Of a state whose natural size is not known, rounding may be this many times larger: it may be near zero.
+_UNKNOWN_SIZE = 1e3
+
+
+@dataclass(frozen=True)
+class State:
+    """One state that a call takes or leaves behind.
+
+    ``slot``: where it stands in the record; ``name``: with the path of its module; ``sized``: it is known what size
+    it is measured by.
+    """
+
+    slot: str
+    name: str
+    sized: bool = True
+
+
+def states_of(event: Event, makers: Producers | None = None) -> list[State]:
+    """The states in the record of a call: what goes in as a running average, what was written to that comes
+    from outside (``makers`` must be given for that), and the buffers of a module.
+    """
+    if event.is_module and not event.layer:
+        path = plain_path(event.parts.path)
+        return [
+            State(slot, f"{path}.{slot.partition('.')[2]}".removeprefix("."), slot.endswith((_MEAN, _VARIANCE)))
+            for slot, leaf in event.parameters()
+            if slot.startswith("buffers.") and is_floating(leaf)
+        ]
+    if event.direction not in ("forward", "recompute") or not event.is_call:
+        return []
+    if makers is not None and writes_in_place(event.stem):
+        return _written(event, makers)
+    return _averages(event)
+
+
+def changes_state(event: Event) -> bool:
+    """True for a call that averages what comes in over the steps."""
+    evaluates = any(isinstance(leaf, dict) and leaf.get("value") is False for _, leaf in event.inputs())
+    return event.is_call and not evaluates and bool(_averages(event))
+
+
+def _averages(event: Event) -> list[State]:
+    if operation(event.stem) not in _AVERAGING:
+        return []
+    places = dict(zip(_PLACES[event.parts.owner in _BARE], (_MEAN, _VARIANCE), strict=True))
+    places |= {f"input.{word}": word for word in (_MEAN, _VARIANCE)}
+    return [
+        State(slot, f"{_module(event)}.{places[slot]}")
+        for slot, leaf in event.inputs()
+        if slot in places and is_floating(leaf) and leaf.get("requires_grad") is not True
+    ]
+
+
+def _written(event: Event, makers: Producers) -> list[State]:
+    """The target of a write in a module's forward pass, if it was there before the step and is not trained."""
+    if event.parent is None or not event.inputs() or event.stem.endswith("requires_grad_"):
+        return []
+    slot, target = event.inputs()[0]
+    result = next((leaf for _, leaf in event.outputs() if is_tensor(leaf)), None)
+    if not is_floating(target) or any(
+        leaf is not None and leaf.get("requires_grad") is True for leaf in (target, result)
+    ):
+        return []
+    # Of a constant it is not known who made it.
+    if fingerprint(target) is None or makers.of(target, event) is not None or makers.parameters(target):
+        return []
+    word = event.stem.rpartition(".")[2]
+    name = f"{_module(event)}, target of {event.name}"
+    found = [State(place, name, False) for place, leaf in event.outputs()[:1] if is_floating(leaf)]
+    return found if word in _BEGIN else [State(slot, name, False), *found]
+
+
+def _module(event: Event) -> str:
+    return plain_path(event.module) if event.module is not None else event.name
+
+
+def apart(
+    judged: Iterable[Judged], before: Mapping[str, float], unit: float, makers: Producers | None = None
+) -> tuple[float, dict[str, float]]:
+    """How far states are apart beyond what calls of their modules explain, at most; and what those of this step explain
+    in the next one, by module. ``before``: what the step before explains. ``unit``: that of rounding in this run.
+    """
+    rows = [(one, states_of(one.event, makers)) for one in judged if one.event.direction in ("forward", "recompute")]
+    modules = {_module(one.event) for one, states in rows if states}
+    explains: dict[str, float] = {}
+    for one, _ in rows:
+        module = _module(one.event)
+        if module in modules:
+            explains[module] = max(explains.get(module, 0.0), one.allowed)
+    most = 0.0
+    carried: dict[str, float] = {}
+    for one, states in rows:
+        module = _module(one.event)
+        for state in states:
+            difference = _difference(one, state.slot)
+            if difference is None:
+                continue
+            delta = weighted(one.event, one.partner, difference)
+            carried[module] = max(carried.get(module, 0.0), delta)
+            if not is_explained(one, state, difference, before, unit, explains.get(module, 0.0)):
+                most = max(most, delta)
+    return most, {module: max(explains.get(module, 0.0), carried.get(module, 0.0)) for module in modules}
+
+
+def is_explained(
+    judged: Judged, state: State, difference: Difference, before: Mapping[str, float], unit: float, now: float = 0.0
+) -> bool:
+    """True if a state is apart by no more than rounding does, or than follows from the step before. What a step
+    explains may itself be a mistake, so there is an end to it.
+    """
+    # Of this step: a module may be called many times in it.
+    came = max(before.get(_module(judged.event), 0.0), now)
+    rounding = _UNITS * unit
+    most = min(rounding * _UNKNOWN_SIZE, _MOST)
+    allowed = max(min(rounding, _MOST), min(_FOLLOWS * came, most)) if state.sized else most
+    return weighted(judged.event, judged.partner, difference) <= allowed
+
+
+def is_changed_before(event: Event, earlier: Iterable[Event]) -> bool:
+    """True if another call of the module has averaged before. ``earlier``: the calls of the step, in order."""
+    for one in earlier:
+        if one is event:
+            break
+        if one.direction == "forward" and _module(one) == _module(event) and changes_state(one):
+            return True
+    return False
+
+
+def weighted(event: Event, partner: Event, difference: Difference) -> float:
+    """The relative difference of a state. That of a running mean is measured by the deviation beside it: of data that
+    is centred, the mean itself is nothing but rounding.
+    """
+    if difference.what != "value" or not math.isfinite(difference.delta):
+        return math.inf
+    size = max(rms(difference.left), rms(difference.right))
+    deviation = max(_deviation(one, difference.slot) for one in (event, partner))
+    return difference.delta * min(1.0, size / deviation) if deviation else difference.delta
+
+
+def _deviation(event: Event, slot: str) -> float:
+    """The deviation that belongs to the running mean in this slot; 0 for other slots."""
+    slots: list[Slot] = [*event.inputs(), *event.parameters()]
+    places = _PLACES[event.parts.owner in _BARE]
+    twin = slot.replace(_MEAN, _VARIANCE) if slot.endswith(_MEAN) else dict([places]).get(slot)
+    if twin is None or (event.is_module and not slot.endswith(_MEAN)):
+        return 0.0
+    leaf = dict(slots).get(twin)
+    found = numbers(leaf) if leaf is not None and is_tensor(leaf) else None
+    return math.sqrt(found[2]) if found is not None and found[2] > 0 and math.isfinite(found[2]) else 0.0
+
+
+def _difference(judged: Judged, slot: str) -> Difference | None:
+    for one in (*judged.inputs, *judged.parameters, *judged.outputs):
+        if one.slot == slot and one.what in ("value", "not_finite"):
+            return one
+    return None

@@ -1,0 +1,71 @@
+"""Weights that are one tensor on one side and two on the other.
+
+A tied weight stands in two modules with the same values and gets one gradient, that of all its uses; of an untied one
+each part gets the gradient of its own use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.steps.timeline import Event, Timeline
+
+
+@dataclass(frozen=True)
+class BrokenTie:
+    """``other`` is the parameter that a parameter is tied with, on the side ``tied`` alone."""
+
+    other: str
+    tied: Literal["candidate", "reference"]
+
+
+def broken_tie(gradient: Event, slot: str, candidate: Timeline, reference: Timeline) -> BrokenTie | None:
+    """The tie of the parameter whose gradient this is; None if it is tied on both sides or on none."""
+    name = _name(gradient, slot)
+    mine, theirs = _Weights(candidate), _Weights(reference)
+    for other in theirs.tied_with(name):
+        if mine.apart(name, other):
+            return BrokenTie(other, "reference")
+    for other in mine.tied_with(name):
+        if theirs.apart(name, other):
+            return BrokenTie(other, "candidate")
+    return None
+
+
+class _Weights:
+    """Values and gradients of the parameters of a timeline, as far as they are known."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.values: dict[str, Hashable] = {}
+        self.gradients: dict[str, Hashable] = {}
+        for event in timeline:
+            if event.direction == "forward" and event.is_module:
+                for slot, leaf in event.parameters():
+                    self.values.setdefault(_name(event, slot.partition(".")[2]), fingerprint(leaf))
+            elif event.direction == "gradient":
+                for slot, leaf in event.outputs():
+                    self.gradients.setdefault(_name(event, slot), fingerprint(leaf))
+
+    def tied_with(self, name: str) -> list[str]:
+        """The parameters that have the values and the gradient of another."""
+        value, gradient = self.values.get(name), self.gradients.get(name)
+        if value is None or gradient is None:
+            return []
+        return [
+            other
+            for other, its in self.gradients.items()
+            if other != name and its == gradient and self.values.get(other) == value
+        ]
+
+    def apart(self, one: str, other: str) -> bool:
+        """True if two parameters have gradients of their own."""
+        known = self.gradients.get(one), self.gradients.get(other)
+        return None not in known and known[0] != known[1]
+
+
+def _name(event: Event, slot: str) -> str:
+    return f"{plain_path(event.parts.path)}.{slot.partition('.')[0]}".removeprefix(".")

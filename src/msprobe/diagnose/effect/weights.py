@@ -1,0 +1,44 @@
+"""Which parameters calls take, and whether a parameter is the same on both sides, as modules and optimizers tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msprobe.diagnose.differences.records import Comparer
+from msprobe.diagnose.steps import optimizer
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Timeline, is_tensor
+from msprobe.diagnose.tolerance.judge import Judged
+
+
+def equal_weights(judged: Iterable[Judged], comparer: Comparer) -> dict[str, bool]:
+    """Of each parameter that both sides recorded by its name: is it the same at the beginning of the step?"""
+    found: dict[str, bool] = {}
+    for one in judged:
+        event = one.event
+        if event.is_module and event.direction == "forward":
+            differing = {difference.slot for difference in one.parameters}
+            others = {slot for slot, _ in one.partner.parameters()}
+            for slot, _ in event.parameters():
+                name = f"{event.parts.path}.{slot.partition('.')[2]}".removeprefix(".")
+                if slot in others:
+                    found.setdefault(name, slot not in differing)
+        elif event.parts.kind == "optimizer":
+            mine, theirs = optimizer.parameters_of(event), optimizer.parameters_of(one.partner)
+            for name, fields in mine.items():
+                left, right = fields.get("weight"), theirs.get(name, {}).get("weight")
+                if is_tensor(left) and is_tensor(right):
+                    found.setdefault(name, not comparer.leaf(name, left, right))
+    return found
+
+
+def weights_taken(timeline: Timeline, makers: Producers) -> set[str]:
+    """The parameters that calls of the forward pass take."""
+    return {
+        name
+        for event in timeline
+        if event.is_call and event.direction == "forward"
+        for _, leaf in event.inputs()
+        if is_tensor(leaf)
+        for name in makers.parameters(leaf)
+    }

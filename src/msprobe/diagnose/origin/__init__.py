@@ -1,0 +1,1 @@
+"""Where the difference of a step begins, and whose fault it is."""

@@ -1,0 +1,74 @@
+"""Both sides make the same call with another argument."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.differences.records import described
+from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.argument_names import argument_name
+from msprobe.diagnose.steps.timeline import is_tensor
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged
+
+
+def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later: bool = False) -> None:
+    """Say which arguments differ. ``clear``: the result differs by it; ``shows_later``: what it changes is a state,
+    which is recorded in the next step.
+    """
+    event = judged.event
+    parts = [
+        f"{argument_name(event, one.slot)} is {described(one.left)}, in the reference {described(one.right)}"
+        for one in judged.arguments
+    ]
+    kind: Kind = "argument"
+    text = f"{event.name}: {'; '.join(parts)}"
+    if event in scene.pairing.loose and event.stem != judged.partner.stem:
+        # Not the same call: the pair was only for what both compute.
+        kind = "structure"
+        text = f"the candidate calls {event.name} where the reference calls {judged.partner.name}: {'; '.join(parts)}"
+    if shows_later:
+        text += ": its result is the same, and the running averages that it keeps for evaluation are not"
+    said = ("argument", event) in scene.said
+    scene.say(
+        ("argument", event),
+        judged,
+        kind,
+        text,
+        where=f"{event.name}, {judged.arguments[0].slot}",
+        clear=clear,
+        # Clipping and the optimizer may hide what is done to gradients, or show it later.
+        matters=judged.left > judged.allowed and (scene.is_blind or in_update(scene, judged)),
+        evidence={
+            "arguments": [
+                {"slot": one.slot, "candidate": described(one.left), "reference": described(one.right)}
+                for one in judged.arguments
+            ],
+            "difference": judged.left,
+            "explained": judged.allowed,
+        },
+    )
+    if shows_later and not said:
+        scene.suspects[-1] = replace(scene.suspects[-1], shows_later=f"arguments of {event.stem} in {event.module}")
+
+
+def in_update(scene: Scene, judged: Judged) -> bool:
+    """True for a call after a backward pass whose results take part in no other: it works on gradients or weights."""
+    event = judged.event
+    if "backward" not in scene.seen or event.direction not in ("forward", "optimizer"):
+        return False
+    return not any(is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in event.outputs())
+
+
+def tells_something(judged: Judged) -> bool:
+    """True if other arguments are worth telling although the result is the same: not those of shapes and copies."""
+    event = judged.event
+    if event.parts.kind != "api" or operation(event.stem) in noise.MOVES - _MEANT | noise.CASTS | noise.IDLE:
+        return False
+    return any(not is_tensor(one.left) and not is_tensor(one.right) for one in judged.arguments)
+
+
+#: Calls that move values in the forward pass and whose settings count in the backward pass.
+_MEANT = frozenset(("embedding", "max_pool1d", "max_pool2d"))

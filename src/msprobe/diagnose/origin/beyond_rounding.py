@@ -1,0 +1,42 @@
+"""An effect beyond rounding that no call by itself is to blame for."""
+
+from __future__ import annotations
+
+import math
+
+from msprobe.diagnose.differences.words import measure
+from msprobe.diagnose.effect.reach import Reach
+from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged
+
+
+def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | None:
+    """That a step is further apart than rounding explains, told of the call where the difference grows most.
+    ``allowed``: what rounding may do.
+    """
+    if reach.size <= allowed or not scene.judged:
+        return None
+    found = [one for one in scene.judged.values() if one.changed_outputs and math.isfinite(one.left)]
+    worst = max(found or scene.judged.values(), key=_growth)
+    event = worst.event
+    size = f"{reach.size:.2g}" if math.isfinite(reach.size) else "more than any number"
+    text = (
+        f"{reach.what} differ by {size} (relative), where rounding may do {allowed:.2g}, and no call by itself differs "
+        "by more than its inputs explain"
+    )
+    evidence: dict[str, object] = {"cause": "beyond", "difference": reach.size, "explained": allowed}
+    if worst.changed_outputs:
+        text += f". It grows most in {event.name}: {worst.arrived:.2g} goes in, and {worst.left:.2g} comes out"
+        evidence |= measure(worst.changed_outputs[0])
+    finding = scene.finding(event, "computation", text, where=event.name, evidence=evidence)
+    return Suspect(finding, event.index, clear=True, matters=True)
+
+
+def _growth(judged: Judged) -> float:
+    """How many times more comes out of a call than went in; calls of the model before others."""
+    event = judged.event
+    if not judged.changed_outputs or not event.is_call or event.direction == "gradient":
+        return 0.0
+    unit = noise.unit(event.outputs(), judged.partner.outputs()) or 1.0
+    return judged.left / max(judged.arrived, unit)

@@ -1,0 +1,153 @@
+"""Calls that one side alone makes, and a tensor that differs by them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+
+from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose.differences.records import Difference, is_floating, not_finite
+from msprobe.diagnose.differences.words import measure, named, ratio_in_words
+from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged
+
+
+def blame_calls(
+    scene: Scene, judged: Judged, difference: Difference, alone: Sequence[Event], missing: Sequence[Event]
+) -> None:
+    """Calls of one side alone made a tensor that differs."""
+    # Of a gradient that comes back through them, more than moving is to blame.
+    moves = judged.event.direction != "backward" and all(
+        operation(one.stem) in noise.MOVES for one in [*alone, *missing]
+    )
+    unit = max((noise.eps_of(leaf) for leaf in (difference.left, difference.right) if is_tensor(leaf)), default=0.0)
+    clear = difference.delta > noise.SAFETY * 4 * unit or moves or math.isinf(difference.delta)
+    entry = _telling(alone or missing)
+    kind: Kind = "structure"
+    born = next((one for one in alone if _bears_not_finite(one)), None)
+    if born is not None and not any(_bears_not_finite(one) for one in missing):
+        entry, kind = born, "overflow"
+    elif alone and not missing and all(operation(one.stem) in noise.CASTS for one in alone):
+        kind = "dtype"
+    elif alone and not missing and writes_in_place(alone[-1].stem):
+        entry, kind = alone[-1], "mutation"
+    ratio = ratio_in_words(difference.left, difference.right)
+    scaled = "backward" in scene.seen and scene.is_gradient(difference) and bool(ratio)
+    cause = None
+    norm = next((one for one in [*alone, *missing] if operation(one.stem) in _NORMS), None)
+    if scaled and norm is not None and bool(alone) != bool(missing):
+        # Two calls and more make one thing: it is not the last of them, which writes, that is to blame.
+        kind, cause, entry = "structure", "clipping", norm
+    elif scaled and not any(one.is_collective for one in [*alone, *missing]):
+        kind, cause = "loss_scale", "gradient_factor"
+    elif kind == "structure" and ratio and _scales_loss(judged, difference, alone, missing):
+        kind, cause = "loss_scale", "loss_factor"
+    here, there = (
+        named(events) + _whole_modules(events, side)
+        for events, side in ((alone, scene.pairing.partner), (missing, scene.pairing.back))
+    )
+    if alone and missing:
+        text = f"the candidate calls {here} where the reference calls {there}"
+    elif alone:
+        text = f"the candidate alone calls {here}"
+    else:
+        text = f"the reference calls {there}, the candidate does not"
+    if cause == "loss_factor":
+        text += f": the loss is {ratio}{what_becomes_of_gradients(scene)}"
+    elif cause == "clipping":
+        clips = "the candidate alone clips" if alone else "the reference clips, and the candidate does not clip,"
+        text = f"{clips} gradients by their norm ({here or there}): {difference.slot} of {judged.event.name} is {ratio}"
+    elif difference.left is None and difference.right is None:
+        text += f"; that is seen in {judged.event.name}, whose result differs while all statistics of its inputs agree"
+    else:
+        text += f"; {difference.slot} of {judged.event.name} differs by it{scene.how(difference)}"
+    scene.say(
+        ("calls", entry),
+        judged,
+        kind,
+        text,
+        where=f"{entry.name}",
+        clear=clear,
+        evidence={
+            "candidate_alone": [one.name for one in alone],
+            "reference_alone": [one.name for one in missing],
+            **({"cause": cause} if cause else {}),
+            **measure(difference),
+        },
+        entry=entry,
+        place=min((alone[0].index if alone else scene.place_of(missing[0])), judged.event.index) - 0.5,
+        # Clipping hides a factor, as long as it clips.
+        matters=scaled,
+    )
+
+
+def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
+    """The modules that one side alone passes through, if all these calls run in them."""
+    found: dict[str, None] = {}
+    for event in events:
+        outermost: Event | None = None
+        parent = event.parent
+        while parent is not None and parent not in paired:
+            outermost, parent = parent, parent.parent
+        if outermost is None:
+            return ""
+        found[outermost.parts.path] = None
+    paths = list(found)
+    return f" (the whole of {'modules' if len(paths) > 1 else 'module'} {', '.join(paths[:4])})" if paths else ""
+
+
+def _telling(events: Sequence[Event]) -> Event:
+    """The first call that does more than move values; if none does, the first that does anything."""
+    for quiet in (noise.MOVES | noise.IDLE, noise.IDLE):
+        for one in events:
+            if operation(one.stem) not in quiet:
+                return one
+    return events[0]
+
+
+_FACTORS = frozenset(("mul", "div"))
+#: Calls that take the size of gradients.
+_NORMS = frozenset("norm vector_norm linalg_vector_norm matrix_norm _foreach_norm get_total_norm".split())
+
+
+def _scales_loss(judged: Judged, difference: Difference, alone: Sequence[Event], missing: Sequence[Event]) -> bool:
+    """True if one side alone multiplies or divides the number that the backward pass begins with."""
+    sides = (difference.left, difference.right)
+    return (
+        operation(judged.event.stem) == "ones_like"
+        and all(is_floating(leaf) and leaf.get("shape") == [] for leaf in sides)
+        and not (alone and missing)
+        and all(operation(one.stem) in _FACTORS | noise.MOVES | noise.CASTS for one in [*alone, *missing])
+    )
+
+
+def what_becomes_of_gradients(scene: Scene) -> str:
+    """Whether a factor of the loss reaches the optimizer, as far as that was recorded."""
+    arrival = scene.arrival
+    if arrival.clean:
+        return ", and the gradients that the optimizer gets agree: it is undone before"
+    if arrival.factor is not None:
+        ratio = ratio_in_words(arrival.differ[0].left, arrival.differ[0].right)
+        return f", and the gradients that the optimizer gets are {ratio}: nothing undoes it"
+    if arrival.known and not arrival.differ and not scene.has_calls:
+        return ", and those that the optimizer gets agree: it is undone, or clipping hides it (level mix would tell)"
+    if arrival.known and not arrival.differ:
+        return ", and so are the gradients after the backward pass; clipping hides it from the optimizer"
+    return ""
+
+
+def _bears_not_finite(event: Event) -> bool:
+    """True if a call makes what is not finite of what is, and is not told to: a mask is filled with minus infinity."""
+    return any(not_finite(leaf) for _, leaf in event.outputs()) and not any(
+        not_finite(leaf) or _is_infinite(leaf) for _, leaf in event.inputs()
+    )
+
+
+def _is_infinite(leaf: object) -> bool:
+    value = leaf.get("value") if isinstance(leaf, dict) else leaf
+    if isinstance(value, str):
+        return value in ("Infinity", "-Infinity", "inf", "-inf")
+    return isinstance(value, float) and math.isinf(value)

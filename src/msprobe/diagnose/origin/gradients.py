@@ -1,0 +1,322 @@
+"""Gradients that arrive otherwise, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, rms
+from msprobe.diagnose.differences.words import measure, ratio_in_words
+from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
+from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged, forward_delta
+
+#: A group of calls may make a relative difference so many times larger on its way back, as a backward call may; and the
+#: most calls that are taken for one group.
+_OF_GROUP = 4.0
+_LARGEST_GROUP = 200
+
+
+def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """A gradient arrives that differs: is it that of a call that differs?"""
+    event = judged.event
+    if _cancels(scene, difference):
+        return
+    forward = scene.pairing.candidate.forward_of(event)
+    for users, timeline, paired in (
+        (scene.users_of(forward, difference.slot, 0), scene.pairing.candidate, scene.pairing.partner),
+        (
+            scene.users_of(scene.partner_forward(judged), difference.slot, 1),
+            scene.pairing.reference,
+            scene.pairing.back,
+        ),
+    ):
+        for user in users:
+            backward = timeline.backward_of(user)
+            if backward is None:
+                continue
+            if backward not in paired:
+                if user not in paired:
+                    here = timeline is scene.pairing.candidate
+                    if difference.delta <= noise.SAFETY * _OF_GROUP * _comes_to(scene, user, here):
+                        return  # they hand on what differs
+                    blame_calls(scene, judged, difference, [user] if here else [], [] if here else [user])
+                    return
+                return  # told with the missing gradients
+            mine = backward if timeline is scene.pairing.candidate else scene.pairing.back[backward]
+            found = scene.judged.get(mine)
+            if found is None or found.status == "same":
+                continue
+            if not scene.comparer.crossing or scene.explains(found, difference, _OF_GROUP * noise.SAFETY):
+                return
+    if scene.comparer.crossing:
+        if difference.delta <= noise.SAFETY * _OF_GROUP * scene.most_apart:
+            return
+    elif scene.tainted & {"backward", "forward", "recompute"}:
+        return
+    ratio = ratio_in_words(difference.left, difference.right)
+    if scene.comparer.crossing and _brought_before(scene, event):
+        ratio = ""  # not the loss, whose gradients have come back
+    scene.say(
+        ("arriving", event),
+        judged,
+        "loss_scale" if ratio else "gradient",
+        f"the gradient that arrives at {event.name} differs{scene.how(difference)}, and no call that was recorded "
+        f"before it does{what_becomes_of_gradients(scene) if ratio else ''}",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence={**({"cause": "loss_factor"} if ratio else {}), **measure(difference)},
+        matters=scene.is_blind,
+    )
+
+
+def _cancels(scene: Scene, difference: Difference) -> bool:
+    """True if two frameworks leave nothing but rounding of a gradient: that of what a norm takes no notice of is zero
+    in exact arithmetic.
+    """
+    if not (scene.comparer.crossing and is_floating(difference.left) and is_floating(difference.right)):
+        return False
+    size = difference.delta * max(rms(difference.left), rms(difference.right))
+    unit = max(map(noise.eps_of, (difference.left, difference.right)))
+    return size <= noise.HANDED_ON * unit * scene.largest_gradient
+
+
+def _brought_before(scene: Scene, event: Event) -> bool:
+    """True if gradients of earlier backward calls agree."""
+    return any(
+        one.direction == "backward" and one.index < event.index and not scene.taints(judged)
+        for one, judged in scene.judged.items()
+    )
+
+
+def _comes_to(scene: Scene, user: Event, here: bool) -> float:
+    """How far apart is what comes to the calls of one side alone around ``user``: the gradients that arrive there, and
+    what they took in the forward pass. ``here``: they are the candidate's.
+    """
+    pairing = scene.pairing
+    timeline = pairing.candidate if here else pairing.reference
+    makers = scene.makers if here else scene.other_makers
+    consumers = scene.consumers[0 if here else 1]
+
+    def judged(event: Event | None) -> Judged | None:
+        if event is None:
+            return None
+        mine = event if here else pairing.back.get(event)
+        return scene.judged.get(mine) if mine is not None else None
+
+    most = 0.0
+    todo, seen = [user], {user}
+    while todo and len(seen) < _LARGEST_GROUP:
+        one = todo.pop()
+        before = [makers.of(leaf, one) for _, leaf in one.inputs() if is_tensor(leaf)]
+        marks = [mark for _, leaf in one.outputs() if (mark := fingerprint(leaf)) is not None]
+        after = [event for mark in marks for event in consumers.get(mark, ()) if event.index > one.index]
+        told = [(event, event) for event in before] + [(event, timeline.backward_of(event)) for event in after]
+        for event, record in told:
+            if event is None or event in seen or (event.is_module and not event.layer):
+                continue
+            seen.add(event)
+            if event in (pairing.partner if here else pairing.back):
+                most = max(most, forward_delta(judged(record)))
+            else:
+                todo.append(event)
+    return most
+
+
+def look_for_missing_gradients(scene: Scene) -> None:
+    """Backward calls and gradients of parameters that the reference has and the candidate has not."""
+    if not scene.pairing.candidate.part.complete:
+        return  # they would have come after the end
+    lost: list[tuple[Event, Event]] = []
+    for event in scene.pairing.missing():
+        if event.direction != "backward":
+            continue
+        forward = scene.pairing.reference.forward_of(event)
+        twin = scene.pairing.back.get(forward) if forward is not None else None
+        twin = twin or (scene.pairing.back.get(scene.pairing.repeats.get(forward, forward)) if forward else None)
+        if twin is not None and scene.pairing.candidate.backward_of(twin) is None:
+            lost.append((event, twin))
+    parameters = [
+        f"{judged.event.parts.path}.{one.slot.partition('.')[0]}"
+        for judged in scene.judged.values()
+        if judged.event.direction == "gradient"
+        for one in judged.outputs
+        if one.what == "missing" and one.left is None
+    ]
+    if not lost and not parameters:
+        _say_lone_gradients(scene)
+        if scene.comparer.crossing:
+            _say_lost_in_reference(scene)
+        return
+    if lost and not parameters and all(operation(event.stem) in noise.IDLE for event, _ in lost):
+        return
+    shown = ", ".join(parameters[:6]) + (f" and {len(parameters) - 6} more" if len(parameters) > 6 else "")
+    if lost:
+        event, twin = next(((e, t) for e, t in lost if not e.is_module), lost[0])
+        cut = where_cut(scene, twin) or _cut_before(scene, twin, scene.makers, scene.pairing.partner)
+        text = f"no gradient reaches {twin.name}, as it does in the reference"
+        if cut is not None:
+            text += f": {cut.name} cuts the graph"
+    else:
+        cut = None
+        judged = next(
+            j
+            for j in scene.judged.values()
+            if j.event.direction == "gradient" and any(o.what == "missing" and o.left is None for o in j.outputs)
+        )
+        event, twin = judged.event, judged.event
+        text = f"no gradient reaches {shown}, as it does in the reference"
+    if parameters and lost:
+        text += f"; without gradient: {shown}"
+    frozen, cause = _frozen(scene, parameters)
+    text += frozen
+    entry = cut or twin
+    scene.suspects.append(
+        Suspect(
+            scene.finding(
+                entry,
+                # A call that only the candidate makes is the cause itself.
+                "structure" if cut is not None and cut not in scene.pairing.partner else "missing_gradient",
+                text,
+                where=parameters[0] if parameters and not lost else entry.name,
+                evidence={"calls": [one.name for one, _ in lost[:50]], "parameters": parameters[:200], **cause},
+            ),
+            # What is only missed may come of what was done in the forward pass.
+            place=entry.index if cut is not None else scene.place_of(event),
+            clear=True,
+        )
+    )
+
+
+def _frozen(scene: Scene, parameters: Sequence[str], here: bool = True) -> tuple[str, dict[str, str]]:
+    """That parameters require no gradient on one side alone, as modules tell; in words, and the cause. ``here``: it is
+    the candidate.
+    """
+    frozen = {
+        f"{judged.event.parts.path}.{one.slot.partition('.')[2]}".removeprefix(".")
+        for judged in scene.judged.values()
+        for one in judged.parameters
+        if one.what == "requires_grad" and one.left.get("requires_grad") is not here
+    }
+    if not parameters or not frozen.issuperset(parameters):
+        return "", {}
+    sides = ("candidate", "reference") if here else ("reference", "candidate")
+    them = "it" if len(parameters) == 1 else "them"
+    return f": requires_grad is False for {them} in the {sides[0]}, and True in the {sides[1]}", {"cause": "frozen"}
+
+
+def _say_lost_in_reference(scene: Scene) -> None:
+    """Backward calls that the candidate has and the reference has not. Of PyTorch the gradients that are missing tell;
+    MindSpore fills them with zeros.
+    """
+    pairing = scene.pairing
+    if not pairing.reference.part.complete:
+        return
+    lone = pairing.alone()
+    # Calls tell more than the modules around them.
+    for event in [*(one for one in lone if not one.is_module), *(one for one in lone if one.is_module)]:
+        forward = pairing.candidate.forward_of(event) if event.direction == "backward" else None
+        twin = pairing.partner.get(forward) if forward is not None else None
+        if forward is None or twin is None or pairing.reference.backward_of(twin) is not None:
+            continue
+        if operation(event.stem) in noise.IDLE:
+            continue
+        cut = _cut_before(scene, twin, scene.other_makers, pairing.back)
+        text = f"a gradient reaches {forward.name}, and none in the reference"
+        text += f": {cut.name} of the reference cuts the graph" if cut is not None else ""
+        entry = cut or forward
+        kind: Kind = "structure" if cut is not None else "missing_gradient"
+        finding = scene.finding(entry, kind, text, where=entry.name, evidence={"calls": [event.name]})
+        scene.suspects.append(Suspect(finding, place=forward.index, clear=True))
+        return
+
+
+def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container[Event]) -> Event | None:
+    """The call of one side alone, among those that lead to ``event``, that lets no gradient through; looked for between
+    two frameworks, of which one does not tell what requires a gradient.
+    """
+    todo, seen = [event], {event}
+    while scene.comparer.crossing and todo and len(seen) < _LARGEST_GROUP:
+        one = todo.pop(0)
+        for _, leaf in one.inputs():
+            maker = makers.of(leaf, one) if is_tensor(leaf) else None
+            if maker is None or maker in seen:
+                continue
+            if operation(maker.stem) == "detach" and maker not in paired:
+                return maker
+            if operation(maker.stem) in noise.MOVES | noise.UNARY:
+                seen.add(maker)
+                todo.append(maker)
+    return None
+
+
+def _say_lone_gradients(scene: Scene) -> None:
+    """Parameters that get a gradient on one side alone, while the backward pass makes the same calls."""
+    sides = (scene.pairing.candidate, scene.pairing.reference)
+    got, known = [_gradients_of(side) for side in sides], [_parameters_of(side) for side in sides]
+    if not (got[0] and got[1]) or not sides[1].part.complete:
+        return  # one of them recorded none, or ended before
+    for mine, other in ((1, 0), (0, 1)):
+        names = [name for name in got[mine] if name not in got[other] and name in known[other]]
+        if not names:
+            continue
+        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        text = f"no gradient reaches {shown}, as it does in the reference"
+        if mine == 0:
+            text = f"a gradient reaches {shown}, and none in the reference"
+        event = got[mine][names[0]]
+        words, cause = _frozen(scene, names, here=mine == 1)
+        finding = scene.finding(event, "missing_gradient", text + words, names[0], {"parameters": names[:200], **cause})
+        scene.suspects.append(Suspect(finding, place=event.index, clear=True))
+
+
+def _gradients_of(timeline: Timeline) -> dict[str, Event]:
+    """The parameters that got a gradient, and the records that say so."""
+    return {
+        f"{plain_path(event.parts.path)}.{slot.partition('.')[0]}".removeprefix("."): event
+        for event in timeline
+        if event.direction == "gradient"
+        for slot, leaf in event.outputs()
+        if is_tensor(leaf)
+    }
+
+
+def _parameters_of(timeline: Timeline) -> set[str]:
+    return {
+        f"{plain_path(event.parts.path)}.{slot.partition('.')[2]}".removeprefix(".")
+        for event in timeline
+        for slot, _ in event.parameters()
+    }
+
+
+def where_cut(scene: Scene, event: Event) -> Event | None:
+    """The first call, at or after ``event``, after which the candidate's values no longer require grad."""
+    todo: list[Event] = [event]
+    seen: set[Event] = set()
+    while todo:
+        one = todo.pop(0)
+        if one in seen or len(seen) > 100:
+            break
+        seen.add(one)
+        for slot, leaf in one.outputs():
+            if not is_floating(leaf):
+                continue
+            if leaf.get("requires_grad") is False:
+                partner = scene.pairing.partner.get(one)
+                if partner is None or any(
+                    other.get("requires_grad") is True
+                    for name, other in partner.outputs()
+                    if name == slot and is_tensor(other)
+                ):
+                    return one
+            mark = fingerprint(leaf)
+            todo += (
+                [user for user in scene.consumers[0].get(mark, []) if user.index > one.index][:20]
+                if mark is not None
+                else []
+            )
+    return None

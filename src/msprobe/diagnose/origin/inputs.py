@@ -1,0 +1,369 @@
+"""What went into a call differs: is that explained by an earlier pair, and if not, whose fault is it?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose.differences.records import Difference, fingerprint, is_integer, statistics
+from msprobe.diagnose.differences.words import dtype_word, measure, named
+from msprobe.diagnose.effect import states
+from msprobe.diagnose.effect.movement import place_of_weight
+from msprobe.diagnose.effect.reach import of_results, unit_of
+from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.origin.argument import blame_argument
+from msprobe.diagnose.origin.calls_alone import blame_calls
+from msprobe.diagnose.origin.gradients import look_at_arriving_gradient
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.weight import blame_weight, look_at_weight, parameters_taken
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged
+
+
+def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """True if a difference that arrived is explained by an earlier pair, or is blamed on something now."""
+    event = judged.event
+    if scene.is_rounding(difference):
+        return
+    if event.direction == "backward":
+        look_at_arriving_gradient(scene, judged, difference)
+        return
+    composed = event.is_module and not event.layer
+    if composed and scene.has_calls and not difference.slot.startswith(("parameters", "buffers")):
+        return  # the calls inside tell more
+    maker = scene.makers.of(difference.left, event)
+    other = scene.other_makers.of(difference.right, judged.partner)
+    if maker is None and scene.after_backward(event, difference) and scene.silent_argument(event) is None:
+        if other is not None and other not in scene.pairing.back:
+            blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
+        else:
+            blame_gradient_on_its_way(scene, judged, difference)
+        return
+    if maker is not None and maker in scene.pairing.partner:
+        if scene.differs(maker, difference):
+            if other is not None and other not in scene.pairing.back:
+                begun = len(scene.suspects)
+                alone = scene.chain(other, scene.other_makers, scene.pairing.back)
+                blame_calls(scene, judged, difference, [], alone)
+                scene.doubt(begun)
+            return
+        if other is not None and other not in scene.pairing.back:
+            blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
+            return
+        if other is not None and scene.pairing.back[other] is not maker:
+            if scene.differs(scene.pairing.back[other], difference):
+                return
+            if writes_in_place(maker.stem) and _wrote_to(maker, scene.pairing.back[other]):
+                blame_write(scene, judged, difference, maker, other)
+                return
+            blame_wiring(scene, judged, difference, maker, other)
+            return
+        if other is not None:
+            blame_wiring(scene, judged, difference, maker, other, kind="argument")
+            return
+        from_outside(scene, judged, difference)
+        return
+    if maker is not None:
+        chain = scene.chain(maker, scene.makers, scene.pairing.partner)
+        explained = scene.fed_by_difference(chain, difference)
+        begun = len(scene.suspects)
+        others = (
+            scene.chain(other, scene.other_makers, scene.pairing.back)
+            if other is not None and other not in scene.pairing.back
+            else []
+        )
+        blame_calls(scene, judged, difference, chain, others)
+        if explained:
+            scene.doubt(begun)
+        return
+    if other is not None:
+        if other not in scene.pairing.back:
+            blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
+            return
+        twin = scene.pairing.back[other]
+        if scene.differs(twin, difference):
+            return
+        if scene.used_elsewhere(twin, event):
+            from_outside(scene, judged, difference)
+        else:
+            blame_mutation(scene, judged, difference, twin)
+        return
+    from_outside(scene, judged, difference)
+
+
+def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """A tensor whose maker was not recorded."""
+    event = judged.event
+    state = next((one for one in states.states_of(event) if one.slot == difference.slot), None)
+    if state is not None:
+        blame_state(scene, judged, difference, state)
+        return
+    if place_of_weight(event, difference.slot) in scene.weights_before:
+        return  # told by how far the step before moved it
+    name = difference.slot.partition(".")[2] if difference.slot.startswith(("parameters", "buffers")) else None
+    if name is not None:
+        name = f"{event.parts.path}.{name}" if event.parts.path else name
+    names = [name] if name is not None else parameters_taken(scene, event, difference)
+    if not names and not scene.has_calls and event.direction in scene.tainted:
+        return  # calculated between two modules, from something that differs
+    if name is not None:
+        blame_weight(scene, judged, difference, name)
+        return
+    if names:
+        look_at_weight(scene, judged, difference, names)
+        return
+    silent = scene.silent_argument(event)
+    if silent is not None:
+        blame_argument(scene, silent)
+        return
+    if scene.has_calls:
+        alone = _makers_of_constant(scene.pairing.alone(), event, difference.left)
+        missing = _makers_of_constant(scene.pairing.missing(), judged.partner, difference.right)
+        if alone or missing:
+            blame_calls(scene, judged, difference, alone, missing)
+            return
+    elif look_between_modules(scene, judged, difference):
+        return
+    measured = scene.comparer.measured_inputs(judged.partner.name)
+    clear = difference.delta > max(noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right))), measured)
+    clear |= is_integer(difference.left)
+    # The same statistics of other values: another order of them, which no rounding makes.
+    clear |= difference.delta == 0.0 and scene.first_step and not measured
+    scene.say(
+        ("outside", fingerprint(difference.left)),
+        judged,
+        "data",
+        f"{difference.slot} of {event.name} comes from outside the recorded calls and differs"
+        f"{scene.how(difference)}: the batch, a mask, or a table that was made before"
+        + ("" if scene.has_calls or not event.index else ", or what the model calculates between its modules"),
+        where=f"{event.name}, {difference.slot}",
+        clear=clear,
+        evidence=measure(difference),
+        # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
+        # the same batch in other pieces.
+        matters=is_integer(difference.left) and scene.same_passes and of_results(scene.judged, True) > 0.0,
+    )
+
+
+def _makers_of_constant(events: Sequence[Event], user: Event, leaf: Any) -> list[Event]:
+    """The last call of one side alone that made a tensor of one number only, of which many others look like it."""
+    if not is_tensor(leaf) or fingerprint(leaf) is not None or statistics(leaf)[0] is None:
+        return []
+    found = [
+        one
+        for one in events
+        if one.index < user.index
+        and one.direction == user.direction
+        and one.is_call
+        and any(
+            is_tensor(made)
+            and made.get("shape") == leaf.get("shape")
+            and made["dtype"] == leaf["dtype"]
+            and statistics(made) == statistics(leaf)
+            for _, made in one.outputs()
+        )
+    ]
+    return found[-1:]
+
+
+def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """A gradient, taken from ``.grad`` after the backward pass, is not what the backward pass brought."""
+    if scene.tainted & {"backward", "gradient"}:
+        return
+    event = judged.event
+    leftover = leftover_in_words(scene, f"{difference.slot} of {event.name}", "after the backward pass")
+    if leftover:
+        scene.say(
+            ("not cleared",), judged, "parameter_gradient", leftover, where=f"{event.name}, {difference.slot}",
+            clear=True, evidence={"cause": "not_cleared", **measure(difference)}, matters=True,
+        )  # fmt: skip
+        return
+    scene.say(
+        ("gradient on its way", event),
+        judged,
+        "parameter_gradient",
+        f"{difference.slot} of {event.name}, a gradient by its shape, differs{scene.how(difference)}, while all that "
+        "the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence={"cause": "on_its_way", **measure(difference)},
+        # Clipping hides it, as long as it clips.
+        matters=True,
+    )
+
+
+def leftover_in_words(scene: Scene, what: str, when: str) -> str:
+    """That gradients were not cleared, if the step before proves it."""
+    side, count = scene.not_cleared
+    if not side:
+        return ""
+    where = "the candidate" if side == "candidate" else "the reference"
+    return (
+        f"the gradients of {where} still hold those of the step before {when} ({what}): its optimizer gets the "
+        f"gradient of the other side plus the one that it got a step ago, as the means of {count} "
+        f"parameter{'s' * (count > 1)} show. zero_grad() is not called between these steps"
+    )
+
+
+def blame_state(scene: Scene, judged: Judged, difference: Difference, state: states.State) -> None:
+    """A running average, or another buffer that a module keeps: neither data nor a parameter."""
+    mark = ("weight", state.name)
+    if mark in scene.said:
+        return
+    taken = state.slot.startswith("input")
+    silent = scene.silent_argument(judged.event)
+    if silent is not None:
+        # The call (or an earlier pass of it) gave the same result, and this is what it did otherwise.
+        blame_argument(scene, silent, shows_later=taken)
+        return
+    again = taken and states.is_changed_before(judged.event, scene.pairing.candidate)
+    if again:
+        when = "where it is taken again in this step"
+    elif not taken:
+        when = "after its pass in this step"
+    else:
+        when = "before the first step" if scene.first_step else "at the beginning of this step"
+    if taken and not again and scene.first_step:
+        # A checkpoint holds the same bits for both.
+        rounding = noise.SAFETY / 4 * max(map(noise.eps_of, (difference.left, difference.right)))
+        clear = difference.delta > rounding or difference.delta == 0.0
+    else:
+        unit = unit_of(scene.judged.values())
+        clear = not states.is_explained(judged, state, difference, scene.states_before, unit, judged.allowed)
+    measured = scene.comparer.measured_inputs(judged.partner.name)
+    scene.say(
+        mark,
+        judged,
+        "initial_weights" if taken and not again and scene.first_step else "weights",
+        f'buffer "{state.name}" differs {when}{scene.how(difference)}: a state that the module keeps',
+        where=state.name,
+        clear=clear and (difference.delta > measured or not measured),
+        evidence={"buffer": state.name, **measure(difference)},
+    )
+
+
+def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -> bool:
+    """Where modules alone were recorded: True if a tensor is calculated between the modules inside another one, or
+    between those of the model itself.
+    """
+    event = judged.event
+    mark = fingerprint(difference.left)
+    # What a module only hands on to the first one inside it is calculated outside of both.
+    while (
+        event.parent is not None and mark is not None and mark in [fingerprint(one) for _, one in event.parent.inputs()]
+    ):
+        event = event.parent
+    if event.parent is None:
+        before = any(
+            one.index < event.index and one.direction == event.direction and one is not event
+            for one in scene.pairing.candidate.roots
+        )
+        if not (before and any(leaf.get("requires_grad") is True for leaf in (difference.left, difference.right))):
+            return False
+        place, entry = "in the forward pass of the model itself, between its modules", judged.event
+        where = f"the model, before {judged.event.name}"
+    elif event.index and scene.anything_before(event):
+        place, entry = f"in {event.parent.name}, between its modules", event.parent
+        where = f"{event.parent.name}, before {event.name}"
+    else:
+        return False
+    scene.say(
+        ("between", event.parent),
+        judged,
+        "computation",
+        f"{difference.slot} of {judged.event.name} differs{scene.how(difference)}, while all that was recorded "
+        f"before agrees: it is calculated {place}. Record level mix to see the call",
+        where=where,
+        clear=difference.delta > noise.SAFETY * 2 * noise.eps_of(difference.left),
+        evidence={"cause": "between", **measure(difference)},
+        entry=entry,
+    )
+    return True
+
+
+def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: Event) -> None:
+    event = judged.event
+    scene.say(
+        ("mutation", twin),
+        judged,
+        "mutation",
+        f"{difference.slot} of {event.name} is the result of {twin.name} in the reference; in the candidate it "
+        f"was changed after that call{scene.how(difference)}, by something that was not recorded",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence={"made_by": twin.name, **measure(difference)},
+    )
+
+
+def _wrote_to(event: Event, maker: Event) -> bool:
+    """True if a call writes to a result of ``maker``."""
+    marks = {fingerprint(leaf) for _, leaf in maker.outputs()} - {None}
+    return any(fingerprint(leaf) in marks for _, leaf in event.inputs()[:1])
+
+
+def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Event, other: Event) -> None:
+    """A call that both sides make writes to what a later call takes; in the reference it writes to something else."""
+    event = judged.event
+    scene.say(
+        ("wiring", event, difference.slot),
+        judged,
+        "mutation",
+        f"{write.name} writes to what {event.name} takes as {difference.slot}; in the reference that is still the "
+        f"result of {other.name}, as it was made",
+        where=write.name,
+        clear=True,
+        evidence={"seen_in": event.name, "reference_takes": other.name, **measure(difference)},
+        entry=write,
+        alternatives=(event.name,),
+    )
+
+
+def blame_wiring(
+    scene: Scene, judged: Judged, difference: Difference, maker: Event, other: Event, kind: Kind = "structure"
+) -> None:
+    event = judged.event
+    scene.say(
+        ("wiring", event, difference.slot),
+        judged,
+        kind,
+        f"{difference.slot} of {event.name} is {scene.result_of(maker, difference.left)}; in the reference it is "
+        f"{scene.result_of(other, difference.right)}",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence={"candidate_takes": maker.name, "reference_takes": other.name, **measure(difference)},
+    )
+
+
+def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
+    event = judged.event
+    maker = scene.makers.of(difference.left, event)
+    if maker is None and scene.other_makers.of(difference.right, judged.partner) is None:
+        scene.say(
+            ("outside", fingerprint(difference.left)),
+            judged,
+            "dtype",
+            f"{difference.slot} of {event.name} comes from outside the recorded calls in "
+            f"{dtype_word(difference.left)}, in the reference in {dtype_word(difference.right)}",
+            where=f"{event.name}, {difference.slot}",
+            clear=True,
+            evidence=measure(difference),
+        )
+    if maker is None or maker in scene.pairing.partner:
+        return
+    if operation(maker.stem) in noise.CASTS:
+        chain = scene.chain(maker, scene.makers, scene.pairing.partner)
+        scene.say(
+            ("calls", chain[0]),
+            judged,
+            "dtype",
+            f"{event.name} computes in {dtype_word(difference.left)}, in the reference in "
+            f"{dtype_word(difference.right)}: "
+            f"the candidate alone calls {named(chain)}",
+            where=maker.name,
+            clear=True,
+            evidence={"candidate": difference.left["dtype"], "reference": difference.right["dtype"]},
+            entry=maker,
+            place=maker.index - 0.5,
+        )

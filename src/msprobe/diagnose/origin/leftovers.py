@@ -1,0 +1,36 @@
+"""Gradients of the step before that nothing cleared, where the optimizer gets them: see :mod:`.leftover`."""
+
+from __future__ import annotations
+
+from msprobe.diagnose.differences.words import measure
+from msprobe.diagnose.effect.reach import unit_of
+from msprobe.diagnose.origin.inputs import leftover_in_words
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps import optimizer
+
+#: Differences of less than so many units of rounding are not looked at.
+_UNITS = 64.0
+
+
+def look_for_leftovers(scene: Scene) -> None:
+    """Suspect gradients that were not cleared although rounding has made other things differ before: that a gradient is
+    this step's and the one before together does not depend on the precision.
+    """
+    if ("not cleared",) in scene.said or scene.comparer.crossing:
+        return
+    least = min(_UNITS * unit_of(scene.judged.values()), 0.1)
+    for judged in scene.judged.values():
+        if judged.event.parts.kind != "optimizer":
+            continue
+        sides = optimizer.parameters_of(judged.event), optimizer.parameters_of(judged.partner)
+        for name, field, difference in optimizer.differences(scene.comparer, *sides):
+            if field != "grad" or difference.what != "value" or difference.delta <= least:
+                continue
+            text = leftover_in_words(scene, name, "when the optimizer steps")
+            if text:
+                scene.say(
+                    ("not cleared",), judged, "parameter_gradient", text, where=name, clear=True,
+                    evidence={"parameter": name, "cause": "not_cleared", **measure(difference)},
+                    place=judged.event.index - 0.5, matters=True,
+                )  # fmt: skip
+            return

@@ -1,0 +1,117 @@
+"""Weights that the step before moved otherwise, between two frameworks.
+
+Their optimizers round otherwise, and add epsilon in other places; so after a step no weight is the same. What tells an
+optimizer that does something else is how far it moved a weight: not much further on one side than on the other, if
+gradients agreed.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import Any
+
+from msprobe.diagnose.differences.records import numbers, numel
+from msprobe.diagnose.effect.movement import places_of_weights, weights_of
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.tolerance.noise import eps_of
+
+#: So much of what a step moves a weight by may be apart: an epsilon in another place, elements whose gradient is
+#: nothing but rounding and that an optimizer moves by a whole step.
+_APART = 0.1
+_SHOWN = 0.02
+#: The same where most of the weights are apart.
+_MOSTLY_APART = 5e-4
+#: So many units are taken for rounding.
+_UNITS = 64.0
+#: Gradients that are further apart explain weights that are.
+_AGREE = 1e-3
+
+
+def look_at_movements(scene: Scene) -> None:
+    """Suspect the optimizer, if the step before moved weights otherwise than its gradients explain."""
+    if not (scene.comparer.crossing and scene.weights_before):
+        return
+    now = weights_of(scene.pairing.partner.items(), scene.makers)
+    apart: dict[str, tuple[float, float]] = {}
+    for name, pair in now.items():
+        before = scene.weights_before.get(name)
+        if before is None or scene.apart_before.get(name, 0.0) > _AGREE:
+            continue
+        part = _apart(before, pair)
+        if part is not None and part[0] > _MOSTLY_APART:
+            apart[name] = part
+    if 2 * len(apart) <= len(now) and not any(one.is_module for one in scene.judged):
+        return  # what a call takes from outside may as well be data
+    if 2 * len(apart) <= len(now):
+        apart = {name: part for name, part in apart.items() if part[1] > _APART}
+    if not apart:
+        return
+    first = next(iter(apart))
+    left, right = now[first]
+    factor = median(_factor(scene.weights_before[name], now[name]) for name in apart)
+    judged = next(
+        one for one in scene.judged.values() if first in places_of_weights(one.event, one.partner, scene.makers)
+    )
+    whose = f'"{first}"' + (f" and {len(apart) - 1} more" if len(apart) > 1 else "")
+    times = f", {factor:.3g} times as far" if math.isfinite(factor) and abs(factor - 1) > _SHOWN else ""
+    scene.say(
+        ("movement",),
+        judged,
+        "optimizer",
+        f"the optimizer moved {len(apart)} of {len(now)} parameters otherwise in the step before ({whose}{times}), "
+        "while their gradients agreed: learning rate, betas, weight decay, epsilon (or where it is added) or another "
+        "setting differ",
+        where=first,
+        clear=True,
+        evidence={
+            "cause": "movement",
+            "parameters": list(apart)[:200],
+            "part_of_movement": max(largest for largest, _ in apart.values()),
+            "factor": factor if math.isfinite(factor) else None,
+            "candidate": _shown(left),
+            "reference": _shown(right),
+        },
+        place=-1.0,
+        matters=True,
+    )
+    for name in apart:
+        scene.said.setdefault(("weight", name), None)
+
+
+def _apart(before: tuple[Any, Any], now: tuple[Any, Any]) -> tuple[float, float] | None:
+    """How far a weight is apart, as a part of what a step moved it by: by the statistic that is furthest apart, and by
+    the next (one element alone may have a gradient as small as epsilon). None if it is apart by rounding.
+    """
+    found = [_measures(leaf) for leaf in (*before, *now)]
+    if any(one is None for one in found):
+        return None
+    old, other_old, new, other_new = (one for one in found if one is not None)
+    moved = max(abs(a - b) for pair in ((new, old), (other_new, other_old)) for a, b in zip(*pair, strict=True))
+    was = [a - b for a, b in zip(old, other_old, strict=True)]
+    *_, second, distance = sorted(abs(a - b - c) for a, b, c in zip(new, other_new, was, strict=True))
+    rounding = _UNITS * max(map(eps_of, now)) * max(map(abs, (*new, *other_new)))
+    return (distance / moved, second / moved) if distance > rounding and moved else None
+
+
+def _factor(before: tuple[Any, Any], now: tuple[Any, Any]) -> float:
+    """How many times as far the candidate moved a weight."""
+    mine, theirs = (_distance(old, new) for old, new in zip(before, now, strict=True))
+    return mine / theirs if theirs else math.inf
+
+
+def _distance(before: Any, now: Any) -> float:
+    one, other = _measures(before), _measures(now)
+    return max(abs(a - b) for a, b in zip(one, other, strict=True)) if one and other else 0.0
+
+
+def _measures(leaf: Any) -> tuple[float, ...] | None:
+    """Largest, smallest, mean and typical element."""
+    found = numbers(leaf)
+    if found is None or not all(map(math.isfinite, found)):
+        return None
+    return (*found[:3], found[3] / math.sqrt(max(numel(leaf), 1)))
+
+
+def _shown(leaf: Any) -> dict[str, Any]:
+    return {key: leaf.get(key) for key in ("dtype", "shape", "Max", "Min", "Mean", "Norm")}

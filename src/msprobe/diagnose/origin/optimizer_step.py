@@ -1,0 +1,237 @@
+"""The step of the optimizer: settings, members, states, result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.diagnose.differences.words import measure
+from msprobe.diagnose.origin.calls_alone import blame_calls
+from msprobe.diagnose.origin.inputs import leftover_in_words
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.weight import blame_weight
+from msprobe.diagnose.steps import optimizer
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged
+
+
+def look_at_settings_of(scene: Scene, event: Event) -> None:
+    """The settings of the optimizer that a call belongs to, before the call is blamed."""
+    whole = next((one for one in scene.pairing.candidate.events[event.index :] if one.parts.kind == "optimizer"), None)
+    if whole is not None and whole in scene.judged and ("settings", whole) not in scene.said:
+        scene.said[("settings", whole)] = None
+        first = event.index
+        while first and scene.pairing.candidate.events[first - 1].direction == "optimizer":
+            first -= 1
+        compare_settings(scene, scene.judged[whole], first - 0.75)
+
+
+def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
+    event, partner = judged.event, judged.partner
+    one, other = optimizer.parameters_of(event), optimizer.parameters_of(partner)
+    if event.parts.owner != partner.parts.owner:
+        scene.say(
+            ("class", event),
+            judged,
+            "optimizer",
+            f"the optimizer is {event.parts.owner}, in the reference {partner.parts.owner}",
+            where=event.name,
+            clear=True,
+            evidence={
+                "cause": "class",
+                "candidate": event.record.get("class"),
+                "reference": partner.record.get("class"),
+            },
+            place=place,
+            matters=True,
+        )
+    for key, found in optimizer.changed_settings(event, partner, scene.comparer.crossing).items():
+        name, left, right = found[0]
+        shown = _shown(left, right)
+        everyone = "all parameters" if len(found) >= len(one) else _listed([item[0] for item in found])
+        scene.say(
+            ("setting", event, key),
+            judged,
+            "optimizer",
+            f"{event.name}: {key} is {shown[0]}, in the reference {shown[1]}, for {everyone}"
+            + (f" (ratio {_ratio(left, right)})" if _ratio(left, right) else ""),
+            where=f"{event.name}, {key} of {name}",
+            clear=True,
+            evidence={
+                "field": key,
+                "candidate": left,
+                "reference": right,
+                "parameters": [i[0] for i in found[:200]],
+            },
+            place=place,
+            matters=True,
+        )
+    gone, more = [name for name in other if name not in one], [name for name in one if name not in other]
+    if gone or more:
+        scene.say(
+            ("members", event),
+            judged,
+            "optimizer",
+            f"{event.name}: "
+            + "; ".join(
+                text
+                for text in (
+                    f"{_listed(gone)} {_is(gone)} not among its parameters, which {_they(gone)} in the reference"
+                    if gone
+                    else "",
+                    f"{_listed(more)} {_is(more)} among its parameters only in the candidate" if more else "",
+                )
+                if text
+            ),
+            where=(gone or more)[0],
+            clear=True,
+            evidence={"cause": "members", "missing": gone[:200], "extra": more[:200]},
+            place=place,
+        )
+    compare_states(scene, judged, one, other, place)
+
+
+def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dict[str, Any], place: float) -> None:
+    """What the optimizer works on, where nothing before explains it."""
+    event = judged.event
+    known = {
+        f"{found.event.parts.path}.{difference.slot.partition('.')[0]}"
+        for found in scene.judged.values()
+        if found.event.direction == "gradient"
+        for difference in found.changed_outputs
+    }
+    changed = scene.tainted & {"backward", "forward", "gradient"}
+    crossing = scene.comparer.crossing
+    if not crossing:
+        compare_fields(scene, judged, one, other, place, "before the step")
+    for name, field, difference in optimizer.differences(scene.comparer, one, other):
+        if difference.what not in ("value", "not_finite", "missing"):
+            continue
+        if crossing and field != "grad":
+            continue  # the states of two frameworks are others, and no weight is the same: blame_movement
+        if field == "grad" and not changed and name not in known:
+            left = difference.left
+            alone = lone_makers(scene, left, event, scene.makers, scene.pairing.partner)
+            missing = lone_makers(scene, difference.right, judged.partner, scene.other_makers, scene.pairing.back)
+            if alone or missing:
+                blame_calls(scene, judged, difference, alone, missing)
+                continue
+            leftover = leftover_in_words(scene, name, "when the optimizer steps")
+            if difference.what != "missing" and leftover:
+                scene.say(
+                    ("not cleared",), judged, "parameter_gradient", leftover, where=name, clear=True,
+                    evidence={"parameter": name, "cause": "not_cleared", **measure(difference)}, place=place,
+                    matters=True,
+                )  # fmt: skip
+                continue
+            if difference.what == "missing":
+                text = f'"{name}" has {"no" if left is None else "a"} gradient when the optimizer steps, '
+                text += f"in the reference {'one' if left is None else 'none'}"
+            else:
+                text = f'the gradient of "{name}" differs when the optimizer steps{scene.how(difference)}, '
+                text += "while what the backward pass brought agrees: gradients of an earlier step, "
+                text += "a reduction or a scaling in between"
+            scene.say(
+                ("optimizer gradient",), judged, "gradient", text, where=name, clear=True,
+                evidence={"parameter": name, "cause": "on_its_way", **measure(difference)}, place=place,
+            )  # fmt: skip
+        elif field == "weight" and difference.what != "missing" and not scene.tainted:
+            blame_weight(scene, judged, difference, name)
+        elif field not in ("grad", "weight") and not scene.tainted:
+            scene.say(
+                ("state", field), judged, "optimizer",
+                f'{event.name}: {field} of "{name}" differs before the step{scene.how(difference)}',
+                where=f"{event.name}, {field} of {name}", clear=True,
+                evidence={"parameter": name, "cause": "state", "field": field, **measure(difference)}, place=place,
+            )  # fmt: skip
+
+
+def lone_makers(scene: Scene, leaf: Any, user: Event, makers: Producers, paired: Any) -> list[Event]:
+    """The calls of one side alone that made what ``user`` takes."""
+    maker = makers.of(leaf, user)
+    return scene.chain(maker, makers, paired) if maker is not None and maker not in paired else []
+
+
+def compare_fields(
+    scene: Scene, judged: Judged, one: dict[str, Any], other: dict[str, Any], place: float, when: str
+) -> None:
+    """States that only one side has: an optimizer that begins anew, a parameter that it leaves out."""
+    event = judged.event
+    for side, here, there in (("candidate", one, other), ("reference", other, one)):
+        found: dict[str, list[str]] = {}
+        for name, fields in here.items():
+            for field in fields:
+                if name in there and field not in there[name] and field not in ("weight", "grad"):
+                    found.setdefault(field, []).append(name)
+        for field, names in found.items():
+            scene.say(
+                ("field", when, names[0]),
+                judged,
+                "optimizer",
+                f"{event.name}: {field} of {_listed(names)} is there {when} in the {side} only",
+                where=f"{event.name}, {field} of {names[0]}",
+                clear=True,
+                evidence={"cause": "state", "field": field, "only_in": side, "parameters": names[:200]},
+                place=place,
+                matters=True,
+            )
+
+
+def look_at_optimizer(scene: Scene, judged: Judged) -> None:
+    """Compare settings, states and results of an optimizer step."""
+    event = judged.event
+    if ("settings", event) not in scene.said:
+        scene.said[("settings", event)] = None
+        compare_settings(scene, judged, event.index - 0.5)
+    if scene.tainted or any(suspect.finding.kind == "optimizer" for suspect in scene.suspects):
+        return
+    if scene.comparer.crossing:
+        return
+    one, other = optimizer.parameters_of(event), optimizer.parameters_of(judged.partner)
+    before = {
+        (n, f) for n, f, d in optimizer.differences(scene.comparer, one, other) if d.what in ("value", "not_finite")
+    }
+    if before:
+        return
+    results = optimizer.results_of(event), optimizer.results_of(judged.partner)
+    compare_fields(scene, judged, *results, event.index, "after the step")
+    for name, field, difference in optimizer.differences(scene.comparer, *results):
+        if difference.what in ("value", "not_finite"):
+            unit = max(map(noise.eps_of, (difference.left, difference.right)))
+            clear = difference.delta > noise.SAFETY * 2 * unit
+            scene.say(
+                ("step", event), judged, "optimizer",
+                f'{event.name}: {field} of "{name}" differs after the step{scene.how(difference)}; gradients, states '
+                "and settings agree",
+                where=f"{event.name}, {field} of {name}", clear=clear,
+                evidence={"parameter": name, "field": field, **measure(difference)},
+            )  # fmt: skip
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _they(names: Sequence[str]) -> str:
+    return "it is" if len(names) == 1 else "they are"
+
+
+def _shown(left: object, right: object) -> tuple[str, str]:
+    """Two settings as they are read, with as many digits as tell them apart: no 0.07500000000000001."""
+    for digits in (6, 10):
+        texts = [f"{value:.{digits}g}" if isinstance(value, float) else str(value) for value in (left, right)]
+        if texts[0] != texts[1]:
+            return texts[0], texts[1]
+    return str(left), str(right)
+
+
+def _ratio(left: Any, right: Any) -> str:
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)) and right and not isinstance(left, bool):
+        return f"{left / right:.6g}"
+    return ""

@@ -1,0 +1,236 @@
+"""A result that differs although what went in does not explain it: other arguments, layout, or the call itself."""
+
+from __future__ import annotations
+
+import math
+
+from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose.differences.records import Difference, fingerprint
+from msprobe.diagnose.differences.words import dtype_word, measure
+from msprobe.diagnose.effect.ties import broken_tie
+from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.origin.argument import blame_argument
+from msprobe.diagnose.origin.calls_alone import blame_calls
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged, is_random
+
+
+def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
+    """Statistics do not see the order of elements. A result that differs although all that went in looks alike:
+    True if what went in was made by other calls, or with other arguments.
+    """
+    if judged.changed_inputs or judged.event.direction not in ("forward", "recompute"):
+        return False
+    others = dict(judged.partner.inputs())
+    todo = [
+        (judged.event, leaf, judged.partner, others.get(slot))
+        for slot, leaf in judged.event.inputs()
+        if is_tensor(leaf) and "digest" not in leaf
+    ]
+    for _ in range(50):
+        if not todo:
+            break
+        event, leaf, partner, twin = todo.pop(0)
+        maker, other = scene.makers.of(leaf, event), scene.other_makers.of(twin, partner)
+        alone = maker is not None and maker not in scene.pairing.partner
+        missing = other is not None and other not in scene.pairing.back
+        if alone or missing:
+            blame_calls(
+                scene,
+                judged,
+                Difference("its result", "value", None, None, math.inf),
+                scene.chain(maker, scene.makers, scene.pairing.partner) if maker is not None and alone else [],
+                scene.chain(other, scene.other_makers, scene.pairing.back) if other is not None and missing else [],
+            )
+            return True
+        found = scene.judged.get(maker) if maker is not None else None
+        if found is None or maker is None:
+            continue
+        if found.arguments:
+            blame_argument(scene, found)
+            return True
+        if operation(maker.stem) in noise.MOVES | noise.UNARY:
+            inner = dict(found.partner.inputs())
+            todo += [(maker, a, found.partner, inner.get(slot)) for slot, a in maker.inputs() if is_tensor(a)]
+    return False
+
+
+def behind_equal_statistics(scene: Scene, judged: Judged) -> Judged | None:
+    """Digests tell that inputs differ, and no statistic by how much. If another order of the same elements came in, the
+    call that made it is to blame: one whose inputs agree, and that gives the same bits on both sides where it is called
+    elsewhere. None if there is no such call.
+    """
+    todo, seen = [judged], {judged.event}
+    while todo and len(seen) < 100:
+        one = todo.pop(0)
+        if not one.changed_inputs:
+            return one if one is not judged and scene.is_reproduced(one.event) else None
+        for difference in one.changed_inputs:
+            maker = scene.makers.of(difference.left, one.event) if difference.delta == 0.0 else None
+            found = scene.judged.get(maker) if maker is not None else None
+            if maker is None or found is None or found.left or found.arguments:
+                return None
+            if maker not in seen:
+                seen.add(maker)
+                todo.append(found)
+    return None
+
+
+def blame_type(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """A call gives its result in another dtype, from inputs of the same dtype."""
+    event = judged.event
+    scene.say(
+        ("dtype", event),
+        judged,
+        "dtype",
+        f"{event.name} gives {difference.slot} in {dtype_word(difference.left)}, in the reference in "
+        f"{dtype_word(difference.right)}, while what goes in has the same dtypes: autocast reaches further on one side",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence={"candidate": difference.left["dtype"], "reference": difference.right["dtype"]},
+    )
+
+
+def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
+    event = judged.event
+    maker = scene.makers.of(layout.left, event)
+    scene.say(
+        ("layout", event),
+        judged,
+        "layout",
+        f"{layout.slot} of {event.name} has the same values in another memory layout (strides "
+        f"{layout.left.get('stride', 'contiguous')}, in the reference {layout.right.get('stride', 'contiguous')})"
+        + (f", made by {maker.name}" if maker else "")
+        + (": the random numbers fall on other elements" if is_random(event) else ", and the result depends on it"),
+        where=f"{event.name}, {layout.slot}",
+        clear=True,
+        evidence={"made_by": maker.name if maker else None},
+        alternatives=(maker.name,) if maker else (),
+    )
+
+
+#: What differs by so much more than its inputs explain is to blame itself, whatever the model of rounding is worth.
+_EXCESS = 4.0
+
+
+def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool = False) -> None:
+    """Say that a call gives another result than its inputs explain."""
+    event = judged.event
+    first = judged.changed_outputs[0]
+    # Between two frameworks inputs agree if they are apart by rounding.
+    agree = not judged.changed_inputs or (scene.comparer.crossing and not scene.taints_by(judged, judged.arrived))
+    clear = clear and (agree or judged.excess > _EXCESS)
+    if event.direction in ("backward", "gradient") and first.what == "missing":
+        return  # told with all others that are missing
+    kind: Kind = "computation"
+    cause: dict[str, str] = {}
+    why = "its inputs agree" if agree else "more than its inputs explain"
+    if first.what == "not_finite":
+        kind = "overflow"
+        text = f"{event.name} makes NaN or infinity in {first.slot} from finite inputs; the reference does not"
+    elif event.is_collective:
+        kind = "collective"
+        text = f"{event.name}: {first.slot} differs{scene.how(first)}, {why}"
+    elif event.direction == "recompute":
+        kind = "recompute"
+        text = f"{event.name}, run again for the backward pass, gives another {first.slot}{scene.how(first)}; {why}"
+    elif event.direction == "backward" and not judged.changed_inputs and blame_saved_tensor(scene, judged):
+        return
+    elif event.direction == "backward":
+        forward = scene.judged.get(scene.pairing.candidate.forward_of(event) or event)
+        if forward is not None and forward.arguments and not judged.changed_inputs:
+            blame_argument(scene, forward)
+            return
+        kind = "gradient"
+        text = f"{event.name}: the gradient of {first.slot} differs{scene.how(first)}; {why}, and so does its forward"
+    elif event.direction == "gradient":
+        kind = "parameter_gradient"
+        text, cause = _of_gradient(scene, event, first)
+    elif is_random(event) and not judged.changed_inputs:
+        earlier = next((one for one in reversed(scene.random_alone) if one.index < event.index), None)
+        if earlier is not None:
+            kind, event = "structure", event
+            text = (
+                f"{event.name} draws other random numbers: the candidate alone calls {earlier.name}, which draws some "
+                "before"
+            )
+            scene.say(("calls", earlier), judged, kind, text, where=earlier.name, clear=True, entry=earlier)
+            return
+        text = f"{event.name} draws other random numbers: seed or state of the generator differ"
+        cause = {"cause": "random"}
+    else:
+        text = f"{event.name}: {first.slot} differs{scene.how(first)}; {why}"
+    scene.say(
+        ("result", event),
+        judged,
+        kind,
+        text,
+        where=f"{event.name}, {first.slot}",
+        clear=clear,
+        matters=clear and (matters or scene.is_blind),
+        evidence={
+            "slot": first.slot,
+            "difference": judged.left,
+            "inputs_differ_by": judged.arrived,
+            "explained": judged.allowed,
+            **cause,
+            **measure(first),
+        },
+    )
+
+
+def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[str, dict[str, str]]:
+    """How the gradient of a parameter is told that differs by itself, and the cause where it is known."""
+    name = f"{event.parts.path}.{difference.slot.partition('.')[0]}"
+    tie = broken_tie(event, difference.slot, scene.pairing.candidate, scene.pairing.reference)
+    if tie is None:
+        return f"the gradient of {name} differs{scene.how(difference)}, while those of the calls that use it agree", {}
+    one, two = ("reference", "candidate") if tie.tied == "reference" else ("candidate", "reference")
+    text = (
+        f'"{name}" and "{tie.other}" are one tensor in the {one} (tied weights) and two in the {two}, where each gets '
+        "the gradient of its own use alone"
+    )
+    return text, {"cause": "tie"}
+
+
+def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
+    """A backward call that gets the same gradients and gives others, while its forward agrees: a tensor that it
+    kept was written to in between. True if the call that may have done so is found.
+    """
+    event = judged.event
+    forward = scene.pairing.candidate.forward_of(event)
+    if forward is None:
+        return False
+    kept = {fingerprint(leaf) for _, leaf in [*forward.inputs(), *forward.outputs()]} - {None}
+    found: Event | None = None
+    for one in scene.pairing.alone():
+        if writes_in_place(one.stem) and any(fingerprint(leaf) in kept for _, leaf in one.inputs()[:1]):
+            kind: Kind = "mutation"
+            text = f"{one.name}, which the candidate alone calls, writes to"
+            found = one
+            break
+    else:
+        for one in scene.pairing.missing():
+            copies = operation(one.stem) in ("clone", "contiguous", "copy", "deepcopy")
+            if copies and any(fingerprint(leaf) in kept for _, leaf in one.inputs()):
+                kind = "structure"
+                text = f"the candidate does not call {one.name}: a later write goes to"
+                found = one
+                break
+    if found is None:
+        return False
+    scene.say(
+        ("calls", found),
+        judged,
+        kind,
+        f"{text} a tensor that {event.name} still needs: its gradients differ"
+        f"{scene.how(judged.changed_outputs[0])}, while those that arrive and the forward pass agree",
+        where=found.name,
+        clear=True,
+        evidence={"seen_in": event.name, **measure(judged.changed_outputs[0])},
+        entry=found,
+        alternatives=(event.name,),
+    )
+    return True

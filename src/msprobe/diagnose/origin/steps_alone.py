@@ -1,0 +1,81 @@
+"""Steps of an optimizer that one side alone takes."""
+
+from __future__ import annotations
+
+from msprobe.compare.entry_names import plain_path, writes_in_place
+from msprobe.diagnose.differences.words import named
+from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.timeline import Event, Timeline
+
+
+def look_for_lone_steps(scene: Scene) -> None:
+    """Suspect parameters that an optimizer of one side alone takes a step with.
+
+    Both sides must have recorded the whole step in the same way. Whether the other side takes its step outside of what
+    it recorded shows in the weights of the next one; between two frameworks in how far those moved (blame_movement).
+    """
+    if scene.comparer.crossing:
+        return
+    pairing = scene.pairing
+    candidate, reference = pairing.candidate, pairing.reference
+    if not _recorded_alike(candidate, reference):
+        return
+    for there, events, makers, side in (
+        (reference, pairing.alone(), scene.other_makers, "candidate"),
+        (candidate, pairing.missing(), scene.makers, "reference"),
+    ):
+        steps = [event for event in events if event.parts.kind == "optimizer" and not event.record.get("skipped")]
+        theirs = [event for event in there if event.parts.kind == "optimizer"]
+        stepped = {plain_path(name) for event in theirs for name in parameters_of(event)}
+        names = [name for event in steps for name in parameters_of(event) if plain_path(name) not in stepped]
+        if not names or not _trains(there) or _writes_to_weights(there, makers):
+            continue
+        if side == "reference":
+            text = f"no optimizer of the candidate takes a step with {_counted(names)}, as {named(steps)} does in the "
+            text += "reference"
+        else:
+            text = f"{named(steps)} takes a step with {_counted(names)}, as no optimizer of the reference does"
+        finding = scene.finding(
+            steps[0],
+            "optimizer",
+            text,
+            where=steps[0].name,
+            evidence={"cause": "no_step", "only_in": side, "parameters": names[:200]},
+        )
+        scene.suspects.append(
+            Suspect(finding, scene.place_of(steps[0]), clear=True, shows_later=f"steps of the {side} alone")
+        )
+
+
+def _recorded_alike(one: Timeline, other: Timeline) -> bool:
+    parts = one.part, other.part
+    if not all(part.ours and part.complete for part in parts):
+        return False
+    return all(parts[0].header.get(key) == parts[1].header.get(key) for key in ("level", "task"))
+
+
+def _trains(timeline: Timeline) -> bool:
+    """True if a backward pass was recorded: an evaluation takes no step."""
+    return any(event.direction in ("backward", "gradient") for event in timeline)
+
+
+def _writes_to_weights(timeline: Timeline, makers: Producers) -> bool:
+    """True if calls after the backward pass write to parameters: an optimizer written by hand."""
+    backward = [event.index for event in timeline if event.direction == "backward"]
+    end = backward[-1] if backward else -1
+    return any(
+        event.index > end and writes_in_place(event.stem) and _takes_weight(event, makers)
+        for event in timeline
+        if event.parts.kind == "api"
+    )
+
+
+def _takes_weight(event: Event, makers: Producers) -> bool:
+    return any(makers.parameter(leaf) is not None for _, leaf in event.inputs())
+
+
+def _counted(names: list[str]) -> str:
+    shown = ", ".join(f'"{name}"' for name in names[:2])
+    return shown if len(names) < 3 else f"{shown} and {len(names) - 2} more parameters"

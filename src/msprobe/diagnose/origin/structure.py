@@ -1,0 +1,63 @@
+"""Dumps without values (task structure): the calls that are made, and their arguments, are all that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.differences.words import named
+from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.tolerance import noise
+
+
+def look_for_lone_calls(scene: Scene) -> None:
+    """Suspect each row of forward calls that one side alone makes, where nobody knows what becomes of them."""
+    if scene.has_values:
+        return
+    pairing = scene.pairing
+    sides = (
+        (pairing.alone(), pairing.partner, "the candidate alone calls {}"),
+        (pairing.missing(), pairing.back, "the reference alone calls {}"),
+    )
+    # Two frameworks move values in ways of their own.
+    quiet = noise.IDLE | noise.MOVES if scene.comparer.crossing else noise.IDLE
+    for events, paired, text in sides:
+        forward = [event for event in events if event.direction == "forward" and not _is_around(event, paired)]
+        for row in _rows(forward):
+            telling = next((event for event in row if operation(event.stem) not in quiet), None)
+            if telling is None:
+                continue
+            finding = scene.finding(
+                telling,
+                "structure",
+                f"{text.format(named(row))}; what it changes was not recorded",
+                where=telling.name,
+                evidence={"calls": [event.name for event in row[:200]]},
+            )
+            scene.suspects.append(Suspect(finding, scene.place_of(row[0]), clear=True))
+
+
+def _is_around(event: Event, paired: Container[Event]) -> bool:
+    """True for a module around calls that the other side makes, too: what is its own among them tells for itself."""
+    return event.is_module and any(child in paired or _is_around(child, paired) for child in event.children)
+
+
+def _rows(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """The events that stand in a row in the same module pass; what runs in a module of one side is told with it."""
+    row: list[Event] = []
+    alone = set(events)
+    for event in events:
+        if event.parent in alone:
+            continue
+        if row and (event.parent is not row[-1].parent or event.index > row[-1].index + 1 + _inside(event)):
+            yield row
+            row = []
+        row.append(event)
+    if row:
+        yield row
+
+
+def _inside(event: Event) -> int:
+    """How many events stand before the end of a module pass because they ran in it."""
+    return sum(1 + _inside(child) for child in event.children)

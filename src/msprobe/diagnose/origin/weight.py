@@ -1,0 +1,111 @@
+"""Weights: one that differs, and a call that takes another one than in the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msprobe.compare.entry_names import writes_in_place
+from msprobe.diagnose.differences.records import Difference, described
+from msprobe.diagnose.differences.words import at_least, measure
+from msprobe.diagnose.effect.weights import weights_taken
+from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged
+
+
+def parameters_taken(scene: Scene, event: Event, difference: Difference) -> list[str]:
+    """Which parameters a call may take, the likeliest first. Several may have the values of one, as when weights are
+    tied on one side: then it is that of both sides, or of the module that the call runs in.
+    """
+    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
+    own = f"{event.module}."
+    every = list(dict.fromkeys([*here, *there]))
+    return sorted(every, key=lambda name: (not (name in here and name in there), not name.startswith(own)))
+
+
+def look_at_weight(scene: Scene, judged: Judged, difference: Difference, names: Sequence[str]) -> None:
+    """A call takes a parameter, and it is not the same: does that parameter differ, or is it another one?"""
+    known = scene.equal_weights
+    differing = next((name for name in names if known.get(name) is False), None)
+    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
+    # What an optimizer recorded of a weight does not tell the order of its elements.
+    another = not set(here) & set(there) and all(known.get(name) for name in names)
+    if differing is None and another and not scene.comparer.crossing:
+        if not writes_in_place(judged.event.stem) and any(
+            is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in judged.event.outputs()
+        ):
+            blame_another_weight(scene, judged, difference)
+            return
+        if scene.tainted & {"forward", "backward", "gradient"}:
+            return  # a gradient or a state that happens to look like a parameter
+        blame_weight(scene, judged, difference, names[0])
+    else:
+        blame_weight(scene, judged, difference, differing or names[0])
+
+
+def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str) -> None:
+    """Say that a parameter differs."""
+    if name in scene.weights_before:
+        return
+    kind: Kind = "initial_weights" if scene.first_step else "weights"
+    when = "before the first step" if scene.first_step else "at the beginning of this step"
+    # A step before leaves weights that are apart by rounding.
+    units = noise.SAFETY / 4 if scene.first_step else noise.SAFETY * 4
+    measured = scene.comparer.measured_inputs(judged.partner.name)
+    clear = difference.delta > max(units * max(map(noise.eps_of, (difference.left, difference.right))), measured)
+    clear &= name not in scene.apart_before
+    scene.say(
+        ("weight", name),
+        judged,
+        kind,
+        f'parameter "{name}" differs {when}{scene.how(difference, bound=scene.first_step)}',
+        where=name,
+        # Equal statistics of other values: another order, unless a step before has rounded otherwise.
+        clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
+        evidence={"parameter": name, **measure(difference), **(at_least(difference) if scene.first_step else {})},
+    )
+
+
+def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """Say that a call takes another parameter than in the reference, or another tensor: both have the same parameters,
+    so that one side leaves out calls, makes others, or makes them in another order.
+    """
+    event = judged.event
+    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
+    text = (
+        f"{difference.slot} of {event.name} is {_named(here, difference.left)}, in the reference "
+        f"{_named(there, difference.right)}"
+    )
+    taken = weights_taken(scene.pairing.candidate, scene.makers)
+    others = weights_taken(scene.pairing.reference, scene.other_makers)
+    unused, more = sorted(others - taken), sorted(taken - others)
+    if unused:
+        text += f", and no call of the candidate takes {_listed(unused)}: it leaves out calls that the reference makes"
+    elif more:
+        text += f", and no call of the reference takes {_listed(more)}: it leaves out calls that the candidate makes"
+    elif here and there:
+        text += ", which calls of both sides take: they run in another order, or one takes the parameter of another"
+    scene.say(
+        ("another weight",),
+        judged,
+        "structure",
+        f"{text}. The parameters themselves are the same on both sides",
+        where=f"{event.name}, {difference.slot}",
+        clear=True,
+        evidence={
+            "candidate_takes": here[:1],
+            "reference_takes": there[:1],
+            "missing": unused[:200],
+            "extra": more[:200],
+        },
+    )
+
+
+def _named(names: Sequence[str], leaf: object) -> str:
+    return f'"{names[0]}"' if names else f"another tensor ({described(leaf)})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f'"{names[0]}"' + (f" and {len(names) - 1} more" if len(names) > 1 else "")

@@ -1,0 +1,114 @@
+"""Writes that one side alone makes to what outlives the step: a weight, a gradient, a running average.
+
+No call of the step need take what they leave behind, so they are found by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msprobe.compare.entry_names import writes_in_place
+from msprobe.diagnose.differences.records import Difference, fingerprint, numel
+from msprobe.diagnose.differences.words import named
+from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.steps import optimizer
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+
+#: Writes that begin something new.
+_BEGIN = ("zero_", "fill_", "requires_grad_", "normal_", "uniform_", "copy_", "resize_")
+
+
+def look_for_lone_writes(scene: Scene) -> None:
+    """Suspect the writes and exchanges of one side alone that no later call takes up."""
+    pairing = scene.pairing
+    told = {name for suspect in scene.suspects for name in _named_in(suspect)}
+    here, there = pairing.alone(), pairing.missing()
+    for events, others, makers, consumers, text in (
+        (here, there, scene.makers, scene.consumers[0], "the candidate alone calls {}"),
+        (there, here, scene.other_makers, scene.consumers[1], "the reference calls {}, the candidate does not"),
+    ):
+        found = [
+            event
+            for event in events
+            if event.direction == "forward"
+            and event.name not in told
+            and _writes_to_what_stays(scene, event, makers)
+            and not any(
+                user.index > event.index
+                for _, leaf in event.outputs()
+                for user in consumers.get(fingerprint(leaf), ())
+                if fingerprint(leaf) is not None
+            )
+        ]
+        if not found:
+            continue
+        first = _beginning(found[0], events)
+        what = "exchange what stays" if first.is_collective else "write to what outlives the step"
+        finding = scene.finding(
+            first,
+            "structure",
+            f"{text.format(named(found))}: they {what}, and no recorded call of this step takes it up",
+            where=first.name,
+            evidence={"calls": [event.name for event in found[:200]]},
+        )
+        place = scene.place_of(first)
+        # The other side may do the same in another way: then the weights tell.
+        sure = not _done_otherwise(found[0], others)
+        if sure and scene.arrival.clean:
+            # What they do to gradients is undone, or undoes something, before anything uses these.
+            timeline = pairing.candidate if events is here else pairing.reference
+            sure = not all(_is_gradient(event, timeline) for event in found)
+        scene.suspects.append(Suspect(finding, place, clear=sure, matters=sure))
+
+
+def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool:
+    if event.parts.kind != "api" or not event.inputs():
+        return False
+    target = next((leaf for _, leaf in event.inputs() if is_tensor(leaf)), None)
+    if target is None or numel(target) < 2:
+        return False
+    shaped = scene.is_gradient(Difference("", "value", target, target))
+    if event.is_collective:
+        return shaped
+    if not writes_in_place(event.stem) or event.stem.endswith(_BEGIN):
+        return False
+    return shaped or makers.of(target, event) is None
+
+
+def _is_gradient(event: Event, timeline: Timeline) -> bool:
+    """True if a call writes to what the backward pass brought, or to what the optimizer gets."""
+    brought = (leaf for one in timeline if one.direction == "gradient" for _, leaf in one.outputs())
+    taken = (
+        fields.get("grad")
+        for one in timeline
+        if one.parts.kind == "optimizer"
+        for fields in optimizer.parameters_of(one).values()
+    )
+    marks = {fingerprint(leaf) for leaf in (*brought, *taken)} - {None}
+    written = [leaf for _, leaf in [*event.inputs()[:1], *event.outputs()]]
+    return any(fingerprint(leaf) in marks for leaf in written)
+
+
+def _done_otherwise(event: Event, others: Sequence[Event]) -> bool:
+    """True if a call of the other side alone makes a tensor of the same shape."""
+    target = next(leaf for _, leaf in event.inputs() if is_tensor(leaf))
+    return any(
+        is_tensor(leaf) and leaf.get("shape") == target.get("shape")
+        for one in others
+        if one.parts.kind == "api"
+        for _, leaf in one.outputs()
+    )
+
+
+def _beginning(event: Event, alone: Sequence[Event]) -> Event:
+    """The first of the calls of one side that stand in a row up to this one."""
+    indices = {one.index: one for one in alone}
+    while event.index - 1 in indices and indices[event.index - 1].direction == event.direction:
+        event = indices[event.index - 1]
+    return event
+
+
+def _named_in(suspect: Suspect) -> Sequence[str]:
+    evidence = suspect.finding.evidence
+    return [*evidence.get("candidate_alone", ()), *evidence.get("reference_alone", ()), suspect.finding.entry or ""]

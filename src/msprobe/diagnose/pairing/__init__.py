@@ -1,0 +1,1 @@
+"""Which event of the candidate answers to which of the reference."""

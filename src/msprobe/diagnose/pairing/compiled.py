@@ -1,0 +1,109 @@
+"""Modules that run compiled on one side: what is inside them was not recorded there, only what goes in and comes out.
+
+So what the other side made inside them answers to nothing, and is left out before calls are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose.differences.records import fingerprint, is_floating
+from msprobe.diagnose.steps.optimizer import parameters_of, renamed
+from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.tolerance import noise
+
+#: The recorder's name for the module that everything runs in.
+_ROOT = "root"
+_LISTED = 3
+
+
+def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
+    """Leave out the calls that one side alone cannot have seen. Returns notes that say so."""
+    notes: list[str] = []
+    for side, timeline, other in (("candidate", candidate, reference), ("reference", reference, candidate)):
+        paths: list[str] = []
+        for event in _closed(timeline):
+            seen = _seen_inside(event, other)
+            if any(map(_is_telling, seen)):
+                timeline.leave_out(set(event.children))
+                other.leave_out(seen)
+                paths.append(plain_path(event.parts.path))
+        if paths:
+            _call_plainly(timeline)
+            named = list(dict.fromkeys(paths))
+            shown = ", ".join(named[:_LISTED]) + (f" and {len(named) - _LISTED} more" if len(named) > _LISTED else "")
+            notes.append(
+                f"the {side} runs modules compiled ({shown}): what goes in and comes out of them is compared, and "
+                'their gradients; to compare what is inside, record with "compile": "eager"'
+            )
+    return notes
+
+
+def _closed(timeline: Timeline) -> list[Event]:
+    """The passes of modules that give a result which nothing made, as far as calls were recorded around them."""
+    found = {one for one in timeline if one.is_module and one.direction == "forward" and _is_empty(one)}
+    if not found or not any(map(_is_telling, timeline)):
+        return []  # or calls were not recorded at all
+    closed: list[Event] = []
+    made: set[Hashable] = set()
+    for one in timeline:
+        if one in found:
+            results = {fingerprint(leaf) for _, leaf in one.outputs() if is_floating(leaf)}
+            given = {fingerprint(leaf) for _, leaf in (*one.inputs(), *one.parameters())}
+            if results and None not in results and results.isdisjoint(made) and results.isdisjoint(given):
+                closed.append(one)
+        elif not one.is_module and one.direction != "gradient":
+            made.update(fingerprint(leaf) for _, leaf in one.outputs())
+    return closed
+
+
+def _is_empty(event: Event) -> bool:
+    return not any(one.is_module or _is_telling(one) for one in event.children)
+
+
+def _is_telling(event: Event) -> bool:
+    """True for a call that calculates: guards of a compiled module look at tensors, too, and move them."""
+    return event.parts.kind == "api" and operation(event.stem) not in noise.MOVES | noise.IDLE
+
+
+def _below(event: Event) -> Iterator[Event]:
+    for child in event.children:
+        yield child
+        yield from _below(child)
+
+
+def _seen_inside(event: Event, other: Timeline) -> set[Event]:
+    """What the other side recorded inside the module."""
+    path, number = plain_path(event.parts.path), event.parts.number
+    for one in other:
+        if (
+            one.is_module
+            and one.direction == "forward"
+            and (plain_path(one.parts.path), one.parts.number) == (path, number)
+        ):
+            return set(_below(one))
+    if path != _ROOT:
+        return set()
+    # It has no record of the module that all others are in: what runs between them is taken for its own.
+    forward = [one for one in other if one.direction in ("forward", "recompute")]
+    places = [place for place, one in enumerate(forward) if one.module is not None]
+    return set(forward[places[0] : places[-1] + 1]) if places else set()
+
+
+def _call_plainly(timeline: Timeline) -> None:
+    """Call the optimizer's parameters what the gradients are called: the module in which all others are compiled puts a
+    word in front of their names, and of those names alone.
+    """
+    known = {
+        f"{event.parts.path}.{slot.partition('.')[0]}".removeprefix(".")
+        for event in timeline
+        if event.direction == "gradient"
+        for slot, _ in event.outputs()
+    }
+    for event in timeline:
+        if event.parts.kind == "optimizer":
+            names = {name: plain_path(name) for name in parameters_of(event)}
+            others = {name: plain for name, plain in names.items() if name not in known and plain in known}
+            if others:
+                event.record = renamed(event.record, others)

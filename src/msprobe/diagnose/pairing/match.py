@@ -1,0 +1,294 @@
+"""Which event of the candidate answers to which of the reference.
+
+Forward calls are aligned module by module: the calls inside two passes that answer to each other are aligned in
+their order, first by name, then, among what is left between two pairs, by what they compute and with wrapping
+modules opened. So one call more or less shifts nothing. Backward calls follow their forward calls, gradients
+of parameters their modules; recomputed calls stand for the calls that they repeat. Names that differ are led to each
+other on the way (:mod:`msprobe.diagnose.pairing.naming`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from msprobe.compare.alignment import align
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.pairing.naming import Naming, drop_prefixes, rename
+from msprobe.diagnose.pairing.recomputation import repeats
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+
+Key = Callable[[Event], Hashable]
+
+
+@dataclass
+class Pairing:
+    """The pairs of two timelines.
+
+    ``partner`` leads from an event of the candidate to that of the reference, ``back`` the other way.
+    ``loose`` holds the candidate events that were paired by what they compute, not by name. ``repeats`` leads
+    from a recomputed call to the call of the forward pass that it repeats. ``naming`` tells names that differ; modules
+    and parameters of the reference go by the candidate's.
+    """
+
+    candidate: Timeline
+    reference: Timeline
+    partner: dict[Event, Event] = field(default_factory=dict)
+    back: dict[Event, Event] = field(default_factory=dict)
+    loose: set[Event] = field(default_factory=set)
+    repeats: dict[Event, Event] = field(default_factory=dict)
+    naming: Naming = field(default_factory=Naming)
+
+    def add(self, candidate: Event, reference: Event, loose: bool = False) -> None:
+        """Pair two events, unless one of them has a partner."""
+        if candidate in self.partner or reference in self.back:
+            return
+        self.partner[candidate] = reference
+        self.back[reference] = candidate
+        if loose:
+            self.loose.add(candidate)
+
+    def alone(self) -> list[Event]:
+        """Events of the candidate without partner, in order."""
+        return [event for event in self.candidate if event not in self.partner]
+
+    def missing(self) -> list[Event]:
+        """Events of the reference without partner, in order."""
+        return [event for event in self.reference if event not in self.back]
+
+
+def pair(candidate: Timeline, reference: Timeline) -> Pairing:
+    """Pair the events of two timelines."""
+    if candidate.is_flat != reference.is_flat:
+        # One of them does not tell in which module a call ran: so nothing can be aligned module by module.
+        for timeline in (candidate, reference):
+            timeline.flatten()
+    pairing = Pairing(candidate, reference, naming=drop_prefixes(candidate, reference))
+    _pair_inside_unfinished(pairing)
+    for directions in (("forward",), ("optimizer",)):
+        _pair_calls(
+            pairing,
+            [event for event in candidate.roots if event.direction in directions],
+            [event for event in reference.roots if event.direction in directions],
+        )
+    rename(pairing.naming, candidate, reference, pairing.partner)
+    _pair_recomputation(pairing)
+    _pair_backward(pairing)
+    _pair_by_name(pairing)
+    return pairing
+
+
+def _pair_inside_unfinished(pairing: Pairing) -> None:
+    """What ran in a module pass that an interruption ended answers to what ran in the same pass of the other side."""
+    candidate, reference = pairing.candidate, pairing.reference
+    for timeline, other in ((candidate, reference), (reference, candidate)):
+        for begun in timeline.unfinished:
+            before = sum(event.key == begun.key and event.direction == begun.direction for event in timeline)
+            passes = [
+                event
+                for event in [*other, *other.unfinished]
+                if event.key == begun.key and event.direction == begun.direction
+            ]
+            if before < len(passes):
+                pair = (begun, passes[before]) if timeline is candidate else (passes[before], begun)
+                _pair_calls(pairing, _calls(pair[0]), _calls(pair[1]))
+
+
+def _calls(event: Event) -> list[Event]:
+    # A closure runs the forward pass inside the step of the optimizer.
+    wanted = ("optimizer", "forward") if event.direction == "optimizer" else (event.direction,)
+    return [child for child in event.children if child.direction in wanted]
+
+
+def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event]) -> None:
+    """Align two sequences of calls, and what runs inside those that match."""
+    todo: list[tuple[Sequence[Event], Sequence[Event]]] = [(left, right)]
+    while todo:
+        a, b = todo.pop()
+        if not a or not b:
+            continue
+        a, b = _without_wrappers(a, b), _without_wrappers(b, a)
+        matched = _align(a, b, _shaped)
+        if len(matched) < max(len(a), len(b)):
+            # Something is there on one side only: what the others take tells which it is.
+            matched = _refine(a, b, (_valued, _shaped, _exact))
+        for i, j in matched:
+            pairing.add(a[i], b[j])
+            todo.append((_calls(a[i]), _calls(b[j])))
+        for rest_a, rest_b in _gaps(a, b, matched):
+            loosely = _refine(rest_a, rest_b, (_local, _loose))
+            for i, j in loosely:
+                pairing.add(rest_a[i], rest_b[j], loose=True)
+                todo.append((_calls(rest_a[i]), _calls(rest_b[j])))
+            for open_a, open_b in _gaps(rest_a, rest_b, loosely):
+                # What one side has in a module of its own, the other may do in place.
+                largest = max(map(_size, (*open_a, *open_b)))
+                inner_a, inner_b = _opened(open_a, largest), _opened(open_b, largest)
+                if inner_a != list(open_a) or inner_b != list(open_b):
+                    todo.append((inner_a, inner_b))
+
+
+def _refine(a: Sequence[Event], b: Sequence[Event], keys: Sequence[Key]) -> list[tuple[int, int]]:
+    """Align by the first key, then, between the pairs found, by the next."""
+    found: list[tuple[int, int]] = []
+    todo = [(0, len(a), 0, len(b), 0)]
+    while todo:
+        a0, a1, b0, b1, number = todo.pop()
+        if a0 == a1 or b0 == b1 or number == len(keys):
+            continue
+        matched = [(a0 + i, b0 + j) for i, j in _align(a[a0:a1], b[b0:b1], keys[number])]
+        found += matched
+        for i, j in [*matched, (a1, b1)]:
+            todo.append((a0, i, b0, j, number + 1))
+            a0, b0 = i + 1, j + 1
+    return sorted(found)
+
+
+def _exact(event: Event) -> Hashable:
+    return event.key
+
+
+def _shaped(event: Event) -> Hashable:
+    """The call and the shapes of what it takes."""
+    if event.parts.kind != "api":
+        return event.key
+    return event.key, tuple(str(leaf.get("shape")) for _, leaf in event.inputs() if is_tensor(leaf))
+
+
+def _valued(event: Event) -> Hashable:
+    """The call and the values that it takes."""
+    marks = [fingerprint(leaf) for _, leaf in event.inputs() if is_tensor(leaf)]
+    # Never equal to another: it waits for the next key.
+    return (event.key, *marks) if marks and None not in marks else (event.key, id(event))
+
+
+def _local(event: Event) -> Hashable:
+    """A module by what the module around it calls it."""
+    if not event.is_module or event.parent is None:
+        return _loose(event)
+    return f"local:{event.parts.path.removeprefix(event.parent.parts.path + '.')}"
+
+
+def _loose(event: Event) -> Hashable:
+    if event.is_module:
+        return f"module:{event.parts.owner}"
+    if event.parts.kind == "api":
+        return operation(event.stem)
+    return event.key
+
+
+def _align(a: Sequence[Event], b: Sequence[Event], key: Key) -> list[tuple[int, int]]:
+    return align([key(event) for event in a], [key(event) for event in b])
+
+
+def _gaps(
+    a: Sequence[Event], b: Sequence[Event], matched: Sequence[tuple[int, int]]
+) -> list[tuple[Sequence[Event], Sequence[Event]]]:
+    """What stands between the pairs, where both sides have something."""
+    found = []
+    i0 = j0 = 0
+    for i, j in [*matched, (len(a), len(b))]:
+        if i > i0 and j > j0:
+            found.append((a[i0:i], b[j0:j]))
+        i0, j0 = i + 1, j + 1
+    return found
+
+
+def _opened(events: Sequence[Event], size: int) -> list[Event]:
+    """The events with the modules of a size replaced by what runs in them: first the one that holds all others."""
+    found: list[Event] = []
+    for event in events:
+        found += _calls(event) if size and _size(event) == size else [event]
+    return found
+
+
+def _size(event: Event) -> int:
+    """How many calls run in the pass of a module."""
+    count = 0
+    todo = _calls(event) if event.is_module else []
+    while todo:
+        one = todo.pop()
+        count += 1
+        todo += _calls(one)
+    return count
+
+
+def _without_wrappers(events: Sequence[Event], others: Sequence[Event]) -> Sequence[Event]:
+    """The events with modules opened that one side alone has around modules which the other side has in this row."""
+    there = {event.key for event in others if event.is_module}
+    if all(event.key in there for event in events if event.is_module):
+        return events
+    found: list[Event] = []
+    for event in events:
+        around = event.is_module and event.key not in there and _holds(event, there)
+        found += _without_wrappers(_calls(event), others) if around else [event]
+    return found
+
+
+def _holds(event: Event, keys: set[str]) -> bool:
+    todo = _calls(event)
+    while todo:
+        one = todo.pop()
+        if one.is_module and one.key in keys:
+            return True
+        todo += _calls(one)
+    return False
+
+
+def _pair_recomputation(pairing: Pairing) -> None:
+    """Recomputed calls on both sides answer to each other if the calls they repeat do."""
+    repeated: list[dict[Event, list[Event]]] = []
+    for timeline in (pairing.candidate, pairing.reference):
+        found = repeats(timeline)
+        pairing.repeats.update(found)
+        passes: dict[Event, list[Event]] = {}
+        for again, first in found.items():
+            passes.setdefault(first, []).append(again)
+        repeated.append(passes)
+    for original, passes_of_it in repeated[0].items():
+        partner = pairing.partner.get(original)
+        if partner is not None:
+            for left, right in zip(passes_of_it, repeated[1].get(partner, ()), strict=False):
+                pairing.add(left, right)
+
+
+def _pair_backward(pairing: Pairing) -> None:
+    """Backward calls answer to each other if their forward calls do; a recomputed call stands for the first."""
+    sides: list[dict[Event, list[Event]]] = []
+    for timeline in (pairing.candidate, pairing.reference):
+        by_forward: dict[Event, list[Event]] = {}
+        for event in timeline:
+            if event.direction == "backward":
+                forward = timeline.forward_of(event)
+                if forward is not None:
+                    by_forward.setdefault(pairing.repeats.get(forward, forward), []).append(event)
+        sides.append(by_forward)
+    for forward, events in sides[0].items():
+        partner = pairing.partner.get(forward)
+        if partner is not None:
+            for left, right in zip(events, sides[1].get(partner, ()), strict=False):
+                pairing.add(left, right, loose=forward in pairing.loose)
+
+
+def _pair_by_name(pairing: Pairing) -> None:
+    """What has no place in the tree: gradients of parameters, optimizer steps, backward calls without forward."""
+    for directions in ("gradient", "optimizer", "backward"):
+        rest = [event for event in pairing.reference if event not in pairing.back and event.direction == directions]
+        waiting: dict[Hashable, list[Event]] = {}
+        for event in rest:
+            waiting.setdefault((_named(event), event.parts.number), []).append(event)
+        for event in pairing.candidate:
+            if event.direction == directions and event not in pairing.partner:
+                if directions == "backward" and pairing.candidate.forward_of(event) is not None:
+                    continue
+                found = waiting.get((_named(event), event.parts.number))
+                if found:
+                    pairing.add(event, found.pop(0))
+
+
+def _named(event: Event) -> Hashable:
+    # The steps of optimizers answer to each other whatever the optimizers are.
+    if event.parts.kind == "optimizer":
+        return "optimizer"
+    return f"gradient:{event.parts.path}" if event.direction == "gradient" else event.key

@@ -1,0 +1,143 @@
+"""The step of an optimizer: its settings, what it works on, and what it makes of it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msprobe.diagnose.differences.records import Comparer, Difference
+from msprobe.diagnose.steps.timeline import Event
+
+_FIELDS = ("weight", "grad")
+
+
+def settings_by_parameter(event: Event) -> dict[str, dict[str, Any]]:
+    """The hyper-parameters that hold for each parameter."""
+    found: dict[str, dict[str, Any]] = {}
+    groups = event.record.get("groups")
+    for group in groups if isinstance(groups, list) else ():
+        if isinstance(group, dict):
+            own = {key: value for key, value in group.items() if key != "params"}
+            for name in group.get("params") or ():
+                found[str(name)] = own
+    return found
+
+
+def changed_settings(event: Event, partner: Event, common: bool = False) -> dict[str, list[tuple[str, Any, Any]]]:
+    """Hyper-parameters that differ: field -> (parameter, here, there), in the order of the optimizer.
+
+    ``common``: only numbers and words that both sides have, as between two frameworks.
+    """
+    one, other = settings_by_parameter(event), settings_by_parameter(partner)
+    found: dict[str, list[tuple[str, Any, Any]]] = {}
+    for name, own in one.items():
+        theirs = other.get(name)
+        if theirs is None:
+            continue
+        for key in {**own, **theirs}:
+            left, right = value_of(own.get(key)), value_of(theirs.get(key))
+            if common and not (_is_plain(left) and _is_plain(right)):
+                continue
+            if key not in ("foreach", "fused", "capturable", "differentiable", "maximize_hint") and not _are_equal(
+                left, right, _is_single(own.get(key)) or _is_single(theirs.get(key))
+            ):
+                found.setdefault(key, []).append((name, left, right))
+    return found
+
+
+def value_of(leaf: Any) -> Any:
+    """The plain value of a hyper-parameter, which may be recorded with its type."""
+    if isinstance(leaf, dict):
+        if "value" in leaf:
+            return leaf["value"]
+        if "Max" in leaf:
+            return leaf["Max"]
+        return {key: value_of(value) for key, value in leaf.items()}
+    if isinstance(leaf, list):
+        return [value_of(item) for item in leaf]
+    return leaf
+
+
+def _is_plain(value: Any) -> bool:
+    parts = value if isinstance(value, list) else [value]
+    return bool(parts) and all(isinstance(one, (bool, int, float, str)) for one in parts)
+
+
+def _is_single(leaf: Any) -> bool:
+    """True if a number was kept in a tensor of single precision, or one of several."""
+    parts = leaf if isinstance(leaf, list) else [leaf]
+    return any(isinstance(one, dict) and str(one.get("dtype", "")).lower().endswith("float32") for one in parts)
+
+
+def _are_equal(left: Any, right: Any, single: bool) -> bool:
+    """``single``: one of them was rounded to single precision."""
+    if left == right:
+        return True
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(_are_equal(*pair, single) for pair in zip(left, right, strict=True))
+    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (left, right))
+    return single and numbers and _rounded(left) == _rounded(right)
+
+
+def _rounded(value: float) -> bytes:
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<d", value)
+
+
+def learning_rate_of(settings: Mapping[str, Any]) -> Any:
+    """The learning rate among settings; that of a schedule is not known."""
+    return value_of(settings.get("lr", settings.get("learning_rate")))
+
+
+def parameters_of(event: Event) -> dict[str, dict[str, Any]]:
+    """What each parameter is before the step: ``weight``, ``grad`` and the optimizer's states."""
+    found = event.record.get("input_kwargs")
+    return found if isinstance(found, dict) else {}
+
+
+def results_of(event: Event) -> dict[str, dict[str, Any]]:
+    """What each parameter is after the step."""
+    found = event.record.get("output")
+    if isinstance(found, list):
+        found = found[0] if found else None
+    return found if isinstance(found, dict) else {}
+
+
+def renamed(record: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The record of a step with other names of parameters. ``names``: the name in the record -> the other."""
+
+    def keys(tensors: Any) -> Any:
+        return {names.get(key, key): value for key, value in tensors.items()} if isinstance(tensors, dict) else tensors
+
+    found = dict(record)
+    if "input_kwargs" in found:
+        found["input_kwargs"] = keys(found["input_kwargs"])
+    output = found.get("output")
+    if output is not None:
+        found["output"] = [keys(one) for one in output] if isinstance(output, list) else keys(output)
+    groups = found.get("groups")
+    if isinstance(groups, list):
+        found["groups"] = [
+            {**group, "params": [names.get(str(name), name) for name in group.get("params") or ()]}
+            if isinstance(group, dict)
+            else group
+            for group in groups
+        ]
+    return found
+
+
+def differences(
+    comparer: Comparer, one: dict[str, dict[str, Any]], other: dict[str, dict[str, Any]]
+) -> Iterator[tuple[str, str, Difference]]:
+    """Parameter, field and difference for all parameters that both sides have."""
+    for name, fields in one.items():
+        theirs = other.get(name)
+        if theirs is None:
+            continue
+        for field in [*_FIELDS, *(key for key in fields if key not in _FIELDS)]:
+            if field in fields and field in theirs:
+                for difference in comparer.leaf(f"{name}.{field}", fields[field], theirs[field]):
+                    yield name, field, difference

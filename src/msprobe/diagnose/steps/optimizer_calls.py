@@ -1,0 +1,47 @@
+"""Which calls ran inside the step of an optimizer, where no structure tells (level L1): their call stacks do.
+
+The record of a step has the stack of its pre-hook: a frame of the optimizer's own (``wrapper`` in ``optimizer.py``),
+and what is around it. A call inside the step has the same frames around it, from the same function on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from msprobe.diagnose.steps.timeline import Event
+    from msprobe.store.part import DumpPart
+
+
+def calls_inside_steps(part: DumpPart, events: Sequence[Event]) -> list[Event]:
+    """The calls that stand in a row before a step of an optimizer and whose stacks lead through it."""
+    found: list[Event] = []
+    for index, step in enumerate(events):
+        if step.parts.kind != "optimizer":
+            continue
+        around = part.stack(step.name)
+        for event in reversed(events[:index]):
+            if (
+                event.parts.kind != "api"
+                or event.direction != "forward"
+                or not _is_inside(part.stack(event.name), around)
+            ):
+                break
+            found.append(event)
+    return found
+
+
+def _is_inside(stack: Sequence[str], around: Sequence[str]) -> bool:
+    depth = len(around)
+    if depth < 2 or len(stack) < depth:
+        return False
+    return list(stack[len(stack) - depth + 1 :]) == list(around[1:]) and _function(stack[-depth]) == _function(
+        around[0]
+    )
+
+
+def _function(frame: str) -> tuple[str, str]:
+    """File and function of a frame, without the line."""
+    file, _, rest = frame.partition(", line ")
+    return file, rest.partition(", in ")[2].partition(",")[0]

@@ -1,0 +1,349 @@
+"""One step of one rank in order of execution: forward, recomputation, backward, gradients, optimizer.
+
+The order is that in which calls ended, as the dump has it, so what ran inside a call comes before it. Gradients of
+parameters stand in a dump beside the forward pass; here they come after the last backward call of their module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msprobe.compare.entry_names import EntryName, plain_path, read_name
+from msprobe.diagnose.findings import Direction
+from msprobe.diagnose.steps.optimizer_calls import calls_inside_steps
+from msprobe.diagnose.steps.overwritten import without_overwritten
+from msprobe.store.part import DumpPart
+
+Slot = tuple[str, Any]
+
+_PLAIN_KEYS = ("input_args", "input_kwargs", "attributes")
+
+
+class Event:
+    """One record of a timeline.
+
+    ``index`` is its place in the timeline; ``parent`` the module pass it ran in; ``key`` what it has in common
+    with the same call in another run.
+    """
+
+    __slots__ = (
+        *("children", "direction", "index", "key", "layer", "name", "parent", "parts", "record", "stem"),
+        *("_inputs", "_outputs", "_parameters"),
+    )
+
+    def __init__(self, name: str, parts: EntryName, record: Any, direction: Direction) -> None:
+        self.name = name
+        self.parts = parts
+        self.record: dict[str, Any] = record if isinstance(record, dict) else {"output": [record]}
+        self.direction: Direction = direction
+        self.parent: Event | None = None
+        self.children: list[Event] = []
+        self.index = 0
+        #: True for the pass of a module that stands for one call: what it computes is known, what is inside it is not.
+        self.layer = False
+        self.key = f"{parts.kind}:{plain_path(parts.path)}" if parts.path else parts.stem
+        #: The name without number and direction.
+        self.stem = parts.stem
+        # Asked for many times; whoever gets a list does not change it.
+        self._inputs: list[Slot] | None = None
+        self._outputs: list[Slot] | None = None
+        self._parameters: list[Slot] | None = None
+
+    def __repr__(self) -> str:
+        return f"Event({self.name})"
+
+    @property
+    def is_module(self) -> bool:
+        """True for the pass of a module."""
+        return self.parts.kind == "module"
+
+    @property
+    def is_call(self) -> bool:
+        """True for a call of an API, and for the pass of a module that stands for one."""
+        return self.layer or self.parts.kind == "api"
+
+    @property
+    def is_collective(self) -> bool:
+        """True for a call that exchanges data between ranks."""
+        return self.parts.owner == "Distributed"
+
+    @property
+    def order(self) -> int | None:
+        """Its place in the order of execution as the recorder counted it; None in dumps of others."""
+        ours = self.record.get("msprobe")
+        order = ours.get("order") if isinstance(ours, dict) else None
+        return order if isinstance(order, int) else None
+
+    @property
+    def source(self) -> str | None:
+        """File and line of the user's code that made the call, where the recorder noted it."""
+        ours = self.record.get("msprobe")
+        source = ours.get("source") if isinstance(ours, dict) else None
+        return source if isinstance(source, str) else None
+
+    @property
+    def module(self) -> str | None:
+        """Path of the innermost module it ran in, or of the module that it is a pass of."""
+        if self.parts.kind in ("module", "parameters"):
+            return self.parts.path
+        return self.parent.parts.path if self.parent is not None else None
+
+    def inputs(self) -> list[Slot]:
+        """Slot and value of all that went in: arguments, or the gradients that arrived."""
+        if self._inputs is None:
+            self._inputs = self._read_inputs()
+        return self._inputs
+
+    def parameters(self) -> list[Slot]:
+        """The module's parameters and buffers, as they were in the pass."""
+        if self._parameters is None:
+            self._parameters = self._read_parameters()
+        return self._parameters
+
+    def outputs(self) -> list[Slot]:
+        """Slot and value of all that came out: results, or the gradients that left."""
+        if self._outputs is None:
+            self._outputs = self._read_outputs()
+        return self._outputs
+
+    def call(self, path: str, outputs: list[Slot] | None = None, parameters: list[Slot] | None = None) -> None:
+        """Give it another module's path, and other names to what comes out, or to its parameters and buffers. ``name``
+        and ``stem``, by which the dump knows it, stay.
+        """
+        self.parts = self.parts._replace(path=path)
+        self._outputs = self._outputs if outputs is None else outputs
+        self._parameters = self._parameters if parameters is None else parameters
+
+    def arrange(self, inputs: list[Slot] | None = None, outputs: list[Slot] | None = None) -> None:
+        """Take these for what goes in and what comes out."""
+        self._inputs = self._inputs if inputs is None else inputs
+        self._outputs = self._outputs if outputs is None else outputs
+
+    def _read_inputs(self) -> list[Slot]:
+        found: list[Slot] = []
+        record = self.record
+        if self.parts.kind in ("parameters", "saved"):
+            return found
+        if self.direction == "backward":
+            flatten("input", record.get("input"), found)
+        else:
+            for key in _PLAIN_KEYS:
+                flatten("input", record.get(key), found)
+            if self.parts.kind != "module":
+                found = without_overwritten(self.stem, found)
+        return found
+
+    def _read_parameters(self) -> list[Slot]:
+        found: list[Slot] = []
+        if self.is_module:
+            flatten("parameters", self.record.get("parameters"), found)
+            flatten("buffers", self.record.get("buffers"), found)
+        return found
+
+    def _read_outputs(self) -> list[Slot]:
+        found: list[Slot] = []
+        record = self.record
+        if self.parts.kind in ("parameters", "saved"):
+            for key, value in record.items():
+                if key != "msprobe":
+                    flatten(key, value, found)
+        elif self.direction == "backward":
+            # By argument where that is known; else in the order of the autograd node.
+            if "input_grads" in record:
+                flatten("", record["input_grads"], found)
+            else:
+                flatten("output", record.get("output"), found)
+            flatten("kwargs", record.get("kwargs_grads"), found)
+        else:
+            flatten("output", record.get("output"), found)
+        return found
+
+
+class Timeline:
+    """The events of one part, in order, and the tree of module passes."""
+
+    def __init__(self, part: DumpPart) -> None:
+        self.part = part
+        self.step = part.step
+        self.rank = part.rank
+        self.by_name: dict[str, Event] = {}
+        self.events = self._read(part)
+        self.roots: list[Event] = []
+        self.unfinished: list[Event] = []
+        self._link(part)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def _read(self, part: DumpPart) -> list[Event]:
+        events: list[Event] = []
+        gradients: dict[str, list[Event]] = {}
+        last_backward: dict[str, int] = {}
+        end = 0
+        parents = part.parents()
+        in_other_words = part.header.get("framework") in ("mindspore", "mindtorch")
+        for name, record in part.records():
+            if in_other_words:
+                _use_words_of_torch(record)
+            parts = read_name(name)
+            event = Event(name, parts, record, _direction(parts, record))
+            self.by_name[name] = event
+            if parts.kind == "parameters":
+                gradients.setdefault(parts.stem, []).append(event)
+                continue
+            events.append(event)
+            if event.direction == "backward":
+                end = len(events)
+                above = name if parts.kind == "module" else _parent_name(parents.get(name))
+                if above is not None:
+                    last_backward[read_name(above).stem] = end
+        if not end:
+            # Interrupted before it, or not recorded: gradients come behind the forward pass all the same.
+            steps = (place for place, event in enumerate(events) if event.parts.kind == "optimizer")
+            end = next(steps, len(events))
+        after: dict[int, list[Event]] = {}
+        for stem, found in gradients.items():
+            after.setdefault(last_backward.get(stem, end), []).extend(found)
+        if after:
+            merged: list[Event] = []
+            for index, event in enumerate(events):
+                merged += after.get(index, ())
+                merged.append(event)
+            merged += after.get(len(events), ())
+            events = merged
+        for index, event in enumerate(events):
+            event.index = index
+        return events
+
+    def _link(self, part: DumpPart) -> None:
+        parents = part.parents()
+        unfinished = {} if part.complete else self._begun(parents)
+        for event in self.events:
+            above = _parent_name(parents.get(event.name))
+            if above == "optimizer" and event.direction == "forward":
+                event.direction = "optimizer"
+            parent = (self.by_name.get(above) or unfinished.get(above)) if above is not None else None
+            if parent is event:
+                parent = None
+            event.parent = parent
+            (self.roots if parent is None else parent.children).append(event)
+        self.unfinished = list(unfinished.values())
+        # Level L1, or a dump that lost its construct.json.
+        if not any(parents.values()):
+            for event in calls_inside_steps(part, self.events):
+                event.direction = "optimizer"
+
+    def _begun(self, parents: dict[str, Any]) -> dict[str, Event]:
+        """The module passes that an interruption left without a record; the calls inside tell of them.
+
+        They are no events, as nothing else is known of them, and stand nowhere in the tree.
+        """
+        names = {_parent_name(parents.get(event.name)) for event in self.events}
+        found: dict[str, Event] = {}
+        for name in sorted(name for name in names if name is not None and name not in self.by_name):
+            parts = read_name(name)
+            if parts.kind == "module":
+                found[name] = Event(name, parts, {}, _direction(parts, {}))
+        return found
+
+    def close(self) -> None:
+        """Let go of the events. They know each other, so they would stay until Python searches for such circles."""
+        for event in self.events:
+            event.parent = None
+            event.children.clear()
+        self.events, self.roots, self.unfinished, self.by_name = [], [], [], {}
+
+    @property
+    def is_flat(self) -> bool:
+        """True if it is not known what ran inside what: no construct.json, or a level without modules."""
+        return not any(event.children for event in self.events)
+
+    def flatten(self) -> None:
+        """Take all calls for roots; in which module they ran stays known."""
+        self.roots = list(self.events)
+        for event in self.events:
+            event.children = []
+
+    def leave_out(self, events: set[Event]) -> None:
+        """Take events and their backward calls out."""
+        gone = events | {back for one in events if (back := self.backward_of(one)) is not None}
+        if not gone:
+            return
+        self.events = [one for one in self.events if one not in gone]
+        self.roots = [one for one in self.roots if one not in gone]
+        for event in gone:
+            self.by_name.pop(event.name, None)
+            if event.parent is not None and event.parent not in gone:
+                event.parent.children = [one for one in event.parent.children if one is not event]
+        for index, event in enumerate(self.events):
+            event.index = index
+
+    def forward_of(self, event: Event) -> Event | None:
+        """The forward call of a backward call."""
+        parts = event.parts
+        if parts.kind == "module":
+            return self.by_name.get(f"{parts.stem}.forward.{parts.number}")
+        return self.by_name.get(f"{parts.stem}.{parts.number}.forward")
+
+    def backward_of(self, event: Event) -> Event | None:
+        """The backward call of a forward call."""
+        parts = event.parts
+        if parts.kind == "module":
+            return self.by_name.get(f"{parts.stem}.backward.{parts.number}")
+        return self.by_name.get(f"{parts.stem}.{parts.number}.backward")
+
+
+def _use_words_of_torch(value: Any) -> None:
+    """Name the element types of MindSpore's tensors (``Float32``) as PyTorch does: they are the same types."""
+    if isinstance(value, dict):
+        dtype = value.get("dtype")
+        if isinstance(dtype, str) and dtype[:1].isupper():
+            value["dtype"] = f"torch.{dtype.lower()}"
+            return
+        value = value.values()
+    elif not isinstance(value, list):
+        return
+    for item in value:
+        _use_words_of_torch(item)
+
+
+def _parent_name(found: Any) -> str | None:
+    if isinstance(found, list):
+        found = found[0] if found else None
+    return found if isinstance(found, str) else None
+
+
+def _direction(parts: EntryName, record: Any) -> Direction:
+    if parts.kind == "parameters":
+        return "gradient"
+    if parts.kind == "optimizer":
+        return "optimizer"
+    if parts.direction == "backward":
+        return "backward"
+    if isinstance(record, dict) and record.get("is_recompute") is True:
+        return "recompute"
+    return "forward"
+
+
+def flatten(slot: str, value: Any, found: list[Slot]) -> None:
+    """Append slot and value of each leaf: an object with a ``type``, None, or a plain value."""
+    if isinstance(value, dict):
+        if isinstance(value.get("type"), str):
+            found.append((slot, value))
+        else:
+            for key, item in value.items():
+                flatten(f"{slot}.{key}" if slot else key, item, found)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            flatten(f"{slot}.{number}", item, found)
+    elif slot and (value is not None or slot.count(".")):
+        found.append((slot, value))
+
+
+def is_tensor(leaf: Any) -> bool:
+    """True for the object that describes a tensor."""
+    return isinstance(leaf, dict) and isinstance(leaf.get("dtype"), str)

@@ -1,0 +1,295 @@
+"""Each pair of events on its own: do its inputs agree, does its result, and does one explain the other?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, not_finite, numbers, numel, rms
+from msprobe.diagnose.effect.movement import weights_of
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.pairing.translation import answering
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
+from msprobe.diagnose.tolerance import noise
+
+#: ``same``: nothing differs. ``rounding``: inputs agree, results differ by no more than rounding may.
+#: ``victim``: the inputs differ, and the results by no more than that explains. ``guilty``: the results differ
+#: by more than inputs and rounding explain.
+Status = Literal["same", "rounding", "victim", "guilty"]
+
+_RANDOM = frozenset(
+    """
+    dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rand randn randint rand_like randn_like
+    randint_like randperm bernoulli multinomial normal uniform exponential gumbel_softmax rrelu random poisson
+    """.split()
+)
+
+
+#: Weights that are further apart are another matter, and explain no more than these.
+_MOST_OF_WEIGHTS = 0.01
+#: Calls that drop something at random if they are told to, and where they take by how much.
+_DROPPING = {"scaled_dot_product_attention": 4, "multi_head_attention_forward": 10}
+
+#: The size that the gradient of a parameter would have without cancellation.
+Expected = Callable[[dict[str, Any]], float]
+
+
+@dataclass
+class Judged:
+    """A pair and what differs in it.
+
+    ``arrived`` is the largest relative difference among the tensors that went in (and, of a backward call, of
+    its forward call), ``left`` that of the results, ``allowed`` how much of it the model explains.
+    """
+
+    event: Event
+    partner: Event
+    status: Status = "same"
+    inputs: list[Difference] = field(default_factory=list)
+    parameters: list[Difference] = field(default_factory=list)
+    outputs: list[Difference] = field(default_factory=list)
+    arrived: float = 0.0
+    left: float = 0.0
+    allowed: float = 0.0
+
+    @property
+    def arguments(self) -> list[Difference]:
+        """Differences of what is no tensor, and of what is given on one side only."""
+        return [one for one in self.inputs if one.what in ("argument", "missing")]
+
+    @property
+    def changed_inputs(self) -> list[Difference]:
+        """Tensors that went in with other values."""
+        return [one for one in self.inputs + self.parameters if one.what in ("value", "not_finite")]
+
+    @property
+    def changed_outputs(self) -> list[Difference]:
+        """Tensors that came out with other values, or on one side only."""
+        return [one for one in self.outputs if one.what in ("value", "not_finite", "missing")]
+
+    @property
+    def excess(self) -> float:
+        """How many times more the results differ than is explained."""
+        if not self.changed_outputs:
+            return 0.0
+        return self.left / self.allowed if self.allowed else math.inf
+
+
+def is_random(event: Event) -> bool:
+    """True if a call draws random numbers."""
+    if not event.is_call:
+        return False
+    word = operation(event.stem)
+    if word not in _DROPPING:
+        return word in _RANDOM
+    slots = ("input.dropout_p", f"input.{_DROPPING[word]}")
+    values = (leaf.get("value") for slot, leaf in event.inputs() if slot in slots and isinstance(leaf, dict))
+    return any(isinstance(value, float) and value > 0 for value in values)
+
+
+def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
+    """Judge all pairs, in the candidate's order of execution. ``producers``: of the candidate."""
+    if comparer.crossing and comparer.follows:
+        weights = weights_of(pairing.partner.items(), producers).values()
+        comparer.weights_apart = min(max((comparer.delta(*pair) for pair in weights), default=0.0), _MOST_OF_WEIGHTS)
+    found: dict[Event, Judged] = {}
+    comparer.unit_of_run = max(map(noise.common_unit, (pairing.candidate, pairing.reference)))
+    gradients: list[tuple[Event, Event]] = []
+    for event in pairing.candidate:
+        partner = pairing.partner.get(event)
+        if partner is None:
+            continue
+        if event.direction == "gradient":
+            gradients.append((event, partner))
+            continue
+        inherited = forward_delta(_forward_of(pairing, event, found))
+        found[event] = judge(event, partner, comparer, inherited, partial(_of_maker, event, found, producers))
+    largest = max((rms(leaf) for _, partner in gradients for _, leaf in _tensors(partner.outputs())), default=0.0)
+    last_passes: dict[str, Event] = {}
+    if comparer.crossing and gradients:
+        last_passes = {
+            one.parts.path: one for one in pairing.candidate if one.is_module and one.direction == "backward"
+        }
+    for event, partner in gradients:
+        # All uses of a parameter add to its gradient, also those whose backward comes later.
+        inherited = _of_users(pairing, event, found, producers)
+        expected = _expected(pairing.candidate, last_passes.get(event.parts.path))
+        found[event] = judge(event, partner, comparer, inherited, largest=largest, expected=expected)
+    return found
+
+
+def _of_users(pairing: Pairing, event: Event, judged: dict[Event, Judged], producers: Producers) -> float:
+    """How much the backward calls differ that a module's parameters get their gradients from; infinite if one
+    of them was made on one side only.
+    """
+    largest = 0.0
+    for user in producers.users(event.parts.path):
+        backward = pairing.candidate.backward_of(user)
+        if backward is not None:
+            found = judged.get(backward)
+            largest = max(largest, math.inf if found is None else found.arrived, 0.0 if found is None else found.left)
+        partner = pairing.partner.get(user)
+        if partner is not None and backward is None and pairing.reference.backward_of(partner) is not None:
+            largest = math.inf
+    return largest
+
+
+def _expected(timeline: Timeline, back: Event | None) -> Expected | None:
+    """What size the gradients of a module's parameters would have if the terms of these sums were unrelated. ``back``:
+    a backward pass of the module.
+    """
+    forward = timeline.forward_of(back) if back is not None else None
+    if back is None or forward is None:
+        return None
+    arriving = max((leaf for _, leaf in back.inputs() if is_floating(leaf)), key=numel, default=None)
+    if arriving is None:
+        return None
+    taken = max((rms(leaf) for _, leaf in forward.inputs() if is_floating(leaf)), default=1.0)
+    return partial(_without_cancellation, rms(arriving), numel(arriving), taken)
+
+
+def _without_cancellation(size: float, count: int, taken: float, leaf: dict[str, Any]) -> float:
+    """The size of the gradient of a bias, or of a weight that is multiplied by what the module takes."""
+    shape = leaf.get("shape") or [1]
+    return size * math.sqrt(max(1.0, count / shape[0])) * (taken if len(shape) > 1 else 1.0)
+
+
+def _of_maker(event: Event, judged: dict[Event, Judged], producers: Producers, leaf: Any) -> float:
+    """How much the call differs that made a tensor which ``event`` takes."""
+    maker = producers.of(leaf, event)
+    return forward_delta(judged.get(maker)) if maker is not None else 0.0
+
+
+def _forward_of(pairing: Pairing, event: Event, judged: dict[Event, Judged]) -> Judged | None:
+    if event.direction != "backward":
+        return None
+    forward = pairing.candidate.forward_of(event)
+    if forward is None:
+        return None
+    return judged.get(forward) or judged.get(pairing.repeats.get(forward, forward))
+
+
+def judge(
+    event: Event,
+    partner: Event,
+    comparer: Comparer,
+    inherited: float = 0.0,
+    of_maker: Callable[[Any], float] = lambda leaf: 0.0,
+    largest: float = 0.0,
+    expected: Expected | None = None,
+) -> Judged:
+    """Judge one pair. ``inherited``: how much the forward call of a backward call differs, or what a gradient is
+    made from. ``of_maker``: how much the call differs that made a tensor. ``largest``: the size of the largest gradient
+    of a parameter. ``expected``: what size that of this parameter would have without cancellation.
+    """
+    judged = Judged(event, partner)
+    if _same_record(event, partner) and inherited == 0.0:
+        return judged
+    inputs, others = event.inputs(), partner.inputs()
+    outputs, results = event.outputs(), partner.outputs()
+    if comparer.crossing:
+        inputs, others = answering(inputs, others)
+        if event.direction != "gradient":
+            outputs, results = answering(outputs, results)
+    elif event.direction == "backward" and ("input_grads" in event.record) != ("input_grads" in partner.record):
+        # One of them was written by a recorder that does not tell the gradients by argument.
+        outputs = results = []
+    judged.inputs = comparer.between(inputs, others)
+    judged.parameters = comparer.between(event.parameters(), partner.parameters())
+    judged.outputs = comparer.between(outputs, results)
+    rounding = noise.unit(inputs, others, outputs, results)
+    if event.stem.rpartition(".")[2].lower() in noise.RECURRENT:
+        rounding = max(rounding, comparer.unit_of_run)
+    # What is known to differ, but looks alike, differs by rounding at least.
+    judged.arrived = max(_largest(judged.changed_inputs), rounding if judged.changed_inputs else 0.0, inherited)
+    for one in judged.changed_inputs:
+        if not_finite(one.left) and math.isfinite(one.delta):
+            # A mask of infinities hides the statistics of what is beside them; what it was made from tells more.
+            judged.arrived = max(judged.arrived, of_maker(one.left))
+    judged.left = _largest(judged.changed_outputs)
+    if comparer.crossing and event.direction in ("gradient", "backward"):
+        least = noise.SMALL_GRADIENT * (largest or max((rms(leaf) for _, leaf in _tensors(results)), default=0.0))
+        weigh = partial(delta_of_gradient, least=least, expected=expected)
+        judged.outputs.sort(key=weigh, reverse=True)
+        judged.left = max(map(weigh, judged.changed_outputs), default=0.0)
+    everything = [*inputs, *event.parameters()]
+    factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results), comparer.crossing)
+    own = noise.own_noise(event, everything, outputs, rounding, min(factor, 64.0), comparer.crossing)
+    if any("digest" not in leaf for _, leaf in _tensors(everything)):
+        # Inputs that look alike may be apart by rounding.
+        own = max(own, rounding)
+    safety = noise.SAFETY if judged.arrived or rounding <= 2.0**-23 else noise.SAFETY_OF_OWN
+    # Statistics of what arrives may be nearer than the elements are.
+    modelled = safety * (own + factor * max(judged.arrived, comparer.weights_apart))
+    judged.allowed = max(modelled, comparer.measured_noise(partner.name))
+    judged.status = _status(judged)
+    if comparer.crossing and judged.left <= judged.allowed and any(map(_is_valued, outputs)):
+        # Arguments of one name may mean other things, and the result tells that these do not.
+        judged.inputs = [one for one in judged.inputs if one.what != "argument"]
+    return judged
+
+
+def delta_of_gradient(difference: Difference, least: float, expected: Expected | None = None) -> float:
+    """How far gradients are apart. One that is zero in exact arithmetic (of the bias of keys in attention, or before a
+    batch norm) is nothing but rounding, and has none of its digits in common. ``least``: gradients that are smaller
+    count for that much less.
+    """
+    left, right = difference.left, difference.right
+    if difference.what != "value" or not (is_tensor(left) and is_tensor(right)):
+        return difference.delta
+    size = max(rms(left), rms(right))
+    least = max(least, expected(left) if expected is not None else 0.0)
+    return difference.delta * min(1.0, size / least) if least and math.isfinite(size) else difference.delta
+
+
+def _is_valued(slot: Slot) -> bool:
+    """True for a tensor of which more than its shape was recorded."""
+    return is_tensor(slot[1]) and numbers(slot[1]) is not None
+
+
+def forward_delta(forward: Judged | None) -> float:
+    """How much the forward call differed, which its backward call inherits."""
+    return max(forward.arrived, forward.left) if forward is not None else 0.0
+
+
+def _status(judged: Judged) -> Status:
+    if not judged.changed_outputs:
+        return "victim" if judged.changed_inputs else "same"
+    if any(one.what == "not_finite" for one in judged.outputs):
+        return "victim" if any(one.what == "not_finite" for one in judged.changed_inputs) else "guilty"
+    if judged.left > judged.allowed:
+        return "guilty"
+    if judged.arrived == 0.0 and not judged.changed_inputs:
+        return "guilty" if judged.allowed == 0.0 else "rounding"
+    return "victim"
+
+
+def _same_record(event: Event, partner: Event) -> bool:
+    one, other = event.record, partner.record
+    return all(other.get(key) == value for key, value in one.items() if key != "msprobe") and len(one) == len(other)
+
+
+def _largest(differences: Iterable[Difference]) -> float:
+    return max((one.delta for one in differences), default=0.0)
+
+
+def _tensors(slots: Sequence[Slot]) -> list[Slot]:
+    return [(slot, leaf) for slot, leaf in slots if is_tensor(leaf)]
+
+
+def dtype_policy(judged: Iterable[Judged]) -> set[tuple[str, str]]:
+    """Pairs of dtypes that differ so often that it is the setting of a whole run, not a slip."""
+    counts: dict[tuple[str, str], int] = {}
+    total = 0
+    for one in judged:
+        if one.event.direction != "forward":
+            continue
+        total += 1
+        for pair in {(d.left["dtype"], d.right["dtype"]) for d in one.outputs if d.what == "dtype"}:
+            counts[pair] = counts.get(pair, 0) + 1
+    return {pair for pair, count in counts.items() if count > 0.2 * max(total, 1)}

@@ -1,0 +1,1 @@
+"""What the findings of all steps and ranks amount to."""

@@ -1,0 +1,194 @@
+"""What the suspects of a step amount to: a status, and the findings in order."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msprobe.diagnose.effect.leftover import Left
+from msprobe.diagnose.effect.reach import Reach, later
+from msprobe.diagnose.findings import Finding, Status
+from msprobe.diagnose.origin.scene import Suspect
+from msprobe.diagnose.verdict.calls import StepCalls
+from msprobe.diagnose.verdict.common import Rank
+
+MOST_FINDINGS = 100
+#: Findings that say what is done otherwise, and findings that a result is further off than expected.
+_FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
+#: Where rounding may do so much, it hides what an argument does: then the call that gets it tells.
+#: And so much of it is more than rounding does as a rule, if there is something that explains it.
+_WIDE = 0.01
+_OF_WIDE = 0.25
+#: So many times more may the results of two frameworks be apart, whose calls all agree.
+_OF_FRAMEWORKS = 10.0
+#: But no more than this: half of what there is has a cause.
+_MOST_OF_FRAMEWORKS = 0.5
+_MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What came out for one step of one rank. ``left``: the gradients that candidate and reference leave behind."""
+
+    step: int | None
+    rank: Rank
+    suspects: list[Suspect]
+    reach: Reach
+    tolerance: float
+    summary: dict[str, Any]
+    notes: list[str]
+    collectives: list[int]
+    left: tuple[Mapping[str, Left], Mapping[str, Left]]
+    #: True if the step before was apart, too, so that rounding has grown.
+    carried: bool = False
+    #: Sides that were interrupted in this step, and whether both recorded what their tensors hold.
+    interrupted: tuple[str, ...] = ()
+    values: bool = True
+    calls: StepCalls | None = None
+    lone: list[str] = field(default_factory=list)
+    #: Calls of one side alone and the like, which what came in explains as well: suspects if nothing else is.
+    doubts: list[Suspect] = field(default_factory=list)
+    #: Why the step cannot be compared: other levels.
+    unlike: str = ""
+    #: That the step is apart by more than rounding does, with the call where that grows most.
+    beyond: Suspect | None = None
+    #: What the weights of this step are on both sides; between two frameworks alone.
+    weights: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    #: True if one side ran on MindSpore and the other on PyTorch.
+    crossing: bool = False
+    #: Settings that decide how exactly is computed, and differ: name, candidate, reference.
+    precision: tuple[tuple[str, Any, Any], ...] = ()
+
+
+def conclude(
+    results: Sequence[Compared], found: Sequence[Suspect], reach_later: Callable[[], float], goes_on: bool
+) -> tuple[Status, list[Finding], Rank | None]:
+    """What the suspects of a step amount to: status, findings in order, and the rank at fault. ``reach_later``: how
+    far differences reach in the next step, if there is one (``goes_on``).
+    """
+    clear = [suspect for suspect in found if suspect.clear]
+    reach = max(result.reach.size for result in results)
+    allowed = max(map(allowed_of, results))
+    agreeing = max(map(agreeing_of, results))
+    beyond = reach > agreeing and all(result.values and not result.interrupted for result in results)
+    if not clear and beyond:
+        # No call is beyond what rounding and its inputs may do, and what comes out is.
+        found = [*_hidden(results), *found]
+        clear = found[:1]
+    elif beyond and all(map(_is_missed, clear)):
+        # A gradient that is missed is what comes of something.
+        found = [*_doubts(results), *found]
+        clear = [suspect for suspect in found if suspect.clear]
+    if not found:
+        return "agree", [], None
+    quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]
+    if reach <= allowed and (clear or quiet):
+        # What the optimizer does shows in the weights of the next step. There rounding has grown.
+        following = reach_later()
+        if following > max(map(later, (result.tolerance for result in results))):
+            reach = max(reach, following)
+    # Without values nothing is known of what a difference does.
+    harmless = reach <= allowed and all(result.values for result in results)
+    # What shows in the next step alone, and none follows.
+    unknown = not goes_on and any(suspect.shows_later for suspect in found)
+    if harmless and quiet and not clear and not unknown:
+        return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:10]], None
+    if not clear and not unknown and reach <= agreeing:
+        return "agree", [], None  # if something does differ, the next step tells what
+    clear.sort(key=_is_rounding)
+    chosen = clear or found
+    if (
+        found[0].finding.kind in _FACTS
+        and all(suspect.finding.kind in _MEASURED for suspect in clear)
+        and not (clear and clear[0].finding.evidence.get("cause") == "not_cleared")
+    ):
+        # What was done otherwise comes before what came out of it.
+        chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
+    taken = {id(suspect) for suspect in chosen}
+    # What a step before leaves of rounding in the weights tells nothing beside what is clear.
+    rest = [one for one in found if id(one) not in taken and not (clear and one.finding.kind == "weights")]
+    ordered = [*chosen, *rest]
+    standing_out = _OF_WIDE * max(result.tolerance for result in results)
+    harmless = (
+        harmless
+        and not unknown
+        and not any(
+            suspect.matters
+            or (reach > 0 and _is_wrong(suspect))
+            or (allowed > _WIDE and (_stands_out(suspect) or (reach > standing_out and _is_argument(suspect))))
+            for suspect in ordered
+        )
+    )
+    findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
+    return "harmless" if harmless else "diverged", findings, findings[0].rank
+
+
+def allowed_of(result: Compared) -> float:
+    """What loss, gradients and weights of a step may be apart by rounding."""
+    return later(result.tolerance) if result.carried else result.tolerance
+
+
+def agreeing_of(result: Compared) -> float:
+    """What they may be apart by where no call is to blame: kernels of two frameworks all differ a little."""
+    allowed = allowed_of(result)
+    return max(allowed, min(allowed * _OF_FRAMEWORKS, _MOST_OF_FRAMEWORKS)) if result.crossing else allowed
+
+
+def _hidden(results: Sequence[Compared]) -> list[Suspect]:
+    """What may be behind an effect that no suspect explains: what one side does alone, else where it grows most."""
+    furthest = max(results, key=lambda result: result.reach.size)
+    return [*_doubts(results), *([furthest.beyond] if furthest.beyond is not None else [])]
+
+
+def _doubts(results: Sequence[Compared]) -> list[Suspect]:
+    return across_ranks([replace(result, suspects=result.doubts) for result in results])
+
+
+def _is_missed(suspect: Suspect) -> bool:
+    """True for a gradient that is missed without a cause that is known."""
+    return suspect.finding.kind == "missing_gradient" and "cause" not in suspect.finding.evidence
+
+
+def _is_rounding(suspect: Suspect) -> bool:
+    """True if a result is no further apart than rounding may make it, though a call that gives the same bits elsewhere
+    should not: whatever is further apart goes first.
+    """
+    evidence = suspect.finding.evidence
+    found, explained = evidence.get("difference"), evidence.get("explained")
+    if not (isinstance(found, float) and isinstance(explained, float)):
+        return False
+    return suspect.finding.kind in _MEASURED and found <= explained
+
+
+def _is_wrong(suspect: Suspect) -> bool:
+    """True if a call gives a result that its inputs, which agree, cannot give: that is no harmless difference, however
+    small it has become where it is looked at.
+    """
+    finding = suspect.finding
+    return suspect.clear and finding.kind == "computation" and finding.evidence.get("inputs_differ_by") == 0
+
+
+def _is_argument(suspect: Suspect) -> bool:
+    return suspect.clear and suspect.finding.kind == "argument"
+
+
+def _stands_out(suspect: Suspect) -> bool:
+    """True if another argument makes a result differ by more than rounding does in the type of the call."""
+    evidence = suspect.finding.evidence
+    found, explained = evidence.get("difference"), evidence.get("explained")
+    if not _is_argument(suspect):
+        return False
+    return isinstance(found, float) and isinstance(explained, float) and explained < found < math.inf
+
+
+def across_ranks(results: Iterable[Compared]) -> list[Suspect]:
+    """The suspects of all ranks: between two exchanges of data, what happened earlier on its own rank goes first."""
+    found: list[tuple[int, float, Suspect]] = []
+    for result in results:
+        for suspect in result.suspects:
+            found.append((bisect_left(result.collectives, suspect.place), suspect.place, suspect))
+    found.sort(key=lambda item: item[:2])
+    return [suspect for _, _, suspect in found]

@@ -1,0 +1,144 @@
+"""What two recordings tell before any call is compared: other levels, two models, several steps in one, an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.store.part import DumpPart
+
+#: Of the calls of the shorter side, more than this answer to one of the other if it is the same model.
+_ANSWERING = 0.5
+#: What the recorder writes of a module whose end nobody told; the call inside it says why.
+_NOT_RETURNED = "the pass did not return"
+#: At this level operators are recorded, which no call of another level answers to.
+_OPERATORS = "L2"
+
+
+def cannot_be_compared(pairing: Pairing) -> str:
+    """Why two recordings of different levels cannot be compared; empty if they can."""
+    left, right = _levels(pairing)
+    if not left or not right or left == right:
+        return ""
+    pairs, least = _answering(pairing)
+    if pairs and _OPERATORS not in (left, right):
+        return ""
+    return (
+        f"no comparison of level {left} in the candidate with level {right} in the reference: they record other calls, "
+        f"of which {pairs} of {least} answer to each other. Record both at the same level"
+    )
+
+
+def leave_out_unrecorded(candidate: Timeline, reference: Timeline) -> None:
+    """Leave out the calls of one side where the other recorded modules alone: else they would be told as its own."""
+    if not (candidate.part.ours and reference.part.ours):
+        return
+    for timeline, other in ((candidate, reference), (reference, candidate)):
+        if timeline.part.header.get("level") == "mix" and other.part.header.get("level") == "L0":
+            timeline.leave_out({event for event in timeline if event.parts.kind == "api"})
+
+
+def notes_of_recordings(pairing: Pairing) -> list[str]:
+    """Remarks on levels that differ, and on recordings that have next to nothing in common."""
+    notes: list[str] = []
+    if cannot_be_compared(pairing):
+        return notes
+    left, right = _levels(pairing)
+    pairs, least = _answering(pairing)
+    sides = pairing.candidate, pairing.reference
+    if left and right and left != right:
+        notes.append(
+            f"levels differ, {left} in the candidate and {right} in the reference: compared are the {pairs} calls that "
+            "both record"
+        )
+    elif pairing.partner and pairs < _ANSWERING * least and all(side.part.complete for side in sides):
+        notes.append(f"hardly any call answers to one of the other side ({pairs} of {least}): is it the same model?")
+    return notes
+
+
+def precision_apart(candidate: DumpPart, reference: DumpPart) -> tuple[tuple[str, Any, Any], ...]:
+    """The switches of the framework that decide how exactly it computes, where both sides tell theirs and they differ:
+    name, and what the candidate and the reference have; None for a switch that one side does not know.
+    """
+    mine, theirs = (part.ours.get("precision") for part in (candidate, reference))
+    if not (isinstance(mine, dict) and isinstance(theirs, dict)):
+        return ()
+    names = dict.fromkeys([*mine, *theirs])
+    return tuple((name, mine.get(name), theirs.get(name)) for name in names if mine.get(name) != theirs.get(name))
+
+
+def _levels(pairing: Pairing) -> tuple[str, str]:
+    parts = pairing.candidate.part, pairing.reference.part
+    left, right = (str(part.header.get("level") or "") if part.ours else "" for part in parts)
+    return left, right
+
+
+def _answering(pairing: Pairing) -> tuple[int, int]:
+    """How many forward calls and modules have a partner, and how many there are on the side that has less."""
+    least = min(sum(map(_is_forward, side)) for side in (pairing.candidate, pairing.reference))
+    return sum(map(_is_forward, pairing.partner)), least
+
+
+def _is_forward(event: Event) -> bool:
+    return event.direction == "forward" and event.parts.kind in ("api", "module")
+
+
+def look_for_errors(scene: Scene) -> None:
+    """Suspect the call that ended the candidate's step by an error, where the reference's went on."""
+    event = last_error(scene.pairing.candidate)
+    if event is None:
+        return
+    partner = scene.pairing.partner.get(event)
+    if last_error(scene.pairing.reference) is not None or (partner is not None and "error" in partner.record):
+        return  # both
+    error = " ".join(str(event.record["error"]).split())[:300]
+    at = f", at {event.source}" if event.source else ""
+    finding = scene.finding(
+        event,
+        "error",
+        f"the candidate's last call, {event.name}, raised {error}{at}; the reference goes on",
+        where=event.name,
+        evidence={},
+    )
+    scene.suspects.append(Suspect(finding, event.index, clear=True, matters=True))
+
+
+def last_error(timeline: Timeline) -> Event | None:
+    """The call whose error ended a step; None if there is none, or the program caught it and went on."""
+    for event in timeline:
+        error = event.record.get("error")
+        if not isinstance(error, str) or error == _NOT_RETURNED:
+            continue
+        return None if any(map(_is_work, timeline.events[event.index + 1 :])) else event
+    return None
+
+
+def _is_work(event: Event) -> bool:
+    """True for what is recorded only if the program goes on."""
+    return "error" not in event.record and event.parts.kind not in ("parameters", "saved")
+
+
+def look_for_steps_in_one(scene: Scene, steps: Sequence[int]) -> None:
+    """Suspect a step that holds several: the side with fewer steps has more steps of optimizers in each. ``steps``: how
+    many the candidate and the reference have.
+    """
+    timelines = scene.pairing.candidate, scene.pairing.reference
+    counts = [sum(event.parts.kind == "optimizer" for event in timeline) for timeline in timelines]
+    few = 0 if counts[0] > counts[1] else 1
+    if not min(counts) or counts[few] < 2 * counts[1 - few] or steps[few] >= steps[1 - few]:
+        return
+    sides = ("candidate", "reference")
+    event = [event for event in timelines[few] if event.parts.kind == "optimizer"][min(counts)]
+    finding = scene.finding(
+        event,
+        "step_count",
+        f"the {sides[few]} has {counts[few]} optimizer steps in step {timelines[few].step}, the {sides[1 - few]} "
+        f"{counts[1 - few]}, and {steps[few]} step{'s' * (steps[few] > 1)} in all, the {sides[1 - few]} "
+        f"{steps[1 - few]}: was the debugger's step() left out?",
+        where=event.name,
+        evidence={"cause": "step_left_out"},
+    )
+    scene.suspects.append(Suspect(finding, -1.0, clear=True, matters=True))

@@ -1,0 +1,77 @@
+"""What was compared, and how: numbers and remarks for the end of a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.pairing.naming import notes_of
+from msprobe.diagnose.verdict.conclusion import Compared, agreeing_of
+from msprobe.diagnose.verdict.recordings import notes_of_recordings
+
+
+def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
+    """How many calls were paired, and how the pairs were judged."""
+    states = Counter(judged.status for judged in scene.judged.values())
+    return {
+        "pairs": len(pairing.partner),
+        "candidate_only": len(pairing.candidate) - len(pairing.partner),
+        "reference_only": len(pairing.reference) - len(pairing.partner),
+        **{state: states[state] for state in ("same", "rounding", "victim", "guilty")},
+    }
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names of a list, and how many there are besides."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
+    """Remarks on a step of a rank that are no findings."""
+    notes = [*notes_of(pairing.naming), *([] if scene.comparer.crossing else notes_of_recordings(pairing))]
+    for left, right in sorted(scene.dtype_policy):
+        notes.append(
+            f"precision: {left.removeprefix('torch.')} in the candidate where the reference has "
+            f"{right.removeprefix('torch.')}"
+        )
+    for timeline, side in ((pairing.candidate, "candidate"), (pairing.reference, "reference")):
+        if not timeline.part.complete:
+            notes.append(f"the {side} was interrupted in step {timeline.step}: what it recorded until then is compared")
+        if timeline.part.header.get("level") in ("L0", "mix") and len(timeline.part) and not timeline.part.parents():
+            notes.append(
+                f"the {side} has no construct.json: what ran in which module is not known, and all calls are compared "
+                "as one row"
+            )
+    if not scene.has_values:
+        notes.append("values were not recorded on both sides (task structure): compared is what is called, and how")
+    return notes
+
+
+def summary_of(done: Sequence[Compared], steps: int, lone_steps: int = 0) -> dict[str, Any]:
+    """What was compared, and how far it is apart. ``steps``: how many both sides have; ``lone_steps``: how many one of
+    them has alone.
+    """
+    total: Counter[str] = Counter()
+    for result in done:
+        total.update(result.summary)
+    reached = max((result.reach.size for result in done), default=0.0)
+    interrupted = sorted({side for result in done for side in result.interrupted})
+    precision = {
+        name: {"candidate": mine, "reference": theirs} for result in done for name, mine, theirs in result.precision
+    }
+    return {
+        **({"interrupted": interrupted} if interrupted else {}),
+        **({} if all(result.values for result in done) else {"values_recorded": False}),
+        **({"precision": precision} if precision else {}),
+        "steps_in_common": steps,
+        **({"steps_of_one_side": lone_steps} if lone_steps else {}),
+        "steps_compared": len({result.step for result in done}),
+        "ranks": len({result.rank for result in done}),
+        **total,
+        "largest_effect": reached if math.isfinite(reached) else "infinite",
+        "rounding_tolerance": max(map(agreeing_of, done), default=0.0),
+    }
