@@ -19,7 +19,7 @@ from bugs.record import Pair, record
 
 _SOURCE = Path(__file__).resolve().parents[2] / "src" / "msprobe"
 _RECORDER = ("capture", "store", "config", "pytorch")
-_BENCH = ("record.py", "ranks_run.py", "precision.py", "outcome.py")
+_BENCH = ("record.py", "precision.py")
 
 
 def recorded(pattern: Pattern, drawn: Draw, mode: str, precision: str, cache: Path) -> Pair:
