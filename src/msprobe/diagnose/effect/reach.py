@@ -47,7 +47,7 @@ class Reach:
     nothing. ``gradients``: how far the gradient of each parameter is apart, where it is at all.
     ``states``: what the states of a module may be apart by in the next step, because of this one. ``what``: what is
     furthest apart, in words. ``at_start``: what the step before has left, weights and states; None where weights were
-    not recorded.
+    not recorded. ``untouched``: nothing differs at all, in this step and those before it.
     """
 
     size: float = 0.0
@@ -56,6 +56,7 @@ class Reach:
     states: Mapping[str, float] = field(default_factory=dict)
     what: str = ""
     at_start: float | None = None
+    untouched: bool = True
 
 
 def tolerance(judged: Iterable[Judged]) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 
 from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.findings import Kind
@@ -50,6 +51,7 @@ class Search(Told):
         self._farthest = 0.0
         self._quiet = False
         self.tainted = False
+        self._units: Counter[float] = Counter()
         #: By module, apart from its numbers: the communications in a pass.
         self._usual: dict[tuple[str, str], int] = {}
         #: A gradient that plain tensors of several ranks hold terms of, which nothing has added up so far.
@@ -62,7 +64,13 @@ class Search(Told):
                 self.look_at_weight(pair, one)
             self._look_at_inputs(pair)
             self._judge(pair, 0.0)
+            self._units[max((one.unit for one in pair.outputs), default=0.0)] += 1
             pair.forget()
+
+    def limit(self, one: Measured) -> float:
+        """How far a gradient, or what an optimizer makes of it, may be apart by the order of sums."""
+        many = 0.1 * sum(self._units.values())
+        return limit(one, max((unit for unit, count in self._units.items() if count >= many), default=0.0))
 
     def backward(self) -> None:
         """Gradients that arrive and leave."""
@@ -102,7 +110,7 @@ class Search(Told):
             )
             worst = "same"
             for one in pair.outputs:
-                allowed = limit(one) + _BETWEEN * arrived
+                allowed = self.limit(one) + _BETWEEN * arrived
                 weight = min(1.0, one.rms / (SMALL * largest)) if largest else 1.0
                 state = "guilty" if one.apart * weight > allowed else "rounding" if one.apart else "same"
                 worst = max(worst, state, key=("same", "rounding", "guilty").index)
@@ -132,7 +140,7 @@ class Search(Told):
             self.say_copies(pair.events, one, f'parameter "{one.name}"', one.name, group="weight", parameter=one.name)
             return
         drifted = self.drifted.get(one.name, 0.0 if self.first else _UNRECORDED)
-        usual = min(_UNITS_OF_WEIGHTS * one.unit, _MOST_OF_WEIGHTS) if self.first else limit(one)
+        usual = min(_UNITS_OF_WEIGHTS * one.unit, _MOST_OF_WEIGHTS) if self.first else self.limit(one)
         allowed = usual + 4 * drifted
         if one.apart <= allowed:
             return
@@ -155,7 +163,7 @@ class Search(Told):
         for one in pair.inputs:
             if one.fit is None or self.tainted:
                 continue
-            allowed = limit(one) + _BETWEEN * self._farthest
+            allowed = self.limit(one) + _BETWEEN * self._farthest
             entry = pair.event.name
             if one.copies and not one.fit.ways[0].is_sum:
                 self.say_copies(pair.events, one, f"{one.slot} of {entry}", f"{entry}, {one.slot}")

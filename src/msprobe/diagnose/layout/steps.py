@@ -11,7 +11,6 @@ from msprobe.diagnose.layout.blocks import Leaf, Rank
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.search import SMALL, Search
 from msprobe.diagnose.layout.sides import Place, Side, Step
-from msprobe.diagnose.layout.told import limit
 from msprobe.diagnose.steps.optimizer import learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 
@@ -61,7 +60,7 @@ def _look_before(
     if weight is not None and number == 0 and ("weight", name) not in search.said:
         pair = Pair(Place("optimizer", name), number, events, next(iter(events.values())), parameters=[weight])
         search.look_at_weight(pair, weight)
-    clean &= weight is None or weight.apart <= limit(weight) + 4 * search.drifted.get(name, 0.0)
+    clean &= weight is None or weight.apart <= search.limit(weight) + 4 * search.drifted.get(name, 0.0)
     missing = _missing_gradient(search, name, number)
     if missing is not None:
         search.tell(
@@ -78,14 +77,14 @@ def _look_before(
             continue
         if one.copies:
             search.say_copies(events, one, f'{field} of "{name}" before the step', name, parameter=name)
-        elif one.apart * _counts(gradient, largest) > limit(one) + 64.0 * search.reached(name):
+        elif one.apart * _counts(gradient, largest) > search.limit(one) + 64.0 * search.reached(name):
             _say_state(search, one, f'{field} of "{name}" differs before the step', name, field, events)
     return clean and not search.findings
 
 
 def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one: Measured, largest: float) -> bool:
     """True if the gradient that the optimizer gets agrees."""
-    allowed = limit(one) + 64.0 * search.reached(name)
+    allowed = search.limit(one) + 64.0 * search.reached(name)
     weight = _counts(one, largest)
     if one.copies and max(apart for _, _, apart in one.copies) * weight > allowed:
         terms = statements.are_terms(
@@ -121,14 +120,14 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
     weight = _measure(search, name, number, "weight", after=True)
     if weight is None:
         return 0.0
-    allowed = limit(weight) + 4 * search.drifted.get(name, 0.0) + _ASTRAY * _moved(search, name, number)
+    allowed = search.limit(weight) + 4 * search.drifted.get(name, 0.0) + _ASTRAY * _moved(search, name, number)
     for field in ("weight", *_fields(search.candidate, name, number, after=True)):
         one = weight if field == "weight" else _measure(search, name, number, field, after=True)
         if one is None or not clean or search.findings:
             continue
         if one.copies:
             search.say_copies(events, one, f'{field} of "{name}" after the step', name, parameter=name)
-        elif one.apart * counts > (allowed if field == "weight" else limit(one) + 64.0 * search.reached(name)):
+        elif one.apart * counts > (allowed if field == "weight" else search.limit(one) + 64.0 * search.reached(name)):
             _say_state(search, one, f'{field} of "{name}" differs after the step', name, field, events)
     if weight.fit is None or weight.fit.how != "values":
         # Statistics are a lower bound of what the next step may find in the values.
@@ -139,7 +138,7 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
 def _say_state(search: Search, one: Measured, text: str, name: str, field: str, events: dict[Rank, Event]) -> None:
     if one.fit is None:
         return
-    allowed = limit(one)
+    allowed = search.limit(one)
     ranks = statements.at_fault(one, allowed)
     words = statements.how(one.fit.left, one.fit.right, one.apart)
     search.say(

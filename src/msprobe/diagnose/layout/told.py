@@ -183,9 +183,11 @@ def _norm(block: Block) -> float:
     return block.numbers[3] or 0.0
 
 
-def limit(one: Measured) -> float:
-    """How far a tensor may be apart by the order of sums."""
-    return min(UNITS * one.unit, _MOST)
+def limit(one: Measured, unit: float = 0.0) -> float:
+    """How far a tensor may be apart by the order of sums. ``unit``: of the rounding in what it was computed from, which
+    under autocast is coarser than that of its own type.
+    """
+    return min(UNITS * max(one.unit, unit), _MOST)
 
 
 def limit_of(found: Iterable[Measured]) -> float:

@@ -81,6 +81,7 @@ def blame_calls(
         place=min((alone[0].index if alone else scene.place_of(missing[0])), judged.event.index) - 0.5,
         # Clipping hides a factor, as long as it clips.
         matters=scaled,
+        difference=difference,
     )
 
 

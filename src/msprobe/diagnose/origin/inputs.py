@@ -144,6 +144,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
         # the same batch in other pieces.
         matters=is_integer(difference.left) and scene.same_passes and of_results(scene.judged, True) > 0.0,
+        difference=difference,
     )
 
 
@@ -241,6 +242,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         where=state.name,
         clear=clear and (difference.delta > measured or not measured),
         evidence={"buffer": state.name, **measure(difference)},
+        difference=difference,
     )
 
 
@@ -294,6 +296,7 @@ def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: E
         where=f"{event.name}, {difference.slot}",
         clear=True,
         evidence={"made_by": twin.name, **measure(difference)},
+        difference=difference,
     )
 
 
@@ -316,6 +319,7 @@ def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Eve
         clear=True,
         evidence={"seen_in": event.name, "reference_takes": other.name, **measure(difference)},
         entry=write,
+        difference=difference,
         alternatives=(event.name,),
     )
 
@@ -333,6 +337,7 @@ def blame_wiring(
         where=f"{event.name}, {difference.slot}",
         clear=True,
         evidence={"candidate_takes": maker.name, "reference_takes": other.name, **measure(difference)},
+        difference=difference,
     )
 
 

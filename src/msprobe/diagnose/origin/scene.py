@@ -33,6 +33,9 @@ class Suspect:
     ``matters``: it is no harmless difference, even if its effect does not show in the steps that were recorded.
     ``shows_later``: if not empty, whether it is harmless is seen in the next step alone, and what it says of one step
     it says of all: suspects of the same words are one.
+    ``begins``: nothing differed before, in this step and those before it, so that there is no rounding that could have
+    grown. ``decisive``: so it is, and no rounding explains it; it counts if anything comes of it. ``judged``: the pair
+    it was said of, ``difference``: the tensor that told.
     """
 
     finding: Finding
@@ -40,6 +43,10 @@ class Suspect:
     clear: bool
     matters: bool = False
     shows_later: str = ""
+    begins: bool = False
+    decisive: bool = False
+    judged: Judged | None = None
+    difference: Difference | None = None
 
 
 #: A result that is taken is as far apart as where it is made; calls of one side alone may make a difference larger, as
@@ -58,7 +65,8 @@ class Scene:
 
     ``judged`` holds all pairs; ``makers`` and ``other_makers`` say which call made a tensor, in the candidate and
     in the reference. ``seen`` and ``tainted`` are the directions (forward, backward, ...) that have begun, and that
-    differ, as far as the search has come. ``suspects`` is what it found.
+    differ, as far as the search has come; ``untouched``: nothing has differed so far, nor in the steps before.
+    ``suspects`` is what it found.
     """
 
     def __init__(self, pairing: Pairing, comparer: Comparer, first_step: bool) -> None:
@@ -74,6 +82,7 @@ class Scene:
         self.doubts: list[Suspect] = []
         self.said: dict[Hashable, Suspect | None] = {}
         self.tainted: set[str] = set()
+        self.untouched = True
         # How far anything is apart, as far as the search has come.
         self.most_apart = 0.0
         self.seen: set[str] = set()
@@ -170,6 +179,13 @@ class Scene:
             return False
         unit = max(map(noise.eps_of, (difference.left, difference.right)))
         return difference.delta <= max(_ROUNDING * unit, noise.SAFETY * self.comparer.weights_apart)
+
+    def touch(self, judged: Judged) -> None:
+        """Note whether anything differs at a pair. The results of a module come after the calls inside it."""
+        event = judged.event
+        results = judged.changed_outputs if event.is_call or not event.children else ()
+        if judged.changed_inputs or results:
+            self.untouched = False
 
     def taints(self, judged: Judged) -> bool:
         """True if a pair differs so that what comes later may only follow."""
@@ -335,6 +351,7 @@ class Scene:
         place: float | None = None,
         alternatives: tuple[str, ...] = (),
         matters: bool = False,
+        difference: Difference | None = None,
     ) -> None:
         if mark in self.said:
             return
@@ -342,7 +359,16 @@ class Scene:
         finding = self.finding(event, kind, message, where, evidence or {})
         if alternatives:
             finding = replace(finding, alternatives=alternatives)
-        suspect = Suspect(finding, judged.event.index if place is None else place, clear, matters)
+        place = judged.event.index if place is None else place
+        suspect = Suspect(
+            finding,
+            place,
+            clear,
+            matters,
+            begins=self.untouched and not self.dtype_policy,
+            judged=judged,
+            difference=difference,
+        )
         self.said[mark] = suspect
         self.suspects.append(suspect)
 

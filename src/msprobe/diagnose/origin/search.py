@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from msprobe.diagnose.effect.states import changes_state
 from msprobe.diagnose.origin.argument import blame_argument, tells_something
+from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
 from msprobe.diagnose.origin.gradients import look_for_missing_gradients
 from msprobe.diagnose.origin.inputs import look_at_dtype, look_at_input
 from msprobe.diagnose.origin.leftovers import look_for_leftovers
@@ -46,7 +47,12 @@ def search(scene: Scene) -> list[Suspect]:
             look_at(scene, judged)
         if scene.taints(judged):
             scene.tainted.add(event.direction)
+        scene.touch(judged)
         scene.most_apart = max(scene.most_apart, judged.arrived, judged.left)
+    touched = not scene.untouched
+    scene.untouched = False
+    if touched:
+        settle_beginnings(scene)
     look_for_leftovers(scene)
     look_for_errors(scene)
     look_for_missing_gradients(scene)
@@ -56,6 +62,7 @@ def search(scene: Scene) -> list[Suspect]:
     for judged in scene.silent[:10]:
         if tells_something(judged):
             blame_argument(scene, judged, clear=False, shows_later=changes_state(judged.event))
+    scene.untouched = not touched
     scene.suspects.sort(key=lambda suspect: suspect.place)
     return scene.suspects
 
@@ -83,6 +90,10 @@ def look_at(scene: Scene, judged: Judged) -> None:
         return
     layouts = [one for one in judged.inputs if one.what == "layout"]
     if not changed:
+        return
+    silent = silent_cause(scene, judged)
+    if silent is not None and tells_something(silent):
+        blame_argument(scene, silent)
         return
     if judged.status == "guilty":
         ordered = behind_equal_statistics(scene, judged) if judged.changed_inputs else None

@@ -65,6 +65,7 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         # Equal statistics of other values: another order, unless a step before has rounded otherwise.
         clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
         evidence={"parameter": name, **measure(difference), **(at_least(difference) if scene.first_step else {})},
+        difference=difference,
     )
 
 

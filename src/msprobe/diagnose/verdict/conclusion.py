@@ -75,8 +75,12 @@ def conclude(
     agreeing = max(map(agreeing_of, results))
     beyond = reach > agreeing and all(result.values and not result.interrupted for result in results)
     if not clear and beyond:
-        # No call is beyond what rounding and its inputs may do, and what comes out is.
-        found = [*_hidden(results), *found]
+        # No call is beyond what rounding and its inputs may do, and what comes out is: where a first difference is
+        # known before which all agrees, it comes of that.
+        hidden = _hidden(results)
+        first = next((suspect for suspect in found if suspect.begins), None)
+        rest = [suspect for suspect in found if suspect is not first]
+        found = [*hidden, *rest] if first is None else [_leads_to(first, hidden), *hidden, *rest]
         clear = found[:1]
     elif beyond and all(map(_is_missed, clear)):
         # A gradient that is missed is what comes of something.
@@ -98,7 +102,7 @@ def conclude(
         return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:10]], None
     if not clear and not unknown and reach <= agreeing:
         return "agree", [], None  # if something does differ, the next step tells what
-    clear.sort(key=_is_rounding)
+    clear.sort(key=lambda suspect: not suspect.decisive and _is_rounding(suspect))
     chosen = clear or found
     if (
         found[0].finding.kind in _FACTS
@@ -117,7 +121,7 @@ def conclude(
         and not unknown
         and not any(
             suspect.matters
-            or (reach > 0 and _is_wrong(suspect))
+            or (reach > 0 and (suspect.decisive or _is_wrong(suspect)))
             or (allowed > _WIDE and (_stands_out(suspect) or (reach > standing_out and _is_argument(suspect))))
             for suspect in ordered
         )
@@ -141,6 +145,21 @@ def _hidden(results: Sequence[Compared]) -> list[Suspect]:
     """What may be behind an effect that no suspect explains: what one side does alone, else where it grows most."""
     furthest = max(results, key=lambda result: result.reach.size)
     return [*_doubts(results), *([furthest.beyond] if furthest.beyond is not None else [])]
+
+
+def _leads_to(first: Suspect, hidden: Sequence[Suspect]) -> Suspect:
+    """The first difference, which is within rounding by itself, with what comes of it."""
+    finding = first.finding
+    effect = next((one.finding for one in hidden if one.finding.evidence.get("cause") == "beyond"), None)
+    if effect is None:
+        return first
+    size, allowed = effect.evidence["difference"], effect.evidence["explained"]
+    text = (
+        f"{finding.message}. Nothing differs before, and what follows is apart by {size:.2g} (relative), where "
+        f"rounding may do {allowed:.2g}"
+    )
+    evidence = {**finding.evidence, "effect": size, "effect_explained": allowed}
+    return replace(first, finding=replace(finding, message=text, evidence=evidence))
 
 
 def _doubts(results: Sequence[Compared]) -> list[Suspect]:

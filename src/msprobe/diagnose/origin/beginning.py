@@ -1,0 +1,162 @@
+"""What differs first, where everything before agrees bit for bit: there is no rounding that could have grown.
+
+Far behind it, in loss and gradients, a difference that begins so may be no larger than rounding makes them in types
+with few digits. At its beginning it is told from rounding all the same: by what is done otherwise, or by how far the
+first results are apart that follow from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.differences.records import Difference, is_floating, is_integer
+from msprobe.diagnose.differences.words import ratio_of
+from msprobe.diagnose.effect.reach import of_results
+from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged, is_random
+
+_MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
+_FROM_OUTSIDE = frozenset(("data", "initial_weights"))
+#: Calls between may make rounding so many times larger (an angle of some dozens, a sum that cancels), which types of
+#: many digits leave room for: up to what no rounding of theirs comes to.
+_AMPLIFIED, _SEEN = 64.0, 1e-5
+_MOST_CALLS = 400
+_DONE_OTHERWISE = frozenset(("structure", "mutation", "loss_scale", "layout"))
+#: Numbers that were calculated in another order, in single precision, are apart by no more than this.
+_SAME_NUMBER = 16 * 2.0**-23
+
+
+def settle_beginnings(scene: Scene) -> None:
+    """Mark the suspects that something differs by where nothing differed before, and that no rounding explains."""
+    if scene.comparer.crossing or not scene.has_values:
+        return
+    scene.suspects = [
+        replace(suspect, clear=True, decisive=True) if suspect.begins and _is_cause(scene, suspect) else suspect
+        for suspect in scene.suspects
+    ]
+
+
+def _is_cause(scene: Scene, suspect: Suspect) -> bool:
+    judged, difference, kind = suspect.judged, suspect.difference, suspect.finding.kind
+    if judged is None or _is_measured_noise(scene, judged, difference):
+        return False
+    if kind in _MEASURED:
+        return judged.status == "guilty" and not judged.changed_inputs
+    if kind == "dtype":
+        return True
+    if kind == "argument" and "arguments" in suspect.finding.evidence:
+        return any(map(_is_meant, judged.arguments))
+    if kind in _FROM_OUTSIDE and difference is not None:
+        return is_integer(difference.left) or difference.delta > _least(_unit(difference))
+    if kind in _DONE_OTHERWISE:
+        return _changes_results(scene, suspect, judged)
+    return False
+
+
+def _is_measured_noise(scene: Scene, judged: Judged, difference: Difference | None) -> bool:
+    """True if a second healthy run differs as much here."""
+    measured = max(
+        scene.comparer.measured_noise(judged.partner.name), scene.comparer.measured_inputs(judged.partner.name)
+    )
+    return 0.0 < (difference.delta if difference is not None else judged.left) <= measured
+
+
+def _is_meant(argument: Difference) -> bool:
+    """True for an argument that says what is computed: a number or a word. Truth values mostly say how, and a mask that
+    is given on one side alone may be made by such a word on the other.
+    """
+    left, right = (_plain(one) for one in (argument.left, argument.right))
+    if isinstance(left, bool) or isinstance(right, bool) or is_tensor(argument.left) or is_tensor(argument.right):
+        return False
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return not math.isclose(left, right, rel_tol=_SAME_NUMBER)
+    return isinstance(left, (int, float, str)) or isinstance(right, (int, float, str))
+
+
+def _plain(value: Any) -> Any:
+    return value.get("value") if isinstance(value, dict) and "value" in value else value
+
+
+def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
+    """True if what is done otherwise changes what follows by more than so many roundings do: the results of the module
+    around it; outside of all modules the tensor that both sides make by calls of their own; else the loss.
+    """
+    evidence = suspect.finding.evidence
+    names = {name for key in ("candidate_alone", "reference_alone") for name in evidence.get(key, ())}
+    timelines = scene.pairing.candidate, scene.pairing.reference
+    lone = [one for side in timelines for name in names if (one := side.by_name.get(name)) is not None]
+    outer = judged.event.parent
+    while outer is not None:
+        found = scene.judged.get(outer)
+        if outer.is_module and found is not None and found.changed_outputs:
+            return math.isfinite(found.left) and found.left > _of_roundings([outer, found.partner])
+        outer = outer.parent
+    if lone and _is_joined(scene, suspect, judged):
+        assert suspect.difference is not None
+        return suspect.difference.delta > _of_roundings([*lone, judged.event, judged.partner])
+    return of_results(scene.judged, True) > _of_roundings([*lone, judged.event, judged.partner])
+
+
+def _is_joined(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
+    """True if the tensor that told is the same argument of the same call on both sides."""
+    difference = suspect.difference
+    if difference is None or judged.event in scene.pairing.loose or judged.event.stem != judged.partner.stem:
+        return False
+    left, right = difference.left, difference.right
+    if not (is_floating(left) and is_floating(right)) or left.get("shape") != right.get("shape"):
+        return False
+    # A factor may be taken out again behind it.
+    return math.isfinite(difference.delta) and ratio_of(left, right) is None
+
+
+def silent_cause(scene: Scene, judged: Judged) -> Judged | None:
+    """The call with another argument that a first difference comes from, though its own result looks the same: types of
+    few digits show in their statistics only what is larger than a unit.
+    """
+    if not scene.untouched or judged.changed_inputs or scene.comparer.crossing:
+        return None
+    silent = {one.event: one for one in scene.silent if any(map(_is_meant, one.arguments)) and not is_random(one.event)}
+    todo, seen = [judged.event], {judged.event}
+    while silent and todo and len(seen) < _MOST_CALLS:
+        event = todo.pop(0)
+        for _, leaf in event.inputs():
+            maker = scene.makers.of(leaf, event) if is_tensor(leaf) else None
+            if maker in silent:
+                return silent[maker]
+            if maker is not None and maker not in seen:
+                seen.add(maker)
+                todo.append(maker)
+    return None
+
+
+def _of_roundings(events: Sequence[Event]) -> float:
+    """How far so many roundings move a result: each by half a unit at most, in directions of their own, four deviations
+    of their sum; and a unit by which the statistics themselves are rounded.
+    """
+    every = [one for event in events for one in _calls_in(event)]
+    unit = max((noise.unit(one.outputs(), one.inputs()) for one in every), default=0.0)
+    count = sum(operation(one.stem) not in noise.MOVES for one in every)
+    return max(unit * (1.0 + 2.0 * math.sqrt(count)), _least(unit))
+
+
+def _least(unit: float) -> float:
+    """What is always taken for rounding: a unit, and what calls before the recorded ones may make of one."""
+    return max(unit, min(_AMPLIFIED * unit, _SEEN))
+
+
+def _calls_in(event: Event) -> Iterator[Event]:
+    """The calls that run in a module, or the call itself."""
+    if not event.children:
+        yield event
+    for child in event.children:
+        yield from _calls_in(child)
+
+
+def _unit(difference: Difference) -> float:
+    return max(map(noise.eps_of, (difference.left, difference.right)))
