@@ -150,7 +150,7 @@ def main() -> None:
         drawn = draw(pattern, int(number or 0))
         begin = time.perf_counter()
         try:
-            pair = record(pattern, drawn, "digest", Path(folder) / pattern_id)
+            pair = record(pattern, drawn, "digest", Path(folder) / f"{pattern_id}-{drawn.number}")
         except Exception as problem:
             print(f"{pattern_id}: NOT RECORDED: {type(problem).__name__}: {problem}")
             continue

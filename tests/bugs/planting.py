@@ -88,6 +88,8 @@ class Pattern:
     matter of opinion). ``blind``: the first wrong thing keeps
     all statistics. ``expected``: of a pair in which nothing is wrong, the verdicts that are no false alarm.
     ``precisions``: those of :mod:`bugs.precision` in which the two programs run and differ.
+    ``source``: the public thread that tells of it. ``large``: a model of real size, recorded in tens of seconds, which
+    can be left out.
     """
 
     id: str
@@ -109,11 +111,47 @@ class Pattern:
     steps: int = 2
     world: int = 1
     reference_world: int | None = None
+    source: str = ""
+    large: bool = False
 
 
 #: Words of Python that begin with ``@``.
 _DECORATORS = ("@torch", "@staticmethod", "@property", "@dataclass", "@classmethod", "@contextmanager")
 _HEADS = ((4, 2), (4, 4), (2, 1), (8, 2), (6, 3), (6, 2), (4, 1))
+
+
+def _sizes_of_images(generator: random.Random) -> dict[str, Any]:
+    groups = generator.choice((2, 4))
+    return {
+        "layers": 2,
+        "groups": groups,
+        "width": groups * generator.choice((2, 4, 6)),
+        "heads": 2,
+        "batch": generator.choice((2, 3, 4)),
+        "size": generator.choice((4, 8)),
+        "words": generator.choice((4, 6, 7)),
+        "vocabulary": generator.choice((24, 32)),
+    }
+
+
+def _sizes_of_recurrent(generator: random.Random) -> dict[str, Any]:
+    return {
+        "layers": generator.randint(1, 3),
+        "width": generator.choice((8, 12, 16)),
+        "experts": generator.choice((4, 5, 6)),
+        "batch": generator.choice((3, 4, 5)),
+        "length": generator.choice((6, 8)),
+        "notes": generator.choice((4, 6, 7)),
+        "vocabulary": generator.choice((32, 48)),
+    }
+
+
+def _sizes_of_large(generator: random.Random) -> dict[str, Any]:
+    return {"layers": 12, "length": generator.choice((128, 120, 112)), "vocabulary": generator.choice((10000, 12000))}
+
+
+#: The sizes of the programs that have others than the decoder and the model of several ranks.
+_SIZES = {"images": _sizes_of_images, "recurrent": _sizes_of_recurrent, "large": _sizes_of_large}
 
 
 def draw(pattern: Pattern, number: int, salt: str = "") -> Draw:
@@ -131,7 +169,9 @@ def draw(pattern: Pattern, number: int, salt: str = "") -> Draw:
             "length": generator.choice((12, 16, 20, 24)),
             "vocabulary": generator.choice((64, 80, 96)),
         }
-        if pattern.program != "single":
+        if pattern.program in _SIZES:
+            settings = {"seed": settings["seed"], **_SIZES[pattern.program](generator)}
+        elif pattern.program != "single":
             settings = {"seed": settings["seed"], "layers": generator.randint(1, 3), "batch": generator.choice((4, 6))}
             settings["width"] = generator.choice((16, 24, 32))
             settings["length"] = generator.choice((8, 12))

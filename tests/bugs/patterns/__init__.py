@@ -10,8 +10,9 @@ from bugs.patterns import (
     further_ranks,
     further_training,
     optimizer,
+    threads_model,
 )
 from bugs.planting import Pattern
 
-_MODULES = (forward, backward, optimizer, distributed, further_model, further_training, further_ranks)
+_MODULES = (forward, backward, optimizer, distributed, further_model, further_training, further_ranks, threads_model)
 PATTERNS: dict[str, Pattern] = {pattern.id: pattern for module in _MODULES for pattern in module.PATTERNS}
