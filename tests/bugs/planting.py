@@ -121,14 +121,14 @@ _HEADS = ((4, 2), (4, 4), (2, 1), (8, 2), (6, 3), (6, 2), (4, 1))
 
 
 def _sizes_of_images(generator: random.Random) -> dict[str, Any]:
-    groups = generator.choice((2, 4))
+    groups, layers = generator.choice((2, 4)), generator.choice((1, 2))
     return {
-        "layers": 2,
+        "layers": layers,
         "groups": groups,
         "width": groups * generator.choice((2, 4, 6)),
         "heads": 2,
         "batch": generator.choice((2, 3, 4)),
-        "size": generator.choice((4, 8)),
+        "size": 8 if layers == 2 else generator.choice((4, 8)),
         "words": generator.choice((4, 6, 7)),
         "vocabulary": generator.choice((24, 32)),
     }

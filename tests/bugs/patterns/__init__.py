@@ -10,9 +10,20 @@ from bugs.patterns import (
     further_ranks,
     further_training,
     optimizer,
+    threads_images,
     threads_model,
 )
 from bugs.planting import Pattern
 
-_MODULES = (forward, backward, optimizer, distributed, further_model, further_training, further_ranks, threads_model)
+_MODULES = (
+    forward,
+    backward,
+    optimizer,
+    distributed,
+    further_model,
+    further_training,
+    further_ranks,
+    threads_model,
+    threads_images,
+)
 PATTERNS: dict[str, Pattern] = {pattern.id: pattern for module in _MODULES for pattern in module.PATTERNS}
