@@ -99,7 +99,7 @@ PATTERNS = (
                 "        self.width = settings.width\n",
                 "        self.width, self.kind = settings.width, torch.float32\n",
             ),
-        ),  # fmt: skip
+        ),
         plant=(Edit("settings.width, torch.float32", "settings.width, torch.bfloat16"),),
         truth=(answer("argument dtype data computation", "angles = timesteps[:, None].to", api="to"),),
         differs=frozenset({"loss"}),
