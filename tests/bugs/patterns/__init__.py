@@ -12,6 +12,7 @@ from bugs.patterns import (
     optimizer,
     threads_images,
     threads_model,
+    threads_precision,
     threads_recurrent,
 )
 from bugs.planting import Pattern
@@ -26,6 +27,7 @@ _MODULES = (
     further_ranks,
     threads_model,
     threads_images,
+    threads_precision,
     threads_recurrent,
 )
 PATTERNS: dict[str, Pattern] = {pattern.id: pattern for module in _MODULES for pattern in module.PATTERNS}
