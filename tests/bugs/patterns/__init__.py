@@ -11,6 +11,7 @@ from bugs.patterns import (
     further_training,
     optimizer,
     threads_images,
+    threads_large,
     threads_model,
     threads_precision,
     threads_recurrent,
@@ -27,7 +28,8 @@ _MODULES = (
     further_ranks,
     threads_model,
     threads_images,
-    threads_precision,
     threads_recurrent,
+    threads_precision,
+    threads_large,
 )
 PATTERNS: dict[str, Pattern] = {pattern.id: pattern for module in _MODULES for pattern in module.PATTERNS}
