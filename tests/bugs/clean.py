@@ -6,13 +6,10 @@ changes. Everything else is a false alarm.
 
 from __future__ import annotations
 
-from typing import Any
-
+from bugs.clean_further import AGREE, FURTHER, QUIET
+from bugs.clean_further import clean_pair as _clean
 from bugs.patterns.optimizer import BY_HAND
 from bugs.planting import Edit, Pattern
-
-AGREE = frozenset({"agree"})
-QUIET = frozenset({"agree", "harmless"})
 
 _GELU = '        hidden = F.gelu(hidden, approximate="none")\n'
 _SOFTMAX = "probs = torch.softmax(scores, dim=-1)"
@@ -25,14 +22,6 @@ _OPTIMIZER = "betas=(0.9, 0.95), eps=1e-8)"
 _BACKWARD = "            loss.backward()\n"
 _TORCH_NN = "from torch import nn\n"
 _LARGER = {"width": 128, "heads": 4, "kv_heads": 2, "batch": 4, "length": 40, "layers": 2}
-
-
-def _clean(
-    name: str, title: str, *edits: tuple[str, str], expected: frozenset[str] = QUIET, bed: tuple[Edit, ...] = (),
-    **more: Any,
-) -> Pattern:  # fmt: skip
-    plant = tuple(Edit(old, new) for old, new in edits)
-    return Pattern(name, title, "clean", plant=plant, truth=(), bed=bed, expected=expected, **more)
 
 
 def _threads(count: int) -> Edit:
@@ -570,4 +559,4 @@ _RANKS = (
     _layout("C09", "two identical runs of two ranks, sequence parallel", "sequence", "sequence", 2),
 )
 
-CLEAN: dict[str, Pattern] = {pattern.id: pattern for pattern in (*_SINGLE, *_RANKS)}
+CLEAN: dict[str, Pattern] = {pattern.id: pattern for pattern in (*_SINGLE, *_RANKS, *FURTHER)}
