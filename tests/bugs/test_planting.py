@@ -17,7 +17,7 @@ from bugs.under_noise import pairs_under_noise, under_noise
 
 EVERY = {**PATTERNS, **CLEAN}
 #: Of each class some, for every run of the tests; all of them take minutes.
-SOME = ("F05", "F10", "F14", "B01", "B03", "O03", "O08", "X24", "X37", "C05", "K01")
+SOME = ("F05", "F10", "F14", "B01", "B03", "O03", "O08", "X24", "X37", "T19", "V09", "R08", "C05", "K01", "Z04")
 
 
 @pytest.mark.parametrize("name", [*EVERY, *LAYOUTS])
@@ -51,6 +51,8 @@ def test_recorded_pairs_part_where_the_truth_says(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("number", range(3))
 def test_every_pair_parts_where_the_truth_says(name: str, number: int, tmp_path: Path) -> None:
+    if EVERY[name].large and number > 0:
+        pytest.skip("a model of real size is recorded once")
     pair = record(EVERY[name], draw(EVERY[name], number), "digest", tmp_path / "pair")
     assert look.verified(pair) == []
 

@@ -52,6 +52,7 @@ PATTERNS = (
             answer("argument", "x = self.norm(image)", module=f"{_UP}.transformer.norm", api="group_norm|Module"),
         ),
         differs=frozenset({"gradients"}),
+        harmless=None,
     ),
     _told(
         "V02",

@@ -25,6 +25,7 @@ PATTERNS = (
         choices={"which": ("1", "2"), "eps": ("1e-12", "1e-6")},
         truth=(answer("argument", module=f"{_BLOCK}.norm@which", api="layer_norm|Module"),),
         differs=frozenset({"gradients"}),
+        harmless=None,
     ),
     _told(
         "G02",

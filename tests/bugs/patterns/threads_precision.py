@@ -82,7 +82,9 @@ PATTERNS = (
         "huggingface/transformers#46204",
         plant=(Edit(_TOTAL, "        total = sum(int(real.sum()) for _, real in batches)\n"),),
         truth=(
-            answer("structure", "total = sum(int(real[:, 1:].sum())", side="reference", api="getitem", occurrence="0"),
+            answer(
+                "structure", "total = sum(int(real[:, 1:].sum())", side="reference", api="getitem", occurrence="0 1"
+            ),
             answer("argument data computation", "total = sum(int(real.sum())", api="sum"),
         ),
         differs=frozenset({"loss", "gradients"}),
@@ -151,7 +153,7 @@ PATTERNS = (
                 "            cos, sin = cos.bfloat16().float(), sin.bfloat16().float()\n",
             ),
         ),
-        truth=(answer("structure", "cos, sin = cos.bfloat16()", module=_ROTARY),),
+        truth=(answer("structure dtype", "cos, sin = cos.bfloat16()", module=_ROTARY),),
         differs=frozenset({"gradients"}),
     ),
     _told(
