@@ -101,7 +101,7 @@ PATTERNS = (
             Edit(_INDEXED, _INDEXED.replace("self.index = index", "self.index, self.kind = index, torch.float32")),
         ),
         plant=(Edit("index, torch.float32\n", "index, torch.bfloat16 if index == @layer else torch.float32\n"),),
-        settings={"length": 288, "batch": 2, "layers": 2, "heads": 2, "kv_heads": 1, "width": 24},
+        settings={"length": 400, "batch": 2, "layers": 2, "heads": 2, "kv_heads": 1, "width": 24},
         truth=(answer("argument dtype structure", "positions = torch.arange(", module=_ROTARY, api="to"),),
         differs=frozenset({"loss"}),
     ),
