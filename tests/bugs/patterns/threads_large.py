@@ -55,7 +55,11 @@ PATTERNS = (
         plant=(Edit("        return loss / self.settings.micro_batches\n", "        return loss\n"),),
         # Clipped gradients would be the same.
         settings={"clip": 100.0},
-        truth=(answer("structure", "return loss / self.settings.micro_batches", side="reference", occurrence="0"),),
+        truth=(
+            answer(
+                "structure loss_scale", "return loss / self.settings.micro_batches", side="reference", occurrence="0"
+            ),
+        ),
         differs=frozenset({"loss", "gradients"}),
     ),
 )
