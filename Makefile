@@ -18,12 +18,13 @@ MINDSPORE_STAMP := $(MINDSPORE_VENV)/.msprobe-installed
 NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow test-trainers test-without-extension test-browser test-mindspore lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-bugs test-trainers test-without-extension test-browser test-mindspore lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
 	@echo "make test      run the tests (minutes)"
 	@echo "make test-slow run the tests that take long, too"
+	@echo "make test-bugs  compare every planted bug and every healthy pair (BUGS=all: in float32, bfloat16 and autocast each)"
 	@echo "make test-trainers  record trainings of transformers, TRL, accelerate and Lightning"
 	@echo "make test-without-extension  run the recorder's tests without the C extension"
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
@@ -48,14 +49,19 @@ demo: $(STAMP)
 
 # One thread each: sums must not depend on how many cores there are.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) -m "not slow and not compat and not gpu and not browser and not trainers"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) -m "not slow and not compat and not gpu and not browser and not trainers and not bugs"
 
 test-slow: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser and not bugs"
 
 # Trainers of other packages, the real ones: importing them takes longer than training.
 test-trainers: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 tests/integration/test_trainers.py -m "trainers and not slow"
+
+# What each planted bug and each healthy pair is answered, in one precision each; in all of them with BUGS=all.
+BUGS ?= some
+test-bugs: $(STAMP)
+	BUGS=$(BUGS) BUGS_CACHE=$(abspath .bench/pairs) OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --maxprocesses 8 tests/bugs/test_gate.py
 
 # What the recorder does where no C compiler was: the Python path of all that the extension does.
 test-without-extension: $(STAMP)

@@ -46,7 +46,6 @@ MODES = ("statistics", "digest", "tensor")
 def judge(job: dict[str, Any]) -> dict[str, Any]:
     """Record one pair, ask, and compare the answer with the truth. Runs in a process of its own."""
     import torch
-    from bugs import truth
     from bugs.cache import recorded
     from bugs.clean import CLEAN
     from bugs.layouts import LAYOUTS
@@ -72,30 +71,41 @@ def judge(job: dict[str, Any]) -> dict[str, Any]:
                 pair = record(pattern, drawn, job["mode"], folder / "pair", precision)
             result["record_seconds"] = time.perf_counter() - began
             began = time.perf_counter()
-            verdict = ask(pair, job)
+            result |= judged(pair, job["peer"])
             result["answer_seconds"] = time.perf_counter() - began
-            result["status"] = verdict["status"]
-            result["headline"] = verdict.get("headline")
-            result["findings"] = [_short(finding) for finding in verdict["findings"][:5]]
-            if clean:
-                result["false_alarm"] = verdict["status"] not in pattern.expected
-                return result
-            answers = truth.resolve(pair)
-            places = [n for n, found in enumerate(verdict["findings"]) if truth.is_right(found, answers)]
-            result["detected"] = verdict["status"] in ("diverged", "harmless", "incomparable")
-            result["place"] = places[0] if places else None
-            called_harmless = verdict["status"] == "harmless"
-            result["severity_right"] = pattern.harmless is None or called_harmless == pattern.harmless
-            result["blind"] = pattern.blind
-            result["truth"] = [_told(one) for one in answers]
         except Exception:
             result["error"] = traceback.format_exc()[-2000:]
     return result
 
 
-def ask(pair: Any, job: dict[str, Any]) -> dict[str, Any]:
+def judged(pair: Any, peer: bool = False) -> dict[str, Any]:
+    """What is said of a pair, and whether that is right: ``place`` is that of the first right finding, from 0; of a
+    healthy pair ``false_alarm``.
+    """
+    from bugs import truth
+
+    pattern = pair.pattern
+    verdict = ask(pair, peer)
+    result: dict[str, Any] = {"status": verdict["status"], "headline": verdict.get("headline")}
+    result["findings"] = [_short(finding) for finding in verdict["findings"][:5]]
+    if pattern.expected:
+        return {**result, "false_alarm": verdict["status"] not in pattern.expected}
+    answers = truth.resolve(pair)
+    places = [n for n, found in enumerate(verdict["findings"]) if truth.is_right(found, answers)]
+    called_harmless = verdict["status"] == "harmless"
+    return {
+        **result,
+        "detected": verdict["status"] in ("diverged", "harmless", "incomparable"),
+        "place": places[0] if places else None,
+        "severity_right": pattern.harmless is None or called_harmless == pattern.harmless,
+        "blind": pattern.blind,
+        "truth": [_told(one) for one in answers],
+    }
+
+
+def ask(pair: Any, peer: bool) -> dict[str, Any]:
     """What the tool says of the two dumps."""
-    if job["peer"]:
+    if peer:
         from peer import advisor_verdict
 
         return advisor_verdict(pair)
@@ -251,6 +261,7 @@ def main() -> int:
     parser.add_argument("--clean", action="store_true", help="the clean pairs alone")
     parser.add_argument("--planted", action="store_true", help="the planted pairs alone")
     parser.add_argument("--layouts", action="store_true", help="the pairs of different parallel layouts instead")
+    parser.add_argument("--large", action="store_true", help="with the model of real size, too: half a minute a pair")
     parser.add_argument("--noise", action="store_true", help="the planted bugs behind harmless noise instead")
     parser.add_argument("--peer", action="store_true", help="ask the published advisor (8.1.1) instead; statistics")
     parser.add_argument("--jobs", type=int, default=1)
@@ -268,6 +279,8 @@ def main() -> int:
         clean = {name: pattern for name, pattern in LAYOUTS.items() if pattern.expected}
     if options.noise:
         planted, clean = pairs_under_noise(), {}
+    if not options.large:
+        planted, clean = ({name: one for name, one in kind.items() if not one.large} for kind in (planted, clean))
     every = [*(() if options.clean else planted), *(() if options.planted else clean)]
     only = [one for one in options.only.split(",") if one]
     chosen = [one for one in every if not only or one in only or one[0] in only]

@@ -172,6 +172,7 @@ FURTHER = (
         "autocast to bfloat16 in the diffusion model",
         _autocast("            loss = self.loss(images, sketches, words)\n"),
         settings={"dropout": 0.0},
+        precisions=("float32",),
     ),
     # -- recurrent layers and experts
     _recurrent(
@@ -289,6 +290,7 @@ FURTHER = (
         "autocast to bfloat16 in the recurrent layers",
         _autocast("            loss = self.loss(*piece, total)\n"),
         settings={"dropout": 0.0},
+        precisions=("float32",),
     ),
     # -- a model of real size
     _large(

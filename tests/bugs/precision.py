@@ -13,18 +13,14 @@ PRECISIONS = ("float32", "bfloat16", "autocast")
 def set_precision(training: Any, precision: str) -> None:
     """Let a training run in one of :data:`PRECISIONS`; call it before the first step.
 
-    ``bfloat16``: parameters and the buffers that checkpoints hold, as ``model.to(torch.bfloat16)`` leaves them in
-    models whose tables of positions keep float32. ``autocast``: forward pass and loss (``Training.loss``), or the
-    model alone where a program has no such method.
+    ``bfloat16``: all parameters; tables of positions and running averages keep float32. ``autocast``: forward pass and
+    loss (``Training.loss``), or the model alone where a program has no such method.
     """
     import torch
 
     if precision == "bfloat16":
-        kept = {id(value) for value in training.model.state_dict(keep_vars=True).values()}
-        with torch.no_grad():
-            for tensor in (*training.model.parameters(), *training.model.buffers()):
-                if tensor.is_floating_point() and id(tensor) in kept:
-                    tensor.data = tensor.data.bfloat16()
+        for parameter in training.model.parameters():
+            parameter.data = parameter.data.bfloat16()
     elif precision == "autocast":
         owner, name = (training, "loss") if hasattr(training, "loss") else (training.model, "forward")
         setattr(owner, name, torch.autocast("cpu", torch.bfloat16)(getattr(owner, name)))

@@ -18,8 +18,13 @@ from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged
 
 #: Gradients of a healthy run are apart by some tens of rounding units (at most 7e-7 in float32 between one and two
-#: threads); this many are taken for rounding.
-_UNITS = 64.0
+#: threads, 2.2e-5 where convolutions before batch norms sum in another order: ``bench/localise/run.py --clean``, Y01).
+#: So many are taken for rounding; of types with few digits that many would be too many.
+_UNITS = 256.0
+_UNITS_OF_COARSE = 64.0
+_FINE = 2.0**-23
+#: Weights and states are no sums that cancel.
+_UNITS_OF_WEIGHTS = 64.0
 _MOST = 0.3
 #: Of types with few digits so many units would be more than the numbers themselves. There: what results may be apart
 #: by whose sum or product cancels (healthy runs in bfloat16: up to 0.08), and the growth with the calls that round:
@@ -72,7 +77,8 @@ def tolerance(judged: Iterable[Judged]) -> float:
         and noise.unit(one.event.outputs(), one.partner.outputs()) >= unit
         for one in every
     )
-    return min(_UNITS * unit, max(_COARSE, _OF_CALLS * math.sqrt(rounding) * unit), _MOST)
+    units = _UNITS if unit <= _FINE else _UNITS_OF_COARSE
+    return min(units * unit, max(_COARSE, _OF_CALLS * math.sqrt(rounding) * unit), _MOST)
 
 
 def later(tolerance: float) -> float:
@@ -211,7 +217,7 @@ def _is_clear(difference: Difference) -> bool:
     """True for a state of the optimizer that no rounding in the step before can have moved so far."""
     if not (is_floating(difference.left) and is_floating(difference.right)):
         return False
-    return difference.delta > _UNITS * max(map(noise.eps_of, (difference.left, difference.right)))
+    return difference.delta > _UNITS_OF_WEIGHTS * max(map(noise.eps_of, (difference.left, difference.right)))
 
 
 def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> float:
@@ -234,7 +240,7 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
                 and is_floating(difference.left)
                 and name not in before.vanishing
             ):
-                clear = difference.delta > _UNITS * max(noise.eps_of(difference.left), rounding)
+                clear = difference.delta > _UNITS_OF_WEIGHTS * max(noise.eps_of(difference.left), rounding)
                 if name not in before.gradients:
                     most = max(most, math.inf if clear else difference.delta)
                 elif clear and difference.delta > _FOLLOWS * before.gradients[name]:

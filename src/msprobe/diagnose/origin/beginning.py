@@ -51,7 +51,7 @@ def _is_cause(scene: Scene, suspect: Suspect) -> bool:
     if kind == "dtype":
         return True
     if kind == "argument" and "arguments" in suspect.finding.evidence:
-        return any(map(_is_meant, judged.arguments))
+        return any(map(_is_meant, judged.arguments)) and not _is_taken_back(scene, judged)
     if kind in _FROM_OUTSIDE and difference is not None:
         return is_integer(difference.left) or difference.delta > _least(_unit(difference))
     if kind in _DONE_OTHERWISE:
@@ -83,24 +83,42 @@ def _plain(value: Any) -> Any:
     return value.get("value") if isinstance(value, dict) and "value" in value else value
 
 
+def _is_taken_back(scene: Scene, judged: Judged) -> bool:
+    """True if another argument changes the result of its call, and hardly that of the module around it: a loop that
+    runs the other way, a convolution whose result is cut out later.
+    """
+    outer = _changed_module(scene, judged.event)
+    if outer is None or judged.left <= _of_roundings(scene, [judged.event, judged.partner]):
+        return False
+    return outer.left <= _of_roundings(scene, [outer.event, outer.partner])
+
+
 def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     """True if what is done otherwise changes what follows by more than so many roundings do: the results of the module
     around it; outside of all modules the tensor that both sides make by calls of their own; else the loss.
     """
     evidence = suspect.finding.evidence
-    names = {name for key in ("candidate_alone", "reference_alone") for name in evidence.get(key, ())}
-    timelines = scene.pairing.candidate, scene.pairing.reference
-    lone = [one for side in timelines for name in names if (one := side.by_name.get(name)) is not None]
-    outer = judged.event.parent
-    while outer is not None:
-        found = scene.judged.get(outer)
-        if outer.is_module and found is not None and found.changed_outputs:
-            return math.isfinite(found.left) and found.left > _of_roundings([outer, found.partner])
-        outer = outer.parent
+    sides = (("candidate_alone", scene.pairing.candidate), ("reference_alone", scene.pairing.reference))
+    lone = [one for key, side in sides for name in evidence.get(key, ()) if (one := side.by_name.get(name)) is not None]
+    outer = next((found for one in (*lone, judged.event) if (found := _changed_module(scene, one)) is not None), None)
+    if outer is not None:
+        return math.isfinite(outer.left) and outer.left > _of_roundings(scene, [outer.event, outer.partner])
+    allowed = _of_roundings(scene, [*lone, judged.event, judged.partner])
     if lone and _is_joined(scene, suspect, judged):
         assert suspect.difference is not None
-        return suspect.difference.delta > _of_roundings([*lone, judged.event, judged.partner])
-    return of_results(scene.judged, True) > _of_roundings([*lone, judged.event, judged.partner])
+        return suspect.difference.delta > allowed
+    return of_results(scene.judged, True) > allowed
+
+
+def _changed_module(scene: Scene, event: Event) -> Judged | None:
+    """The innermost module around a call of either side whose results differ."""
+    outer = event.parent
+    while outer is not None:
+        found = scene.judged.get(outer) or scene.judged.get(scene.pairing.back.get(outer, outer))
+        if outer.is_module and found is not None and found.changed_outputs:
+            return found
+        outer = outer.parent
+    return None
 
 
 def _is_joined(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
@@ -135,12 +153,14 @@ def silent_cause(scene: Scene, judged: Judged) -> Judged | None:
     return None
 
 
-def _of_roundings(events: Sequence[Event]) -> float:
+def _of_roundings(scene: Scene, events: Sequence[Event]) -> float:
     """How far so many roundings move a result: each by half a unit at most, in directions of their own, four deviations
     of their sum; and a unit by which the statistics themselves are rounded.
     """
     every = [one for event in events for one in _calls_in(event)]
     unit = max((noise.unit(one.outputs(), one.inputs()) for one in every), default=0.0)
+    # Under autocast calls compute in a coarser type than they take and give.
+    unit = max(unit, scene.comparer.unit_of_run)
     count = sum(operation(one.stem) not in noise.MOVES for one in every)
     return max(unit * (1.0 + 2.0 * math.sqrt(count)), _least(unit))
 

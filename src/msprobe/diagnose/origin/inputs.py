@@ -181,6 +181,8 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
             clear=True, evidence={"cause": "not_cleared", **measure(difference)}, matters=True,
         )  # fmt: skip
         return
+    # What looks like a gradient may be a weight that an optimizer has moved, with its rounding.
+    clear = difference.delta > noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right)))
     scene.say(
         ("gradient on its way", event),
         judged,
@@ -188,10 +190,10 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         f"{difference.slot} of {event.name}, a gradient by its shape, differs{scene.how(difference)}, while all that "
         "the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between",
         where=f"{event.name}, {difference.slot}",
-        clear=True,
+        clear=clear,
         evidence={"cause": "on_its_way", **measure(difference)},
         # Clipping hides it, as long as it clips.
-        matters=True,
+        matters=clear,
     )
 
 

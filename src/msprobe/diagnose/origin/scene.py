@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.differences.records import Comparer, Difference, fingerprint, is_floating, rms
+from msprobe.diagnose.differences.records import Comparer, Difference, described, fingerprint, is_floating, rms
 from msprobe.diagnose.differences.words import at_least, relation_in_words
 from msprobe.diagnose.effect.arrival import Arrival, arrival_of
 from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
@@ -106,6 +106,9 @@ class Scene:
         self.silent: list[Judged] = []
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.dtype_policy = dtype_policy(self.judged.values())
+        for one in self.judged.values() if self.dtype_policy else ():
+            # A type that is asked for by name follows the setting of the run.
+            one.inputs = [item for item in one.inputs if not self._asks_for_policy(item)]
 
     @property
     def has_values(self) -> bool:
@@ -239,6 +242,11 @@ class Scene:
 
     def is_policy(self, difference: Difference) -> bool:
         return (difference.left["dtype"], difference.right["dtype"]) in self.dtype_policy
+
+    def _asks_for_policy(self, difference: Difference) -> bool:
+        return difference.what == "argument" and tuple(map(described, (difference.left, difference.right))) in (
+            self.dtype_policy
+        )
 
     def is_gradient(self, difference: Difference) -> bool:
         """True if a tensor looks like the gradient of a parameter, on its way from backward to the optimizer."""

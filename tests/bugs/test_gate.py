@@ -1,0 +1,71 @@
+"""The gate of the diagnosis: what every planted bug and every healthy pair is answered, in each precision.
+
+`make test-bugs` records each pair in one of the precisions (the whole, minutes more: `make test-bugs BUGS=all`) and
+compares it. What is missed today stands in ``missed.json``; nothing else may be.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from bugs.cache import recorded
+from bugs.clean import CLEAN
+from bugs.patterns import PATTERNS
+from bugs.planting import draw
+from bugs.precision import PRECISIONS
+
+_BENCH = Path(__file__).resolve().parents[2] / "bench" / "localise" / "run.py"
+
+MISSED: dict[str, list[str]] = json.loads(Path(__file__).with_name("missed.json").read_text())
+EVERY = {name: one for name, one in {**PATTERNS, **CLEAN}.items() if not one.large}
+PAIRS = [
+    (name, precision)
+    for number, (name, pattern) in enumerate(EVERY.items())
+    for place, precision in enumerate(PRECISIONS)
+    if precision in pattern.precisions
+    and (os.environ.get("BUGS") == "all" or pattern.precisions[number % len(pattern.precisions)] == precision)
+]
+
+
+@pytest.mark.bugs
+@pytest.mark.parametrize(("name", "precision"), PAIRS)
+def test_it_is_named_first_and_nothing_is_said_of_a_healthy_pair(name: str, precision: str, tmp_path: Path) -> None:
+    pattern = EVERY[name]
+    cache = Path(os.environ["BUGS_CACHE"]) if "BUGS_CACHE" in os.environ else tmp_path
+    answer: dict[str, Any] = _bench().judged(recorded(pattern, draw(pattern, 0), "statistics", precision, cache))
+    known = f"{name} {precision}" in MISSED["first"] or f"{name} {precision}" in MISSED["detected"]
+    if pattern.expected:
+        if f"{name} {precision}" not in MISSED["alarms"]:
+            assert answer["status"] in pattern.expected, answer["findings"]
+    else:
+        if f"{name} {precision}" not in MISSED["detected"]:
+            assert answer["detected"], answer
+        if not known:
+            assert answer["place"] == 0, answer["findings"]
+
+
+@lru_cache(1)
+def _bench() -> ModuleType:
+    """``bench/localise/run.py``, which judges an answer."""
+    spec = importlib.util.spec_from_file_location("localise", _BENCH)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_missed_are_pairs_that_there_are() -> None:
+    known = {f"{name} {precision}" for name, pattern in EVERY.items() for precision in pattern.precisions}
+    for kind, names in MISSED.items():
+        assert kind in ("first", "detected", "alarms")
+        assert set(names) <= known
+        assert names == sorted(names)
