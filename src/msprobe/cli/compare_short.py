@@ -233,7 +233,7 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
         )
         if failed:
             return 1
-        return BAD_INPUT_STATUS if verdict.summary.get("unread") and "never" not in words else 0
+        return BAD_INPUT_STATUS if verdict.is_partial and "never" not in words else 0
 
     return status
 

@@ -118,7 +118,8 @@ class Verdict:
     ``status``: ``agree`` (no difference beyond rounding), ``harmless`` (differences that change nothing that
     counts), ``diverged``, or ``incomparable`` (nothing answers to anything). ``notes`` are remarks that are
     no findings: another precision, other call names. ``calls``: all calls of the step and rank of the first
-    finding, where they were asked for; they are not part of ``verdict.json``.
+    finding, where they were asked for. ``apart``: the candidate's steps in which something differs beyond rounding, or
+    one side makes a call alone. These two are not part of ``verdict.json``.
     """
 
     status: Status
@@ -128,11 +129,19 @@ class Verdict:
     notes: tuple[str, ...] = ()
     summary: dict[str, Any] = field(default_factory=dict)
     calls: StepCalls | None = None
+    apart: tuple[int | None, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """True if a part, a step or a tensor file that both sides should have could not be read or compared."""
+        return any(self.summary.get(key) for key in ("unread", "unread_files", "not_compared"))
 
     @property
     def exit_code(self) -> int:
-        """0: they agree, or differ harmlessly; 1: they part; 2: not comparable."""
-        return {"agree": 0, "harmless": 0, "diverged": 1, "incomparable": 2}[self.status]
+        """0: they agree, or differ harmlessly; 1: they part; 2: not comparable, or not all that both have was."""
+        if self.status in ("agree", "harmless"):
+            return 2 if self.is_partial else 0
+        return 1 if self.status == "diverged" else 2
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``verdict.json``."""

@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msprobe.diagnose.differences.records import Comparer
-from msprobe.diagnose.differences.value_digests import add_digests
-from msprobe.diagnose.effect.leftover import Left, gradients_left
-from msprobe.diagnose.effect.movement import weights_of
-from msprobe.diagnose.effect.reach import Reach, reach_of, tolerance, tolerance_of_frameworks, unit_of
+from msprobe.diagnose.all_steps import Place, Progress, Steps, Telling
 from msprobe.diagnose.findings import Status, Verdict
 from msprobe.diagnose.layout.annotation import read_annotations
-from msprobe.diagnose.layout.compare import ComparedLayouts, Layouts, notes_of_layouts, summary_of_layouts
+from msprobe.diagnose.layout.compare import ComparedLayouts, LayoutCounts, Layouts, notes_of_layouts
 from msprobe.diagnose.layout.detect import layouts_differ
-from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
-from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.search import search
-from msprobe.diagnose.pairing.compiled import leave_out_unseen
-from msprobe.diagnose.pairing.lone import lone_calls
-from msprobe.diagnose.pairing.match import pair
-from msprobe.diagnose.pairing.translation import NOTE, translate
 from msprobe.diagnose.steps.collector import no_collection
-from msprobe.diagnose.steps.timeline import Timeline
-from msprobe.diagnose.tolerance.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
-from msprobe.diagnose.verdict.calls import StepCalls, calls_of
-from msprobe.diagnose.verdict.common import Rank, Step, StepPair, in_common
-from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, across_ranks, agreeing_of, conclude
-from msprobe.diagnose.verdict.recordings import (
-    cannot_be_compared,
-    leave_out_unrecorded,
-    look_for_steps_in_one,
-    precision_apart,
-)
-from msprobe.diagnose.verdict.summary import counts_of, listed, notes_on, summary_of
-from msprobe.engine import Engine, Workers, run
+from msprobe.diagnose.verdict.calls import StepCalls
+from msprobe.diagnose.verdict.common import Step, StepPair, in_common
+from msprobe.diagnose.verdict.conclusion import across_ranks, conclude
+from msprobe.diagnose.verdict.running import Running
+from msprobe.diagnose.verdict.summary import listed
+from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath
 from msprobe.store.part import DumpPart
@@ -44,9 +25,6 @@ from msprobe.store.reader import Dump, open_dump
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
-
-Progress = Callable[[str], None]
-_Place = tuple[Step, Rank]
 
 
 def compare_runs(
@@ -81,39 +59,39 @@ def compare_runs(
     common = in_common(one, other)
     if annotations or _layouts_differ(one, other, common.steps):
         common = in_common(one, other, by_rank=False)
-    notes, findings = list(common.notes), list(common.findings)
+    notes = list(common.notes)
     if not common.steps:
         notes.append("no step of one dump is in the other")
-        return Verdict("incomparable", str(candidate), str(reference), tuple(findings), tuple(notes))
+        return Verdict("incomparable", str(candidate), str(reference), common.findings, tuple(notes))
+    running, whole = Running(common.findings), LayoutCounts()
+    for lacking in common.without_rank:
+        running.leave_out(lacking, "no rank of one side is in the other")
     status: Status = "agree"
-    done: list[Compared] = []
     compared = False
     shown: StepCalls | None = None
-    tell = _Telling(progress, sum(len(step.ranks) for step in common.steps))
-    steps = _Steps(one, other, healthy, tell, with_calls, workers, mappings)
-    layouts, whole = Layouts(annotations), list[ComparedLayouts]()
+    tell = Telling(progress, sum(len(step.ranks) for step in common.steps))
+    steps = Steps(one, other, healthy, tell, with_calls, workers, mappings)
+    layouts = Layouts(annotations)
     excused: set[str] = set()
-    unlike: list[str] = []
     for number, step in enumerate(common.steps):
         if not step.ranks:
             tell.all_ranks(step)
             found_whole = _compare_layouts(layouts, one, other, step, number == 0 and step.candidate in (None, 0))
-            whole.append(found_whole)
-            findings += found_whole.findings[:MOST_FINDINGS]
+            whole.add(found_whole)
+            running.add_layouts(step.candidate, found_whole)
             compared |= found_whole.compared
             status = _worse(status, "diverged" if found_whole.findings else "agree")
         else:
             results = steps.compare(step)
-            done += [replace(result, calls=None) for result in results]
             shown = shown or results[0].calls
-            unlike += [result.unlike for result in results if result.unlike]
-            if unlike or not any(result.summary["pairs"] for result in results):
+            results = running.add(results)
+            if not any(result.summary["pairs"] for result in results):
                 continue
             compared = True
             following = common.steps[number + 1] if number + 1 < len(common.steps) else None
             suspects = [one for one in across_ranks(results) if one.shows_later not in excused]
             answer, found, rank = conclude(results, suspects, partial(steps.reach_in, following), following is not None)
-            findings += found
+            running.keep(step.candidate, found)
             if answer != "diverged":
                 excused.update(one.shows_later for one in suspects if one.shows_later)
             if found and (status == "agree" or answer == "diverged"):
@@ -121,40 +99,53 @@ def compare_runs(
             status = _worse(status, answer)
         if status == "diverged":
             break
-    lone = list(dict.fromkeys(name for result in done for name in result.lone))
-    if compared and status == "agree" and lone and all(result.values for result in done):
-        notes.append(f"calls of one side alone, which change nothing that was recorded: {listed(lone)}")
-    if compared and whole:
+    by_layout = not common.steps[0].ranks
+    if compared and status == "agree" and running.lone and running.compared.values:
+        notes.append(f"calls of one side alone, which change nothing that was recorded: {listed(running.lone)}")
+    if compared and by_layout:
         notes += notes_of_layouts(whole)
         if healthy:
             notes.append("the second healthy run is not used: it measures calls, and in other layouts none answer")
     if not compared:
         status = "incomparable"
-        notes += dict.fromkeys(unlike) or [
+        notes += running.reasons() or [
             "no numbers were recorded, and runs in other layouts are compared by what their tensors hold"
-            if any(result.counts["pairs"] for result in whole)
+            if by_layout and whole.pairs
             else "no call of one dump answers to any of the other"
         ]
-    notes += list(dict.fromkeys(note for result in done for note in result.notes))
-    if mappings and done and not any(result.crossing for result in done):
+    notes += running.notes()
+    if compared:
+        notes += running.notes_on_gaps()
+    if mappings and not by_layout and not running.crossing:
         notes.append("the mappings are not used: they are of names in MindSpore and in PyTorch")
-    if compared and status == "agree" and any(result.crossing for result in done):
-        notes.append(_apart_in_words(done))
-    summary = summary_of(done, len(common.steps), common.lone_steps)
-    if whole:
-        summary |= summary_of_layouts(whole)
-    return Verdict(status, str(candidate), str(reference), tuple(findings), tuple(notes), summary, shown)
+    if compared and status == "agree" and running.crossing:
+        notes.append(running.reach_in_words())
+    if compared and healthy and not by_layout:
+        notes += _without_healthy(common.steps, healthy)
+    summary = running.summary(len(common.steps) + len(common.without_rank), common.of_one_side)
+    if by_layout:
+        summary |= whole.summary()
+    return Verdict(
+        status,
+        str(candidate),
+        str(reference),
+        tuple(running.findings),
+        tuple(notes),
+        summary,
+        shown,
+        tuple(running.apart),
+    )
 
 
-def _apart_in_words(done: Sequence[Compared]) -> str:
-    """How far two frameworks are apart, which agree: less than a mistake would make, and not nothing."""
-    first = max(result.reach.size for result in done if result.step == done[0].step)
-    later = max((result.reach.size for result in done if result.step != done[0].step), default=0.0)
-    text = f"loss and gradients are apart by {first:.1g} (relative) at most in the first step"
-    return text + (f", and by {later:.1g} in later ones, as optimizers carry rounding on" if later > first else "")
+def _without_healthy(steps: Sequence[StepPair], healthy: Mapping[Place, Dump]) -> list[str]:
+    """A remark on the steps and ranks of which the second healthy run has none."""
+    places = [(step.reference, twin) for step in steps for _, twin in step.ranks]
+    lacking = sum(place not in healthy for place in places)
+    text = f"the second healthy run lacks {lacking} of {len(places)} ranks of steps: there rounding is not measured"
+    return [text] if lacking else []
 
 
-def _healthy_parts(noise: StrPath, reference: Dump) -> dict[_Place, Dump]:
+def _healthy_parts(noise: StrPath, reference: Dump) -> dict[Place, Dump]:
     """The parts of the second healthy run by step and rank of the reference. Raises InvalidInputError if there are
     none.
     """
@@ -198,117 +189,6 @@ def _parts(dump: Dump, step: Step) -> list[DumpPart]:
     return [dump.part(step, rank) for rank in dump.ranks(step)]
 
 
-class _Telling:
-    """Says which part is compared, where somebody wants to know."""
-
-    def __init__(self, progress: Progress | None, parts: int) -> None:
-        self._progress = progress
-        self._parts = parts
-        self._before = 0
-
-    def __call__(self, step: StepPair, number: int) -> None:
-        """Say that the work is at the rank of this number in this step."""
-        if self._progress is not None:
-            rank = step.ranks[number][0]
-            words = [f"step {step.candidate}"] if step.candidate is not None else []
-            words += [f"rank {rank}"] if isinstance(rank, int) else []
-            self._progress(", ".join([*words, f"{self._before + number + 1} of {self._parts}"]))
-
-    def all_ranks(self, step: StepPair) -> None:
-        """Say that the work is at a step in which ranks do not answer to each other."""
-        if self._progress is not None:
-            self._progress("all ranks" if step.candidate is None else f"step {step.candidate}, all ranks")
-
-    def done(self, step: StepPair) -> None:
-        """All ranks of a step are done."""
-        self._before += len(step.ranks)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """One step of one rank to compare, with all that is to be known of it in another process.
-
-    Each dump has one part. ``before``: how far the differences of the step before reach. ``left``: the
-    gradients that it left behind, in the candidate and in the reference. ``weights``: what weights were in it.
-    ``steps``: how many steps each side has.
-    """
-
-    candidate: Dump
-    reference: Dump
-    healthy: Dump | None
-    first: bool
-    before: Reach
-    left: tuple[Mapping[str, Left], Mapping[str, Left]]
-    weights: Mapping[str, tuple[Any, Any]]
-    mappings: Mappings | None
-    with_calls: bool
-    steps: tuple[int, int] = (1, 1)
-
-
-class _Steps:
-    """Compares one step after the other, the ranks of each side by side; a step knows what the one before left."""
-
-    def __init__(
-        self,
-        one: Dump,
-        other: Dump,
-        healthy: dict[_Place, Dump],
-        tell: _Telling,
-        with_calls: bool,
-        workers: Workers,
-        mappings: Mappings | None,
-    ) -> None:
-        self._dumps = one, other
-        self._healthy = healthy
-        self._tell = tell
-        self._with_calls = with_calls
-        self._workers = workers
-        self._mappings = mappings
-        self._first = True
-        self._reached: dict[Rank, Reach] = {}
-        self._left: dict[Rank, tuple[Mapping[str, Left], Mapping[str, Left]]] = {}
-        self._weights: dict[Rank, Mapping[str, tuple[Any, Any]]] = {}
-
-    def compare(self, step: StepPair) -> list[Compared]:
-        """All ranks of a step."""
-        results = list(run(_compare, self._tasks(step, self._with_calls), self._workers, partial(self._tell, step)))
-        self._tell.done(step)
-        self._reached = {result.rank: result.reach for result in results}
-        self._left = {result.rank: result.left for result in results}
-        self._weights = {result.rank: result.weights for result in results}
-        self._first = False
-        return results
-
-    def reach_in(self, step: StepPair | None) -> float:
-        """How far differences reach in the step that follows: its weights, or all of it where these are not known."""
-        if step is None:
-            return 0.0
-        results = run(_compare, self._tasks(step, with_calls=False), self._workers)
-        return max((_brought(result.reach) for result in results), default=0.0)
-
-    def _tasks(self, step: StepPair, with_calls: bool) -> list[_Task]:
-        one, other = self._dumps
-        return [
-            _Task(
-                one.only(step.candidate, rank),
-                other.only(step.reference, twin),
-                self._healthy.get((step.reference, twin)),
-                self._first and step.candidate in (None, 0),
-                self._reached.get(rank, Reach()),
-                self._left.get(rank, ({}, {})),
-                self._weights.get(rank, {}),
-                self._mappings,
-                with_calls,
-                (len(one.steps), len(other.steps)),
-            )
-            for rank, twin in step.ranks
-        ]
-
-
-def _brought(reach: Reach) -> float:
-    return reach.size if reach.at_start is None else reach.at_start
-
-
 def parts_in_common(candidate: StrPath, reference: StrPath) -> list[tuple[Dump, Dump]]:
     """The steps and ranks that :func:`compare_runs` compares; each dump has one part."""
     one, other = open_dump(candidate), open_dump(reference)
@@ -317,81 +197,6 @@ def parts_in_common(candidate: StrPath, reference: StrPath) -> list[tuple[Dump, 
         for step in in_common(one, other).steps
         for rank, twin in step.ranks
     ]
-
-
-def _compare(task: _Task) -> Compared:
-    """Do a task."""
-    with no_collection():
-        return _compare_part(task, _calibrate(task))
-
-
-def _calibrate(task: _Task) -> Calibration:
-    if task.healthy is None:
-        return NO_CALIBRATION
-    healthy, reference = task.healthy.part(), task.reference.part()
-    try:
-        return calibrate(healthy, reference)
-    finally:
-        healthy.close()
-        reference.close()
-
-
-def _compare_part(task: _Task, calibration: Calibration) -> Compared:
-    left, right = task.candidate.part(), task.reference.part()
-    try:
-        timelines = Timeline(left), Timeline(right)
-        crossing = translate(*timelines, task.mappings)
-        if not crossing:
-            add_digests(*timelines)
-        unseen = leave_out_unseen(*timelines)
-        leave_out_unrecorded(*timelines)
-        pairing = pair(*timelines)
-        comparer = Comparer(left, right)
-        comparer.crossing, comparer.follows = crossing, bool(task.weights)
-        comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
-        scene = Scene(pairing, comparer, task.first)
-        scene.apart_before, scene.states_before = task.before.gradients, task.before.states
-        scene.left_before, scene.weights_before = task.left, task.weights
-        scene.untouched = task.before.untouched
-        look_for_steps_in_one(scene, task.steps)
-        suspects = search(scene)
-        reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
-        reach = replace(reach, untouched=scene.untouched)
-        compared = Compared(
-            step=left.step,
-            rank=left.rank,
-            suspects=suspects,
-            reach=reach,
-            tolerance=max(_tolerance(scene), MARGIN * calibration.reach),
-            doubts=scene.doubts,
-            unlike=cannot_be_compared(pairing),
-            summary=counts_of(pairing, scene),
-            notes=[*([NOTE] if crossing else []), *notes_on(pairing, scene), *unseen],
-            interrupted=tuple(side for side, part in (("candidate", left), ("reference", right)) if not part.complete),
-            values=scene.has_values,
-            carried=task.before.size > 0.0,
-            collectives=[event.index for event in pairing.candidate if event.is_collective],
-            calls=calls_of(scene) if task.with_calls else None,
-            lone=lone_calls(pairing),
-            left=(gradients_left(timelines[0]), gradients_left(timelines[1])),
-            weights=weights_of(pairing.partner.items(), scene.makers) if crossing else {},
-            crossing=crossing,
-            precision=() if crossing else precision_apart(left, right),
-        )
-        compared = replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))
-        for timeline in timelines:
-            timeline.close()
-        return compared
-    finally:
-        left.close()
-        right.close()
-
-
-def _tolerance(scene: Scene) -> float:
-    judged = scene.judged.values()
-    if not scene.comparer.crossing:
-        return tolerance(judged)
-    return max(tolerance(judged), tolerance_of_frameworks(unit_of(judged), scene.comparer.weights_apart))
 
 
 def _worse(one: Status, other: Status) -> Status:

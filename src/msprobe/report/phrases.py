@@ -106,17 +106,13 @@ def headline(verdict: Verdict) -> str:
         first = leading(verdict)[0]
         return f"{word} at {place(first)}" + (f", in {clean(first.module)}" if first.module else "")
     if verdict.status == "harmless":
-        return f"{word}: they differ, and loss, gradients and weights do not"
+        return f"{word}{_share(verdict.summary)}: they differ, and loss, gradients and weights do not"
     if verdict.status == "agree":
         summary = verdict.summary
         exact = not any(
             summary.get(key) for key in ("rounding", "victim", "guilty", "candidate_only", "reference_only")
         )
-        if summary.get("unread"):
-            word += " in what could be read"
-        elif summary.get("steps_of_one_side"):
-            common = summary["steps_in_common"]
-            word += f" in the {common} of {common + summary['steps_of_one_side']} steps that both have"
+        word += _share(summary)
         if summary.get("interrupted"):
             return f"{word} as far as they go: {_as_far(summary)}"
         if summary.get("values_recorded") is False:
@@ -124,6 +120,31 @@ def headline(verdict: Verdict) -> str:
         return f"{word}: {'nothing that was recorded differs' if exact else 'no difference beyond rounding'}"
     reason = next((note for note in verdict.notes if note.startswith("no ")), "")
     return f"{word}: {clean(reason)}" if reason else word
+
+
+def _share(summary: dict[str, Any]) -> str:
+    """Of what a verdict is, where that is not all that was recorded: `` in the 3 of 16 steps that both have``."""
+    if summary.get("unread") or summary.get("unread_files"):
+        return " in what could be read"
+    shares = []
+    left_out = summary.get("not_compared")
+    if isinstance(left_out, dict):
+        common, lacking, of = summary["steps_in_common"], left_out["steps"], left_out["of_parts"]
+        # Single ranks are missing, or whole steps.
+        parts = f"{of - left_out['parts']} of {of} ranks of steps"
+        steps = f"{common - lacking} of {common} steps"
+        shares.append(f"the {steps if lacking else parts} that could be compared")
+    if summary.get("steps_of_one_side"):
+        common = summary["steps_in_common"]
+        shares.append(f"the {common} of {common + summary['steps_of_one_side']} steps that both have")
+    if summary.get("ranks_of_one_side"):
+        ranks = summary["ranks"]
+        shares.append(f"the {ranks} of {ranks + summary['ranks_of_one_side']} ranks that both have")
+    elif summary.get("parts_of_one_side"):
+        shares.append("the ranks that both have in each step")
+    if summary.get("levels_differ") and not shares:
+        shares.append("the calls that both record")
+    return f" in {', '.join(shares)}" if shares else ""
 
 
 def settings_apart(verdict: Verdict) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.store import entries, json_index, layout
 from msprobe.store.journal_reader import JournalGone, JournalReader
 
@@ -32,6 +32,8 @@ class DumpPart:
         self.step = step
         self.rank = rank
         self.path = folder / (layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE)
+        #: Files of values that were asked for (:meth:`array`) and could not be read, by their names.
+        self.unread: dict[str, None] = {}
         self._begin()
         try:
             self._read()
@@ -118,6 +120,19 @@ class DumpPart:
     def has_tensor(self, data_name: str) -> bool:
         """True if the values were written; an interrupted dump may name files that were on their way."""
         return self.tensor_path(data_name).is_file()
+
+    def array(self, data_name: str) -> Any:
+        """The values named ``data_name`` as an array of numpy; None where they cannot be read, as ``unread`` tells."""
+        # Here: a dump without files of values is read without numpy, which takes a third of the start.
+        from msprobe.store.values import read_values
+
+        if data_name == "-1":
+            return None  # the word of mindstudio-probe for a tensor that it did not write
+        try:
+            return read_values(self.tensor_path(data_name)).array
+        except (MsprobeError, OSError):
+            self.unread.setdefault(data_name)
+            return None
 
     def close(self) -> None:
         """Let go of the files; records can no longer be read."""

@@ -41,6 +41,10 @@ class Dump:
         self.hollow = tuple((folder.step, folder.rank) for folder in hollow)
         self._kind = kind
         self._folders = {(folder.step, folder.rank): folder for folder in folders}
+        # Asked for at every step of what may be thousands, on as many ranks.
+        self._ranks: dict[int | None, list[int | str]] = {}
+        for step, rank in sorted(self._folders, key=_place_order):
+            self._ranks.setdefault(step, []).append(rank)
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -51,12 +55,11 @@ class Dump:
     @property
     def steps(self) -> list[int | None]:
         """The steps, in order."""
-        return sorted({step for step, _ in self._folders}, key=lambda step: -1 if step is None else step)
+        return list(self._ranks)
 
     def ranks(self, step: int | None = None) -> list[int | str]:
         """The ranks of a step (of the only one, if none is named), numbers first."""
-        chosen = self._step(step)
-        return sorted((rank for found, rank in self._folders if found == chosen), key=_rank_order)
+        return list(self._ranks[self._step(step)])
 
     def part(self, step: int | None = None, rank: int | str | None = None, kind: layout.Kind | None = None) -> DumpPart:
         """Read one part; step and rank may be left out where there is only one.
@@ -94,9 +97,9 @@ class Dump:
                 yield self.part(step, rank)
 
     def _step(self, step: int | None) -> int | None:
-        steps = self.steps
-        if step in steps:
+        if step in self._ranks:
             return step
+        steps = self.steps
         if step is None and len(steps) == 1:
             return steps[0]
         if step is None:
@@ -196,8 +199,10 @@ def _sub_folders(folder: Path, name: re.Pattern[str]) -> list[Path]:
     return sorted(entry for entry in folder.iterdir() if name.fullmatch(entry.name) and entry.is_dir())
 
 
-def _rank_order(rank: int | str) -> tuple[int, int, str]:
-    return (0, rank, "") if isinstance(rank, int) else (1, 0, rank)
+def _place_order(place: tuple[int | None, int | str]) -> tuple[int, int, int, str]:
+    """By step, ranks with a number first."""
+    step, rank = place
+    return -1 if step is None else step, *((0, rank, "") if isinstance(rank, int) else (1, 0, rank))
 
 
 def _listed(items: list[int | None] | list[int | str]) -> str:

@@ -19,8 +19,6 @@ from msprobe.diagnose.check.values import argument, floats, has_values, measured
 from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.errors import MsprobeError
-from msprobe.store.values import read_values
 
 #: Smaller numbers in the scores stand for minus infinity.
 _MASKED = -1e4
@@ -87,11 +85,8 @@ def _above_diagonal(timeline: Timeline, leaf: dict[str, object]) -> int | None:
     name = leaf.get("data_name")
     if not isinstance(name, str):
         return None
-    try:
-        values = np.asarray(read_values(timeline.part.tensor_path(name)).array)
-    except (MsprobeError, OSError):
-        return None
-    if values.ndim < 2:
+    values = timeline.part.array(name)
+    if values is None or values.ndim < 2:
         return None
     # A row that is masked wholly by a large negative number is uniform.
     uniform = (values == values[..., :1]).all(axis=-1, keepdims=True)

@@ -11,8 +11,6 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import is_tensor
-from msprobe.errors import MsprobeError
-from msprobe.store.values import read_values
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -29,11 +27,8 @@ def check(moment: Moment) -> Iterable[Finding]:
             name = gradients[-1].get("data_name")
             if not isinstance(name, str) or forward is None:
                 continue
-            try:
-                values = np.asarray(read_values(timeline.part.tensor_path(name)).array)
-            except (MsprobeError, OSError):
-                continue
-            if values.ndim == 2 and row < len(values) and np.any(values[row]):
+            values = timeline.part.array(name)
+            if values is not None and values.ndim == 2 and row < len(values) and np.any(values[row]):
                 yield moment.finding(
                     timeline,
                     event,

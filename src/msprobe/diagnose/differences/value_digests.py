@@ -13,14 +13,13 @@ from xxhash import xxh3_64_hexdigest
 
 from msprobe.diagnose.differences.records import numel
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
-from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
 
 
 def add_digests(*timelines: Timeline) -> None:
     """Give each tensor of the timelines a digest of its file, if all of them recorded whole tensors.
 
-    A tensor whose file is missing, or holds a part of it, stays without; so does one that has a digest.
+    A tensor whose file cannot be read, or holds a part of it, stays without; so does one that has a digest.
     """
     if all(timeline.part.header.get("task") == "tensor" for timeline in timelines):
         for timeline in timelines:
@@ -48,13 +47,8 @@ def _bare_tensors(value: Any) -> Iterator[dict[str, Any]]:
 def _digest(part: DumpPart, leaf: dict[str, Any]) -> str | None:
     import numpy as np  # a dump without tensor files is compared without it, which takes a third of the start
 
-    from msprobe.store.values import read_values
-
-    try:
-        array = read_values(part.tensor_path(leaf["data_name"])).array
-    except (MsprobeError, OSError):
-        return None
-    if array.size != numel(leaf):
+    array = part.array(leaf["data_name"])
+    if array is None or array.size != numel(leaf):
         return None
     if array.dtype.kind in "fc":
         array = array + 0.0  # both zeros are one number

@@ -15,7 +15,6 @@ from typing import Any
 from msprobe.diagnose.differences.records import is_integer, of_statistics, statistics
 from msprobe.diagnose.differences.tensor_files import of_values
 from msprobe.diagnose.layout.placements import Placement
-from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
 
 Rank = int | str
@@ -98,16 +97,9 @@ def of_leaf(leaf: Leaf, part: DumpPart, rank: Rank) -> Block:
     first, second, third, fourth = (_number(one) for one in statistics(leaf))
 
     def read() -> Any:
-        from msprobe.store.values import read_values
-
         name = leaf.get("data_name")
-        if not isinstance(name, str):
-            return None
-        try:
-            found = read_values(part.tensor_path(name)).array
-        except (MsprobeError, OSError):
-            return None
-        return found if found.shape == shape else None
+        found = part.array(name) if isinstance(name, str) else None
+        return found if found is not None and found.shape == shape else None
 
     return Block((rank,), str(leaf["dtype"]), shape, (first, second, third, fourth), leaf, read)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.diagnose.findings import Finding
@@ -44,6 +44,8 @@ class ComparedLayouts:
     findings: list[Finding]
     counts: dict[str, int]
     described: dict[str, Any]
+    #: Tensor files that could not be read, by side.
+    unread: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def compared(self) -> bool:
@@ -88,15 +90,51 @@ class Layouts:
                 for one, other in (sides, sides[::-1])
             ]
             described = _described(sides, pairs, staged, alone)
-            return ComparedLayouts(search.result(), _counts(search, alone, self._drifted), described)
+            counts = _counts(search, alone, self._drifted)
+            unread = {name: side.unread for name, side in zip(_SIDES, sides, strict=True) if side.unread}
+            return ComparedLayouts(search.result(), counts, described, unread)
         finally:
             for side in sides:
                 side.close()
 
 
-def notes_of_layouts(results: Sequence[ComparedLayouts]) -> list[str]:
+class LayoutCounts:
+    """What was compared in all steps so far: sums, and the layouts as the last step shows them."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._counts: Counter[str] = Counter()
+        self._tensors: Counter[str] = Counter()
+        self._problems: Counter[str] = Counter()
+        self._interrupted: set[str] = set()
+        self._described: dict[str, Any] = {}
+
+    def add(self, result: ComparedLayouts) -> None:
+        """Fold a step in."""
+        self.steps += result.compared
+        self._described = result.described
+        self._counts.update(result.counts)
+        self._tensors.update(result.described["tensors"])
+        self._problems.update(result.described["not_comparable"])
+        self._interrupted.update(result.described["interrupted"])
+
+    @property
+    def pairs(self) -> int:
+        """How many modules and parameters answer to one of the other side."""
+        return self._counts["pairs"]
+
+    def summary(self) -> dict[str, Any]:
+        """For the summary of a verdict."""
+        described = self._described
+        layouts = {**described, "tensors": dict(self._tensors), "not_comparable": dict(self._problems)}
+        ranks = max(described[side]["ranks"] for side in _SIDES)
+        summary = {"steps_compared": self.steps, "ranks": ranks, **self._counts, "layouts": layouts}
+        return {**summary, "interrupted": sorted(self._interrupted)} if self._interrupted else summary
+
+
+def notes_of_layouts(counts: LayoutCounts) -> list[str]:
     """What is to be said of the layouts of two runs and of how their tensors were compared."""
-    summary = summary_of_layouts(results)["layouts"]
+    summary = counts.summary()["layouts"]
     notes = []
     for side in _SIDES:
         one = summary[side]
@@ -142,23 +180,6 @@ def notes_of_layouts(results: Sequence[ComparedLayouts]) -> list[str]:
             f"{summary['gradient_factor']:g}: ranks take the mean over their own samples"
         )
     return notes
-
-
-def summary_of_layouts(results: Sequence[ComparedLayouts]) -> dict[str, Any]:
-    """What was compared in all steps, for the summary of a verdict."""
-    counts: Counter[str] = Counter()
-    tensors: Counter[str] = Counter()
-    problems: Counter[str] = Counter()
-    described = dict(results[-1].described)
-    for result in results:
-        counts.update(result.counts)
-        tensors.update(result.described["tensors"])
-        problems.update(result.described["not_comparable"])
-    ranks = max(described[side]["ranks"] for side in _SIDES)
-    layouts = {**described, "tensors": dict(tensors), "not_comparable": dict(problems)}
-    summary = {"steps_compared": len(results), "ranks": ranks, **counts, "layouts": layouts}
-    interrupted = sorted({side for result in results for side in result.described["interrupted"]})
-    return {**summary, "interrupted": interrupted} if interrupted else summary
 
 
 def _check_mesh(name: str, side: Side) -> None:

@@ -16,6 +16,7 @@ from msprobe.diagnose.layout.guess import Held
 from msprobe.diagnose.layout.placements import Placement, holding
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.store.damage import place_in_words
 from msprobe.store.part import DumpPart
 
 _BETWEEN_TWO = frozenset("send recv isend irecv batch_isend_irecv".split())
@@ -52,6 +53,16 @@ class Side:
         self.records: dict[Place, dict[Rank, list[Event]]] = {}
         self.parameters: dict[str, dict[Rank, list[Step]]] = {}
         self.collect()
+
+    @property
+    def unread(self) -> list[str]:
+        """The tensor files that were asked for and could not be read; not those of interrupted parts."""
+        return [
+            f"{place_in_words(part.step, part.rank)}: {name}"
+            for part in self.parts.values()
+            if part.complete
+            for name in part.unread
+        ]
 
     def close(self) -> None:
         """Let go of all records."""

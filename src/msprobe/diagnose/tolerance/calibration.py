@@ -48,10 +48,15 @@ NO_CALIBRATION = Calibration()
 
 def calibrate(healthy: DumpPart, reference: DumpPart) -> Calibration:
     """Measure how far a second healthy run is from the reference."""
-    pairing = pair(Timeline(healthy), Timeline(reference))
-    comparer = Comparer(healthy, reference)
-    comparer.unset = unset_tensors(pairing.candidate, pairing.reference)
-    judged = judge_all(pairing, comparer, Producers(pairing.candidate))
-    measured = {one.partner.name: one.left for one in judged.values() if one.left}
-    arrived = {one.partner.name: one.arrived for one in judged.values() if one.arrived}
-    return Calibration(measured, reach_of(pairing, judged, comparer).size, arrived)
+    timelines = Timeline(healthy), Timeline(reference)
+    try:
+        pairing = pair(*timelines)
+        comparer = Comparer(healthy, reference)
+        comparer.unset = unset_tensors(pairing.candidate, pairing.reference)
+        judged = judge_all(pairing, comparer, Producers(pairing.candidate))
+        measured = {one.partner.name: one.left for one in judged.values() if one.left}
+        arrived = {one.partner.name: one.arrived for one in judged.values() if one.arrived}
+        return Calibration(measured, reach_of(pairing, judged, comparer).size, arrived)
+    finally:
+        for timeline in timelines:
+            timeline.close()

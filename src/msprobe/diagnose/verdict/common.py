@@ -26,12 +26,30 @@ class StepPair:
 
 @dataclass(frozen=True)
 class Common:
-    """All steps in common, in order; remarks and findings on what only one run has, and how many steps these are."""
+    """All steps in common, in order; remarks and findings on what only one run has, and how much that is.
+
+    ``lone_steps``: steps of one side alone; ``lone_ranks``: ranks of one side alone, in all steps; ``lone_parts``: how
+    many ranks of single steps are missing of ranks that both have elsewhere. ``without_rank``: steps that both have,
+    and no rank of them, where other steps have some.
+    """
 
     steps: tuple[StepPair, ...]
     notes: tuple[str, ...]
     findings: tuple[Finding, ...]
     lone_steps: int = 0
+    lone_ranks: int = 0
+    lone_parts: int = 0
+    without_rank: tuple[Step, ...] = ()
+
+    @property
+    def of_one_side(self) -> dict[str, int]:
+        """How many steps and ranks one side has alone, for the summary of a verdict; without what there is none of."""
+        counts = {
+            "steps_of_one_side": self.lone_steps,
+            "ranks_of_one_side": self.lone_ranks,
+            "parts_of_one_side": self.lone_parts,
+        }
+        return {name: count for name, count in counts.items() if count}
 
 
 def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
@@ -60,22 +78,54 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
                 where = _in_words(missing[:1]).removesuffix(" is")
                 findings.append(Finding("step_count", text, where=where, step=missing[0], harmless=True))
     pairs = []
-    for left, right in steps:
-        mine, theirs = (candidate.ranks(left), reference.ranks(right)) if by_rank else ([], [])
+    lone: dict[tuple[str, Rank], list[Step]] = {}
+    shared: set[Rank] = set()
+    sides = [(candidate.ranks(left), reference.ranks(right)) if by_rank else ([], []) for left, right in steps]
+    numbered = any(rank in theirs for mine, theirs in sides for rank in mine)
+    for (left, right), (mine, theirs) in zip(steps, sides, strict=True):
         ranks: list[tuple[Rank, Rank]] = [(rank, rank) for rank in mine if rank in theirs]
-        if not ranks and len(mine) == len(theirs) == 1:
+        # The only rank of each side, unless it is a rank of many that has lost the others in this step.
+        if not numbered and len(mine) == len(theirs) == 1:
             ranks = [(mine[0], theirs[0])]
         pairs.append(StepPair(left, right, tuple(ranks)))
-        if not ranks or (len(ranks) == len(mine) == len(theirs)):
-            continue
-        for side, here, there in (("candidate", mine, theirs), ("reference", theirs, mine)):
-            lone = [str(rank) for rank in here if rank not in there]
-            if lone:
-                text = f"rank {', '.join(lone)} only in the {side}"
-                if text not in notes:
-                    notes.append(text)
-                    findings.append(Finding("step_count", text, where=text, step=left, harmless=True))
-    return Common(tuple(pairs), tuple(notes), tuple(findings), lone_steps)
+        shared.update(rank for rank, _ in ranks)
+        if ranks:
+            for side, here, twins in (("candidate", mine, 0), ("reference", theirs, 1)):
+                paired = {pair[twins] for pair in ranks}
+                for rank in here:
+                    if rank not in paired:
+                        lone.setdefault((side, rank), []).append(left)
+    without_rank: tuple[Step, ...] = ()
+    if shared:
+        # Of other layouts no step has a rank in common; one among others that have lacks what it should hold.
+        without_rank = tuple(pair.candidate for pair in pairs if not pair.ranks)
+        pairs = [pair for pair in pairs if pair.ranks]
+    for text, begun in _lone_ranks(lone, len(pairs)):
+        notes.append(text)
+        findings.append(Finding("step_count", text, where=text, step=begun, harmless=True))
+    return Common(
+        tuple(pairs),
+        tuple(notes),
+        tuple(findings),
+        lone_steps,
+        len({rank for _, rank in lone if rank not in shared}),
+        sum(len(places) for (_, rank), places in lone.items() if rank in shared),
+        without_rank,
+    )
+
+
+def _lone_ranks(lone: dict[tuple[str, Rank], list[Step]], steps: int) -> list[tuple[str, Step]]:
+    """What to say of ranks that one side has alone, and the first step in which it has: those of the same side and
+    steps together.
+    """
+    alike: dict[tuple[str, tuple[Step, ...]], list[str]] = {}
+    for (side, rank), missing in lone.items():
+        alike.setdefault((side, tuple(missing)), []).append(str(rank))
+    found = []
+    for (side, places), ranks in alike.items():
+        where = "" if len(places) == steps else f" in {_in_words(places).rpartition(' ')[0]}"
+        found.append((f"rank {', '.join(ranks)} only in the {side}{where}", places[0]))
+    return found
 
 
 def _in_words(steps: Sequence[Step]) -> str:

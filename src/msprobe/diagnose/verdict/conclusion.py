@@ -61,6 +61,10 @@ class Compared:
     crossing: bool = False
     #: Settings that decide how exactly is computed, and differ: name, candidate, reference.
     precision: tuple[tuple[str, Any, Any], ...] = ()
+    #: What is to be said of sides that were recorded at levels which differ, and are compared by what both record.
+    levels: str = ""
+    #: Tensor files that were to be read, and could not: their names by side.
+    unread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def conclude(

@@ -43,20 +43,28 @@ def leave_out_unrecorded(candidate: Timeline, reference: Timeline) -> None:
 
 def notes_of_recordings(pairing: Pairing) -> list[str]:
     """Remarks on levels that differ, and on recordings that have next to nothing in common."""
-    notes: list[str] = []
     if cannot_be_compared(pairing):
-        return notes
-    left, right = _levels(pairing)
+        return []
+    levels = note_of_levels(pairing)
+    if levels:
+        return [levels]
     pairs, least = _answering(pairing)
     sides = pairing.candidate, pairing.reference
-    if left and right and left != right:
-        notes.append(
-            f"levels differ, {left} in the candidate and {right} in the reference: compared are the {pairs} calls that "
-            "both record"
-        )
-    elif pairing.partner and pairs < _ANSWERING * least and all(side.part.complete for side in sides):
-        notes.append(f"hardly any call answers to one of the other side ({pairs} of {least}): is it the same model?")
-    return notes
+    if pairing.partner and pairs < _ANSWERING * least and all(side.part.complete for side in sides):
+        return [f"hardly any call answers to one of the other side ({pairs} of {least}): is it the same model?"]
+    return []
+
+
+def note_of_levels(pairing: Pairing) -> str:
+    """What is to be said of levels that differ, where calls are compared all the same; empty if there is nothing."""
+    left, right = _levels(pairing)
+    if not left or not right or left == right or cannot_be_compared(pairing):
+        return ""
+    pairs, _ = _answering(pairing)
+    return (
+        f"levels differ, {left} in the candidate and {right} in the reference: compared are the {pairs} calls that "
+        "both record"
+    )
 
 
 def precision_apart(candidate: DumpPart, reference: DumpPart) -> tuple[tuple[str, Any, Any], ...]:

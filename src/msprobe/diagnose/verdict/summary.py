@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.naming import notes_of
-from msprobe.diagnose.verdict.conclusion import Compared, agreeing_of
 from msprobe.diagnose.verdict.recordings import notes_of_recordings
 
 
@@ -49,29 +47,3 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
     if not scene.has_values:
         notes.append("values were not recorded on both sides (task structure): compared is what is called, and how")
     return notes
-
-
-def summary_of(done: Sequence[Compared], steps: int, lone_steps: int = 0) -> dict[str, Any]:
-    """What was compared, and how far it is apart. ``steps``: how many both sides have; ``lone_steps``: how many one of
-    them has alone.
-    """
-    total: Counter[str] = Counter()
-    for result in done:
-        total.update(result.summary)
-    reached = max((result.reach.size for result in done), default=0.0)
-    interrupted = sorted({side for result in done for side in result.interrupted})
-    precision = {
-        name: {"candidate": mine, "reference": theirs} for result in done for name, mine, theirs in result.precision
-    }
-    return {
-        **({"interrupted": interrupted} if interrupted else {}),
-        **({} if all(result.values for result in done) else {"values_recorded": False}),
-        **({"precision": precision} if precision else {}),
-        "steps_in_common": steps,
-        **({"steps_of_one_side": lone_steps} if lone_steps else {}),
-        "steps_compared": len({result.step for result in done}),
-        "ranks": len({result.rank for result in done}),
-        **total,
-        "largest_effect": reached if math.isfinite(reached) else "infinite",
-        "rounding_tolerance": max(map(agreeing_of, done), default=0.0),
-    }

@@ -1,0 +1,125 @@
+"""The steps of two runs in order, the ranks of each side by side; each is judged once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msprobe.diagnose.effect.leftover import Left
+from msprobe.diagnose.effect.reach import Reach
+from msprobe.diagnose.one_step import Task, judge
+from msprobe.diagnose.verdict.common import Rank, Step, StepPair
+from msprobe.diagnose.verdict.conclusion import Compared
+from msprobe.engine import Workers, run
+from msprobe.store.reader import Dump
+
+if TYPE_CHECKING:
+    from msprobe.compare.mapping import Mappings
+
+Progress = Callable[[str], None]
+Place = tuple[Step, Rank]
+
+
+class Telling:
+    """Says which part is compared, where somebody wants to know."""
+
+    def __init__(self, progress: Progress | None, parts: int) -> None:
+        self._progress = progress
+        self._parts = parts
+        self._before = 0
+
+    def __call__(self, step: StepPair, number: int) -> None:
+        """Say that the work is at the rank of this number in this step."""
+        if self._progress is not None:
+            rank = step.ranks[number][0]
+            words = [f"step {step.candidate}"] if step.candidate is not None else []
+            words += [f"rank {rank}"] if isinstance(rank, int) else []
+            self._progress(", ".join([*words, f"{self._before + number + 1} of {self._parts}"]))
+
+    def all_ranks(self, step: StepPair) -> None:
+        """Say that the work is at a step in which ranks do not answer to each other."""
+        if self._progress is not None:
+            self._progress("all ranks" if step.candidate is None else f"step {step.candidate}, all ranks")
+
+    def done(self, step: StepPair) -> None:
+        """All ranks of a step are done."""
+        self._before += len(step.ranks)
+
+
+class Steps:
+    """Judges one step after the other, the ranks of each side by side; a step knows what the one before left.
+
+    Nothing is kept of a step but what the next needs. Where a step is judged by what the next shows, that is kept until
+    its turn comes, so that every step is judged once.
+    """
+
+    def __init__(
+        self,
+        one: Dump,
+        other: Dump,
+        healthy: dict[Place, Dump],
+        tell: Telling,
+        with_calls: bool,
+        workers: Workers,
+        mappings: Mappings | None,
+    ) -> None:
+        self._dumps = one, other
+        self._steps = len(one.steps), len(other.steps)
+        self._healthy = healthy
+        self._tell = tell
+        self._with_calls = with_calls
+        self._workers = workers
+        self._mappings = mappings
+        self._first = True
+        self._reached: dict[Rank, Reach] = {}
+        self._left: dict[Rank, tuple[Mapping[str, Left], Mapping[str, Left]]] = {}
+        self._weights: dict[Rank, Mapping[str, tuple[Any, Any]]] = {}
+        self._ahead: tuple[StepPair, list[Compared]] | None = None
+
+    def compare(self, step: StepPair) -> list[Compared]:
+        """All ranks of a step, which follows the one that was compared before."""
+        results = self._judged(step)
+        self._ahead = None
+        self._tell.done(step)
+        self._reached = {result.rank: result.reach for result in results}
+        self._left = {result.rank: result.left for result in results}
+        self._weights = {result.rank: result.weights for result in results}
+        self._first = False
+        return results
+
+    def reach_in(self, step: StepPair | None) -> float:
+        """How far differences reach in the step that follows: its weights, or all of it where these are not known."""
+        if step is None:
+            return 0.0
+        results = self._judged(step)
+        self._ahead = step, results
+        return max((_brought(result.reach) for result in results), default=0.0)
+
+    def _judged(self, step: StepPair) -> list[Compared]:
+        """What came out for a step, which was judged already if the one before asked for it."""
+        if self._ahead is not None and self._ahead[0] is step:
+            return self._ahead[1]
+        return list(run(judge, self._tasks(step), self._workers, partial(self._tell, step)))
+
+    def _tasks(self, step: StepPair) -> list[Task]:
+        one, other = self._dumps
+        return [
+            Task(
+                one.only(step.candidate, rank),
+                other.only(step.reference, twin),
+                self._healthy.get((step.reference, twin)),
+                self._first and step.candidate in (None, 0),
+                self._reached.get(rank, Reach()),
+                self._left.get(rank, ({}, {})),
+                self._weights.get(rank, {}),
+                self._mappings,
+                self._with_calls,
+                self._steps,
+            )
+            for rank, twin in step.ranks
+        ]
+
+
+def _brought(reach: Reach) -> float:
+    return reach.size if reach.at_start is None else reach.at_start

@@ -1,0 +1,140 @@
+"""Judge one step of one rank: pair its calls, search for origins, measure how far they reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from msprobe.diagnose.differences.records import Comparer
+from msprobe.diagnose.differences.value_digests import add_digests
+from msprobe.diagnose.effect.leftover import Left, gradients_left
+from msprobe.diagnose.effect.movement import weights_of
+from msprobe.diagnose.effect.reach import Reach, reach_of, tolerance, tolerance_of_frameworks, unit_of
+from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.search import search
+from msprobe.diagnose.pairing.compiled import leave_out_unseen
+from msprobe.diagnose.pairing.lone import lone_calls
+from msprobe.diagnose.pairing.match import pair
+from msprobe.diagnose.pairing.translation import NOTE, translate
+from msprobe.diagnose.steps.collector import no_collection
+from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.tolerance.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
+from msprobe.diagnose.verdict.calls import calls_of
+from msprobe.diagnose.verdict.conclusion import Compared, agreeing_of
+from msprobe.diagnose.verdict.recordings import (
+    cannot_be_compared,
+    leave_out_unrecorded,
+    look_for_steps_in_one,
+    note_of_levels,
+    precision_apart,
+)
+from msprobe.diagnose.verdict.summary import counts_of, notes_on
+from msprobe.store.reader import Dump
+
+if TYPE_CHECKING:
+    from msprobe.compare.mapping import Mappings
+
+
+@dataclass(frozen=True)
+class Task:
+    """One step of one rank to compare, with all that is to be known of it in another process.
+
+    Each dump has one part. ``before``: how far the differences of the step before reach. ``left``: the
+    gradients that it left behind, in the candidate and in the reference. ``weights``: what weights were in it.
+    ``steps``: how many steps each side has.
+    """
+
+    candidate: Dump
+    reference: Dump
+    healthy: Dump | None
+    first: bool
+    before: Reach
+    left: tuple[Mapping[str, Left], Mapping[str, Left]]
+    weights: Mapping[str, tuple[Any, Any]]
+    mappings: Mappings | None
+    with_calls: bool
+    steps: tuple[int, int] = (1, 1)
+
+
+def judge(task: Task) -> Compared:
+    """What comes out for one step of one rank; nothing of its records is kept, and no file stays open."""
+    with no_collection():
+        return _compare_part(task, _calibrate(task))
+
+
+def _calibrate(task: Task) -> Calibration:
+    if task.healthy is None:
+        return NO_CALIBRATION
+    healthy, reference = task.healthy.part(), task.reference.part()
+    try:
+        return calibrate(healthy, reference)
+    finally:
+        healthy.close()
+        reference.close()
+
+
+def _compare_part(task: Task, calibration: Calibration) -> Compared:
+    timelines: list[Timeline] = []
+    left, right = task.candidate.part(), task.reference.part()
+    try:
+        timelines += Timeline(left), Timeline(right)
+        return _compare_timelines(task, calibration, timelines[0], timelines[1])
+    finally:
+        for timeline in timelines:
+            timeline.close()
+        left.close()
+        right.close()
+
+
+def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline, reference: Timeline) -> Compared:
+    left, right = candidate.part, reference.part
+    sides = ("candidate", left), ("reference", right)
+    crossing = translate(candidate, reference, task.mappings)
+    if not crossing:
+        add_digests(candidate, reference)
+    unseen = leave_out_unseen(candidate, reference)
+    leave_out_unrecorded(candidate, reference)
+    pairing = pair(candidate, reference)
+    comparer = Comparer(left, right)
+    comparer.crossing, comparer.follows = crossing, bool(task.weights)
+    comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
+    scene = Scene(pairing, comparer, task.first)
+    scene.apart_before, scene.states_before = task.before.gradients, task.before.states
+    scene.left_before, scene.weights_before = task.left, task.weights
+    look_for_steps_in_one(scene, task.steps)
+    suspects = search(scene)
+    reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
+    compared = Compared(
+        step=left.step,
+        rank=left.rank,
+        suspects=suspects,
+        reach=reach,
+        tolerance=max(_tolerance(scene), MARGIN * calibration.reach),
+        doubts=scene.doubts,
+        unlike=cannot_be_compared(pairing),
+        summary=counts_of(pairing, scene),
+        notes=[*([NOTE] if crossing else []), *notes_on(pairing, scene), *unseen],
+        interrupted=tuple(side for side, part in sides if not part.complete),
+        values=scene.has_values,
+        carried=task.before.size > 0.0,
+        collectives=[event.index for event in pairing.candidate if event.is_collective],
+        calls=calls_of(scene) if task.with_calls else None,
+        lone=lone_calls(pairing),
+        left=(gradients_left(candidate), gradients_left(reference)),
+        weights=weights_of(pairing.partner.items(), scene.makers) if crossing else {},
+        crossing=crossing,
+        precision=() if crossing else precision_apart(left, right),
+        levels="" if crossing else note_of_levels(pairing),
+        # An interrupted dump may name files that were on their way.
+        unread={side: tuple(part.unread) for side, part in sides if part.unread and part.complete},
+    )
+    return replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))
+
+
+def _tolerance(scene: Scene) -> float:
+    judged = scene.judged.values()
+    if not scene.comparer.crossing:
+        return tolerance(judged)
+    return max(tolerance(judged), tolerance_of_frameworks(unit_of(judged), scene.comparer.weights_apart))

@@ -1,0 +1,250 @@
+"""What a verdict needs to know of all steps: each is folded in when it is judged, and nothing grows with their number.
+
+Of a run of 1,000 steps on 64 ranks, what is kept is as much as of one step: counts, remarks without repetition, and the
+first places of what was left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.layout.compare import ComparedLayouts
+from msprobe.diagnose.verdict.common import Rank, Step
+from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, agreeing_of
+from msprobe.store.damage import place_in_words
+
+#: So many harmless findings are kept of a whole run. What diverges ends the search, and is kept besides.
+MOST_HARMLESS = 1000
+_MOST_PLACES = 5
+_MOST_REASONS = 20
+_OTHER_REASONS = "for further reasons"
+_NO_PAIR = "no call of one side answers to any of the other"
+_NO_TENSOR = "no tensor of one side can be compared with one of the other"
+_NOTHING_RECORDED = "nothing was recorded on either side"
+
+
+@dataclass
+class Places:
+    """The first of many places in words, and how many they are."""
+
+    first: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, place: str) -> None:
+        """One place more."""
+        self.count += 1
+        if len(self.first) < _MOST_PLACES:
+            self.first.append(place)
+
+    def __str__(self) -> str:
+        more = self.count - len(self.first)
+        return "; ".join(self.first) + (f" and {more} more" if more else "")
+
+
+class Counts:
+    """How many calls were compared and how they were judged, how far they are apart at most, and in how many steps."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.parts = 0
+        self.values = True
+        self._ranks: set[Rank] = set()
+        self._calls: Counter[str] = Counter()
+        self._interrupted: set[str] = set()
+        self._precision: dict[str, dict[str, Any]] = {}
+        self._reached = 0.0
+        self._tolerance = 0.0
+
+    def add(self, results: Sequence[Compared]) -> None:
+        """One step more, with these of its ranks."""
+        self.steps += bool(results)
+        self.parts += len(results)
+        for result in results:
+            self._ranks.add(result.rank)
+            self._calls.update(result.summary)
+            self._interrupted.update(result.interrupted)
+            self._reached = max(self._reached, result.reach.size)
+            self._tolerance = max(self._tolerance, agreeing_of(result))
+            self.values &= result.values
+            for name, mine, theirs in result.precision:
+                self._precision[name] = {"candidate": mine, "reference": theirs}
+
+    def summary(self, steps: int, compared: int, one_side: dict[str, int]) -> dict[str, Any]:
+        """For :attr:`Verdict.summary`. ``steps``: how many both sides have; ``compared``: of how many that is;
+        ``one_side``: how many steps and ranks one of them has alone.
+        """
+        return {
+            **({"interrupted": sorted(self._interrupted)} if self._interrupted else {}),
+            **({} if self.values else {"values_recorded": False}),
+            **({"precision": self._precision} if self._precision else {}),
+            "steps_in_common": steps,
+            **one_side,
+            "steps_compared": compared,
+            "ranks": len(self._ranks),
+            **self._calls,
+            "largest_effect": self._reached if math.isfinite(self._reached) else "infinite",
+            "rounding_tolerance": self._tolerance,
+        }
+
+
+class Running:
+    """The running summary of a comparison. ``findings`` holds what is kept of the findings, in order."""
+
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+        self.findings = list(findings)
+        self.compared = Counts()
+        self.crossing = False
+        #: The steps in which something differs beyond rounding, or one side calls something alone.
+        self.apart: list[Step] = []
+        self._not_compared = Counts()
+        self._left_out: dict[str, Places] = {}
+        self._whole_steps = 0
+        self._parts_left_out = 0
+        self._notes: dict[str, None] = {}
+        self._levels: dict[str, Places] = {}
+        self._lone: dict[str, None] = {}
+        self._unread: dict[str, Places] = {}
+        self._harmless_left_out = 0
+        self._first_reach = self._later_reach = 0.0
+
+    def add(self, results: Sequence[Compared]) -> list[Compared]:
+        """Fold the ranks of a step in; gives those that can be compared."""
+        why_not = [_why_not(result) for result in results]
+        step = results[0].step
+        if len(set(why_not)) == 1 and why_not[0]:
+            self.leave_out(step, why_not[0], len(results))
+        else:
+            self._whole_steps += all(why_not)
+            for result, why in zip(results, why_not, strict=True):
+                if why:
+                    self._leave_out(why, place_in_words(step, result.rank), 1)
+        begun = bool(self.compared.steps)
+        self.compared.add([result for result, why in zip(results, why_not, strict=True) if not why])
+        self._not_compared.add([result for result, why in zip(results, why_not, strict=True) if why])
+        for result in results:
+            self._add_remarks(result, begun)
+        usable = [result for result in results if not result.unlike]
+        if any(map(_is_apart, usable)):
+            self._is_apart(step)
+        return usable
+
+    def _add_remarks(self, result: Compared, begun: bool) -> None:
+        self.crossing |= result.crossing
+        if begun:
+            self._later_reach = max(self._later_reach, result.reach.size)
+        else:
+            self._first_reach = max(self._first_reach, result.reach.size)
+        place = place_in_words(result.step, result.rank)
+        for note in result.notes:
+            self._notes.setdefault(note)
+        if result.levels:
+            self._levels.setdefault(result.levels, Places()).add(place)
+        for name in result.lone:
+            self._lone.setdefault(name)
+        for side, files in result.unread.items():
+            unread = self._unread.setdefault(side, Places())
+            for file in files:
+                unread.add(f"{place}: {file}")
+
+    def add_layouts(self, step: Step, result: ComparedLayouts) -> None:
+        """Fold a step in that was compared whole, in other layouts."""
+        self.keep(step, result.findings[:MOST_FINDINGS])
+        if not result.compared:
+            self.leave_out(step, _NO_TENSOR, 0)
+        for side, files in result.unread.items():
+            for file in files:
+                self._unread.setdefault(side, Places()).add(file)
+
+    def leave_out(self, step: Step, why: str, ranks: int = 1) -> None:
+        """Tell that a step of both sides is not compared at all."""
+        self._whole_steps += 1
+        self._leave_out(why, "the step" if step is None else f"step {step}", ranks)
+
+    def _leave_out(self, why: str, place: str, parts: int) -> None:
+        if why not in self._left_out and len(self._left_out) >= _MOST_REASONS:
+            why = _OTHER_REASONS
+        self._left_out.setdefault(why, Places()).add(place)
+        self._parts_left_out += parts
+
+    def keep(self, step: Step, findings: Sequence[Finding]) -> None:
+        """Keep the findings of a step; of harmless ones no more than :data:`MOST_HARMLESS` in all."""
+        if findings:
+            self._is_apart(step)
+        room = max(0, MOST_HARMLESS - len(self.findings))
+        kept = [one for number, one in enumerate(findings) if number < room or not one.harmless]
+        self._harmless_left_out += len(findings) - len(kept)
+        self.findings += kept
+
+    def _is_apart(self, step: Step) -> None:
+        if step not in self.apart[-1:]:
+            self.apart.append(step)
+
+    @property
+    def lone(self) -> list[str]:
+        """The calls that one side alone makes, each once."""
+        return list(self._lone)
+
+    def reasons(self) -> list[str]:
+        """Why what is left out was not compared."""
+        return [why for why in self._left_out if why not in (_NO_PAIR, _NO_TENSOR, _NOTHING_RECORDED)]
+
+    def notes(self) -> list[str]:
+        """Remarks on single steps and ranks, each once."""
+        levels = {note: places for note, places in self._levels.items() if places.count < self.compared.parts}
+        return [f"{levels[note]}: {note}" if note in levels else note for note in self._notes]
+
+    def notes_on_gaps(self) -> list[str]:
+        """What was left out, where and why."""
+        notes = [f"{_are(places)} not compared: {why}" for why, places in self._left_out.items()]
+        for side, files in self._unread.items():
+            number = f"{files.count} tensor files" if files.count > 1 else "a tensor file"
+            notes.append(f"{side}: {number} cannot be read ({files}): only what dump.json tells of them is compared")
+        if self._harmless_left_out:
+            notes.append(f"{self._harmless_left_out} further harmless findings of later steps are left out")
+        return notes
+
+    def reach_in_words(self) -> str:
+        """How far two frameworks are apart, which agree: less than a mistake would make, and not nothing."""
+        first, later = self._first_reach, self._later_reach
+        text = f"loss and gradients are apart by {first:.1g} (relative) at most in the first step"
+        return text + (f", and by {later:.1g} in later ones, as optimizers carry rounding on" if later > first else "")
+
+    def summary(self, steps: int, one_side: dict[str, int]) -> dict[str, Any]:
+        """For :attr:`Verdict.summary`. ``steps``: how many both sides have; ``one_side``: how many steps and ranks one
+        of them has alone.
+        """
+        counts = self.compared if self.compared.steps else self._not_compared
+        summary = counts.summary(steps, self.compared.steps, one_side)
+        unread = sum(files.count for files in self._unread.values())
+        if self._parts_left_out:
+            of = self.compared.parts + self._parts_left_out
+            summary["not_compared"] = {"steps": self._whole_steps, "parts": self._parts_left_out, "of_parts": of}
+        if unread:
+            summary["unread_files"] = unread
+        if self._levels:
+            summary["levels_differ"] = sum(places.count for places in self._levels.values())
+        return summary
+
+
+def _why_not(result: Compared) -> str:
+    """Why one rank of a step says nothing of how the runs compare; empty if it does."""
+    if result.unlike:
+        return result.unlike
+    # What an interruption left is told as that.
+    if result.summary["pairs"] or result.interrupted:
+        return ""
+    alone = result.summary.get("candidate_only", 0) + result.summary.get("reference_only", 0)
+    return _NO_PAIR if alone else _NOTHING_RECORDED
+
+
+def _is_apart(result: Compared) -> bool:
+    return any(result.summary.get(key) for key in ("guilty", "candidate_only", "reference_only"))
+
+
+def _are(places: Places) -> str:
+    return f"{places} {'is' if places.count == 1 else 'are'}"

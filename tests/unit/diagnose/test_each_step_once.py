@@ -1,0 +1,124 @@
+"""Steps are judged once, and what is kept of them does not grow with their number."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.diagnose.training import Plan, train
+
+from msprobe.diagnose import all_steps, compare_runs
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.verdict.running import MOST_HARMLESS, Running
+from msprobe.report.verdict_file import verdict_bytes
+from msprobe.store.part import DumpPart
+
+QUIET = {"arguments": {"blocks.1.dropout": {1: 0.1000001}}}  # an argument that differs, and changes nothing
+LATER = {"updated": {"head.bias": lambda array: array * np.float32(1.1)}}
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[Any, Any]]:
+    """How often each step of each rank was judged."""
+    found: Counter[tuple[Any, Any]] = Counter()
+    run = all_steps.run
+
+    def counted(function: Any, jobs: Sequence[all_steps.Task], *more: Any) -> Any:
+        found.update((task.candidate.steps[0], task.candidate.ranks()[0]) for task in jobs)
+        return run(function, jobs, *more)
+
+    monkeypatch.setattr(all_steps, "run", counted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("planted", "ranks", "jobs"),
+    [(QUIET, 1, None), (QUIET, 2, None), (QUIET, 2, 2), ({}, 1, None)],
+    ids=["one rank", "two ranks", "two at once", "nothing planted"],
+)
+def test_each_step_of_each_rank_is_judged_once(
+    tmp_path: Path, judged: Counter[tuple[Any, Any]], planted: dict[str, Any], ranks: int, jobs: int | None
+) -> None:
+    one = train(tmp_path / "one", *[Plan(steps=4, **planted)] * ranks)
+    other = train(tmp_path / "other", *[Plan(steps=4)] * ranks)
+    verdict = compare_runs(one, other, jobs=jobs)
+    assert verdict.status == ("harmless" if planted else "agree")
+    assert len(judged) == 4 * ranks
+    assert set(judged.values()) == {1}
+
+
+def test_a_step_that_was_judged_ahead_is_judged_as_in_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = train(tmp_path / "one", *[Plan(steps=3, **QUIET, **LATER)] * 2)
+    other = train(tmp_path / "other", *[Plan(steps=3)] * 2)
+    told: list[str] = []
+    found = compare_runs(one, other, told.append, with_calls=True)
+    # As if nothing was kept.
+    judge = all_steps.Steps._judged
+
+    def anew(self: all_steps.Steps, step: Any) -> Any:
+        self._ahead = None
+        return judge(self, step)
+
+    monkeypatch.setattr(all_steps.Steps, "_judged", anew)
+    expected = compare_runs(one, other, with_calls=True)
+    assert verdict_bytes(found) == verdict_bytes(expected)
+    assert found.calls == expected.calls
+    assert told == [f"step {step}, rank {rank}, {2 * step + rank + 1} of 6" for step in range(2) for rank in range(2)]
+
+
+def repeated(folder: Path, steps: int, plan: Plan) -> Path:
+    """A dump of which all steps are the same."""
+    train(folder, plan)
+    for step in range(1, steps):
+        shutil.copytree(folder / "step0", folder / f"step{step}")
+    return folder
+
+
+@pytest.mark.parametrize("planted", [{}, QUIET, {"noise": 2e-7}], ids=["nothing", "an argument", "rounding"])
+def test_nothing_of_a_step_is_kept_when_the_next_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: dict[str, Any]
+) -> None:
+    """Counted are the objects that live on between steps: as many after 30 as after 10, but for findings."""
+    one = repeated(tmp_path / "one", 31, Plan(**planted))
+    other = repeated(tmp_path / "other", 31, Plan())
+    alive: dict[int, int] = {}
+    compare = all_steps.Steps.compare
+
+    def counted(self: all_steps.Steps, step: Any) -> Any:
+        if step.candidate in (10, 30):
+            gc.collect()
+            alive[step.candidate] = len(gc.get_objects())
+        return compare(self, step)
+
+    monkeypatch.setattr(all_steps.Steps, "compare", counted)
+    verdict = compare_runs(one, other)
+    assert verdict.summary["steps_compared"] == 31
+    # A finding with its evidence is some ten objects, a step of this size some thousands.
+    assert alive[30] - alive[10] <= 20 * (10 if verdict.findings else 1)
+
+
+def test_no_file_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = repeated(tmp_path / "one", 4, Plan(**QUIET)), repeated(tmp_path / "other", 4, Plan())
+    parts: list[DumpPart] = []
+    begin = DumpPart._begin
+    monkeypatch.setattr(DumpPart, "_begin", lambda self: (parts.append(self), begin(self))[1])
+    compare_runs(one, other)
+    assert len(parts) >= 8
+    assert not any(part._sources for part in parts)
+
+
+def test_harmless_findings_of_endless_runs_are_not_all_kept() -> None:
+    running = Running()
+    harmless = Finding("argument", "an argument", "a call", harmless=True)
+    for step in range(MOST_HARMLESS):
+        running.keep(step, [harmless, harmless])
+    running.keep(MOST_HARMLESS, [Finding("computation", "a result", "a call")])
+    assert len(running.findings) == MOST_HARMLESS + 1
+    assert running.findings[-1].kind == "computation"
+    assert running.notes_on_gaps() == [f"{MOST_HARMLESS} further harmless findings of later steps are left out"]
