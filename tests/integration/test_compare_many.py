@@ -75,7 +75,7 @@ def test_steps_that_agree_are_all_compared(ranks: tuple[Path, Path], engine: Any
 def test_the_command_writes_the_same_files(
     ranks: tuple[Path, Path], engine: str, jobs: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["compare", *map(str, ranks), "--csv", "--html"]
+    words = ["compare", *map(str, ranks), "--csv", "--html", "--all-steps"]
     assert main([*words, "-o", str(tmp_path / "serial")]) == 1
     serial = capsys.readouterr().out
     assert main([*words, "-o", str(tmp_path / "many"), "--jobs", str(jobs), "--engine", engine]) == 1

@@ -101,7 +101,9 @@ def test_a_step_more_on_one_side_is_told_and_agrees(dumps: Path) -> None:
 def test_all_files_at_once(dumps: Path, tmp_path: Path) -> None:
     polars: Any = pytest.importorskip("polars")
     folder = tmp_path / "a" / "b"
-    done = run(dumps / "other", dumps / "reference", "-o", folder, "--html", "--xlsx", "--csv", "--parquet")
+    done = run(
+        dumps / "other", dumps / "reference", "-o", folder, "--html", "--xlsx", "--csv", "--parquet", "--all-steps"
+    )
     assert done.returncode == 1, done.stderr
     tables = [f"compare_result_step{step}_rank.{kind}" for step in (0, 1) for kind in ("csv", "parquet", "xlsx")]
     assert sorted(path.name for path in folder.iterdir()) == sorted(["verdict.json", "verdict.html", *tables])
@@ -354,7 +356,7 @@ def test_a_part_that_cannot_be_read_is_told_and_the_rest_compared(
         file.write_text(file.read_text()[:-40])
     else:
         file.unlink()
-    done = run(one, other, "-o", tmp_path / "out", "--csv")
+    done = run(one, other, "-o", tmp_path / "out", "--csv", "--all-steps")
     assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.startswith("AGREE in what could be read: ")
     assert f"{side}: step 1 cannot be read: " in " ".join(done.stdout.split())

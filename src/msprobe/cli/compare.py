@@ -113,7 +113,7 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(f"give one of: two dumps; -i compare.json; -tp and -gp; {found}.")
     if args.dumps:
         return _short_form(args)
-    for flag in ("--html", "--parquet", "--fail-on", "--noise", "--layout"):
+    for flag in ("--html", "--parquet", "--all-steps", "--fail-on", "--noise", "--layout"):
         if getattr(args, flag.strip("-").replace("-", "_")):
             raise UsageError(f"{flag} belongs to the form with two dumps; leave it out.")
     if args.xlsx and args.csv:

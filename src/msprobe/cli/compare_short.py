@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from msprobe.paths import StrPath
     from msprobe.report.row_tables import Format
 
-    _Tables = Callable[[Path, Teller], Iterator[Path]]
+    _Steps = Collection[int | None] | None
+    _Tables = Callable[[Path, _Steps, Teller], Iterator[Path]]
 
 DEFAULT_OUTPUT = "./output"
 VERDICT_FILE = "verdict.json"
@@ -39,7 +40,7 @@ _EPILOG = """\
 two dumps: prints where they part. With -o DIR it also writes DIR/verdict.json and what is asked for (--html, --xlsx,
 --csv, --parquet); without -o nothing is written, unless a file is asked for, which then goes to ./output.
 Exit status of this form: 0 they agree or differ harmlessly (an interrupted dump: as far as it goes), 1 they part, 2
-they cannot be compared, the input is bad, or they agree where a part of a dump cannot be read.
+they cannot be compared, the input is bad, or they agree where not all that both have could be read or compared.
 """
 
 
@@ -50,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     short = parser.add_argument_group("two dumps")
     short.add_argument("--html", action="store_true", help=f"write {PAGE_FILE}, a page in one file")
     short.add_argument("--parquet", action="store_true", help="write the rows as Parquet (needs polars)")
+    short.add_argument(
+        "--all-steps",
+        action="store_true",
+        help="tables (--xlsx, --csv, --parquet) of all steps, not only of those that differ beyond rounding",
+    )
     short.add_argument(
         "--noise",
         metavar="DUMP",
@@ -124,12 +130,15 @@ def _compare(args: argparse.Namespace) -> int:
 
         verdict, candidate, reference = readable_verdict(compare, candidate, reference)
         written: list[Path] = []
+        # Where nothing could be compared, nobody knows which steps differ.
+        steps = None if args.all_steps or verdict.status == "incomparable" else verdict.apart
         try:
             if folder is not None:
-                _write(verdict, folder, asked, partial(tables, candidate, reference) if tables else None, written, tell)
+                write = partial(tables, candidate, reference) if tables else None
+                _write(verdict, folder, asked, write, steps, written, tell)
         finally:
             tell.stop()
-            _print(verdict, written)
+            _print(verdict, written, _left_out(verdict, steps) if tables else "")
     return fails(verdict)
 
 
@@ -158,6 +167,8 @@ def _check(args: argparse.Namespace, asked: Sequence[str]) -> None:
         "-dm": args.data_mapping,
         "-lm": args.layer_mapping,
     }
+    if args.all_steps and not set(_TABLES) & set(asked):
+        raise InvalidInputError("--all-steps: of which tables are written; ask for some (--xlsx, --csv, --parquet).")
     wrong = [flag for flag, given in mapped.items() if given]
     if wrong and not set(_TABLES) & set(asked):
         raise InvalidInputError(
@@ -240,7 +251,7 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
 
 def _tables(
     args: argparse.Namespace, asked: Sequence[str], workers: Workers
-) -> Callable[[StrPath, StrPath, Path, Teller], Iterator[Path]] | None:
+) -> Callable[[StrPath, StrPath, Path, _Steps, Teller], Iterator[Path]] | None:
     """What writes the tables that were asked for; mappings are read now, before the work."""
     formats: list[Format] = [kind for kind in _TABLES if kind in asked]
     if not formats:
@@ -252,8 +263,8 @@ def _tables(
         data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping
     )
 
-    def write(candidate: StrPath, reference: StrPath, folder: Path, tell: Teller) -> Iterator[Path]:
-        wanted = Wanted(folder, formats, fuzzy=args.fuzzy_match, mappings=mappings, workers=workers)
+    def write(candidate: StrPath, reference: StrPath, folder: Path, steps: _Steps, tell: Teller) -> Iterator[Path]:
+        wanted = Wanted(folder, formats, fuzzy=args.fuzzy_match, mappings=mappings, workers=workers, steps=steps)
         return write_row_tables(candidate, reference, wanted, tell)
 
     return write
@@ -264,6 +275,7 @@ def _write(
     folder: Path,
     asked: Sequence[str],
     tables: _Tables | None,
+    steps: _Steps,
     written: list[Path],
     tell: Teller,
 ) -> None:
@@ -281,17 +293,29 @@ def _write(
         write_atomically(path, data, fsync=False)
         written.append(path)
     if tables is not None:
-        for path in tables(folder, tell):
+        for path in tables(folder, steps, tell):
             written.append(path)
 
 
-def _print(verdict: Verdict, written: Sequence[Path]) -> None:
+def _left_out(verdict: Verdict, steps: _Steps) -> str:
+    """What to say of the steps of which no tables are written."""
+    count = 0 if steps is None else verdict.summary.get("steps_in_common", 0) - len(set(steps))
+    if count <= 0 or "layouts" in verdict.summary:
+        return ""
+    words = f"{count} steps" if count > 1 else "one step"
+    why = "the same but for rounding" + (", or later" if verdict.status == "diverged" else "")
+    return f"no tables of {words} ({why}): --all-steps writes them, too"
+
+
+def _print(verdict: Verdict, written: Sequence[Path], left_out: str = "") -> None:
     from msprobe.report.console import print_lines, verdict_lines
 
     # What a person opens first stands first.
     names = [_shown(path) for path in sorted(written, key=lambda path: path.name != PAGE_FILE)]
     if len(names) > _MOST_NAMED:
         names[_MOST_NAMED:] = [f"and {len(names) - _MOST_NAMED} more in {_shown(written[0].parent)}"]
+    if left_out:
+        names.append(left_out)
     print_lines(lambda width: verdict_lines(verdict, names, width))
 
 

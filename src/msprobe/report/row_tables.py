@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,25 +29,30 @@ Format = Literal["xlsx", "csv", "parquet"]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Where the tables go, in which formats, and how names answer to each other."""
+    """Where the tables go, in which formats, how names answer to each other, and of which steps of the candidate tables
+    are written; None for all.
+    """
 
     folder: Path
     formats: Sequence[Format]
     fuzzy: bool = False
     mappings: Mappings = field(default_factory=Mappings)
     workers: Workers = ALONE
+    steps: Collection[int | None] | None = None
 
 
 def write_row_tables(
     candidate: StrPath, reference: StrPath, wanted: Wanted, progress: Callable[[str], None] = lambda text: None
 ) -> Iterator[Path]:
-    """Write ``compare_result_{step}_{rank}.{format}`` for all steps and ranks in common, as many at once as there are
-    workers; gives each path when the files of its part are whole.
+    """Write ``compare_result_{step}_{rank}.{format}`` for the wanted steps and all their ranks in common, as many at
+    once as there are workers; gives each path when the files of its part are whole.
 
     A part whose rows cannot be compared (dumps of different tasks) is said and passed over. Raises what the reader
     and PathError say.
     """
     pairs = parts_in_common(candidate, reference)
+    if wanted.steps is not None:
+        pairs = [pair for pair in pairs if pair[0].steps[0] in wanted.steps]
     work = partial(_write_part, wanted=wanted, threads=wanted.workers.inside(len(pairs)))
     for paths in run(work, pairs, wanted.workers, lambda number: progress(f"rows of {_name(pairs[number][0])}")):
         yield from paths

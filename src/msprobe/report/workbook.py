@@ -30,6 +30,9 @@ _MOST_TEXT = 32_767
 _INF = float("inf")
 _REMEMBERED = 1 << 18  # texts, some 40 MB
 _LEVEL = 1  # of compression: twice as fast as the usual one, for a third more bytes
+_MEASURED = 500  # rows that tell the width of columns
+_WIDEST, _WIDEST_TITLE = 60, 24  # in characters
+_BUTTON = 3  # of the filter, in the header
 _numbers = itertools.count(int.from_bytes(os.urandom(6), "big"))
 
 # The styles of rows, and the colours mindstudio-probe paints them with.
@@ -40,12 +43,18 @@ _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 _CONTENT = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+_FROZEN = (
+    '<sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" '
+    'state="frozen"/></sheetView></sheetViews>'
+)
+_VIEW = "<bookViews><workbookView/></bookViews>"
 # Not allowed in XML 1.0; shown as the sign for "cannot be shown". Also a text such as _x0041_, which spreadsheets
 # would take for an escape.
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _ESCAPE = re.compile("_(?=x[0-9A-Fa-f]{4}_)")
 # Most texts are names and numbers, which need none of this.
 _PLAIN = re.compile(r"[\w\[(](?:[\w.,:%\[\]() -]*[\w.,:%\[\]()])?", re.ASCII)
+_SHOWN = re.compile(r"<(?:t|v|t xml:space=\"preserve\")>([^<]*)<")
 _FORMULA = tuple("=+-@%＝＋－＠％")
 _NUMERIC = re.compile(r"[+-]?(?:inf|nan|[0-9.]+(?:e[+-]?[0-9]+)?)%?\t?", re.IGNORECASE)
 
@@ -54,7 +63,8 @@ _NUMERIC = re.compile(r"[+-]?(?:inf|nan|[0-9.]+(?:e[+-]?[0-9]+)?)%?\t?", re.IGNO
 class Sheet:
     """One sheet: ``blocks`` gives the columns of some rows at a time, ``colours`` a style for each row.
 
-    ``widths`` are the widths of the columns in characters.
+    ``widths`` are the widths of the columns in characters; without them they are as wide as the header and the first
+    rows ask for. The header stays in view, and each column can be filtered.
     """
 
     name: str
@@ -126,23 +136,38 @@ def _split(sheet: Sheet) -> Iterator[tuple[str, Iterator[bytes]]]:
 
 
 def _sheet(sheet: Sheet, rows: Iterable[tuple[int, tuple[str, ...]]]) -> Iterator[bytes]:
-    columns = "".join(
-        f'<col min="{number}" max="{number}" width="{width}" customWidth="1"/>'
-        for number, width in enumerate(sheet.widths, 1)
-    )
-    start = f'{_XML}<worksheet xmlns="{_MAIN}">{f"<cols>{columns}</cols>" if columns else ""}<sheetData>'
-    yield start.encode()
     letters = [_letters(number) for number in range(len(sheet.header))]
     templates = [_template(letters, style) for style in range(len(_FILLS))]
     head = tuple(map(_text_cell, sheet.header))
+    rows = iter(rows)
+    first = list(itertools.islice(rows, _MEASURED))
+    widths = sheet.widths or _widths(sheet.header, [cells for _, cells in first])
+    columns = "".join(
+        f'<col min="{place}" max="{place}" width="{width}" customWidth="1"/>' for place, width in enumerate(widths, 1)
+    )
+    start = f'{_XML}<worksheet xmlns="{_MAIN}">{_FROZEN}{f"<cols>{columns}</cols>" if columns else ""}<sheetData>'
+    yield start.encode()
     held = [_filled(templates[PLAIN], 1, head)]
-    for number, (style, cells) in enumerate(rows, 2):
+    number = 1
+    for number, (style, cells) in enumerate(itertools.chain(first, rows), 2):
         held.append(_filled(templates[style], number, cells))
         if len(held) >= 2048:
             yield "".join(held).encode()
             held.clear()
-    held.append("</sheetData></worksheet>")
+    ends = f'<autoFilter ref="A1:{letters[-1]}{number}"/>' if letters else ""
+    held.append(f"</sheetData>{ends}</worksheet>")
     yield "".join(held).encode()
+
+
+def _widths(header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[int]:
+    """How wide each column has to be in characters, within reason."""
+    longest = [min(len(title), _WIDEST_TITLE) + _BUTTON for title in header]
+    for cells in rows:
+        for column, cell in enumerate(cells):
+            if len(cell) > longest[column]:  # with its tags it is longer than shown
+                text = _SHOWN.search(cell)
+                longest[column] = max(longest[column], min(len(text[1]) if text else 0, _WIDEST))
+    return [width + 1 for width in longest]
 
 
 def _template(letters: Sequence[str], style: int) -> str:
@@ -237,11 +262,12 @@ def _frame(names: Sequence[str]) -> list[tuple[str, str]]:
         f'<sheet name="{escape(_sheet_name(name), quotes)}" sheetId="{number}" r:id="rId{number}"/>'
         for number, name in enumerate(names, 1)
     )
+    content = f"{_VIEW}<sheets>{sheets}</sheets>"
     parts = [("worksheet", f"worksheets/sheet{number}.xml") for number in range(1, len(names) + 1)]
     return [
         ("[Content_Types].xml", _content_types(len(names))),
         ("_rels/.rels", _relationships([("officeDocument", "xl/workbook.xml")])),
-        ("xl/workbook.xml", f'<workbook xmlns="{_MAIN}" xmlns:r="{_RELATIONS}"><sheets>{sheets}</sheets></workbook>'),
+        ("xl/workbook.xml", f'<workbook xmlns="{_MAIN}" xmlns:r="{_RELATIONS}">{content}</workbook>'),
         ("xl/_rels/workbook.xml.rels", _relationships([*parts, ("styles", "styles.xml")])),
         ("xl/styles.xml", _styles()),
     ]

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from msprobe.report import workbook
 from msprobe.report.csv_table import write_csv
 from msprobe.report.workbook import PLAIN, RED, YELLOW, Sheet, safe_text, write_workbook
 
+MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 calamine = pytest.importorskip("python_calamine")
 
 
@@ -179,3 +181,42 @@ def test_many_columns_have_their_letters() -> None:
     names = [workbook._letters(number) for number in range(18_278)]
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     assert names == ["".join(word) for length in (1, 2, 3) for word in itertools.product(alphabet, repeat=length)]
+
+
+def inside(path: Path, number: int = 1) -> Any:
+    """The XML of a sheet."""
+    with zipfile.ZipFile(path) as archive:
+        return ElementTree.fromstring(archive.read(f"xl/worksheets/sheet{number}.xml"))
+
+
+def test_the_header_stays_in_view_and_every_column_can_be_filtered(tmp_path: Path) -> None:
+    columns = [[f"Torch.tanh.{number}.forward.output.0" for number in range(700)], [0.5] * 700, [None] * 700]
+    write_workbook(tmp_path / "x.xlsx", [sheet(*columns)])
+    (pane,) = inside(tmp_path / "x.xlsx").iter(f"{MAIN}pane")
+    assert (pane.get("ySplit"), pane.get("topLeftCell"), pane.get("state")) == ("1", "A2", "frozen")
+    (filtered,) = inside(tmp_path / "x.xlsx").iter(f"{MAIN}autoFilter")
+    assert filtered.get("ref") == "A1:C701"
+    # In the order that the format asks for.
+    assert [one.tag.removeprefix(MAIN) for one in inside(tmp_path / "x.xlsx")] == [
+        "sheetViews",
+        "cols",
+        "sheetData",
+        "autoFilter",
+    ]
+
+
+def test_columns_are_as_wide_as_what_is_in_them(tmp_path: Path) -> None:
+    columns = [["Torch.tanh.0.forward.output.0", ""], [1.0, 2.0], ["x" * 5000, "y"], [None, "<&>" * 5]]
+    write_workbook(tmp_path / "x.xlsx", [sheet(*columns)])
+    widths = [float(one.get("width")) for one in inside(tmp_path / "x.xlsx").iter(f"{MAIN}col")]
+    assert len("Torch.tanh.0.forward.output.0") < widths[0] < 35
+    assert widths[1] < 10
+    assert 50 < widths[2] <= 70
+    assert widths[3] > 15
+
+
+def test_a_sheet_in_parts_has_all_of_this_in_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workbook, "MOST_ROWS", 3)
+    write_workbook(tmp_path / "x.xlsx", [sheet([1.0] * 5)])
+    refs = [next(inside(tmp_path / "x.xlsx", number).iter(f"{MAIN}autoFilter")).get("ref") for number in (1, 2)]
+    assert refs == ["A1:A4", "A1:A3"]

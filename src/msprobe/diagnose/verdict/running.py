@@ -163,6 +163,8 @@ class Running:
     def leave_out(self, step: Step, why: str, ranks: int = 1) -> None:
         """Tell that a step of both sides is not compared at all."""
         self._whole_steps += 1
+        if why != _NOTHING_RECORDED:
+            self._is_apart(step)
         self._leave_out(why, "the step" if step is None else f"step {step}", ranks)
 
     def _leave_out(self, why: str, place: str, parts: int) -> None:
