@@ -103,9 +103,11 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
     scene = Scene(pairing, comparer, task.first)
     scene.apart_before, scene.states_before = task.before.gradients, task.before.states
     scene.left_before, scene.weights_before = task.left, task.weights
+    scene.untouched = task.before.untouched
     look_for_steps_in_one(scene, task.steps)
     suspects = search(scene)
     reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
+    reach = replace(reach, untouched=scene.untouched)
     compared = Compared(
         step=left.step,
         rank=left.rank,

@@ -146,14 +146,19 @@ def is_explained(
     return weighted(judged.event, judged.partner, difference) <= allowed
 
 
-def is_changed_before(event: Event, earlier: Iterable[Event]) -> bool:
-    """True if another call of the module has averaged before. ``earlier``: the calls of the step, in order."""
-    for one in earlier:
-        if one is event:
-            break
-        if one.direction == "forward" and _module(one) == _module(event) and changes_state(one):
-            return True
-    return False
+def first_changes(events: Iterable[Event]) -> dict[str, Event]:
+    """The first call of each module that averages, of the calls of a step in order."""
+    found: dict[str, Event] = {}
+    for event in events:
+        if event.direction == "forward" and changes_state(event):
+            found.setdefault(_module(event), event)
+    return found
+
+
+def is_changed_before(event: Event, changes: Mapping[str, Event]) -> bool:
+    """True if another call of the module has averaged before. ``changes``: see :func:`first_changes`."""
+    first = changes.get(_module(event))
+    return first is not None and first.index < event.index
 
 
 def weighted(event: Event, partner: Event, difference: Difference) -> float:

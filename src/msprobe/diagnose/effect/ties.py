@@ -23,17 +23,23 @@ class BrokenTie:
     tied: Literal["candidate", "reference"]
 
 
-def broken_tie(gradient: Event, slot: str, candidate: Timeline, reference: Timeline) -> BrokenTie | None:
-    """The tie of the parameter whose gradient this is; None if it is tied on both sides or on none."""
-    name = _name(gradient, slot)
-    mine, theirs = _Weights(candidate), _Weights(reference)
-    for other in theirs.tied_with(name):
-        if mine.apart(name, other):
-            return BrokenTie(other, "reference")
-    for other in mine.tied_with(name):
-        if theirs.apart(name, other):
-            return BrokenTie(other, "candidate")
-    return None
+class Ties:
+    """The weights of both sides, to be asked which of them are one tensor on one side alone."""
+
+    def __init__(self, candidate: Timeline, reference: Timeline) -> None:
+        self._sides = _Weights(candidate), _Weights(reference)
+
+    def broken(self, gradient: Event, slot: str) -> BrokenTie | None:
+        """The tie of the parameter whose gradient this is; None if it is tied on both sides or on none."""
+        name = _name(gradient, slot)
+        mine, theirs = self._sides
+        for other in theirs.tied_with(name):
+            if mine.apart(name, other):
+                return BrokenTie(other, "reference")
+        for other in mine.tied_with(name):
+            if theirs.apart(name, other):
+                return BrokenTie(other, "candidate")
+        return None
 
 
 class _Weights:
@@ -49,17 +55,16 @@ class _Weights:
             elif event.direction == "gradient":
                 for slot, leaf in event.outputs():
                     self.gradients.setdefault(_name(event, slot), fingerprint(leaf))
+        self._alike: dict[tuple[Hashable, Hashable], list[str]] = {}
+        for name, gradient in self.gradients.items():
+            self._alike.setdefault((self.values.get(name), gradient), []).append(name)
 
     def tied_with(self, name: str) -> list[str]:
         """The parameters that have the values and the gradient of another."""
         value, gradient = self.values.get(name), self.gradients.get(name)
         if value is None or gradient is None:
             return []
-        return [
-            other
-            for other, its in self.gradients.items()
-            if other != name and its == gradient and self.values.get(other) == value
-        ]
+        return [other for other in self._alike[value, gradient] if other != name]
 
     def apart(self, one: str, other: str) -> bool:
         """True if two parameters have gradients of their own."""

@@ -221,7 +221,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         # The call (or an earlier pass of it) gave the same result, and this is what it did otherwise.
         blame_argument(scene, silent, shows_later=taken)
         return
-    again = taken and states.is_changed_before(judged.event, scene.pairing.candidate)
+    again = taken and states.is_changed_before(judged.event, scene.first_changes)
     if again:
         when = "where it is taken again in this step"
     elif not taken:

@@ -19,7 +19,7 @@ from msprobe.diagnose.tolerance.judge import Judged
 
 def look_at_settings_of(scene: Scene, event: Event) -> None:
     """The settings of the optimizer that a call belongs to, before the call is blamed."""
-    whole = next((one for one in scene.pairing.candidate.events[event.index :] if one.parts.kind == "optimizer"), None)
+    whole = scene.pairing.candidate.optimizer_after(event)
     if whole is not None and whole in scene.judged and ("settings", whole) not in scene.said:
         scene.said[("settings", whole)] = None
         first = event.index

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Iterable, Mapping
 
-from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences.records import Difference, fingerprint
 from msprobe.diagnose.differences.words import dtype_word, measure
-from msprobe.diagnose.effect.ties import broken_tie
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
@@ -184,7 +184,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
 def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[str, dict[str, str]]:
     """How the gradient of a parameter is told that differs by itself, and the cause where it is known."""
     name = f"{event.parts.path}.{difference.slot.partition('.')[0]}"
-    tie = broken_tie(event, difference.slot, scene.pairing.candidate, scene.pairing.reference)
+    tie = scene.ties.broken(event, difference.slot)
     if tie is None:
         return f"the gradient of {name} differs{scene.how(difference)}, while those of the calls that use it agree", {}
     one, two = ("reference", "candidate") if tie.tied == "reference" else ("candidate", "reference")
@@ -204,23 +204,15 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
     if forward is None:
         return False
     kept = {fingerprint(leaf) for _, leaf in [*forward.inputs(), *forward.outputs()]} - {None}
-    found: Event | None = None
-    for one in scene.pairing.alone():
-        if writes_in_place(one.stem) and any(fingerprint(leaf) in kept for _, leaf in one.inputs()[:1]):
-            kind: Kind = "mutation"
-            text = f"{one.name}, which the candidate alone calls, writes to"
-            found = one
-            break
-    else:
-        for one in scene.pairing.missing():
-            copies = operation(one.stem) in ("clone", "contiguous", "copy", "deepcopy")
-            if copies and any(fingerprint(leaf) in kept for _, leaf in one.inputs()):
-                kind = "structure"
-                text = f"the candidate does not call {one.name}: a later write goes to"
-                found = one
-                break
+    found = _first_of(scene.lone_writes, kept)
+    kind: Kind = "mutation"
+    text = f"{found.name}, which the candidate alone calls, writes to" if found is not None else ""
     if found is None:
-        return False
+        found = _first_of(scene.missing_copies, kept)
+        if found is None:
+            return False
+        kind = "structure"
+        text = f"the candidate does not call {found.name}: a later write goes to"
     scene.say(
         ("calls", found),
         judged,
@@ -234,3 +226,8 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
         alternatives=(event.name,),
     )
     return True
+
+
+def _first_of(calls: Mapping[Hashable, Event], marks: Iterable[Hashable]) -> Event | None:
+    """The first of the calls that take one of these tensors."""
+    return min((calls[mark] for mark in marks if mark in calls), key=lambda event: event.index, default=None)

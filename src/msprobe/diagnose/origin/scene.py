@@ -8,19 +8,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from msprobe.compare.entry_names import operation
+from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose.differences.records import Comparer, Difference, described, fingerprint, is_floating, rms
 from msprobe.diagnose.differences.words import at_least, relation_in_words
 from msprobe.diagnose.effect.arrival import Arrival, arrival_of
 from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
 from msprobe.diagnose.effect.reach import unit_of
+from msprobe.diagnose.effect.states import first_changes
+from msprobe.diagnose.effect.ties import Ties
 from msprobe.diagnose.effect.weights import equal_weights
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.links import Producers, consumers_of, unset_tensors
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.phases import phase_of
-from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, is_random, judge_all
 
@@ -57,6 +59,7 @@ _OF_CHAIN = 64.0
 _MOST_OF_CHAIN = 0.1
 #: Between two frameworks: so many units of rounding are no longer rounding.
 _TAINTS = 256.0
+_COPIES = frozenset(("clone", "contiguous", "copy", "deepcopy"))
 _ROUNDING = 64.0
 
 
@@ -307,17 +310,50 @@ class Scene:
                     found.setdefault(_form(event), []).append(event)
         return found
 
+    @cached_property
+    def ties(self) -> Ties:
+        """Which weights are one tensor, on each side."""
+        return Ties(self.pairing.candidate, self.pairing.reference)
+
+    @cached_property
+    def first_changes(self) -> Mapping[str, Event]:
+        """The first call of each module of the candidate that averages what the module keeps."""
+        return first_changes(self.pairing.candidate)
+
+    @cached_property
+    def lone_writes(self) -> Mapping[Hashable, Event]:
+        """The first call of the candidate alone that writes to a tensor, by what tells the tensor."""
+        calls = (event for event in self.pairing.alone() if writes_in_place(event.stem))
+        return _first_takers((event, event.inputs()[:1]) for event in calls)
+
+    @cached_property
+    def missing_copies(self) -> Mapping[Hashable, Event]:
+        """The first call of the reference alone that copies a tensor, by what tells the tensor."""
+        calls = (event for event in self.pairing.missing() if operation(event.stem) in _COPIES)
+        return _first_takers((event, event.inputs()) for event in calls)
+
+    @cached_property
+    def _pairs_before(self) -> list[tuple[Event, Event] | None]:
+        """For each event of the reference, the last pair before it: of the reference, and of the candidate."""
+        found: list[tuple[Event, Event] | None] = []
+        last: tuple[Event, Event] | None = None
+        for event in self.pairing.reference:
+            found.append(last)
+            twin = self.pairing.back.get(event)
+            last = (event, twin) if twin is not None else last
+        return found
+
     def place_of(self, event: Event) -> float:
         """Where an event of either side stands in the candidate's order; calls of the reference alone stand behind the
         pair that they follow there, in their own order.
         """
         if self.pairing.candidate.by_name.get(event.name) is event:
             return event.index
-        for before in reversed(self.pairing.reference.events[: event.index]):
-            twin = self.pairing.back.get(before)
-            if twin is not None:
-                return twin.index + 1 - 1 / (1 + event.index - before.index)
-        return -1 / (1 + event.index)
+        last = self._pairs_before[event.index]
+        if last is None:
+            return -1 / (1 + event.index)
+        before, twin = last
+        return twin.index + 1 - 1 / (1 + event.index - before.index)
 
     def after_backward(self, event: Event, difference: Difference) -> bool:
         """True if a tensor looks like a gradient that is taken from ``.grad``, after a backward pass."""
@@ -416,6 +452,17 @@ class Scene:
             evidence=evidence,
             stack=tuple(timeline.part.stack(forward.name)[:20]),
         )
+
+
+def _first_takers(calls: Iterable[tuple[Event, Sequence[Slot]]]) -> dict[Hashable, Event]:
+    """The first call that takes a tensor, by what tells the tensor."""
+    found: dict[Hashable, Event] = {}
+    for event, taken in calls:
+        for _, leaf in taken:
+            mark = fingerprint(leaf)
+            if mark is not None:
+                found.setdefault(mark, event)
+    return found
 
 
 def _form(event: Event) -> Hashable:

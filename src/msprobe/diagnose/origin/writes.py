@@ -5,7 +5,7 @@ No call of the step need take what they leave behind, so they are found by thems
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Hashable, Sequence
 
 from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose.differences.records import Difference, fingerprint, numel
@@ -57,8 +57,8 @@ def look_for_lone_writes(scene: Scene) -> None:
         sure = not _done_otherwise(found[0], others)
         if sure and scene.arrival.clean:
             # What they do to gradients is undone, or undoes something, before anything uses these.
-            timeline = pairing.candidate if events is here else pairing.reference
-            sure = not all(_is_gradient(event, timeline) for event in found)
+            gradients = _gradients_of(pairing.candidate if events is here else pairing.reference)
+            sure = not all(_writes_to(event, gradients) for event in found)
         scene.suspects.append(Suspect(finding, place, clear=sure, matters=sure))
 
 
@@ -76,8 +76,8 @@ def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool
     return shaped or makers.of(target, event) is None
 
 
-def _is_gradient(event: Event, timeline: Timeline) -> bool:
-    """True if a call writes to what the backward pass brought, or to what the optimizer gets."""
+def _gradients_of(timeline: Timeline) -> set[Hashable]:
+    """What tells the tensors that the backward pass brought, or that the optimizer gets."""
     brought = (leaf for one in timeline if one.direction == "gradient" for _, leaf in one.outputs())
     taken = (
         fields.get("grad")
@@ -85,7 +85,11 @@ def _is_gradient(event: Event, timeline: Timeline) -> bool:
         if one.parts.kind == "optimizer"
         for fields in optimizer.parameters_of(one).values()
     )
-    marks = {fingerprint(leaf) for leaf in (*brought, *taken)} - {None}
+    return {fingerprint(leaf) for leaf in (*brought, *taken)} - {None}
+
+
+def _writes_to(event: Event, marks: Container[Hashable]) -> bool:
+    """True if a call writes to one of these tensors."""
     written = [leaf for _, leaf in [*event.inputs()[:1], *event.outputs()]]
     return any(fingerprint(leaf) in marks for leaf in written)
 

@@ -39,6 +39,8 @@ class Pairing:
     loose: set[Event] = field(default_factory=set)
     repeats: dict[Event, Event] = field(default_factory=dict)
     naming: Naming = field(default_factory=Naming)
+    _alone: list[Event] | None = field(default=None, init=False, repr=False)
+    _missing: list[Event] | None = field(default=None, init=False, repr=False)
 
     def add(self, candidate: Event, reference: Event, loose: bool = False) -> None:
         """Pair two events, unless one of them has a partner."""
@@ -46,16 +48,21 @@ class Pairing:
             return
         self.partner[candidate] = reference
         self.back[reference] = candidate
+        self._alone = self._missing = None
         if loose:
             self.loose.add(candidate)
 
     def alone(self) -> list[Event]:
-        """Events of the candidate without partner, in order."""
-        return [event for event in self.candidate if event not in self.partner]
+        """Events of the candidate without partner, in order. Asked for many times; nobody changes the list."""
+        if self._alone is None:
+            self._alone = [event for event in self.candidate if event not in self.partner]
+        return self._alone
 
     def missing(self) -> list[Event]:
-        """Events of the reference without partner, in order."""
-        return [event for event in self.reference if event not in self.back]
+        """Events of the reference without partner, in order; see :meth:`alone`."""
+        if self._missing is None:
+            self._missing = [event for event in self.reference if event not in self.back]
+        return self._missing
 
 
 def pair(candidate: Timeline, reference: Timeline) -> Pairing:

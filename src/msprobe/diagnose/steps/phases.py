@@ -17,7 +17,6 @@ def phase_of(event: Event, timeline: Timeline) -> str:
 
 
 def _later_phase(event: Event, timeline: Timeline) -> str:
-    earlier = timeline.events[: event.index]
-    if any(one.parts.kind == "optimizer" for one in earlier):
+    if timeline.optimizers and timeline.optimizers[0].index < event.index:
         return "after optimizer"
-    return "after backward" if any(one.direction == "backward" for one in earlier) else ""
+    return "after backward" if timeline.first_backward < event.index else ""

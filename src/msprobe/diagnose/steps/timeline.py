@@ -6,6 +6,7 @@ parameters stand in a dump beside the forward pass; here they come after the las
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -169,6 +170,8 @@ class Timeline:
         self.rank = part.rank
         self.by_name: dict[str, Event] = {}
         self.events = self._read(part)
+        self._optimizers: list[Event] | None = None
+        self._first_backward: int | None = None
         self.roots: list[Event] = []
         self.unfinished: list[Event] = []
         self._link(part)
@@ -250,12 +253,33 @@ class Timeline:
                 found[name] = Event(name, parts, {}, _direction(parts, {}))
         return found
 
+    @property
+    def optimizers(self) -> list[Event]:
+        """The steps that optimizers took, in order."""
+        if self._optimizers is None:
+            self._optimizers = [event for event in self.events if event.parts.kind == "optimizer"]
+        return self._optimizers
+
+    def optimizer_after(self, event: Event) -> Event | None:
+        """The step of an optimizer that an event is in or comes before; None behind the last."""
+        place = bisect_left(self.optimizers, event.index, key=lambda one: one.index)
+        return self.optimizers[place] if place < len(self.optimizers) else None
+
+    @property
+    def first_backward(self) -> int:
+        """The index of the first backward call; behind all events if there is none."""
+        if self._first_backward is None:
+            found = (event.index for event in self.events if event.direction == "backward")
+            self._first_backward = next(found, len(self.events))
+        return self._first_backward
+
     def close(self) -> None:
         """Let go of the events. They know each other, so they would stay until Python searches for such circles."""
         for event in self.events:
             event.parent = None
             event.children.clear()
         self.events, self.roots, self.unfinished, self.by_name = [], [], [], {}
+        self._optimizers = None
 
     @property
     def is_flat(self) -> bool:
@@ -277,8 +301,10 @@ class Timeline:
         self.roots = [one for one in self.roots if one not in gone]
         for event in gone:
             self.by_name.pop(event.name, None)
-            if event.parent is not None and event.parent not in gone:
-                event.parent.children = [one for one in event.parent.children if one is not event]
+        for parent in {event.parent for event in gone} - gone:
+            if parent is not None:
+                parent.children = [one for one in parent.children if one not in gone]
+        self._optimizers = self._first_backward = None
         for index, event in enumerate(self.events):
             event.index = index
 

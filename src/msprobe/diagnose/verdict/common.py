@@ -60,7 +60,8 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
     notes: list[str] = []
     findings: list[Finding] = []
     lone_steps = 0
-    steps: list[tuple[Step, Step]] = [(step, step) for step in candidate.steps if step in reference.steps]
+    own, others = set(candidate.steps), set(reference.steps)
+    steps: list[tuple[Step, Step]] = [(step, step) for step in candidate.steps if step in others]
     if not steps and len(candidate.steps) == len(reference.steps) == 1:
         steps = [(candidate.steps[0], reference.steps[0])]
         notes.append(
@@ -68,8 +69,8 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
         )
     else:
         for side, missing in (
-            ("candidate", [step for step in candidate.steps if step not in reference.steps]),
-            ("reference", [step for step in reference.steps if step not in candidate.steps]),
+            ("candidate", [step for step in candidate.steps if step not in others]),
+            ("reference", [step for step in reference.steps if step not in own]),
         ):
             if missing:
                 lone_steps += len(missing)
