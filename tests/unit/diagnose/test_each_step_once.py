@@ -6,6 +6,7 @@ import gc
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ import pytest
 from unit.diagnose.training import Plan, train
 
 from msprobe.diagnose import all_steps, compare_runs
+from msprobe.diagnose.check import check_run
+from msprobe.diagnose.check.sight import Sight
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.verdict.running import MOST_HARMLESS, Running
 from msprobe.report.verdict_file import verdict_bytes
 from msprobe.store.part import DumpPart
@@ -122,3 +126,61 @@ def test_harmless_findings_of_endless_runs_are_not_all_kept() -> None:
     assert len(running.findings) == MOST_HARMLESS + 1
     assert running.findings[-1].kind == "computation"
     assert running.notes_on_gaps() == [f"{MOST_HARMLESS} further harmless findings of later steps are left out"]
+
+
+class TestCheck:
+    def test_keeps_nothing_of_a_step_when_the_next_begins(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = repeated(tmp_path / "one", 31, Plan(results={"blocks.1.tanh": lambda array: array / 0}))
+        alive: dict[int, int] = {}
+        add = Sight.add
+
+        def counted(self: Sight, timelines: list[Timeline]) -> None:
+            if timelines[0].step in (10, 30):
+                gc.collect()
+                alive[timelines[0].step] = len(gc.get_objects())
+            add(self, timelines)
+
+        monkeypatch.setattr(Sight, "add", counted)
+        with np.errstate(all="ignore"):
+            result = check_run(folder)
+        assert result.status == "found"
+        assert alive[30] - alive[10] <= 20
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_closes_all_that_it_has_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+        folder = train(tmp_path / "one", *[Plan(steps=2)] * 2)
+        timelines: list[Timeline] = []
+        add = Sight.add
+
+        def kept(self: Sight, found: list[Timeline]) -> None:
+            timelines.extend(found)
+            add(self, found)
+            if fails:
+                raise ValueError("a check that fails")
+
+        monkeypatch.setattr(Sight, "add", kept)
+        with pytest.raises(ValueError, match="a check") if fails else nullcontext():
+            check_run(folder)
+        assert len(timelines) == (2 if fails else 4)
+        assert not any(timeline.events or timeline.part._sources for timeline in timelines)
+
+    def test_remarks_of_many_steps_are_counted(self, tmp_path: Path) -> None:
+        def without_backward(data: dict[str, Any]) -> dict[str, Any]:
+            return {name: record for name, record in data.items() if "backward" not in name}
+
+        folder = repeated(tmp_path / "one", 31, Plan(edit=without_backward))
+        notes = check_run(folder).notes
+        assert "step 0: no backward pass was recorded" in notes
+        assert "11 more steps or ranks: no backward pass was recorded" in notes
+        assert len(notes) < 25
+
+    def test_tensor_files_that_cannot_be_read_are_told(self, tmp_path: Path) -> None:
+        folder = train(tmp_path / "one", Plan(steps=2, values=True, digests=False))
+        missing, broken = sorted(folder.glob("*/*/dump_tensor_data/Torch.tanh.0.forward.output.0*"))
+        missing.unlink()
+        broken.write_bytes(b"nothing")
+        result = check_run(folder)
+        assert (result.status, result.exit_code) == ("clean", 2)
+        assert result.unread == (f"2 tensor files cannot be read: step 0: {missing.name}; step 1: {broken.name}",)

@@ -36,7 +36,9 @@ class History:
             for event in moment.optimizer_steps(timeline):
                 held = (plain_path(name) for name in parameters_of(event))
                 self.reached.update(set(held) - without_gradient(event))
-        self.called.append(frozenset(called))
+        # Of a run of many steps most are alike, and one set stands for all of these.
+        last = self.called[-1] if self.called else frozenset[str]()
+        self.called.append(last if last == called else frozenset(called))
 
 
 def without_gradient(event: Event) -> set[str]:

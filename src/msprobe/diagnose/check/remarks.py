@@ -2,29 +2,66 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.store.damage import place_in_words
 
+_MOST_PLACES = 20
 
-def notes_of(timeline: Timeline) -> list[str]:
-    """The remarks on one step of a rank, from the most to the least that is missing."""
+
+class Notes:
+    """Remarks in order, each once; of one that many steps and ranks have, the first places are told and the others
+    counted.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, list[str]] = {}
+        self._more: Counter[str] = Counter()
+
+    def add(self, place: str, text: str) -> None:
+        """A remark on a step or a rank; ``place`` is empty for one on the whole dump."""
+        places = self._places.setdefault(text, [])
+        if place in places:
+            return
+        if len(places) < _MOST_PLACES:
+            places.append(place)
+        else:
+            self._more[text] += 1
+
+    def lines(self) -> list[str]:
+        """One line for each remark and place."""
+        found = []
+        for text, places in self._places.items():
+            found += [f"{place}: {text}" if place else text for place in places]
+            if self._more[text]:
+                found.append(f"{self._more[text]} more steps or ranks: {text}")
+        return found
+
+
+def notes_of(timeline: Timeline) -> list[tuple[str, str]]:
+    """The remarks on one step of a rank, from the most to the least that is missing, each with its place; without one
+    it is the same for the whole dump.
+    """
     part = timeline.part
     place = place_in_words(part.step, part.rank)
     found = []
     if not part.complete:
-        found.append(f"{place}: the recording was interrupted; what is there was checked")
+        found.append((place, "the recording was interrupted; what is there was checked"))
     if not len(part):
-        return [*found, f"{place}: no call was recorded"]
+        return [*found, (place, "no call was recorded")]
     if part.kind == "debug" or part.header.get("level") == "debug":
-        return [*found, "level debug: values that were saved by hand; the checks look at calls, and there are none"]
+        text = "level debug: values that were saved by hand; the checks look at calls, and there are none"
+        return [*found, ("", text)]
     results = [leaf for event in timeline for leaf in tensors(event.outputs())]
     if results and not any("Max" in leaf for leaf in results):
-        found.append(f"no statistics were recorded{_why(part.header.get('task'), results)}; most checks need them")
+        why = _why(part.header.get("task"), results)
+        found.append(("", f"no statistics were recorded{why}; most checks need them"))
     if not any(event.parts.kind == "api" for event in timeline) and any(event.is_module for event in timeline):
-        found.append("only modules were recorded (L0): checks of single calls see nothing")
+        found.append(("", "only modules were recorded (L0): checks of single calls see nothing"))
     if not any(event.direction == "backward" for event in timeline):
-        found.append(f"step {part.step}: no backward pass was recorded")
+        found.append((f"step {part.step}", "no backward pass was recorded"))
     return found
 
 

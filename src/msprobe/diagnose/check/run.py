@@ -11,14 +11,16 @@ from msprobe.diagnose.check.communication import Exchange
 from msprobe.diagnose.check.history import History
 from msprobe.diagnose.check.moment import Earlier, Moment
 from msprobe.diagnose.check.registry import CHECKS, Check
-from msprobe.diagnose.check.remarks import notes_of
+from msprobe.diagnose.check.remarks import Notes, notes_of
 from msprobe.diagnose.check.sight import Sight
 from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.findings import Finding, plain
+from msprobe.diagnose.places import Places
+from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import StrPath
-from msprobe.store.damage import in_words, lost_parts, missing_ranks
+from msprobe.store.damage import in_words, lost_parts, missing_ranks, place_in_words
 from msprobe.store.reader import Dump, open_dump
 
 VERSION = 1
@@ -69,66 +71,109 @@ def check_run(
     and told. Raises PathError or InvalidInputError if none can be read, or no part holds a record.
     """
     dump = open_dump(path)
-    findings: list[Finding] = []
-    notes: list[str] = []
-    broken: dict[str, MsprobeError] = {}
-    sight = Sight()
-    before: Earlier | None = None
-    history = History()
-    last: int | None = None
-    told: set[str] = set()
-    said: set[tuple[Any, ...]] = set()
-    records = 0
+    running = _Running(dump, checks)
     for step in dump.steps:
-        timelines = {}
-        for rank in dump.ranks(step):
-            if progress is not None:
-                progress(f"step {step}, rank {rank}")
-            try:
-                timelines[rank] = _read(dump, step, rank)
-            except MsprobeError as problem:
-                broken[in_words(step, rank, problem.message)] = problem
-                continue
-            records += len(timelines[rank].part)
-            notes += notes_of(timelines[rank])
-        sight.add(list(timelines.values()))
+        # What is read of a step stays until it is closed: no search for garbage finds any before.
+        with no_collection():
+            running.step(step, progress)
+    return running.result(path)
+
+
+class _Running:
+    """The checks over one step after the other; nothing is kept of a step but what later ones and the answer need."""
+
+    def __init__(self, dump: Dump, checks: Sequence[Check]) -> None:
+        self._dump = dump
+        self._checks = checks
+        self._findings: list[Finding] = []
+        self._count = 0
+        self._harmless = True
+        self._notes = Notes()
+        self._broken: dict[str, MsprobeError] = {}
+        self._unread = Places()
+        self._sight = Sight()
+        self._before: Earlier | None = None
+        self._history = History()
+        self._last: int | None = None
+        self._told: set[str] = set()
+        self._said: set[tuple[Any, ...]] = set()
+        self._records = 0
+
+    def step(self, step: int | None, progress: Callable[[str], None] | None) -> None:
+        """Check all ranks of a step, and close what was read of it."""
+        timelines: dict[int | str, Timeline] = {}
+        try:
+            for rank in self._dump.ranks(step):
+                if progress is not None:
+                    progress(f"step {step}, rank {rank}")
+                try:
+                    timelines[rank] = _read(self._dump, step, rank)
+                except MsprobeError as problem:
+                    self._broken[in_words(step, rank, problem.message)] = problem
+            self._check(step, timelines)
+        finally:
+            for timeline in timelines.values():
+                timeline.close()
+                timeline.part.close()
+
+    def _check(self, step: int | None, timelines: dict[int | str, Timeline]) -> None:
+        for timeline in timelines.values():
+            self._records += len(timeline.part)
+            for place, text in notes_of(timeline):
+                self._notes.add(place, text)
+        self._sight.add(list(timelines.values()))
         add_digests(*timelines.values())
         # A gap in the steps: what was before is not the step before.
-        follows = last is not None and step == last + 1
-        last_one = step == dump.steps[-1]
-        moment = Moment(step, timelines, before if follows else None, last=last_one, history=history)
-        history.add(moment)
-        for found in _found(moment, checks, told):
+        follows = self._last is not None and step == self._last + 1
+        before = self._before if follows else None
+        moment = Moment(step, timelines, before, last=step == self._dump.steps[-1], history=self._history)
+        self._history.add(moment)
+        for found in _found(moment, self._checks, self._told):
             # The same line of the program in the same module, in another pass or step, is no news.
             mark = (found.evidence["check"], found.module, found.evidence.get("source") or found.where, found.kind)
-            if mark not in said:
-                said.add(mark)
-                findings.append(found)
+            if mark not in self._said:
+                self._said.add(mark)
+                self._keep(found)
         if len(timelines) > 1:
-            notes += [f"step {step}: {remark}" for remark in Exchange(timelines).remarks()]
-        before, last = moment.earlier(), step
+            for remark in Exchange(timelines).remarks():
+                self._notes.add(f"step {step}", remark)
+        self._before, self._last = moment.earlier(), step
         for timeline in timelines.values():
-            timeline.part.close()
-    if not records and broken:
-        raise next(iter(broken.values()))
-    if not records:
-        raise InvalidInputError(f'"{path}" holds no record; nothing was recorded, or another folder is meant.')
-    findings.sort(key=_place)
-    harmless = all(found.harmless for found in findings)
-    return CheckResult(
-        status="clean" if not findings else "harmless" if harmless else "found",
-        dump=str(path),
-        findings=tuple(findings[:_MOST]),
-        notes=tuple(dict.fromkeys((*missing_ranks(dump), *notes))),
-        unread=(*broken, *lost_parts(dump)),
-        summary={
-            "steps": len(dump.steps),
-            "records": records,
-            "findings": len(findings),
-            "checks": [check.name for check in checks],
-            "blind": sight.blind([check for check in checks if check.name not in told]),
-        },
-    )
+            # An interrupted dump may name files that were on their way.
+            for name in timeline.part.unread if timeline.part.complete else ():
+                self._unread.add(f"{place_in_words(step, timeline.rank)}: {name}")
+
+    def _keep(self, found: Finding) -> None:
+        self._count += 1
+        self._harmless &= found.harmless
+        self._findings.append(found)
+        if len(self._findings) >= 2 * _MOST:
+            self._findings = sorted(self._findings, key=_place)[:_MOST]
+
+    def result(self, path: StrPath) -> CheckResult:
+        """The answer. Raises what the first broken part raised if nothing could be read."""
+        if not self._records and self._broken:
+            raise next(iter(self._broken.values()))
+        if not self._records:
+            raise InvalidInputError(f'"{path}" holds no record; nothing was recorded, or another folder is meant.')
+        unread = [*self._broken, *lost_parts(self._dump)]
+        if self._unread.count:
+            number = f"{self._unread.count} tensor files" if self._unread.count > 1 else "a tensor file"
+            unread.append(f"{number} cannot be read: {self._unread}")
+        return CheckResult(
+            status="clean" if not self._count else "harmless" if self._harmless else "found",
+            dump=str(path),
+            findings=tuple(sorted(self._findings, key=_place)[:_MOST]),
+            notes=tuple(dict.fromkeys((*missing_ranks(self._dump), *self._notes.lines()))),
+            unread=tuple(unread),
+            summary={
+                "steps": len(self._dump.steps),
+                "records": self._records,
+                "findings": self._count,
+                "checks": [check.name for check in self._checks],
+                "blind": self._sight.blind([check for check in self._checks if check.name not in self._told]),
+            },
+        )
 
 
 def _found(moment: Moment, checks: Sequence[Check], told: set[str]) -> list[Finding]:

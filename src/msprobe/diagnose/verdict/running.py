@@ -9,41 +9,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.layout.compare import ComparedLayouts
+from msprobe.diagnose.places import Places
 from msprobe.diagnose.verdict.common import Rank, Step
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, agreeing_of
 from msprobe.store.damage import place_in_words
 
 #: So many harmless findings are kept of a whole run. What diverges ends the search, and is kept besides.
 MOST_HARMLESS = 1000
-_MOST_PLACES = 5
 _MOST_REASONS = 20
 _OTHER_REASONS = "for further reasons"
 _NO_PAIR = "no call of one side answers to any of the other"
 _NO_TENSOR = "no tensor of one side can be compared with one of the other"
 _NOTHING_RECORDED = "nothing was recorded on either side"
-
-
-@dataclass
-class Places:
-    """The first of many places in words, and how many they are."""
-
-    first: list[str] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, place: str) -> None:
-        """One place more."""
-        self.count += 1
-        if len(self.first) < _MOST_PLACES:
-            self.first.append(place)
-
-    def __str__(self) -> str:
-        more = self.count - len(self.first)
-        return "; ".join(self.first) + (f" and {more} more" if more else "")
 
 
 class Counts:
