@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from msprobe.compare.matching import Pairing
+from msprobe.compare.number_types import epsilon_of
 from msprobe.compare.rows import WHOLE, Numbers, Rows
 
 Mask = npt.NDArray[np.bool_]
@@ -18,16 +19,6 @@ Mask = npt.NDArray[np.bool_]
 # A statistic that changed by more than this share of itself is worth a look.
 WARNING_RATIO = 0.5
 _NOT_ZERO = 1e-10
-# Half the distance of 1 to the next number, for the element types that lose something.
-_ROUNDING = {
-    "float64": 2.0**-53,
-    "float32": 2.0**-24,
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-    "complex64": 2.0**-24,
-    "complex128": 2.0**-53,
-}
-_FLOAT8_ROUNDING = 2.0**-3
 # A sum of n terms is off by about sqrt(n) roundings; this many cover the sums of a small model.
 _ROUNDINGS = 8.0
 
@@ -175,5 +166,5 @@ def _rounding(rows: Rows) -> Numbers:
 
 
 def _rounding_of(dtype: str) -> float:
-    word = dtype.removeprefix("torch.").lower()
-    return _FLOAT8_ROUNDING if word.startswith("float8") else _ROUNDING.get(word, 0.0)
+    """What one rounding loses at most, of a number's size: half the distance to the next."""
+    return epsilon_of(dtype) / 2

@@ -87,10 +87,10 @@ def _is_taken_back(scene: Scene, judged: Judged) -> bool:
     """True if another argument changes the result of its call, and hardly that of the module around it: a loop that
     runs the other way, a convolution whose result is cut out later.
     """
-    outer = _changed_module(scene, judged.event)
-    if outer is None or judged.left <= _of_roundings(scene, [judged.event, judged.partner]):
+    if judged.event.module is None or judged.left <= _of_roundings(scene, [judged.event, judged.partner]):
         return False
-    return outer.left <= _of_roundings(scene, [outer.event, outer.partner])
+    outer = _changed_module(scene, judged.event)
+    return outer is None or outer.left <= _of_roundings(scene, [outer.event, outer.partner])
 
 
 def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:

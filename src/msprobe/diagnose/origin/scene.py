@@ -9,7 +9,15 @@ from functools import cached_property
 from typing import Any
 
 from msprobe.compare.entry_names import operation, writes_in_place
-from msprobe.diagnose.differences.records import Comparer, Difference, described, fingerprint, is_floating, rms
+from msprobe.diagnose.differences.records import (
+    Comparer,
+    Difference,
+    described,
+    fingerprint,
+    is_floating,
+    is_integer,
+    rms,
+)
 from msprobe.diagnose.differences.words import at_least, relation_in_words
 from msprobe.diagnose.effect.arrival import Arrival, arrival_of
 from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
@@ -110,6 +118,8 @@ class Scene:
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.dtype_policy = dtype_policy(self.judged.values())
         for one in self.judged.values() if self.dtype_policy else ():
+            if one.event.module is None and operation(one.event.stem) not in noise.MOVES:
+                continue  # weights and averages have types of their own
             # A type that is asked for by name follows the setting of the run.
             one.inputs = [item for item in one.inputs if not self._asks_for_policy(item)]
 
@@ -170,6 +180,8 @@ class Scene:
             return True
         if not (self.comparer.crossing or found.changed_outputs):
             return False
+        if found.changed_inputs and is_integer(seen.left) and operation(event.stem) in noise.CHOOSES:
+            return True  # which of several is chosen, rounding decides
         # Where everything is apart by rounding, that explains no more than rounding.
         return self.explains(found, seen, _SEEN_AGAIN)
 

@@ -9,7 +9,16 @@ from functools import partial
 from typing import Any, Literal
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, not_finite, numbers, numel, rms
+from msprobe.diagnose.differences.records import (
+    Comparer,
+    Difference,
+    is_floating,
+    is_integer,
+    not_finite,
+    numbers,
+    numel,
+    rms,
+)
 from msprobe.diagnose.effect.movement import weights_of
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.translation import answering
@@ -212,6 +221,9 @@ def judge(
             # A mask of infinities hides the statistics of what is beside them; what it was made from tells more.
             judged.arrived = max(judged.arrived, of_maker(one.left))
     judged.left = _largest(judged.changed_outputs)
+    if judged.changed_inputs and operation(event.stem) in noise.CHOOSES:
+        # Which of several that are about as large is chosen, rounding decides.
+        judged.left = _largest(one for one in judged.changed_outputs if not is_integer(one.left))
     if comparer.crossing and event.direction in ("gradient", "backward"):
         least = noise.SMALL_GRADIENT * (largest or max((rms(leaf) for _, leaf in _tensors(results)), default=0.0))
         weigh = partial(delta_of_gradient, least=least, expected=expected)
@@ -226,6 +238,9 @@ def judge(
     safety = noise.SAFETY if judged.arrived or rounding <= 2.0**-23 else noise.SAFETY_OF_OWN
     # Statistics of what arrives may be nearer than the elements are.
     modelled = safety * (own + factor * max(judged.arrived, comparer.weights_apart))
+    if judged.changed_inputs and operation(event.stem) in noise.MOVES:
+        # A part of a tensor may be further apart than the whole, whose elements were rounded in the type of the run.
+        modelled = max(modelled, comparer.unit_of_run)
     judged.allowed = max(modelled, comparer.measured_noise(partner.name))
     judged.status = _status(judged)
     if comparer.crossing and judged.left <= judged.allowed and any(map(_is_valued, outputs)):

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from msprobe.compare.entry_names import operation
+from msprobe.compare.number_types import EPSILON, epsilon_of
 from msprobe.diagnose.differences.records import is_floating, numbers, numel, rms
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 
@@ -30,16 +30,6 @@ SMALL_GRADIENT = 1e-3
 #: A module hands on a difference up to so many times larger: SAFETY times the amplification of one.
 HANDED_ON = 64.0
 
-_EPS = {
-    "float64": 2.0**-52,
-    "complex128": 2.0**-52,
-    "float32": 2.0**-23,
-    "complex64": 2.0**-23,
-    "float16": 2.0**-10,
-    "bfloat16": 2.0**-7,
-}
-_FLOAT8 = 2.0**-2
-
 #: Calls that move values and compute nothing.
 MOVES = frozenset(
     """
@@ -54,6 +44,8 @@ MOVES = frozenset(
     pixel_shuffle broadcast broadcast_to scatter index_copy index_put index_fill fill zero T mT H item tolist
     """.split()
 )
+#: Calls that choose elements by their size, and tell which.
+CHOOSES = frozenset("topk sort argsort argmax argmin max min multinomial".split())
 #: Calls that change the type of their input and nothing else.
 CASTS = frozenset("to type bfloat16 half float double type_as".split())
 #: Calls that may differ between two healthy programs and change nothing.
@@ -84,17 +76,7 @@ CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std var
 
 def eps_of(leaf: Any) -> float:
     """The distance of 1 to the next number of a tensor's type; 0 for whole numbers."""
-    return _eps_of(str(leaf["dtype"]))
-
-
-@lru_cache(256)
-def _eps_of(dtype: str) -> float:
-    name = dtype.lower().rpartition(".")[2]
-    if name in _EPS:
-        return _EPS[name]
-    if "float8" in name:
-        return _FLOAT8
-    return 2.0**-23 if is_floating({"dtype": dtype}) else 0.0
+    return epsilon_of(str(leaf["dtype"]))
 
 
 def unit(*sides: Sequence[Slot]) -> float:
@@ -130,7 +112,7 @@ def own_noise(
     whose kernels need not keep the sums of half types in single precision, nor give the same bits for anything.
     """
     # Sums of half types are kept in single precision.
-    sums = rounding if crossing else min(rounding, _EPS["float32"])
+    sums = rounding if crossing else min(rounding, EPSILON["float32"])
     if crossing and event.is_call and operation(event.stem) in ELEMENTWISE | MOVES:
         return rounding * 2.0 + factor * rounding / 4
     if event.direction in ("forward", "recompute", "optimizer") and event.is_call:

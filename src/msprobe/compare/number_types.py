@@ -1,0 +1,30 @@
+"""How finely the types of numbers divide: one table for all that asks what rounding may do."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+#: The distance of 1 to the next number (IEEE 754 and its relatives): two to the minus the digits that are stored.
+EPSILON = {
+    "float64": 2.0**-52,
+    "complex128": 2.0**-52,
+    "float32": 2.0**-23,
+    "complex64": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+}
+#: float8 in its forms stores two or three digits; the coarser counts.
+FLOAT8 = 2.0**-2
+
+
+@lru_cache(256)
+def epsilon_of(dtype: str) -> float:
+    """The distance of 1 to the next number of a type, as dumps write it (``torch.bfloat16``, ``BFloat16``); 0 for whole
+    numbers and truth values, that of float32 for floating-point types that are not known.
+    """
+    name = dtype.lower().rpartition(".")[2]
+    if name in EPSILON:
+        return EPSILON[name]
+    if "float8" in name:
+        return FLOAT8
+    return EPSILON["float32"] if "float" in name or "complex" in name else 0.0

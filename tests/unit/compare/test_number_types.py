@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from msprobe.compare.number_types import epsilon_of
+
+SOURCE = Path(__file__).parents[3] / "src" / "msprobe"
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("form", ["torch.{}", "{}"])
+def test_types_that_numpy_has_divide_as_numpy_says(name: str, form: str) -> None:
+    assert epsilon_of(form.format(name)) == epsilon_of(form.format(name).title()) == np.finfo(name).eps
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        ("torch.bfloat16", 2.0**-7),
+        ("BFloat16", 2.0**-7),
+        ("torch.float8_e4m3fn", 2.0**-2),
+        ("torch.complex64", 2.0**-23),
+        ("torch.float128", 2.0**-23),
+        ("torch.int64", 0.0),
+        ("Bool", 0.0),
+    ],
+)
+def test_other_types(dtype: str, expected: float) -> None:
+    assert epsilon_of(dtype) == expected
+
+
+def test_no_other_file_has_a_table_of_types() -> None:
+    table = re.compile(r'"(float16|bfloat16)": *2(\.0)? *\*\*')
+    found = [path.name for path in SOURCE.rglob("*.py") if table.search(path.read_text())]
+    assert found == ["number_types.py"]
