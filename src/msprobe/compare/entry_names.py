@@ -13,6 +13,7 @@ name                                                 meaning
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 EntryKind = Literal["api", "module", "parameters", "optimizer", "saved", "unknown"]
@@ -36,6 +37,7 @@ class EntryName(NamedTuple):
     owner: str = ""
 
 
+@lru_cache(1 << 15)  # the names of a step are those of the other side, and of the next step
 def read_name(name: str) -> EntryName:
     """Take a record's name apart. A name that follows no rule has the kind ``unknown``.
 
@@ -98,6 +100,7 @@ _SAME = {
 _OPERATORS = frozenset("add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split())
 
 
+@lru_cache(4096)
 def operation(stem: str) -> str:
     """What an API computes, whichever way it is called: ``Tensor.__radd__``, ``Torch.add`` and ``Tensor.add_``
     are all ``add``.

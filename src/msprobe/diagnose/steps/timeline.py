@@ -365,7 +365,10 @@ def flatten(slot: str, value: Any, found: list[Slot]) -> None:
                 flatten(f"{slot}.{key}" if slot else key, item, found)
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            flatten(f"{slot}.{number}", item, found)
+            if type(item) is dict and type(item.get("type")) is str:  # what most lists hold
+                found.append((f"{slot}.{number}", item))
+            else:
+                flatten(f"{slot}.{number}", item, found)
     elif slot and (value is not None or slot.count(".")):
         found.append((slot, value))
 
