@@ -167,7 +167,7 @@ def test_no_more_than_a_healthy_run_differs_by_agrees(trainings: dict[str, Path]
 def test_more_than_that_does_not(trainings: dict[str, Path]) -> None:
     done = msprobe(trainings["far"], trainings["reference"], "--noise", trainings["healthy"])
     assert done.returncode == 1
-    assert done.stdout.startswith("THEY PART at step 0")
+    assert done.stdout.startswith("DIVERGED at step 0")
 
 
 def test_noise_counts_for_each_rank(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_they_agree(dumps: Path) -> None:
 def test_they_part(dumps: Path, tmp_path: Path) -> None:
     done = run(dumps / "other", dumps / "reference", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stdout.startswith("THEY PART at step 0, forward pass\n")
+    assert done.stdout.startswith("DIVERGED at step 0, forward pass\n")
     assert "Tensor.__mul__.0.forward: input.1 is 3.0, in the reference 2.0" in done.stdout
     assert "/home/me/train.py:12" in done.stdout
     assert done.stderr == ""
@@ -267,7 +267,7 @@ def test_a_verdict_is_told_even_if_it_cannot_be_written(
     monkeypatch.setattr(paths, "write_atomically", full)
     done = run(dumps / "other", dumps / "reference", "-o", tmp_path / "out")
     assert done.returncode == 2
-    assert done.stdout.startswith("THEY PART")
+    assert done.stdout.startswith("DIVERGED")
     assert len(done.stderr.splitlines()) == 1
     assert "verdict.json: no space left" in done.stderr
     assert list((tmp_path / "out").iterdir()) == [], "nothing half-written is left"

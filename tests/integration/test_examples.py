@@ -30,7 +30,7 @@ def test_first_dump(tmp_path: Path) -> None:
 
 def check_verdict(folder: Path, told: str) -> None:
     """The planted mistake is found, in its line, and the files to open are there."""
-    assert "THEY PART at step 0, forward pass, in blocks.1.attention" in told
+    assert "DIVERGED at step 0, forward pass, in blocks.1.attention" in told
     verdict = json.loads((folder / "verdict.json").read_text())
     first = verdict["findings"][0]
     assert (first["kind"], first["module"]) == ("argument", "blocks.1.attention")

@@ -230,7 +230,7 @@ def files(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_command_tells_the_layouts(files: tuple[str, str, str]) -> None:
     printed, written, page = files
-    assert printed.startswith("THEY PART at step 0, forward pass, in blocks.1.down")
+    assert printed.startswith("DIVERGED at step 0, forward pass, in blocks.1.down")
     for text in (" ".join(printed.split()), page):
         assert "layout of the candidate: 2 ranks, from shapes and values" in text
         assert "layout of the reference: one rank" in text

@@ -67,6 +67,6 @@ def test_the_example_tells_agreement_and_the_mistake(dumps: Path, tmp_path: Path
     assert ended.returncode == 0, ended.stderr
     healthy, _, broken = ended.stdout.partition("A mistake: ")
     assert "AGREE: no difference beyond rounding" in healthy
-    assert "THEY PART at step 0, forward pass, in blocks.0.gelu" in broken
+    assert "DIVERGED at step 0, forward pass, in blocks.0.gelu" in broken
     assert "its inputs agree" in broken
     assert "train_mindspore.py" in broken

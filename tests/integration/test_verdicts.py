@@ -61,7 +61,7 @@ def test_the_command_exits_with_one_and_writes_what_it_found(pairs: dict[str, Pa
     pair = pairs["F05"]
     done = run(pair.dump("candidate"), pair.dump("reference"), "-o", tmp_path / "out", "--html")
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("THEY PART at step 0")
+    assert done.stdout.startswith("DIVERGED at step 0")
     written: dict[str, Any] = json.loads((tmp_path / "out" / "verdict.json").read_text())
     expected = compare_runs(pair.dump("candidate"), pair.dump("reference")).to_json()
     assert written == json.loads(json.dumps(expected))

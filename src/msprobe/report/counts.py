@@ -16,9 +16,9 @@ def counts(verdict: Verdict) -> list[str]:
     pairs = summary.get("pairs", 0)
     states = (
         ("same", "the same"),
-        ("rounding", "apart by rounding"),
-        ("victim", "apart by what came in"),
-        ("guilty", "apart by more than that"),
+        ("rounding", "within rounding"),
+        ("victim", "explained by their inputs"),
+        ("guilty", "unexplained"),
     )
     told = [f"{summary[key]} {words}" for key, words in states if summary.get(key)]
     lines = [
@@ -28,7 +28,7 @@ def counts(verdict: Verdict) -> list[str]:
     told_of = len(verdict.findings)
     if verdict.status == "diverged" and summary.get("guilty", 0) > told_of:
         lines.append(
-            "findings tell where a difference begins: what else is apart by more than what came in are the modules "
+            "findings tell where a difference begins: what else is unexplained are the modules "
             "around it, and calls that follow"
         )
     alone = [

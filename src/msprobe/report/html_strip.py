@@ -14,9 +14,9 @@ from msprobe.report.phrases import clean, short
 #: What each status means, in the order of the legend.
 WORDS: dict[CallStatus, str] = {
     "same": "the same",
-    "rounding": "apart by rounding",
-    "victim": "apart by what came in",
-    "guilty": "apart by more than that",
+    "rounding": "within rounding",
+    "victim": "explained by their inputs",
+    "guilty": "unexplained",
     "candidate_only": "only in the candidate",
     "reference_only": "only in the reference",
 }

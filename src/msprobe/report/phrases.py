@@ -15,7 +15,7 @@ from typing import Any
 from msprobe.diagnose.findings import Finding, Status, Verdict
 
 HEADLINES: dict[Status, str] = {
-    "diverged": "THEY PART",
+    "diverged": "DIVERGED",
     "harmless": "HARMLESS",
     "agree": "AGREE",
     "incomparable": "CANNOT BE COMPARED",

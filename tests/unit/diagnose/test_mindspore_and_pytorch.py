@@ -119,7 +119,7 @@ def test_the_command_takes_mappings_for_the_verdict(
     file = tmp_path / "cells.yaml"
     file.write_text("".join(f"{name}: {other}\n" for name, other in CELLS.items()))
     assert main(["compare", str(mine), str(theirs), "-cm", str(file)]) == 1
-    assert "THEY PART at step 0, forward pass, in blocks.1.attention" in capsys.readouterr().out
+    assert "DIVERGED at step 0, forward pass, in blocks.1.attention" in capsys.readouterr().out
     assert main(["compare", str(theirs), str(dumps / "mix" / "pytorch_scale"), "-cm", str(file)]) == 1
     assert "the mappings are not used" in " ".join(capsys.readouterr().out.split())
 

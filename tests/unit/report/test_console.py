@@ -19,8 +19,8 @@ def words(text: str) -> str:
 
 
 def test_the_first_line_says_what_came_out_and_where() -> None:
-    assert verdict_text(verdict(finding())).startswith("THEY PART at step 3, rank 0, forward pass, in blocks.2\n")
-    assert verdict_text(verdict(finding(rank="rank"))).startswith("THEY PART at step 3, forward pass, in blocks.2\n")
+    assert verdict_text(verdict(finding())).startswith("DIVERGED at step 3, rank 0, forward pass, in blocks.2\n")
+    assert verdict_text(verdict(finding(rank="rank"))).startswith("DIVERGED at step 3, forward pass, in blocks.2\n")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_difference_without_size_is_said_in_words() -> None:
 def test_of_many_findings_the_first_is_in_full_and_five_in_a_line() -> None:
     many = [finding(where=f"{'abcdefghij'[i % 10]}{'klmnopqrst'[i // 10]}, output.0") for i in range(100)]
     lines = verdict_text(verdict(*many)).splitlines()
-    assert sum(line.startswith("THEY PART") for line in lines) == 1
+    assert sum(line.startswith("DIVERGED") for line in lines) == 1
     numbered = [line for line in lines if line[:5].strip() in {f"{number}." for number in range(200)}]
     assert [line.split(".")[0].strip() for line in numbered] == ["2", "3", "4", "5", "6"]
     assert "  and 94 more: 94 computation" in lines
@@ -115,7 +115,7 @@ def test_agreement_says_how_far_it_is_apart() -> None:
 def test_more_that_is_apart_than_findings_is_explained() -> None:
     summary = {"pairs": 7, "guilty": 4, "steps_in_common": 1, "steps_compared": 1}
     text = words(verdict_text(Verdict("diverged", "a", "b", findings=(finding(),), summary=summary)))
-    assert "4 apart by more than that" in text
+    assert "4 unexplained" in text
     assert "findings tell where a difference begins" in text
     one = {**summary, "guilty": 1}
     assert "begins" not in verdict_text(Verdict("diverged", "a", "b", findings=(finding(),), summary=one))

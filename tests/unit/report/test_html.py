@@ -52,7 +52,7 @@ class Page(HTMLParser):
 def test_a_page_tells_what_the_terminal_tells() -> None:
     text = Page(verdict_page(verdict(finding(), finding(kind="gradient"), calls=step_calls()))).text
     for told in (
-        "THEY PART at step 3, rank 0, forward pass",
+        "DIVERGED at step 3, rank 0, forward pass",
         "/runs/new",
         "Tensor.__add__.22.forward, output.0",
         "scores = scores * self.scale",

@@ -176,7 +176,7 @@ def test_a_call_outside_of_modules_says_when_it_is_made(tmp_path: Path, plan: Pl
         "after backward": "after the backward pass",
         "after optimizer": "after the optimizer step",
     }[phase]
-    assert headline(verdict) == f"THEY PART at step 0, {words}"
+    assert headline(verdict) == f"DIVERGED at step 0, {words}"
 
 
 class TestFactorOfTheLoss:
