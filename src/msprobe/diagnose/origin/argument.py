@@ -57,8 +57,8 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
 def in_update(scene: Scene, judged: Judged) -> bool:
     """True for a call after a backward pass whose results take part in no other: it works on gradients or weights."""
     event = judged.event
-    if "backward" not in scene.seen or event.direction not in ("forward", "optimizer"):
-        return False
+    if "backward" not in scene.seen or event.direction not in ("forward", "optimizer") or event.module is not None:
+        return False  # in a module it belongs to the next micro-batch
     return not any(is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in event.outputs())
 
 
