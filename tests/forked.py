@@ -155,7 +155,8 @@ def _take_place(request: dict[str, Any]) -> None:
     if "multiprocessing.process" in sys.modules:
         sys.modules["multiprocessing.process"].ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
     added = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    sys.path[1:1] = [place for place in added if place not in sys.path]
+    # The first place is that of this file, and becomes that of the program.
+    sys.path[1:1] = [place for place in added if place not in sys.path[1:]]
 
 
 def _end(status: int) -> NoReturn:

@@ -1,0 +1,16 @@
+"""Forked programs see the folders of their own PYTHONPATH, whoever started the process they are forked from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import forked
+
+
+def test_a_folder_that_is_also_that_of_the_forking_process_is_found(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import forked; print(forked.__name__)")
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    place = str(Path(forked.__file__).parent)
+    assert forked.run("program.py", cwd=tmp_path, env=bare).returncode == 1
+    assert forked.run("program.py", cwd=tmp_path, env={**bare, "PYTHONPATH": place}).stdout == "forked\n"
