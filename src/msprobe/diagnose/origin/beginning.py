@@ -1,4 +1,4 @@
-"""What differs first, where everything before agrees bit for bit: there is no rounding that could have grown.
+"""What differs first, where everything before agrees: there is no rounding that could have grown.
 
 Far behind it, in loss and gradients, a difference that begins so may be no larger than rounding makes them in types
 with few digits. At its beginning it is told from rounding all the same: by what is done otherwise, or by how far the
@@ -8,11 +8,10 @@ first results are apart that follow from it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences.records import Difference, is_floating, is_integer
 from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.effect.reach import of_results
@@ -20,16 +19,12 @@ from msprobe.diagnose.origin.scene import Scene, Suspect
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged, is_random
+from msprobe.diagnose.tolerance.roundings import is_same_number, least, of_roundings
 
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
 _FROM_OUTSIDE = frozenset(("data", "initial_weights"))
-#: Calls between may make rounding so many times larger (an angle of some dozens, a sum that cancels), which types of
-#: many digits leave room for: up to what no rounding of theirs comes to.
-_AMPLIFIED, _SEEN = 64.0, 1e-5
 _MOST_CALLS = 400
 _DONE_OTHERWISE = frozenset(("structure", "mutation", "loss_scale", "layout"))
-#: Numbers that were calculated in another order, in single precision, are apart by no more than this.
-_SAME_NUMBER = 16 * 2.0**-23
 
 
 def settle_beginnings(scene: Scene) -> None:
@@ -53,7 +48,7 @@ def _is_cause(scene: Scene, suspect: Suspect) -> bool:
     if kind == "argument" and "arguments" in suspect.finding.evidence:
         return any(map(_is_meant, judged.arguments)) and not _is_taken_back(scene, judged)
     if kind in _FROM_OUTSIDE and difference is not None:
-        return is_integer(difference.left) or difference.delta > _least(_unit(difference))
+        return is_integer(difference.left) or difference.delta > least(_unit(difference))
     if kind in _DONE_OTHERWISE:
         return _changes_results(scene, suspect, judged)
     return False
@@ -75,7 +70,7 @@ def _is_meant(argument: Difference) -> bool:
     if isinstance(left, bool) or isinstance(right, bool) or is_tensor(argument.left) or is_tensor(argument.right):
         return False
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
-        return not math.isclose(left, right, rel_tol=_SAME_NUMBER)
+        return not is_same_number(left, right)
     return isinstance(left, (int, float, str)) or isinstance(right, (int, float, str))
 
 
@@ -154,28 +149,7 @@ def silent_cause(scene: Scene, judged: Judged) -> Judged | None:
 
 
 def _of_roundings(scene: Scene, events: Sequence[Event]) -> float:
-    """How far so many roundings move a result: each by half a unit at most, in directions of their own, four deviations
-    of their sum; and a unit by which the statistics themselves are rounded.
-    """
-    every = [one for event in events for one in _calls_in(event)]
-    unit = max((noise.unit(one.outputs(), one.inputs()) for one in every), default=0.0)
-    # Under autocast calls compute in a coarser type than they take and give.
-    unit = max(unit, scene.comparer.unit_of_run)
-    count = sum(operation(one.stem) not in noise.MOVES for one in every)
-    return max(unit * (1.0 + 2.0 * math.sqrt(count)), _least(unit))
-
-
-def _least(unit: float) -> float:
-    """What is always taken for rounding: a unit, and what calls before the recorded ones may make of one."""
-    return max(unit, min(_AMPLIFIED * unit, _SEEN))
-
-
-def _calls_in(event: Event) -> Iterator[Event]:
-    """The calls that run in a module, or the call itself."""
-    if not event.children:
-        yield event
-    for child in event.children:
-        yield from _calls_in(child)
+    return of_roundings(events, scene.comparer.unit_of_run)
 
 
 def _unit(difference: Difference) -> float:

@@ -1,0 +1,47 @@
+"""How far a known number of roundings moves a result whose inputs agree, so that nothing else can have grown in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from msprobe.compare.entry_names import operation
+from msprobe.compare.number_types import EPSILON
+from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.tolerance import noise
+
+#: Calls between may make rounding so many times larger (an angle of some dozens, a sum that cancels), which types of
+#: many digits leave room for: up to what no rounding of theirs comes to.
+_AMPLIFIED, _SEEN = 64.0, 1e-5
+#: Numbers that were calculated in another order, in single precision, are apart by no more units than this.
+_UNITS_OF_NUMBERS = 16.0
+
+
+def of_roundings(events: Sequence[Event], unit_of_run: float) -> float:
+    """How far the calls in these events move a result: each by half a unit at most, in directions of their own, four
+    deviations of their sum; and a unit by which the statistics themselves are rounded. ``unit_of_run``: that of the
+    type that the run computes in, since under autocast calls compute in a coarser one than they take and give.
+    """
+    every = [one for event in events for one in _calls_in(event)]
+    unit = max((noise.unit(one.outputs(), one.inputs()) for one in every), default=0.0)
+    unit = max(unit, unit_of_run)
+    count = sum(operation(one.stem) not in noise.MOVES for one in every)
+    return max(unit * (1.0 + 2.0 * math.sqrt(count)), least(unit))
+
+
+def least(unit: float) -> float:
+    """What is always taken for rounding: a unit, and what calls before the recorded ones may make of one."""
+    return max(unit, min(_AMPLIFIED * unit, _SEEN))
+
+
+def is_same_number(left: float, right: float) -> bool:
+    """True if two plain numbers are apart by no more than single precision makes them."""
+    return math.isclose(left, right, rel_tol=_UNITS_OF_NUMBERS * EPSILON["float32"])
+
+
+def _calls_in(event: Event) -> Iterator[Event]:
+    """The calls that run in a module, or the call itself."""
+    if not event.children:
+        yield event
+    for child in event.children:
+        yield from _calls_in(child)
