@@ -10,7 +10,7 @@ from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.effect.leftover import Left, gradients_left
 from msprobe.diagnose.effect.movement import weights_of
-from msprobe.diagnose.effect.reach import Reach, reach_of, tolerance, tolerance_of_frameworks, unit_of
+from msprobe.diagnose.effect.reach import Reach, reach_of
 from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.search import search
@@ -20,6 +20,7 @@ from msprobe.diagnose.pairing.match import pair
 from msprobe.diagnose.pairing.translation import NOTE, translate
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.verdict.calls import calls_of
 from msprobe.diagnose.verdict.conclusion import Compared, agreeing_of
@@ -138,5 +139,5 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
 def _tolerance(scene: Scene) -> float:
     judged = scene.judged.values()
     if not scene.comparer.crossing:
-        return tolerance(judged)
-    return max(tolerance(judged), tolerance_of_frameworks(unit_of(judged), scene.comparer.weights_apart))
+        return effect.of_step(judged)
+    return effect.of_frameworks(judged, scene.comparer.weights_apart)

@@ -22,7 +22,7 @@ from msprobe.diagnose.differences.records import numel, rms
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.tolerance.noise import eps_of
+from msprobe.diagnose.tolerance.units import eps_of
 
 _LEAST = 4
 #: How well the sums must fit (of the size of the means), and how badly without the older gradient.

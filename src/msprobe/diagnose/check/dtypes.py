@@ -17,8 +17,8 @@ from msprobe.diagnose.check.values import SAME_ELEMENTS, floats, measured
 from msprobe.diagnose.differences.records import fingerprint, numel
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.operators import CASTS
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.tolerance.noise import CASTS
 
 _HALF = frozenset(("float16", "bfloat16"))
 #: Calls whose result suffers most from half precision.

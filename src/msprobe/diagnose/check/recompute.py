@@ -11,7 +11,8 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.pairing.recomputation import repeated
 from msprobe.diagnose.steps.links import is_unset, unset_tensors
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.tolerance.noise import SAFETY, own_noise, unit
+from msprobe.diagnose.tolerance.noise import SAFETY, own_noise
+from msprobe.diagnose.tolerance.units import unit
 
 
 def check(moment: Moment) -> Iterable[Finding]:

@@ -20,7 +20,8 @@ from msprobe.diagnose.differences.records import fingerprint, is_integer, numel,
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.tolerance.noise import SAFETY, own_noise, unit
+from msprobe.diagnose.tolerance.noise import SAFETY, own_noise
+from msprobe.diagnose.tolerance.units import unit
 
 _RANDOM = frozenset("dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d bernoulli rand_like".split())
 

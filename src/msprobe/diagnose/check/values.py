@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_floating, numbers
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
-from msprobe.diagnose.tolerance.noise import eps_of
+from msprobe.diagnose.tolerance.units import eps_of
 
 #: Calls whose result has the same elements in the same order as their first argument, or in part of it.
 SAME_ELEMENTS = frozenset("to type type_as float double half bfloat16 clone contiguous detach detach_ cpu cuda".split())

@@ -12,23 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msprobe.compare.entry_names import plain_path
-from msprobe.diagnose.differences.records import numbers, numel, rms
+from msprobe.diagnose.differences.records import numbers
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
-from msprobe.diagnose.tolerance.noise import eps_of
+from msprobe.diagnose.tolerance import means
 
 #: Two factors are found for so many parameters at least.
 _LEAST = 4
-#: How well the sum must fit (of its size), and how badly without the older gradient. Where types have few digits, so
-#: many units of rounding are as good, if they explain the rest.
-_FITS = 0.02
-_FAILS = 0.1
-_UNITS = 4.0
-_EXPLAINS = 0.2
-#: A mean tells something if it is so many times larger than what one tensor's own rounding does, and what that of the
-#: calls before may do.
-_CLEAR = 100.0
-_COARSE = 2.0**-7
 
 
 @dataclass(frozen=True)
@@ -72,9 +62,7 @@ def _left(leaf: object) -> Left | None:
     statistics = numbers(leaf)
     if statistics is None or not all(map(math.isfinite, statistics)):
         return None
-    size = rms(leaf) * (0.25 + 1.0 / math.sqrt(max(numel(leaf), 1)))
-    # Of types with few digits, one unit has to do as a margin.
-    return Left(statistics[2], size * min(eps_of(leaf), _COARSE / _CLEAR), size)
+    return Left(statistics[2], means.error_of_mean(leaf), means.size_of_mean(leaf))
 
 
 def holds_older(
@@ -89,7 +77,7 @@ def holds_older(
         if theirs is None or before is None:
             continue
         left = mine, theirs, before
-        error = max(sum(one.error for one in left) * _CLEAR, sum(one.size for one in left) * unit)
+        error = means.error_of_means(sum(one.error for one in left), sum(one.size for one in left), unit)
         # Means that are no more than rounding tell nothing.
         if error and abs(before.mean) > error and abs(mine.mean) > error:
             size = abs(mine.mean) + abs(theirs.mean) + abs(before.mean)
@@ -98,13 +86,12 @@ def holds_older(
         return 0
     size = math.sqrt(sum(mine * mine for mine, _, _ in rows))
     alone = _misfit(rows, size, _factor(rows), 0.0)
-    if alone <= _FAILS:
+    if means.fits_without(alone):
         return 0
     factors = [(1.0, 1.0)]
     if len(rows) >= _LEAST:
         factors.append(_two_factors(rows))
-    enough = max(_FITS, min(_UNITS * unit, _EXPLAINS * alone))
-    fits = any(_misfit(rows, size, *pair) < enough for pair in factors if min(pair) > 0)
+    fits = any(means.fits_with(_misfit(rows, size, *pair), alone, unit) for pair in factors if min(pair) > 0)
     return len(rows) if fits else 0
 
 

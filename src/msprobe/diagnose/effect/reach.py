@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, rms
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.arrival import arrival_of, common_factor
@@ -14,33 +13,8 @@ from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import effect, tensor
 from msprobe.diagnose.tolerance.judge import Judged
-
-#: Gradients of a healthy run are apart by some tens of rounding units (at most 7e-7 in float32 between one and two
-#: threads, 2.2e-5 where convolutions before batch norms sum in another order: ``bench/localise/run.py --clean``, Y01).
-#: So many are taken for rounding; of types with few digits that many would be too many.
-_UNITS = 256.0
-_UNITS_OF_COARSE = 64.0
-_FINE = 2.0**-23
-#: Weights and states are no sums that cancel.
-_UNITS_OF_WEIGHTS = 64.0
-_MOST = 0.3
-#: Of types with few digits so many units would be more than the numbers themselves. There: what results may be apart
-#: by whose sum or product cancels (healthy runs in bfloat16: up to 0.08), and the growth with the calls that round:
-#: each adds a unit in a direction of its own, so that n of them make the square root of n, there and back.
-_COARSE = 0.125
-_OF_CALLS = 2.0
-#: Between two frameworks they are apart by up to 140 units in the first step (float32, values whole).
-_UNITS_OF_FRAMEWORKS = 256.0
-#: An optimizer that divides by the size of the gradient makes a full step of such a gradient: the weights that
-#: follow from gradients this many times smaller than the largest tell nothing.
-_NOTHING = 1e-4
-
-#: So many times further may a step be apart than the one before, if both are apart by rounding alone.
-_GROWTH = 4.0
-#: A weight may be this many times further apart than its gradient was.
-_FOLLOWS = 4.0
 
 
 @dataclass(frozen=True)
@@ -62,48 +36,6 @@ class Reach:
     what: str = ""
     at_start: float | None = None
     untouched: bool = True
-
-
-def tolerance(judged: Iterable[Judged]) -> float:
-    """What gradients and results may be apart by rounding: by the coarsest type that many calls compute in, and by how
-    many do.
-    """
-    every = list(judged)
-    unit = unit_of(every)
-    rounding = sum(
-        one.event.direction == "forward"
-        and one.event.is_call
-        and operation(one.event.stem) not in noise.MOVES
-        and noise.unit(one.event.outputs(), one.partner.outputs()) >= unit
-        for one in every
-    )
-    units = _UNITS if unit <= _FINE else _UNITS_OF_COARSE
-    return min(units * unit, max(_COARSE, _OF_CALLS * math.sqrt(rounding) * unit), _MOST)
-
-
-def later(tolerance: float) -> float:
-    """What a step may be apart by whose weights are apart by rounding: that grows, up to an end."""
-    return max(tolerance, min(_GROWTH * tolerance, _MOST))
-
-
-def tolerance_of_frameworks(unit: float, weights_apart: float) -> float:
-    """What gradients of two frameworks may be apart by. ``unit``: that of rounding; ``weights_apart``: what optimizers
-    made of it, which the calls of a network hand on, larger.
-    """
-    return min(max(_UNITS_OF_FRAMEWORKS * unit, noise.HANDED_ON * weights_apart), _MOST)
-
-
-def unit_of(judged: Iterable[Judged]) -> float:
-    """The unit of rounding of the coarsest type that many calls compute in."""
-    units: dict[float, int] = {}
-    for one in judged:
-        if one.event.direction == "forward":
-            found = noise.unit(one.event.outputs(), one.partner.outputs())
-            if found:
-                units[found] = units.get(found, 0) + 1
-    total = sum(units.values())
-    common = [found for found, count in units.items() if count >= 0.1 * total]
-    return max(common, default=2.0**-23)
 
 
 def reach_of(
@@ -149,16 +81,16 @@ def reach_of(
     # Where the loss itself differs, other gradients come back, and ranks that add up theirs hide whose they are.
     summed = summed or (
         bool(gradients)
-        and (of_results(judged, bool(sizes)) <= tolerance(judged.values()) or common_factor(gradients) is not None)
+        and (of_results(judged, bool(sizes)) <= effect.of_step(judged.values()) or common_factor(gradients) is not None)
         and arrival_of(judged.values(), comparer).clean
     )
     counted = at_optimizer if summed or comparer.crossing else [*gradients, *at_optimizer]
-    reached = [(_weighted(one, largest), "gradients") for one in counted]
+    reached = [(effect.of_gradient(one, largest), "gradients") for one in counted]
     if comparer.crossing:
         reached.append((measured, "gradients"))  # measured by the terms that they are sums of
     if not summed:
         reached.append((of_results(judged, bool(sizes)), "the loss" if sizes else "the result"))
-    unit = unit_of(judged.values())
+    unit = effect.unit_of(judged.values())
     of_states, carried = states.apart(judged.values(), before.states, unit, makers)
     # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.origin.movements.
     crossed = comparer.crossing and comparer.follows
@@ -169,21 +101,12 @@ def reach_of(
     size, what = max(reached, key=lambda one: one[0])
     return Reach(
         size,
-        frozenset(name for name, size in sizes.items() if size <= _NOTHING * largest),
+        frozenset(name for name, size in sizes.items() if effect.is_vanishing(size, largest)),
         apart,
         carried,
         what,
         max(of_weights, of_states) if known and not comparer.crossing else None,
     )
-
-
-def _weighted(difference: Difference, largest: float) -> float:
-    if difference.what != "value" or not (is_tensor(difference.left) and is_tensor(difference.right)):
-        return math.inf
-    size = max(rms(difference.left), rms(difference.right))
-    if not math.isfinite(difference.delta) or not largest:
-        return difference.delta
-    return difference.delta * min(1.0, size / (noise.SMALL_GRADIENT * largest))
 
 
 def _of_optimizer(
@@ -194,7 +117,7 @@ def _of_optimizer(
     unequal: set[str] = set(vanishing)
     for name, key, difference in optimizer.differences(comparer, one, other):
         if difference.what in ("value", "not_finite", "missing"):
-            if key not in ("grad", "weight") and _is_clear(difference):
+            if key not in ("grad", "weight") and effect.is_clear_state(difference):
                 continue  # its states are others, and what they make of the same gradient counts
             unequal.add(name)
             if key == "grad":
@@ -208,16 +131,9 @@ def _of_optimizer(
     for name, key, difference in optimizer.differences(comparer, *results):
         # From the same gradient and state: the step itself makes the difference.
         own = key == "weight" and name not in unequal and difference.what in ("value", "not_finite")
-        if own and difference.delta > 8 * max(map(noise.eps_of, (difference.left, difference.right))):
+        if own and tensor.is_stepped_otherwise(difference):
             found.append(Difference(name, "not_finite", difference.left, difference.right, math.inf))
     return found
-
-
-def _is_clear(difference: Difference) -> bool:
-    """True for a state of the optimizer that no rounding in the step before can have moved so far."""
-    if not (is_floating(difference.left) and is_floating(difference.right)):
-        return False
-    return difference.delta > _UNITS_OF_WEIGHTS * max(map(noise.eps_of, (difference.left, difference.right)))
 
 
 def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> float:
@@ -240,10 +156,10 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
                 and is_floating(difference.left)
                 and name not in before.vanishing
             ):
-                clear = difference.delta > _UNITS_OF_WEIGHTS * max(noise.eps_of(difference.left), rounding)
+                clear = effect.is_clear_weight(difference, rounding)
                 if name not in before.gradients:
                     most = max(most, math.inf if clear else difference.delta)
-                elif clear and difference.delta > _FOLLOWS * before.gradients[name]:
+                elif clear and effect.exceeds_gradient(difference, before.gradients[name]):
                     after_rounding.add(name)
     if 2 * len(after_rounding) > len(names):
         return math.inf

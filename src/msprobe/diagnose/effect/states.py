@@ -10,26 +10,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from msprobe.compare.entry_names import operation, plain_path, writes_in_place
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, numbers, rms
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.tolerance.effect import of_state
 from msprobe.diagnose.tolerance.judge import Judged
 
-#: Calls that keep running averages (PyTorch and MindSpore), and where they take them by position: the functions of the
+#: Where calls that average (PyTorch and MindSpore) take the averages by position: the functions of the
 #: bare framework take weight and bias before.
-_AVERAGING = frozenset(("batch_norm", "instance_norm", "sync_batch_norm"))
 _BARE = ("Torch", "VF", "Aten")
 _PLACES = {True: ("input.3", "input.4"), False: ("input.1", "input.2")}
 _MEAN, _VARIANCE = "running_mean", "running_var"
-#: Writes whose result does not depend on what was there.
-_BEGIN = frozenset("zero_ fill_ normal_ uniform_ copy_ resize_".split())
-#: A state may be so many times further apart than the calls of its module explain in the step before.
-_FOLLOWS = 4.0
-#: So many units are taken for rounding, as of gradients.
-_UNITS = 64.0
-_MOST = 0.3
-#: Of a state whose natural size is not known, rounding may be this many times larger: it may be near zero.
-_UNKNOWN_SIZE = 1e3
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,7 @@ def changes_state(event: Event) -> bool:
 
 
 def _averages(event: Event) -> list[State]:
-    if operation(event.stem) not in _AVERAGING:
+    if operation(event.stem) not in operators.AVERAGING:
         return []
     places = dict(zip(_PLACES[event.parts.owner in _BARE], (_MEAN, _VARIANCE), strict=True))
     places |= {f"input.{word}": word for word in (_MEAN, _VARIANCE)}
@@ -97,7 +89,7 @@ def _written(event: Event, makers: Producers) -> list[State]:
     word = event.stem.rpartition(".")[2]
     name = f"{_module(event)}, target of {event.name}"
     found = [State(place, name, False) for place, leaf in event.outputs()[:1] if is_floating(leaf)]
-    return found if word in _BEGIN else [State(slot, name, False), *found]
+    return found if word in operators.BEGIN else [State(slot, name, False), *found]
 
 
 def _module(event: Event) -> str:
@@ -140,10 +132,7 @@ def is_explained(
     """
     # Of this step: a module may be called many times in it.
     came = max(before.get(_module(judged.event), 0.0), now)
-    rounding = _UNITS * unit
-    most = min(rounding * _UNKNOWN_SIZE, _MOST)
-    allowed = max(min(rounding, _MOST), min(_FOLLOWS * came, most)) if state.sized else most
-    return weighted(judged.event, judged.partner, difference) <= allowed
+    return weighted(judged.event, judged.partner, difference) <= of_state(came, unit, state.sized)
 
 
 def first_changes(events: Iterable[Event]) -> dict[str, Event]:

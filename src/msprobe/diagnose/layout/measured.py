@@ -10,10 +10,7 @@ from msprobe.diagnose.layout.blocks import Block, Rank
 from msprobe.diagnose.layout.guess import Fit, Sort
 from msprobe.diagnose.layout.sides import Place
 from msprobe.diagnose.steps.timeline import Event, Slot
-from msprobe.diagnose.tolerance import noise
-
-#: Units that copies may be apart: ranks may add in another order, and take other kernels.
-COPIES = 256.0
+from msprobe.diagnose.tolerance import layouts, noise, units
 
 
 @dataclass
@@ -30,7 +27,7 @@ class Measured:
     def copies(self) -> list[tuple[Rank, Rank, float]]:
         """Ranks of the candidate whose copies differ by more than they may: (rank, rank compared with, distance)."""
         found = self.fit.copies if self.fit is not None else ()
-        return [one for one in found if one[2] > COPIES * self.unit]
+        return [one for one in found if not layouts.are_copies(one[2], self.unit)]
 
     @property
     def apart(self) -> float:
@@ -57,7 +54,7 @@ class Measured:
         """The rounding unit of the coarser type."""
         if self.fit is None:
             return 0.0
-        return max(noise.eps_of(block.described()) for block in (self.fit.left, self.fit.right))
+        return max(units.eps_of(block.described()) for block in (self.fit.left, self.fit.right))
 
 
 @dataclass
@@ -95,9 +92,9 @@ class Pair:
     def own_noise(self) -> tuple[float, float]:
         """What the pass may add itself, and how many times larger what came in may become (see ``noise``)."""
         inputs, outputs = _leaves([*self.inputs, *self.parameters]), _leaves(self.outputs)
-        rounding = noise.unit(inputs, outputs)
+        rounding = units.unit(inputs, outputs)
         factor = noise.amplification(self.partner, inputs, outputs)
-        return noise.own_noise(self.partner, inputs, outputs, rounding, min(factor, 64.0)), factor
+        return noise.own_noise(self.partner, inputs, outputs, rounding, factor), factor
 
 
 def _norm(block: Block) -> float | None:

@@ -13,11 +13,8 @@ from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.sides import Place, Side
 from msprobe.diagnose.layout.tally import Tally
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import layouts, units
 
-#: Units of rounding that a tensor and the same one put together from others may be apart when they are paired.
-_PAIRED = 4096.0
-_MOST_PAIRED = 0.05
 #: Gradients are looked at until so many told whether the ranks' losses are means of their own samples.
 _VOTES = 16
 
@@ -142,7 +139,7 @@ class Pairs:
                 for pair in self.modules(candidate, reference, direction):
                     for one in (*pair.inputs, *pair.outputs):
                         seen += 1
-                        if one.fit is not None and one.fit.how and one.apart <= min(_PAIRED * one.unit, _MOST_PAIRED):
+                        if one.fit is not None and one.fit.how and one.apart <= layouts.when_paired(one.unit):
                             agreeing[factor] += 1
                     if seen > _VOTES:
                         break
@@ -159,7 +156,7 @@ def _accepted(blocks: tuple[Block, Block]) -> float:
     leaves = [block.described() for block in blocks]
     if not all(map(is_floating, leaves)):
         return 0.0
-    return min(_PAIRED * max(map(noise.eps_of, leaves)), _MOST_PAIRED)
+    return layouts.when_paired(max(map(units.eps_of, leaves)))
 
 
 def _split(annotation: Annotation | None, sort: Sort, name: str, slot: str) -> Split | None:

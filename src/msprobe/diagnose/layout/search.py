@@ -17,20 +17,8 @@ from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.layout.told import Told, limit, limit_of
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import layouts, units
 
-#: Weights may be apart by so many units before the first step, as nothing has computed them yet.
-_UNITS_OF_WEIGHTS = 16.0
-_MOST_OF_WEIGHTS = 0.02
-#: What a step of an optimizer that was not recorded may make of rounding.
-_UNRECORDED = 2.5e-3
-#: What goes into a module may be so many times further apart than all that came out of modules before it.
-_BETWEEN = 64.0
-#: Gradients this many times smaller than the largest count for that much less: one that is zero in exact arithmetic (of
-#: the bias of keys in attention) is nothing but rounding.
-SMALL = 0.1
-#: What is found after the first finding has to exceed what is allowed by so much.
-_LATER = 4.0
 _DIGITS = re.compile(r"\d+")
 
 
@@ -69,8 +57,7 @@ class Search(Told):
 
     def limit(self, one: Measured) -> float:
         """How far a gradient, or what an optimizer makes of it, may be apart by the order of sums."""
-        many = 0.1 * sum(self._units.values())
-        return limit(one, max((unit for unit, count in self._units.items() if count >= many), default=0.0))
+        return limit(one, units.coarsest_of_many(self._units))
 
     def backward(self) -> None:
         """Gradients that arrive and leave."""
@@ -110,8 +97,8 @@ class Search(Told):
             )
             worst = "same"
             for one in pair.outputs:
-                allowed = self.limit(one) + _BETWEEN * arrived
-                weight = min(1.0, one.rms / (SMALL * largest)) if largest else 1.0
+                allowed = self.limit(one) + layouts.handed_on(arrived)
+                weight = layouts.counts(one.rms, largest)
                 state = "guilty" if one.apart * weight > allowed else "rounding" if one.apart else "same"
                 worst = max(worst, state, key=("same", "rounding", "guilty").index)
                 if state == "guilty" and one.fit is not None and not self.tainted:
@@ -139,9 +126,8 @@ class Search(Told):
         if one.copies:
             self.say_copies(pair.events, one, f'parameter "{one.name}"', one.name, group="weight", parameter=one.name)
             return
-        drifted = self.drifted.get(one.name, 0.0 if self.first else _UNRECORDED)
-        usual = min(_UNITS_OF_WEIGHTS * one.unit, _MOST_OF_WEIGHTS) if self.first else self.limit(one)
-        allowed = usual + 4 * drifted
+        usual = layouts.of_stored_weight(one.unit) if self.first else self.limit(one)
+        allowed = usual + layouts.of_drift(layouts.drift(self.drifted.get(one.name), self.first))
         if one.apart <= allowed:
             return
         kind: Kind = "initial_weights" if self.first else "weights"
@@ -163,7 +149,7 @@ class Search(Told):
         for one in pair.inputs:
             if one.fit is None or self.tainted:
                 continue
-            allowed = self.limit(one) + _BETWEEN * self._farthest
+            allowed = self.limit(one) + layouts.handed_on(self._farthest)
             entry = pair.event.name
             if one.copies and not one.fit.ways[0].is_sum:
                 self.say_copies(pair.events, one, f"{one.slot} of {entry}", f"{entry}, {one.slot}")
@@ -211,13 +197,13 @@ class Search(Told):
         self.counts["pairs"] += 1
         arrived = max(pair.arrived, inherited, self._inside.get((direction, path), 0.0))
         own, factor = pair.own_noise()
-        allowed = noise.SAFETY * (own + factor * arrived)
+        allowed = layouts.of_pass(own, factor, arrived)
         state = "same" if not pair.left and not pair.arrived else "rounding"
         torn = next((one for one in pair.outputs if one.copies and one.fit and not one.fit.ways[0].is_sum), None)
         if torn is not None and not any(one.copies for one in (*pair.inputs, *pair.parameters)) and not self.tainted:
             state = "guilty"
             self._say_torn(pair, torn, allowed)
-        elif pair.left > allowed * (_LATER if self.tainted else 1.0):
+        elif pair.left > layouts.after_finding(allowed, self.tainted):
             state = "guilty"
             if not self._quiet:
                 self._say_result(pair, allowed, arrived)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose import operators
 from msprobe.diagnose.layout.annotation import Annotation, Split, moved
 from msprobe.diagnose.layout.blocks import Block, Leaf, Rank, arrange, of_leaf
 from msprobe.diagnose.layout.guess import Held
@@ -18,8 +19,6 @@ from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.store.damage import place_in_words
 from msprobe.store.part import DumpPart
-
-_BETWEEN_TWO = frozenset("send recv isend irecv batch_isend_irecv".split())
 
 
 class Place(NamedTuple):
@@ -192,7 +191,8 @@ class Side:
         if set(names[self.ranks[0]]) != set(names[self.ranks[-1]]):
             return True
         return any(
-            event.is_collective and operation(event.stem) in _BETWEEN_TWO for event in self.timelines[self.ranks[0]]
+            event.is_collective and operation(event.stem) in operators.BETWEEN_TWO
+            for event in self.timelines[self.ranks[0]]
         )
 
     def names(self) -> Iterator[tuple[Rank, list[str]]]:

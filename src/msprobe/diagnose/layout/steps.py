@@ -9,16 +9,12 @@ from typing import Any
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Leaf, Rank
 from msprobe.diagnose.layout.measured import Measured, Pair
-from msprobe.diagnose.layout.search import SMALL, Search
+from msprobe.diagnose.layout.search import Search
 from msprobe.diagnose.layout.sides import Place, Side, Step
 from msprobe.diagnose.steps.optimizer import learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance import layouts
 
-#: An optimizer that divides by the size of a gradient makes a full step of one that is nothing but rounding: the
-#: weights that follow from gradients this many times smaller than the largest tell nothing.
-_NOTHING = 1e-4
-#: Of what a step changes, so much may go another way: elements whose gradient is next to nothing.
-_ASTRAY = 0.03
 _UNRELATED = frozenset(("params", "foreach", "fused", "capturable", "differentiable", "param_names"))
 _MOST_NAMED = 4
 
@@ -35,7 +31,7 @@ def look_at_steps(search: Search) -> dict[str, float]:
         for number in range(min(_count(mine), _count(theirs))):
             events = {rank: steps[number].event for rank, steps in mine.items() if len(steps) > number}
             gradient = gradients[name] if number == 0 else _measure(search, name, number, "grad")
-            vanishing = gradient is not None and gradient.rms <= _NOTHING * largest
+            vanishing = gradient is not None and layouts.is_vanishing(gradient.rms, largest)
             clean = _look_before(search, name, number, events, gradient, largest, vanishing)
             counts = _counts(gradient, largest)
             drifted[name] = _look_after(search, name, number, events, clean and not vanishing, counts)
@@ -60,7 +56,7 @@ def _look_before(
     if weight is not None and number == 0 and ("weight", name) not in search.said:
         pair = Pair(Place("optimizer", name), number, events, next(iter(events.values())), parameters=[weight])
         search.look_at_weight(pair, weight)
-    clean &= weight is None or weight.apart <= search.limit(weight) + 4 * search.drifted.get(name, 0.0)
+    clean &= weight is None or weight.apart <= search.limit(weight) + layouts.of_drift(search.drifted.get(name, 0.0))
     missing = _missing_gradient(search, name, number)
     if missing is not None:
         search.tell(
@@ -77,14 +73,14 @@ def _look_before(
             continue
         if one.copies:
             search.say_copies(events, one, f'{field} of "{name}" before the step', name, parameter=name)
-        elif one.apart * _counts(gradient, largest) > search.limit(one) + 64.0 * search.reached(name):
+        elif one.apart * _counts(gradient, largest) > _of_state(search, one, name):
             _say_state(search, one, f'{field} of "{name}" differs before the step', name, field, events)
     return clean and not search.findings
 
 
 def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one: Measured, largest: float) -> bool:
     """True if the gradient that the optimizer gets agrees."""
-    allowed = search.limit(one) + 64.0 * search.reached(name)
+    allowed = _of_state(search, one, name)
     weight = _counts(one, largest)
     if one.copies and max(apart for _, _, apart in one.copies) * weight > allowed:
         terms = statements.are_terms(
@@ -120,18 +116,19 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
     weight = _measure(search, name, number, "weight", after=True)
     if weight is None:
         return 0.0
-    allowed = search.limit(weight) + 4 * search.drifted.get(name, 0.0) + _ASTRAY * _moved(search, name, number)
+    astray = layouts.astray(_moved(search, name, number))
+    allowed = search.limit(weight) + layouts.of_drift(search.drifted.get(name, 0.0)) + astray
     for field in ("weight", *_fields(search.candidate, name, number, after=True)):
         one = weight if field == "weight" else _measure(search, name, number, field, after=True)
         if one is None or not clean or search.findings:
             continue
         if one.copies:
             search.say_copies(events, one, f'{field} of "{name}" after the step', name, parameter=name)
-        elif one.apart * counts > (allowed if field == "weight" else search.limit(one) + 64.0 * search.reached(name)):
+        elif one.apart * counts > (allowed if field == "weight" else _of_state(search, one, name)):
             _say_state(search, one, f'{field} of "{name}" differs after the step', name, field, events)
     if weight.fit is None or weight.fit.how != "values":
         # Statistics are a lower bound of what the next step may find in the values.
-        return max(weight.apart, _ASTRAY * _moved(search, name, number))
+        return max(weight.apart, astray)
     return weight.apart
 
 
@@ -245,11 +242,16 @@ def _moved(search: Search, name: str, number: int) -> float:
     return own
 
 
+def _of_state(search: Search, one: Measured, name: str) -> float:
+    """What a gradient or a state of a parameter may be apart by."""
+    return search.limit(one) + layouts.handed_on(search.reached(name))
+
+
 def _counts(gradient: Measured | None, largest: float) -> float:
     """How much a gradient counts beside the largest."""
-    if gradient is None or not largest:
+    if gradient is None:
         return 1.0
-    return min(1.0, gradient.rms / (SMALL * largest))
+    return layouts.counts(gradient.rms, largest)
 
 
 def _count(steps: Mapping[Rank, list[Step]]) -> int:

@@ -16,10 +16,8 @@ from msprobe.diagnose.layout.blocks import Block, Rank, distance
 from msprobe.diagnose.layout.measured import Measured
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.tolerance import layouts
 
-#: Sums over other parts, in another order, are apart by so many units of rounding.
-UNITS = 256.0
-_MOST = 0.05
 #: So far from the factor that all others are off by, a gradient is off in a way of its own.
 _OWN_WAY = 1e-4
 #: Of several that are, the first that is about as far off as the furthest.
@@ -187,7 +185,7 @@ def limit(one: Measured, unit: float = 0.0) -> float:
     """How far a tensor may be apart by the order of sums. ``unit``: of the rounding in what it was computed from, which
     under autocast is coarser than that of its own type.
     """
-    return min(UNITS * max(one.unit, unit), _MOST)
+    return layouts.of_sums(max(one.unit, unit))
 
 
 def limit_of(found: Iterable[Measured]) -> float:

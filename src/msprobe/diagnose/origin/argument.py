@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import described
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.argument_names import argument_name
 from msprobe.diagnose.steps.timeline import is_tensor
-from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged
+
+#: Calls whose other arguments say how something is stored, not what is computed.
+_QUIET = operators.MOVES - operators.MOVES_WITH_SETTINGS | operators.CASTS | operators.IDLE
 
 
 def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later: bool = False) -> None:
@@ -65,10 +68,6 @@ def in_update(scene: Scene, judged: Judged) -> bool:
 def tells_something(judged: Judged) -> bool:
     """True if other arguments are worth telling although the result is the same: not those of shapes and copies."""
     event = judged.event
-    if event.parts.kind != "api" or operation(event.stem) in noise.MOVES - _MEANT | noise.CASTS | noise.IDLE:
+    if event.parts.kind != "api" or operation(event.stem) in _QUIET:
         return False
     return any(not is_tensor(one.left) and not is_tensor(one.right) for one in judged.arguments)
-
-
-#: Calls that move values in the forward pass and whose settings count in the backward pass.
-_MEANT = frozenset(("embedding", "max_pool1d", "max_pool2d"))

@@ -17,7 +17,7 @@ from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.effect.reach import of_results
 from msprobe.diagnose.origin.scene import Scene, Suspect
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged, is_random
 from msprobe.diagnose.tolerance.roundings import is_same_number, least, of_roundings
 
@@ -48,7 +48,7 @@ def _is_cause(scene: Scene, suspect: Suspect) -> bool:
     if kind == "argument" and "arguments" in suspect.finding.evidence:
         return any(map(_is_meant, judged.arguments)) and not _is_taken_back(scene, judged)
     if kind in _FROM_OUTSIDE and difference is not None:
-        return is_integer(difference.left) or difference.delta > least(_unit(difference))
+        return is_integer(difference.left) or difference.delta > least(units.of_pair(difference))
     if kind in _DONE_OTHERWISE:
         return _changes_results(scene, suspect, judged)
     return False
@@ -150,7 +150,3 @@ def silent_cause(scene: Scene, judged: Judged) -> Judged | None:
 
 def _of_roundings(scene: Scene, events: Sequence[Event]) -> float:
     return of_roundings(events, scene.comparer.unit_of_run)
-
-
-def _unit(difference: Difference) -> float:
-    return max(map(noise.eps_of, (difference.left, difference.right)))

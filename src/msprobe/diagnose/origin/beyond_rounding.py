@@ -7,7 +7,7 @@ import math
 from msprobe.diagnose.differences.words import measure
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.origin.scene import Scene, Suspect
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
 
 
@@ -38,5 +38,5 @@ def _growth(judged: Judged) -> float:
     event = judged.event
     if not judged.changed_outputs or not event.is_call or event.direction == "gradient":
         return 0.0
-    unit = noise.unit(event.outputs(), judged.partner.outputs()) or 1.0
+    unit = units.unit(event.outputs(), judged.partner.outputs()) or 1.0
     return judged.left / max(judged.arrived, unit)

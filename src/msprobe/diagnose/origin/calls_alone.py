@@ -6,12 +6,13 @@ import math
 from collections.abc import Container, Sequence
 
 from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, not_finite
 from msprobe.diagnose.differences.words import measure, named, ratio_in_words
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
 
 
@@ -21,23 +22,22 @@ def blame_calls(
     """Calls of one side alone made a tensor that differs."""
     # Of a gradient that comes back through them, more than moving is to blame.
     moves = judged.event.direction != "backward" and all(
-        operation(one.stem) in noise.MOVES for one in [*alone, *missing]
+        operation(one.stem) in operators.MOVES for one in [*alone, *missing]
     )
-    unit = max((noise.eps_of(leaf) for leaf in (difference.left, difference.right) if is_tensor(leaf)), default=0.0)
-    clear = difference.delta > noise.SAFETY * 4 * unit or moves or math.isinf(difference.delta)
+    clear = tensor.is_another(difference, "lone_calls") or moves
     entry = _telling(alone or missing)
     kind: Kind = "structure"
     born = next((one for one in alone if _bears_not_finite(one)), None)
     if born is not None and not any(_bears_not_finite(one) for one in missing):
         entry, kind = born, "overflow"
-    elif alone and not missing and all(operation(one.stem) in noise.CASTS for one in alone):
+    elif alone and not missing and all(operation(one.stem) in operators.CASTS for one in alone):
         kind = "dtype"
     elif alone and not missing and writes_in_place(alone[-1].stem):
         entry, kind = alone[-1], "mutation"
     ratio = ratio_in_words(difference.left, difference.right)
     scaled = "backward" in scene.seen and scene.is_gradient(difference) and bool(ratio)
     cause = None
-    norm = next((one for one in [*alone, *missing] if operation(one.stem) in _NORMS), None)
+    norm = next((one for one in [*alone, *missing] if operation(one.stem) in operators.NORMS), None)
     if scaled and norm is not None and bool(alone) != bool(missing):
         # Two calls and more make one thing: it is not the last of them, which writes, that is to blame.
         kind, cause, entry = "structure", "clipping", norm
@@ -102,16 +102,15 @@ def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
 
 def _telling(events: Sequence[Event]) -> Event:
     """The first call that does more than move values; if none does, the first that does anything."""
-    for quiet in (noise.MOVES | noise.IDLE, noise.IDLE):
+    for quiet in (operators.MOVES | operators.IDLE, operators.IDLE):
         for one in events:
             if operation(one.stem) not in quiet:
                 return one
     return events[0]
 
 
-_FACTORS = frozenset(("mul", "div"))
-#: Calls that take the size of gradients.
-_NORMS = frozenset("norm vector_norm linalg_vector_norm matrix_norm _foreach_norm get_total_norm".split())
+#: A factor, and what may stand around it.
+_HARDLY_MORE = operators.FACTORS | operators.MOVES | operators.CASTS
 
 
 def _scales_loss(judged: Judged, difference: Difference, alone: Sequence[Event], missing: Sequence[Event]) -> bool:
@@ -121,7 +120,7 @@ def _scales_loss(judged: Judged, difference: Difference, alone: Sequence[Event],
         operation(judged.event.stem) == "ones_like"
         and all(is_floating(leaf) and leaf.get("shape") == [] for leaf in sides)
         and not (alone and missing)
-        and all(operation(one.stem) in _FACTORS | noise.MOVES | noise.CASTS for one in [*alone, *missing])
+        and all(operation(one.stem) in _HARDLY_MORE for one in [*alone, *missing])
     )
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from msprobe.compare.entry_names import operation, plain_path
-from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, rms
+from msprobe.diagnose import operators
+from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating
 from msprobe.diagnose.differences.words import measure, ratio_in_words
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
 from msprobe.diagnose.origin.scene import Scene, Suspect
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import explained, frameworks
 from msprobe.diagnose.tolerance.judge import Judged, forward_delta
 
-#: A group of calls may make a relative difference so many times larger on its way back, as a backward call may; and the
-#: most calls that are taken for one group.
-_OF_GROUP = 4.0
+#: The most calls that are taken for one group.
 _LARGEST_GROUP = 200
 
 
@@ -42,7 +41,7 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
             if backward not in paired:
                 if user not in paired:
                     here = timeline is scene.pairing.candidate
-                    if difference.delta <= noise.SAFETY * _OF_GROUP * _comes_to(scene, user, here):
+                    if explained.within_group(difference, _comes_to(scene, user, here)):
                         return  # they hand on what differs
                     blame_calls(scene, judged, difference, [user] if here else [], [] if here else [user])
                     return
@@ -51,10 +50,10 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
             found = scene.judged.get(mine)
             if found is None or found.status == "same":
                 continue
-            if not scene.comparer.crossing or scene.explains(found, difference, _OF_GROUP * noise.SAFETY):
+            if not scene.comparer.crossing or explained.by_group(difference, scene.apart(found)):
                 return
     if scene.comparer.crossing:
-        if difference.delta <= noise.SAFETY * _OF_GROUP * scene.most_apart:
+        if explained.within_group(difference, scene.most_apart):
             return
     elif scene.tainted & {"backward", "forward", "recompute"}:
         return
@@ -78,11 +77,7 @@ def _cancels(scene: Scene, difference: Difference) -> bool:
     """True if two frameworks leave nothing but rounding of a gradient: that of what a norm takes no notice of is zero
     in exact arithmetic.
     """
-    if not (scene.comparer.crossing and is_floating(difference.left) and is_floating(difference.right)):
-        return False
-    size = difference.delta * max(rms(difference.left), rms(difference.right))
-    unit = max(map(noise.eps_of, (difference.left, difference.right)))
-    return size <= noise.HANDED_ON * unit * scene.largest_gradient
+    return scene.comparer.crossing and frameworks.cancels(difference, scene.largest_gradient)
 
 
 def _brought_before(scene: Scene, event: Event) -> bool:
@@ -152,7 +147,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
         if scene.comparer.crossing:
             _say_lost_in_reference(scene)
         return
-    if lost and not parameters and all(operation(event.stem) in noise.IDLE for event, _ in lost):
+    if lost and not parameters and all(operation(event.stem) in operators.IDLE for event, _ in lost):
         return
     shown = ", ".join(parameters[:6]) + (f" and {len(parameters) - 6} more" if len(parameters) > 6 else "")
     if lost:
@@ -223,7 +218,7 @@ def _say_lost_in_reference(scene: Scene) -> None:
         twin = pairing.partner.get(forward) if forward is not None else None
         if forward is None or twin is None or pairing.reference.backward_of(twin) is not None:
             continue
-        if operation(event.stem) in noise.IDLE:
+        if operation(event.stem) in operators.IDLE:
             continue
         cut = _cut_before(scene, twin, scene.other_makers, pairing.back)
         text = f"a gradient reaches {forward.name}, and none in the reference"
@@ -248,7 +243,7 @@ def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container
                 continue
             if operation(maker.stem) == "detach" and maker not in paired:
                 return maker
-            if operation(maker.stem) in noise.MOVES | noise.UNARY:
+            if operation(maker.stem) in operators.MOVES | operators.UNARY:
                 seen.add(maker)
                 todo.append(maker)
     return None

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_integer, statistics
 from msprobe.diagnose.differences.words import dtype_word, measure, named
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.movement import place_of_weight
-from msprobe.diagnose.effect.reach import of_results, unit_of
+from msprobe.diagnose.effect.reach import of_results
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
@@ -18,7 +19,8 @@ from msprobe.diagnose.origin.gradients import look_at_arriving_gradient
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight, look_at_weight, parameters_taken
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import tensor
+from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged
 
 
@@ -127,7 +129,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     elif look_between_modules(scene, judged, difference):
         return
     measured = scene.comparer.measured_inputs(judged.partner.name)
-    clear = difference.delta > max(noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right))), measured)
+    clear = tensor.is_another(difference, "outside", measured)
     clear |= is_integer(difference.left)
     # The same statistics of other values: another order of them, which no rounding makes.
     clear |= difference.delta == 0.0 and scene.first_step and not measured
@@ -182,7 +184,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         )  # fmt: skip
         return
     # What looks like a gradient may be a weight that an optimizer has moved, with its rounding.
-    clear = difference.delta > noise.SAFETY * max(map(noise.eps_of, (difference.left, difference.right)))
+    clear = tensor.is_another(difference, "outside")
     scene.say(
         ("gradient on its way", event),
         judged,
@@ -230,8 +232,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         when = "before the first step" if scene.first_step else "at the beginning of this step"
     if taken and not again and scene.first_step:
         # A checkpoint holds the same bits for both.
-        rounding = noise.SAFETY / 4 * max(map(noise.eps_of, (difference.left, difference.right)))
-        clear = difference.delta > rounding or difference.delta == 0.0
+        clear = tensor.is_another(difference, "stored") or difference.delta == 0.0
     else:
         unit = unit_of(scene.judged.values())
         clear = not states.is_explained(judged, state, difference, scene.states_before, unit, judged.allowed)
@@ -280,7 +281,7 @@ def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -
         f"{difference.slot} of {judged.event.name} differs{scene.how(difference)}, while all that was recorded "
         f"before agrees: it is calculated {place}. Record level mix to see the call",
         where=where,
-        clear=difference.delta > noise.SAFETY * 2 * noise.eps_of(difference.left),
+        clear=tensor.is_another(difference, "unseen"),
         evidence={"cause": "between", **measure(difference)},
         entry=entry,
     )
@@ -359,7 +360,7 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
         )
     if maker is None or maker in scene.pairing.partner:
         return
-    if operation(maker.stem) in noise.CASTS:
+    if operation(maker.stem) in operators.CASTS:
         chain = scene.chain(maker, scene.makers, scene.pairing.partner)
         scene.say(
             ("calls", chain[0]),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from msprobe.diagnose.differences.words import measure
-from msprobe.diagnose.effect.reach import unit_of
 from msprobe.diagnose.origin.inputs import leftover_in_words
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
-
-#: Differences of less than so many units of rounding are not looked at.
-_UNITS = 64.0
+from msprobe.diagnose.tolerance.effect import unit_of
+from msprobe.diagnose.tolerance.means import least_to_look_at
 
 
 def look_for_leftovers(scene: Scene) -> None:
@@ -18,7 +16,7 @@ def look_for_leftovers(scene: Scene) -> None:
     """
     if ("not cleared",) in scene.said or scene.comparer.crossing:
         return
-    least = min(_UNITS * unit_of(scene.judged.values()), 0.1)
+    least = least_to_look_at(unit_of(scene.judged.values()))
     for judged in scene.judged.values():
         if judged.event.parts.kind != "optimizer":
             continue

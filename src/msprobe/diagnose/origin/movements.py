@@ -14,18 +14,10 @@ from typing import Any
 from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.effect.movement import places_of_weights, weights_of
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.tolerance.noise import eps_of
+from msprobe.diagnose.tolerance import frameworks
 
-#: So much of what a step moves a weight by may be apart: an epsilon in another place, elements whose gradient is
-#: nothing but rounding and that an optimizer moves by a whole step.
-_APART = 0.1
+#: A factor that is nearer to 1 is not told.
 _SHOWN = 0.02
-#: The same where most of the weights are apart.
-_MOSTLY_APART = 5e-4
-#: So many units are taken for rounding.
-_UNITS = 64.0
-#: Gradients that are further apart explain weights that are.
-_AGREE = 1e-3
 
 
 def look_at_movements(scene: Scene) -> None:
@@ -36,15 +28,15 @@ def look_at_movements(scene: Scene) -> None:
     apart: dict[str, tuple[float, float]] = {}
     for name, pair in now.items():
         before = scene.weights_before.get(name)
-        if before is None or scene.apart_before.get(name, 0.0) > _AGREE:
+        if before is None or frameworks.gradients_explain(scene.apart_before.get(name, 0.0)):
             continue
         part = _apart(before, pair)
-        if part is not None and part[0] > _MOSTLY_APART:
+        if part is not None and frameworks.may_be_moved_otherwise(part[0]):
             apart[name] = part
     if 2 * len(apart) <= len(now) and not any(one.is_module for one in scene.judged):
         return  # what a call takes from outside may as well be data
     if 2 * len(apart) <= len(now):
-        apart = {name: part for name, part in apart.items() if part[1] > _APART}
+        apart = {name: part for name, part in apart.items() if frameworks.is_moved_otherwise(part[1])}
     if not apart:
         return
     first = next(iter(apart))
@@ -90,7 +82,7 @@ def _apart(before: tuple[Any, Any], now: tuple[Any, Any]) -> tuple[float, float]
     moved = max(abs(a - b) for pair in ((new, old), (other_new, other_old)) for a, b in zip(*pair, strict=True))
     was = [a - b for a, b in zip(old, other_old, strict=True)]
     *_, second, distance = sorted(abs(a - b - c) for a, b, c in zip(new, other_new, was, strict=True))
-    rounding = _UNITS * max(map(eps_of, now)) * max(map(abs, (*new, *other_new)))
+    rounding = frameworks.of_movement((*new, *other_new), now)
     return (distance / moved, second / moved) if distance > rounding and moved else None
 
 

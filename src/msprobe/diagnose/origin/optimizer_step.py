@@ -13,7 +13,7 @@ from msprobe.diagnose.origin.weight import blame_weight
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
 
 
@@ -199,8 +199,7 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
     compare_fields(scene, judged, *results, event.index, "after the step")
     for name, field, difference in optimizer.differences(scene.comparer, *results):
         if difference.what in ("value", "not_finite"):
-            unit = max(map(noise.eps_of, (difference.left, difference.right)))
-            clear = difference.delta > noise.SAFETY * 2 * unit
+            clear = tensor.is_another(difference, "unseen")
             scene.say(
                 ("step", event), judged, "optimizer",
                 f'{event.name}: {field} of "{name}" differs after the step{scene.how(difference)}; gradients, states '

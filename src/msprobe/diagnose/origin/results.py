@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint
 from msprobe.diagnose.differences.words import dtype_word, measure
 from msprobe.diagnose.findings import Kind
@@ -13,7 +14,6 @@ from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged, is_random
 
 
@@ -51,7 +51,7 @@ def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
         if found.arguments:
             blame_argument(scene, found)
             return True
-        if operation(maker.stem) in noise.MOVES | noise.UNARY:
+        if operation(maker.stem) in operators.MOVES | operators.UNARY:
             inner = dict(found.partner.inputs())
             todo += [(maker, a, found.partner, inner.get(slot)) for slot, a in maker.inputs() if is_tensor(a)]
     return False

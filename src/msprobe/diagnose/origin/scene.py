@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import (
     Comparer,
     Difference,
@@ -21,7 +22,6 @@ from msprobe.diagnose.differences.records import (
 from msprobe.diagnose.differences.words import at_least, relation_in_words
 from msprobe.diagnose.effect.arrival import Arrival, arrival_of
 from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
-from msprobe.diagnose.effect.reach import unit_of
 from msprobe.diagnose.effect.states import first_changes
 from msprobe.diagnose.effect.ties import Ties
 from msprobe.diagnose.effect.weights import equal_weights
@@ -31,7 +31,8 @@ from msprobe.diagnose.steps.links import Producers, consumers_of, unset_tensors
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.phases import phase_of
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import explained, frameworks, units
+from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, is_random, judge_all
 
 
@@ -57,18 +58,6 @@ class Suspect:
     decisive: bool = False
     judged: Judged | None = None
     difference: Difference | None = None
-
-
-#: A result that is taken is as far apart as where it is made; calls of one side alone may make a difference larger, as
-#: others may (:data:`msprobe.diagnose.tolerance.noise.SAFETY`, and the amplification of a module), but not to what is
-#: no rounding in any type.
-_SEEN_AGAIN = 4.0
-_OF_CHAIN = 64.0
-_MOST_OF_CHAIN = 0.1
-#: Between two frameworks: so many units of rounding are no longer rounding.
-_TAINTS = 256.0
-_COPIES = frozenset(("clone", "contiguous", "copy", "deepcopy"))
-_ROUNDING = 64.0
 
 
 class Scene:
@@ -118,7 +107,7 @@ class Scene:
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.dtype_policy = dtype_policy(self.judged.values())
         for one in self.judged.values() if self.dtype_policy else ():
-            if one.event.module is None and operation(one.event.stem) not in noise.MOVES:
+            if one.event.module is None and operation(one.event.stem) not in operators.MOVES:
                 continue  # weights and averages have types of their own
             # A type that is asked for by name follows the setting of the run.
             one.inputs = [item for item in one.inputs if not self._asks_for_policy(item)]
@@ -180,23 +169,18 @@ class Scene:
             return True
         if not (self.comparer.crossing or found.changed_outputs):
             return False
-        if found.changed_inputs and is_integer(seen.left) and operation(event.stem) in noise.CHOOSES:
+        if found.changed_inputs and is_integer(seen.left) and operation(event.stem) in operators.CHOOSES:
             return True  # which of several is chosen, rounding decides
         # Where everything is apart by rounding, that explains no more than rounding.
-        return self.explains(found, seen, _SEEN_AGAIN)
+        return explained.as_made(seen, self.apart(found))
 
-    def explains(self, found: Judged, seen: Difference, times: float) -> bool:
-        """True if the results of a call are so far apart that they explain what is seen later, so many times larger."""
-        unit = max((noise.eps_of(leaf) for leaf in (seen.left, seen.right) if is_tensor(leaf)), default=0.0)
-        apart = max(unit, found.left, found.arrived, self.comparer.weights_apart)
-        return seen.delta <= max(min(times * apart, _MOST_OF_CHAIN), _SEEN_AGAIN * apart)
+    def apart(self, found: Judged) -> float:
+        """How far apart a pair of calls is known to be: what came in, what came out, and what weights are."""
+        return max(found.left, found.arrived, self.comparer.weights_apart)
 
     def is_rounding(self, difference: Difference) -> bool:
         """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
-        if not (self.comparer.crossing and is_floating(difference.left) and is_floating(difference.right)):
-            return False
-        unit = max(map(noise.eps_of, (difference.left, difference.right)))
-        return difference.delta <= max(_ROUNDING * unit, noise.SAFETY * self.comparer.weights_apart)
+        return self.comparer.crossing and frameworks.is_rounding(difference, self.comparer.weights_apart)
 
     def touch(self, judged: Judged) -> None:
         """Note whether anything differs at a pair. The results of a module come after the calls inside it."""
@@ -213,8 +197,8 @@ class Scene:
 
     def taints_by(self, judged: Judged, delta: float) -> bool:
         """True if so large a difference is more than the rounding of two frameworks."""
-        unit = noise.unit(judged.event.outputs(), judged.partner.outputs(), judged.event.inputs())
-        return delta > max(_TAINTS * unit, noise.HANDED_ON * self.comparer.weights_apart)
+        unit = units.unit(judged.event.outputs(), judged.partner.outputs(), judged.event.inputs())
+        return frameworks.is_more(delta, unit, self.comparer.weights_apart)
 
     def chain(self, event: Event, makers: Producers, paired: Any) -> list[Event]:
         """The unpaired calls that lead to ``event``, first one first."""
@@ -239,7 +223,7 @@ class Scene:
                 if maker is None or maker not in self.pairing.partner:
                     continue
                 found = self.judged[maker]
-                if (self.comparer.crossing or found.changed_outputs) and self.explains(found, seen, _OF_CHAIN):
+                if (self.comparer.crossing or found.changed_outputs) and explained.by_chain(seen, self.apart(found)):
                     return True
         return False
 
@@ -298,7 +282,7 @@ class Scene:
         event = judged.event
         if self.comparer.crossing:
             return False  # kernels of two frameworks reproduce nothing
-        if operation(event.stem) not in noise.ELEMENTWISE or judged.changed_inputs or judged.arguments:
+        if operation(event.stem) not in operators.ELEMENTWISE or judged.changed_inputs or judged.arguments:
             return False
         if 0.0 < judged.left <= self.comparer.measured_noise(judged.partner.name):
             return False  # a healthy run does not reproduce it either
@@ -341,7 +325,7 @@ class Scene:
     @cached_property
     def missing_copies(self) -> Mapping[Hashable, Event]:
         """The first call of the reference alone that copies a tensor, by what tells the tensor."""
-        calls = (event for event in self.pairing.missing() if operation(event.stem) in _COPIES)
+        calls = (event for event in self.pairing.missing() if operation(event.stem) in operators.COPIES)
         return _first_takers((event, event.inputs()) for event in calls)
 
     @cached_property

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.origin.scene import Scene, Suspect
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.tolerance import noise
 
 
 def look_for_lone_calls(scene: Scene) -> None:
@@ -21,7 +21,7 @@ def look_for_lone_calls(scene: Scene) -> None:
         (pairing.missing(), pairing.back, "the reference alone calls {}"),
     )
     # Two frameworks move values in ways of their own.
-    quiet = noise.IDLE | noise.MOVES if scene.comparer.crossing else noise.IDLE
+    quiet = operators.IDLE | operators.MOVES if scene.comparer.crossing else operators.IDLE
     for events, paired, text in sides:
         forward = [event for event in events if event.direction == "forward" and not _is_around(event, paired)]
         for row in _rows(forward):

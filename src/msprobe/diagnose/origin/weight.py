@@ -11,7 +11,7 @@ from msprobe.diagnose.effect.weights import weights_taken
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
 
 
@@ -51,10 +51,8 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         return
     kind: Kind = "initial_weights" if scene.first_step else "weights"
     when = "before the first step" if scene.first_step else "at the beginning of this step"
-    # A step before leaves weights that are apart by rounding.
-    units = noise.SAFETY / 4 if scene.first_step else noise.SAFETY * 4
     measured = scene.comparer.measured_inputs(judged.partner.name)
-    clear = difference.delta > max(units * max(map(noise.eps_of, (difference.left, difference.right))), measured)
+    clear = tensor.is_another(difference, "stored" if scene.first_step else "step_before", measured)
     clear &= name not in scene.apart_before
     scene.say(
         ("weight", name),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Sequence
 
 from msprobe.compare.entry_names import writes_in_place
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, numel
 from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.origin.scene import Scene, Suspect
@@ -16,7 +17,7 @@ from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
 #: Writes that begin something new.
-_BEGIN = ("zero_", "fill_", "requires_grad_", "normal_", "uniform_", "copy_", "resize_")
+_BEGIN = tuple(operators.BEGIN)
 
 
 def look_for_lone_writes(scene: Scene) -> None:

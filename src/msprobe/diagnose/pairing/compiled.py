@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, is_floating
 from msprobe.diagnose.steps.optimizer import parameters_of, renamed
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.tolerance import noise
 
 #: The recorder's name for the module that everything runs in.
 _ROOT = "root"
@@ -64,7 +64,7 @@ def _is_empty(event: Event) -> bool:
 
 def _is_telling(event: Event) -> bool:
     """True for a call that calculates: guards of a compiled module look at tensors, too, and move them."""
-    return event.parts.kind == "api" and operation(event.stem) not in noise.MOVES | noise.IDLE
+    return event.parts.kind == "api" and operation(event.stem) not in operators.MOVES | operators.IDLE
 
 
 def _below(event: Event) -> Iterator[Event]:

@@ -17,21 +17,15 @@ from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.compare.frameworks import crosses, framework_of
 from msprobe.compare.name_table import ARGUMENT_NAMES, PARAMETER_NAMES, layer_name, operation_in_torch
 from msprobe.compare.problems import InvalidArgumentError
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, is_floating, is_integer, numel
 from msprobe.diagnose.pairing.naming import drop_prefixes
 from msprobe.diagnose.steps.optimizer_words import CLASSES, in_words_of_torch
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, flatten, is_tensor
-from msprobe.diagnose.tolerance import noise
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
 
-#: Calls that take their arguments in one order in both frameworks, numbers too.
-_SAME_ORDER = noise.ELEMENTWISE | frozenset("softmax log_softmax matmul clamp leaky_relu dropout".split())
-#: Calls that leave the elements and their order as they are.
-_SAME_ELEMENTS = frozenset("reshape to contiguous squeeze unsqueeze flatten identity".split())
-#: What composed layers begin with.
-_PRODUCTS = frozenset("matmul conv1d conv2d conv3d".split())
 #: What is to be said of it.
 NOTE = (
     "MindSpore is compared with PyTorch: calls are known by what they compute, layers that both have are compared as "
@@ -145,7 +139,7 @@ def _arguments(event: Event) -> list[Slot]:
     flatten("input", event.record.get("input_args"), by_place)
     flatten("input", event.record.get("input_kwargs"), by_name)
     tensors = [leaf for _, leaf in (*by_place, *by_name) if is_tensor(leaf)]
-    if event.parts.kind == "api" and word in _SAME_ORDER and not any(map(_is_tensor, by_name)):
+    if event.parts.kind == "api" and word in operators.SAME_ORDER and not any(map(_is_tensor, by_name)):
         found = [slot for slot in by_place if is_tensor(slot[1]) or _is_plain(slot[1])]
     else:
         if word == "batch_norm" and event.parts.owner == "Primitive":
@@ -189,10 +183,7 @@ def _layers(timeline: Timeline) -> dict[str, str]:
     }
 
 
-_WORDS = {
-    word.replace("_", ""): word
-    for word in noise.MOVES | noise.ELEMENTWISE | noise.EXPONENTIAL | noise.CENTRING | frozenset(("linear",))
-}
+_WORDS = {word.replace("_", ""): word for word in operators.KNOWN}
 _RANKS = re.compile(r"[123]d$")
 
 
@@ -234,7 +225,7 @@ def _join_biases(timeline: Timeline) -> None:
             _join(timeline, last, event)
             gone.add(event)
             last = None
-        elif event.parts.owner == "Primitive" and operation(event.stem) in _PRODUCTS:
+        elif event.parts.owner == "Primitive" and operation(event.stem) in operators.LAYERS_BEGIN:
             last = event
     timeline.leave_out(gone)
 
@@ -260,7 +251,7 @@ def _tells_nothing(event: Event) -> bool:
     if not results:
         return True
     given = [leaf for _, leaf in event.inputs() if is_tensor(leaf)]
-    if operation(event.stem) not in _SAME_ELEMENTS or len(results) != 1 or len(given) != 1:
+    if operation(event.stem) not in operators.SAME_ELEMENTS or len(results) != 1 or len(given) != 1:
         return False
     return fingerprint(results[0]) is not None and fingerprint(results[0]) == fingerprint(given[0])
 

@@ -7,13 +7,10 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, numel, statistics
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-
-#: Calls whose result is memory that nothing was written to.
-_UNSET = frozenset("empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split())
-
 
 #: Recomputation takes what the forward pass made, and the optimizer what was made before it.
 _HANDED_ON = frozenset((("recompute", "forward"), ("optimizer", "forward")))
@@ -21,7 +18,7 @@ _HANDED_ON = frozenset((("recompute", "forward"), ("optimizer", "forward")))
 
 def is_unset(event: Event) -> bool:
     """True if the result of a call is whatever was in memory."""
-    return event.parts.kind == "api" and operation(event.stem) in _UNSET
+    return event.parts.kind == "api" and operation(event.stem) in operators.UNSET
 
 
 def unset_tensors(*timelines: Timeline) -> set[Hashable]:

@@ -1,1 +1,19 @@
-"""What rounding may do, modelled or measured, and whether it explains a pair by itself."""
+"""What rounding may do: every limit of the diagnosis stands here, and is asked for by a question.
+
+=====================  ===============================================================================================
+``units``              What is one unit of rounding, of a type, of a pair, of a run?
+``noise``              What may this call add itself, how many times larger does it make what came in, and how far may
+                       its results be apart by both?
+``explained``          Does what came in, or what calls of one side alone were given, explain what is seen later?
+``tensor``             Is this tensor another one, by where it comes from: stored, from outside, calculated unseen?
+``effect``             Does it reach loss, gradients, weights, states? Is that more than rounding does in a step?
+``roundings``          Can so many roundings have made this, where nothing differed before?
+``frameworks``         The same between MindSpore and PyTorch, where everything is apart by rounding.
+``layouts``            The same between parallel layouts, whose sums run in another order.
+``means``              How far do roundings move the mean of a gradient?
+``calibration``        How far are two healthy runs apart, measured call by call (``--noise``)?
+``judge``              Each pair of calls on its own: the same, rounding, explained by its inputs, unexplained.
+=====================  ===============================================================================================
+
+No other room multiplies a unit of rounding or keeps a limit of its own (``tests/unit/diagnose/tolerance`` looks).
+"""

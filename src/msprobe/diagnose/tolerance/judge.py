@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import (
     Comparer,
     Difference,
@@ -24,25 +25,13 @@ from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.translation import answering
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import frameworks, noise, units
 
 #: ``same``: nothing differs. ``rounding``: inputs agree, results differ by no more than rounding may.
 #: ``victim``: the inputs differ, and the results by no more than that explains. ``guilty``: the results differ
 #: by more than inputs and rounding explain.
 Status = Literal["same", "rounding", "victim", "guilty"]
 
-_RANDOM = frozenset(
-    """
-    dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rand randn randint rand_like randn_like
-    randint_like randperm bernoulli multinomial normal uniform exponential gumbel_softmax rrelu random poisson
-    """.split()
-)
-
-
-#: Weights that are further apart are another matter, and explain no more than these.
-_MOST_OF_WEIGHTS = 0.01
-#: Calls that drop something at random if they are told to, and where they take by how much.
-_DROPPING = {"scaled_dot_product_attention": 4, "multi_head_attention_forward": 10}
 
 #: The size that the gradient of a parameter would have without cancellation.
 Expected = Callable[[dict[str, Any]], float]
@@ -94,9 +83,9 @@ def is_random(event: Event) -> bool:
     if not event.is_call:
         return False
     word = operation(event.stem)
-    if word not in _DROPPING:
-        return word in _RANDOM
-    slots = ("input.dropout_p", f"input.{_DROPPING[word]}")
+    if word not in operators.DROPPING:
+        return word in operators.RANDOM
+    slots = ("input.dropout_p", f"input.{operators.DROPPING[word]}")
     values = (leaf.get("value") for slot, leaf in event.inputs() if slot in slots and isinstance(leaf, dict))
     return any(isinstance(value, float) and value > 0 for value in values)
 
@@ -105,9 +94,9 @@ def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dic
     """Judge all pairs, in the candidate's order of execution. ``producers``: of the candidate."""
     if comparer.crossing and comparer.follows:
         weights = weights_of(pairing.partner.items(), producers).values()
-        comparer.weights_apart = min(max((comparer.delta(*pair) for pair in weights), default=0.0), _MOST_OF_WEIGHTS)
+        comparer.weights_apart = frameworks.weights_apart(comparer.delta(*pair) for pair in weights)
     found: dict[Event, Judged] = {}
-    comparer.unit_of_run = max(map(noise.common_unit, (pairing.candidate, pairing.reference)))
+    comparer.unit_of_run = max(map(units.common_unit, (pairing.candidate, pairing.reference)))
     gradients: list[tuple[Event, Event]] = []
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
@@ -211,8 +200,8 @@ def judge(
     judged.inputs = comparer.between(inputs, others)
     judged.parameters = comparer.between(event.parameters(), partner.parameters())
     judged.outputs = comparer.between(outputs, results)
-    rounding = noise.unit(inputs, others, outputs, results)
-    if event.stem.rpartition(".")[2].lower() in noise.RECURRENT:
+    rounding = units.unit(inputs, others, outputs, results)
+    if event.stem.rpartition(".")[2].lower() in operators.RECURRENT:
         rounding = max(rounding, comparer.unit_of_run)
     # What is known to differ, but looks alike, differs by rounding at least.
     judged.arrived = max(_largest(judged.changed_inputs), rounding if judged.changed_inputs else 0.0, inherited)
@@ -221,7 +210,7 @@ def judge(
             # A mask of infinities hides the statistics of what is beside them; what it was made from tells more.
             judged.arrived = max(judged.arrived, of_maker(one.left))
     judged.left = _largest(judged.changed_outputs)
-    if judged.changed_inputs and operation(event.stem) in noise.CHOOSES:
+    if judged.changed_inputs and operation(event.stem) in operators.CHOOSES:
         # Which of several that are about as large is chosen, rounding decides.
         judged.left = _largest(one for one in judged.changed_outputs if not is_integer(one.left))
     if comparer.crossing and event.direction in ("gradient", "backward"):
@@ -231,14 +220,14 @@ def judge(
         judged.left = max(map(weigh, judged.changed_outputs), default=0.0)
     everything = [*inputs, *event.parameters()]
     factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results), comparer.crossing)
-    own = noise.own_noise(event, everything, outputs, rounding, min(factor, 64.0), comparer.crossing)
+    own = noise.own_noise(event, everything, outputs, rounding, factor, comparer.crossing)
     if any("digest" not in leaf for _, leaf in _tensors(everything)):
         # Inputs that look alike may be apart by rounding.
         own = max(own, rounding)
-    safety = noise.SAFETY if judged.arrived or rounding <= 2.0**-23 else noise.SAFETY_OF_OWN
     # Statistics of what arrives may be nearer than the elements are.
-    modelled = safety * (own + factor * max(judged.arrived, comparer.weights_apart))
-    if judged.changed_inputs and operation(event.stem) in noise.MOVES:
+    arrived = max(judged.arrived, comparer.weights_apart)
+    modelled = noise.explained(own, factor, arrived, noise.safety_of(judged.arrived, rounding))
+    if judged.changed_inputs and operation(event.stem) in operators.MOVES:
         # A part of a tensor may be further apart than the whole, whose elements were rounded in the type of the run.
         modelled = max(modelled, comparer.unit_of_run)
     judged.allowed = max(modelled, comparer.measured_noise(partner.name))

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from msprobe.compare.entry_names import operation
-from msprobe.compare.number_types import EPSILON
+from msprobe.diagnose import operators
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import units
 
 #: Calls between may make rounding so many times larger (an angle of some dozens, a sum that cancels), which types of
 #: many digits leave room for: up to what no rounding of theirs comes to.
@@ -23,9 +23,9 @@ def of_roundings(events: Sequence[Event], unit_of_run: float) -> float:
     type that the run computes in, since under autocast calls compute in a coarser one than they take and give.
     """
     every = [one for event in events for one in _calls_in(event)]
-    unit = max((noise.unit(one.outputs(), one.inputs()) for one in every), default=0.0)
+    unit = max((units.unit(one.outputs(), one.inputs()) for one in every), default=0.0)
     unit = max(unit, unit_of_run)
-    count = sum(operation(one.stem) not in noise.MOVES for one in every)
+    count = sum(operation(one.stem) not in operators.MOVES for one in every)
     return max(unit * (1.0 + 2.0 * math.sqrt(count)), least(unit))
 
 
@@ -36,7 +36,7 @@ def least(unit: float) -> float:
 
 def is_same_number(left: float, right: float) -> bool:
     """True if two plain numbers are apart by no more than single precision makes them."""
-    return math.isclose(left, right, rel_tol=_UNITS_OF_NUMBERS * EPSILON["float32"])
+    return math.isclose(left, right, rel_tol=_UNITS_OF_NUMBERS * units.FINE)
 
 
 def _calls_in(event: Event) -> Iterator[Event]:

@@ -9,23 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msprobe.diagnose.effect.leftover import Left
-from msprobe.diagnose.effect.reach import Reach, later
+from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.origin.scene import Suspect
+from msprobe.diagnose.tolerance import effect, frameworks
 from msprobe.diagnose.verdict.calls import StepCalls
 from msprobe.diagnose.verdict.common import Rank
 
 MOST_FINDINGS = 100
 #: Findings that say what is done otherwise, and findings that a result is further off than expected.
 _FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
-#: Where rounding may do so much, it hides what an argument does: then the call that gets it tells.
-#: And so much of it is more than rounding does as a rule, if there is something that explains it.
-_WIDE = 0.01
-_OF_WIDE = 0.25
-#: So many times more may the results of two frameworks be apart, whose calls all agree.
-_OF_FRAMEWORKS = 10.0
-#: But no more than this: half of what there is has a cause.
-_MOST_OF_FRAMEWORKS = 0.5
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
 
 
@@ -96,7 +89,7 @@ def conclude(
     if reach <= allowed and (clear or quiet):
         # What the optimizer does shows in the weights of the next step. There rounding has grown.
         following = reach_later()
-        if following > max(map(later, (result.tolerance for result in results))):
+        if following > max(map(effect.later, (result.tolerance for result in results))):
             reach = max(reach, following)
     # Without values nothing is known of what a difference does.
     harmless = reach <= allowed and all(result.values for result in results)
@@ -119,14 +112,14 @@ def conclude(
     # What a step before leaves of rounding in the weights tells nothing beside what is clear.
     rest = [one for one in found if id(one) not in taken and not (clear and one.finding.kind == "weights")]
     ordered = [*chosen, *rest]
-    standing_out = _OF_WIDE * max(result.tolerance for result in results)
+    stands_out = effect.stands_out(reach, max(result.tolerance for result in results))
     harmless = (
         harmless
         and not unknown
         and not any(
             suspect.matters
             or (reach > 0 and (suspect.decisive or _is_wrong(suspect)))
-            or (allowed > _WIDE and (_stands_out(suspect) or (reach > standing_out and _is_argument(suspect))))
+            or (effect.hides_arguments(allowed) and (_stands_out(suspect) or (stands_out and _is_argument(suspect))))
             for suspect in ordered
         )
     )
@@ -136,13 +129,13 @@ def conclude(
 
 def allowed_of(result: Compared) -> float:
     """What loss, gradients and weights of a step may be apart by rounding."""
-    return later(result.tolerance) if result.carried else result.tolerance
+    return effect.later(result.tolerance) if result.carried else result.tolerance
 
 
 def agreeing_of(result: Compared) -> float:
     """What they may be apart by where no call is to blame: kernels of two frameworks all differ a little."""
     allowed = allowed_of(result)
-    return max(allowed, min(allowed * _OF_FRAMEWORKS, _MOST_OF_FRAMEWORKS)) if result.crossing else allowed
+    return frameworks.where_all_agree(allowed) if result.crossing else allowed
 
 
 def _hidden(results: Sequence[Compared]) -> list[Suspect]:

@@ -11,7 +11,7 @@ from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import noise, units
 
 
 def leaf(array: Any, dtype: str = "float32") -> dict[str, Any]:
@@ -29,7 +29,7 @@ def slots(*arrays: Any, dtype: str = "float32") -> list[tuple[str, Any]]:
 
 
 def own(name: str, inputs: list[tuple[str, Any]], outputs: list[tuple[str, Any]]) -> float:
-    return noise.own_noise(event(name), inputs, outputs, noise.unit(inputs, outputs))
+    return noise.own_noise(event(name), inputs, outputs, units.unit(inputs, outputs))
 
 
 def amplification(name: str, inputs: list[Any], output: Any) -> float:
@@ -52,12 +52,12 @@ def amplification(name: str, inputs: list[Any], output: Any) -> float:
     ],
 )
 def test_units_of_types(dtype: str, eps: float) -> None:
-    assert noise.eps_of({"type": "torch.Tensor", "dtype": dtype}) == eps
+    assert units.eps_of({"type": "torch.Tensor", "dtype": dtype}) == eps
 
 
 def test_the_coarsest_type_counts() -> None:
-    assert noise.unit(slots([1.0]), slots([1.0], dtype="bfloat16"), [("x", None), ("y", 3)]) == 2.0**-7
-    assert noise.unit([]) == 0.0
+    assert units.unit(slots([1.0]), slots([1.0], dtype="bfloat16"), [("x", None), ("y", 3)]) == 2.0**-7
+    assert units.unit([]) == 0.0
 
 
 @pytest.mark.parametrize(

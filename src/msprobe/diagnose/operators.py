@@ -1,0 +1,92 @@
+"""What operators do, as far as the diagnosis needs to know: the one place where they are listed by name.
+
+A name is what :func:`msprobe.compare.entry_names.operation` makes of a call (``Tensor.__radd__``, ``Torch.add`` and
+``Tensor.add_`` are all ``add``). An operator that stands in no set is taken for one that computes sums of products:
+the most careful model of rounding. So a missing name costs sharpness, never a false word.
+"""
+
+from __future__ import annotations
+
+#: They move values and compute nothing: what comes out has the bits of what went in.
+MOVES = frozenset(
+    """
+    reshape transpose permute expand expand_as squeeze unsqueeze flatten unflatten movedim moveaxis narrow select slice
+    getitem setitem split chunk tensor_split unbind cat stack hstack vstack dstack repeat repeat_interleave tile
+    roll flip
+    contiguous clone detach copy index_select gather take take_along_dim masked_select masked_fill where
+    embedding pad triu tril diag diagonal as_strided unfold view_as_real view_as_complex real imag resolve_conj
+    zeros ones empty full zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty arange
+    one_hot max_pool1d max_pool2d relu abs neg sign clamp maximum minimum max min amax amin topk sort argsort argmax
+    argmin eq ne lt le gt ge logical_and logical_or logical_not isnan isfinite isinf bitwise_and bitwise_or
+    pixel_shuffle broadcast broadcast_to scatter index_copy index_put index_fill fill zero T mT H item tolist
+    """.split()
+)
+#: Of these, the ones whose settings count in the backward pass (which index is left out, where the window begins).
+MOVES_WITH_SETTINGS = frozenset(("embedding", "max_pool1d", "max_pool2d"))
+#: They choose elements by their size, and tell which: of several that are about as large, rounding decides.
+CHOOSES = frozenset("topk sort argsort argmax argmin max min multinomial".split())
+#: They change the type of their input and nothing else.
+CASTS = frozenset("to type bfloat16 half float double type_as".split())
+#: They copy a tensor.
+COPIES = frozenset(("clone", "contiguous", "copy", "deepcopy"))
+#: They may differ between two healthy programs and change nothing.
+IDLE = frozenset("detach clone contiguous to item numpy cpu cuda tolist zeros ones empty".split())
+#: Their result is memory that nothing was written to.
+UNSET = frozenset("empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split())
+
+#: They work on each element by itself: what they make has the same elements in the same order.
+UNARY = frozenset("cos sin exp log sqrt rsqrt tanh sigmoid square reciprocal float to bfloat16 half pow outer".split())
+#: They compute each element by itself: the same input gives the same bits.
+ELEMENTWISE = UNARY | CASTS | frozenset("add sub mul div neg gelu silu where masked_fill lerp addcmul addcdiv".split())
+#: A number is multiplied or divided.
+FACTORS = frozenset(("mul", "div"))
+#: Their result follows the absolute size of their input: a relative error of x becomes |x| times that.
+EXPONENTIAL = frozenset(
+    """
+    exp expm1 exp2 softmax log_softmax softmin sigmoid tanh sin cos tan logsumexp cross_entropy nll_loss silu gelu
+    softplus logsigmoid binary_cross_entropy binary_cross_entropy_with_logits kl_div scaled_dot_product_attention
+    multi_head_attention_forward pow sinh cosh erf mish selu elu
+    """.split()
+)
+#: Their slope is bounded, by little more than 1: the result is as far off as the input, in absolute numbers.
+BOUNDED = frozenset("gelu silu tanh sigmoid erf softplus logsigmoid elu selu mish sin cos relu6 leaky_relu".split())
+#: They add or subtract: terms of about one size may cancel.
+DIFFERENCES = frozenset("add sub rsub addcmul addcdiv lerp mse_loss l1_loss cumsum diff".split())
+#: A quotient is as far apart as its divisor, and that may be next to nothing in some elements.
+QUOTIENTS = frozenset("div addcdiv reciprocal rsqrt sqrt".split())
+#: Sums of all elements, or of those along some dimensions.
+SUMS = frozenset(("sum", "mean"))
+#: Sums of products of two tensors.
+PRODUCTS = frozenset("matmul linear einsum addmm baddbmm conv1d conv2d conv3d".split())
+#: They subtract a mean, or divide by a deviation.
+CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std var_mean std_mean normalize".split())
+#: They keep running averages in the tensors that they are given.
+AVERAGING = frozenset(("batch_norm", "instance_norm", "sync_batch_norm"))
+#: Autocast lets them compute in half types though they take and give single precision.
+RECURRENT = frozenset("lstm gru rnn rnn_tanh rnn_relu".split())
+#: They take the size of tensors, as clipping does of gradients.
+NORMS = frozenset("norm vector_norm linalg_vector_norm matrix_norm _foreach_norm get_total_norm".split())
+
+#: They draw random numbers.
+RANDOM = frozenset(
+    """
+    dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rand randn randint rand_like randn_like
+    randint_like randperm bernoulli multinomial normal uniform exponential gumbel_softmax rrelu random poisson
+    """.split()
+)
+#: They drop something at random if they are told to, and where they take by how much.
+DROPPING = {"scaled_dot_product_attention": 4, "multi_head_attention_forward": 10}
+
+#: Names of writes (with the underscore) whose result does not depend on what was there.
+BEGIN = frozenset("zero_ fill_ normal_ uniform_ copy_ resize_".split())
+#: Exchanges between two ranks, not of a whole group.
+BETWEEN_TWO = frozenset("send recv isend irecv batch_isend_irecv".split())
+
+#: Between MindSpore and PyTorch: they take their arguments in one order in both, numbers too.
+SAME_ORDER = ELEMENTWISE | frozenset("softmax log_softmax matmul clamp leaky_relu dropout".split())
+#: Between the two, they leave the elements and their order as they are.
+SAME_ELEMENTS = frozenset("reshape to contiguous squeeze unsqueeze flatten identity".split())
+#: What composed layers of MindSpore begin with.
+LAYERS_BEGIN = frozenset("matmul conv1d conv2d conv3d".split())
+#: All that a layer may be named after.
+KNOWN = MOVES | ELEMENTWISE | EXPONENTIAL | CENTRING | frozenset(("linear",))

@@ -1,0 +1,133 @@
+"""Does a difference reach what counts? What loss, gradients, weights and states of a step may be apart by rounding."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
+from msprobe.diagnose.differences.records import Difference, is_floating, rms
+from msprobe.diagnose.steps.timeline import is_tensor
+from msprobe.diagnose.tolerance import frameworks, noise, units
+from msprobe.diagnose.tolerance.judge import Judged
+
+#: Gradients of a healthy run are apart by some tens of rounding units (at most 7e-7 in float32 between one and two
+#: threads, 2.2e-5 where convolutions before batch norms sum in another order: ``bench/localise/run.py --clean``, Y01).
+#: So many are taken for rounding; of types with few digits that many would be too many.
+_UNITS = 256.0
+_UNITS_OF_COARSE = 64.0
+#: Nothing that large is rounding, in any type.
+_MOST = 0.3
+#: Of types with few digits so many units would be more than the numbers themselves. There: what results may be apart
+#: by whose sum or product cancels (healthy runs in bfloat16: up to 0.08), and the growth with the calls that round:
+#: each adds a unit in a direction of its own, so that n of them make the square root of n, there and back.
+_COARSE = 0.125
+_OF_CALLS = 2.0
+#: So many times further may a step be apart than the one before, if both are apart by rounding alone.
+_GROWTH = 4.0
+
+#: An optimizer that divides by the size of the gradient makes a full step of one that is nothing but rounding: the
+#: weights that follow from gradients this many times smaller than the largest tell nothing.
+_NOTHING = 1e-4
+
+#: Weights and states are no sums that cancel.
+_UNITS_OF_WEIGHTS = 64.0
+#: A weight, or a state, may be this many times further apart than its gradient was, or the calls of its module.
+_FOLLOWS = 4.0
+#: Of a state whose natural size is not known, rounding may be this many times larger: it may be near zero.
+_UNKNOWN_SIZE = 1e3
+
+#: Where rounding may do so much, it hides what an argument does: then the call that gets it tells.
+_WIDE = 0.01
+#: And so much of it is more than rounding does as a rule, if there is something that explains it.
+_OF_WIDE = 0.25
+
+
+def unit_of(judged: Iterable[Judged]) -> float:
+    """The unit of rounding of the coarsest type that many calls compute in."""
+    found = (
+        units.unit(one.event.outputs(), one.partner.outputs()) for one in judged if one.event.direction == "forward"
+    )
+    return units.coarsest_of_many(Counter(filter(None, found))) or units.FINE
+
+
+def of_step(judged: Iterable[Judged]) -> float:
+    """What gradients and results may be apart by rounding: by the coarsest type that many calls compute in, and by how
+    many do.
+    """
+    every = list(judged)
+    unit = unit_of(every)
+    rounding = sum(
+        one.event.direction == "forward"
+        and one.event.is_call
+        and operation(one.event.stem) not in operators.MOVES
+        and units.unit(one.event.outputs(), one.partner.outputs()) >= unit
+        for one in every
+    )
+    factor = _UNITS if unit <= units.FINE else _UNITS_OF_COARSE
+    return min(factor * unit, max(_COARSE, _OF_CALLS * math.sqrt(rounding) * unit), _MOST)
+
+
+def of_frameworks(judged: Iterable[Judged], weights_apart: float) -> float:
+    """The same between two frameworks."""
+    every = list(judged)
+    return max(of_step(every), frameworks.of_step(unit_of(every), weights_apart, _MOST))
+
+
+def later(tolerance: float) -> float:
+    """What a step may be apart by whose weights are apart by rounding: that grows, up to an end."""
+    return max(tolerance, min(_GROWTH * tolerance, _MOST))
+
+
+def hides_arguments(tolerance: float) -> bool:
+    """True if so wide a tolerance hides what another argument does to a single call."""
+    return tolerance > _WIDE
+
+
+def stands_out(reach: float, tolerance: float) -> bool:
+    """True if an effect is more than rounding does as a rule, though less than it may do."""
+    return reach > _OF_WIDE * tolerance
+
+
+def of_gradient(difference: Difference, largest: float) -> float:
+    """How far a gradient is apart, by its size beside the largest; infinite where it is missing."""
+    if difference.what != "value" or not (is_tensor(difference.left) and is_tensor(difference.right)):
+        return math.inf
+    size = max(rms(difference.left), rms(difference.right))
+    if not math.isfinite(difference.delta) or not largest:
+        return difference.delta
+    return difference.delta * min(1.0, size / (noise.SMALL_GRADIENT * largest))
+
+
+def is_vanishing(size: float, largest: float) -> bool:
+    """True for a gradient so small that an optimizer may make anything of it."""
+    return size <= _NOTHING * largest
+
+
+def is_clear_state(difference: Difference) -> bool:
+    """True for a state of the optimizer that no rounding in the step before can have moved so far."""
+    if not (is_floating(difference.left) and is_floating(difference.right)):
+        return False
+    return difference.delta > _UNITS_OF_WEIGHTS * units.of_pair(difference)
+
+
+def is_clear_weight(difference: Difference, unit: float) -> bool:
+    """The same for a weight. ``unit``: of the type that the run computes in."""
+    return difference.delta > _UNITS_OF_WEIGHTS * max(units.eps_of(difference.left), unit)
+
+
+def exceeds_gradient(difference: Difference, gradient: float) -> bool:
+    """True if a weight is further apart than its gradient explains, which was so far apart."""
+    return difference.delta > _FOLLOWS * gradient
+
+
+def of_state(came: float, unit: float, sized: bool) -> float:
+    """What a state that a module keeps may be apart by. ``came``: what the step before and the calls of its module
+    explain; what a step explains may itself be a mistake, so there is an end to it. ``sized``: it is known what size
+    the state is measured by.
+    """
+    rounding = _UNITS_OF_WEIGHTS * unit
+    most = min(rounding * _UNKNOWN_SIZE, _MOST)
+    return max(min(rounding, _MOST), min(_FOLLOWS * came, most)) if sized else most

@@ -1,0 +1,90 @@
+"""What rounding does between MindSpore and PyTorch: their kernels sum in other orders, so that everything is apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msprobe.diagnose.differences.records import Difference, is_floating, rms
+from msprobe.diagnose.tolerance import noise, units
+
+#: So many units are rounding in what goes into a call.
+_ROUNDING = 64.0
+#: And with so many, what comes later may only follow.
+_TAINTS = 256.0
+#: Gradients are apart by up to 140 units in the first step (float32, values whole).
+_OF_STEP = 256.0
+#: Weights that are further apart are another matter, and explain no more than these.
+_MOST_OF_WEIGHTS = 0.01
+#: So many times more may loss and gradients be apart where all calls agree, but not more than this: half of what there
+#: is has a cause.
+_AGREEING = 10.0
+_MOST = 0.5
+#: The difference of two steps of a weight is made of four numbers, each rounded.
+_OF_MOVEMENT = 64.0
+#: So much of what a step moves a weight by may be apart: an epsilon in another place, elements whose gradient is
+#: nothing but rounding and that an optimizer moves by a whole step.
+_MOVED_APART = 0.1
+#: The same where most of the weights are apart.
+_MOSTLY_MOVED_APART = 5e-4
+#: Gradients that are further apart explain weights that are.
+_GRADIENTS_AGREE = 1e-3
+
+
+def weights_apart(found: Iterable[float]) -> float:
+    """What weights being apart explains, after a step of two optimizers."""
+    return min(max(found, default=0.0), _MOST_OF_WEIGHTS)
+
+
+def is_rounding(difference: Difference, weights_apart: float) -> bool:
+    """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
+    if not (is_floating(difference.left) and is_floating(difference.right)):
+        return False
+    return difference.delta <= max(_ROUNDING * units.of_pair(difference), noise.SAFETY * weights_apart)
+
+
+def is_more(delta: float, unit: float, weights_apart: float) -> bool:
+    """True if a call is apart by more than that. ``unit``: of its type."""
+    return delta > max(_TAINTS * unit, noise.HANDED_ON * weights_apart)
+
+
+def cancels(difference: Difference, largest_gradient: float) -> bool:
+    """True for a gradient that is nothing but rounding: that of what a norm takes no notice of is zero in exact
+    arithmetic.
+    """
+    if not (is_floating(difference.left) and is_floating(difference.right)):
+        return False
+    size = difference.delta * max(rms(difference.left), rms(difference.right))
+    return size <= noise.HANDED_ON * units.of_pair(difference) * largest_gradient
+
+
+def of_step(unit: float, weights_apart: float, most: float) -> float:
+    """What gradients and loss of a step may be apart by. ``weights_apart``: what optimizers made of it, which the calls
+    of a network hand on, larger.
+    """
+    return min(max(_OF_STEP * unit, noise.HANDED_ON * weights_apart), most)
+
+
+def where_all_agree(allowed: float) -> float:
+    """What loss and gradients may be apart by where every call agrees: all differ a little."""
+    return max(allowed, min(allowed * _AGREEING, _MOST))
+
+
+def of_movement(sizes: Iterable[float], leaves: Iterable[Any]) -> float:
+    """What rounding may do to how far a weight was moved. ``sizes``: of its statistics."""
+    return _OF_MOVEMENT * max(map(units.eps_of, leaves)) * max(map(abs, sizes))
+
+
+def is_moved_otherwise(part: float) -> bool:
+    """True if so large a part of what a step moved a weight by is apart that the weight alone tells."""
+    return part > _MOVED_APART
+
+
+def may_be_moved_otherwise(part: float) -> bool:
+    """True if it is enough where most weights are."""
+    return part > _MOSTLY_MOVED_APART
+
+
+def gradients_explain(apart: float) -> bool:
+    """True if a gradient was so far apart that its weight may be, too."""
+    return apart > _GRADIENTS_AGREE

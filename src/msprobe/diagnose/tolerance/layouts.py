@@ -1,0 +1,97 @@
+"""What rounding does between two parallel layouts: sums run over other parts, in another order.
+
+Tensors are put together from their parts; so weights agree in their bits, and what is calculated is apart by the order
+of sums alone.
+"""
+
+from __future__ import annotations
+
+from msprobe.diagnose.tolerance import noise
+
+#: Sums over other parts, in another order, as in ``effect``; and copies that ranks have of one tensor: they may add
+#: in another order, and take other kernels.
+_OF_SUMS = 256.0
+_MOST_OF_SUMS = 0.05
+#: Weights before the first step, as nothing has computed them yet.
+_OF_WEIGHTS = 16.0
+_MOST_OF_WEIGHTS = 0.02
+#: What a step of an optimizer that was not recorded may make of rounding.
+_UNRECORDED_STEP = 2.5e-3
+#: A tensor and the same one put together from others, when it is looked for how they answer to each other.
+_PAIRED = 4096.0
+_MOST_PAIRED = 0.05
+#: What goes into a module may be so many times further apart than all that came out of modules before it; the same of
+#: a gradient, by what arrived at its module.
+_BETWEEN = 64.0
+#: A weight after a step, by what it was before.
+_OF_DRIFT = 4.0
+#: Of what a step changes, so much may go another way: elements whose gradient is next to nothing.
+_ASTRAY = 0.03
+#: What is found after the first finding has to exceed what is allowed by so much.
+_AFTER_FINDING = 4.0
+#: Gradients this many times smaller than the largest count for that much less: one that is zero in exact arithmetic (of
+#: the bias of keys in attention) is nothing but rounding.
+_SMALL = 0.1
+#: An optimizer that divides by the size of a gradient makes a full step of one that is nothing but rounding: the
+#: weights that follow from gradients this many times smaller than the largest tell nothing.
+_NOTHING = 1e-4
+
+
+def of_sums(unit: float) -> float:
+    """How far a tensor may be apart by the order of sums."""
+    return min(_OF_SUMS * unit, _MOST_OF_SUMS)
+
+
+def are_copies(apart: float, unit: float) -> bool:
+    """True if ranks hold the same tensor."""
+    return not apart > _OF_SUMS * unit
+
+
+def of_stored_weight(unit: float) -> float:
+    """How far a weight may be apart before the first step."""
+    return min(_OF_WEIGHTS * unit, _MOST_OF_WEIGHTS)
+
+
+def drift(known: float | None, first: bool) -> float:
+    """What a weight was apart by before. ``known``: after the last recorded step."""
+    return known if known is not None else 0.0 if first else _UNRECORDED_STEP
+
+
+def of_drift(drift: float) -> float:
+    """What a weight may be apart by because it was before."""
+    return _OF_DRIFT * drift
+
+
+def when_paired(unit: float) -> float:
+    """How far a tensor and the same one put together otherwise may be apart when they are paired."""
+    return min(_PAIRED * unit, _MOST_PAIRED)
+
+
+def handed_on(apart: float) -> float:
+    """What calls between the modules may make of what came out of modules, or arrived."""
+    return _BETWEEN * apart
+
+
+def of_pass(own: float, factor: float, arrived: float) -> float:
+    """How far the results of a module may be apart. ``own``, ``factor``: see ``noise``."""
+    return noise.explained(own, factor, arrived)
+
+
+def after_finding(allowed: float, tainted: bool) -> float:
+    """The same, if something before was found to be wrong."""
+    return allowed * (_AFTER_FINDING if tainted else 1.0)
+
+
+def astray(moved: float) -> float:
+    """How far a weight may be apart by elements whose gradient is next to nothing. ``moved``: by the whole step."""
+    return _ASTRAY * moved
+
+
+def counts(size: float, largest: float) -> float:
+    """How much a gradient of this size counts beside the largest."""
+    return min(1.0, size / (_SMALL * largest)) if largest else 1.0
+
+
+def is_vanishing(size: float, largest: float) -> bool:
+    """True if an optimizer may make anything of a gradient of this size."""
+    return size <= _NOTHING * largest

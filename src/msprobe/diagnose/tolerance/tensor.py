@@ -1,0 +1,39 @@
+"""Is a tensor the same on both sides? What it may be apart by follows from where it comes from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msprobe.diagnose.differences.records import Difference
+from msprobe.diagnose.tolerance import units
+
+Source = Literal["stored", "outside", "unseen", "lone_calls", "step_before"]
+
+#: Units of the coarser type: :data:`~msprobe.diagnose.tolerance.noise.SAFETY` is what one call makes of one.
+_UNITS: dict[Source, float] = {
+    #: Weights and buffers before the first step: a checkpoint holds the same bits for both; the statistics that were
+    #: recorded of them are sums.
+    "stored": 4.0,
+    #: A batch, a mask, a table: as the result of one call.
+    "outside": 16.0,
+    #: Calculated by some calls that were not recorded, between two modules or in a step of the optimizer: twice that.
+    "unseen": 32.0,
+    #: Calculated by calls that one side alone makes: four times that, as of a module.
+    "lone_calls": 64.0,
+    #: Weights, by the optimizer in the step before, from gradients that were apart by rounding: the same.
+    "step_before": 64.0,
+}
+#: A weight after a step from the same gradient and the same state: the step is a dozen elementwise calls.
+_OF_STEP = 8.0
+
+
+def is_another(difference: Difference, source: Source, measured: float = 0.0) -> bool:
+    """True if a tensor is further apart than rounding makes one that comes from there. ``measured``: how far a second
+    healthy run was apart.
+    """
+    return difference.delta > max(_UNITS[source] * units.of_pair(difference), measured)
+
+
+def is_stepped_otherwise(difference: Difference) -> bool:
+    """True if a weight that a step of the optimizer made of the same gradient and state is another one."""
+    return difference.delta > _OF_STEP * units.of_pair(difference)

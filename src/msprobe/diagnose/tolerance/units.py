@@ -1,0 +1,48 @@
+"""The unit of rounding: the distance of 1 to the next number of a type. Every limit is a number of units."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msprobe.compare.number_types import EPSILON, epsilon_of
+from msprobe.diagnose.differences.records import Difference
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+
+#: The unit of single precision. Coarser types are those with few digits, of which limits in units are many percent.
+FINE = EPSILON["float32"]
+#: A type that so many calls give their results in is one that the run computes in.
+_COMMON = 0.1
+
+
+def eps_of(leaf: Any) -> float:
+    """The distance of 1 to the next number of a tensor's type; 0 for whole numbers."""
+    return epsilon_of(str(leaf["dtype"]))
+
+
+def unit(*sides: Sequence[Slot]) -> float:
+    """The rounding unit of the coarsest floating-point type among all these values."""
+    coarsest = 0.0
+    for side in sides:
+        for _, leaf in side:
+            if is_tensor(leaf):
+                coarsest = max(coarsest, eps_of(leaf))
+    return coarsest
+
+
+def common_unit(events: Iterable[Event]) -> float:
+    """The rounding unit of the coarsest type that many of these calls give their results in."""
+    found = (unit(event.outputs()) for event in events if event.direction == "forward" and event.is_call)
+    return coarsest_of_many(Counter(filter(None, found)))
+
+
+def coarsest_of_many(counts: Counter[float]) -> float:
+    """The coarsest unit among those that are frequent; 0 if there is none. ``counts``: how often each was found."""
+    total = sum(counts.values())
+    return max((found for found, count in counts.items() if count >= _COMMON * total), default=0.0)
+
+
+def of_pair(difference: Difference) -> float:
+    """The unit of the coarser type of what differs; 0 where neither side is a tensor."""
+    return max((eps_of(leaf) for leaf in (difference.left, difference.right) if is_tensor(leaf)), default=0.0)
