@@ -11,6 +11,7 @@ from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.parameter_names import joined
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
 Rank = int | str
@@ -164,7 +165,7 @@ def _weights(timeline: Timeline) -> dict[str, Weight]:
             path = plain_path(event.parts.path)
             for name, leaf in parameters.items() if isinstance(parameters, dict) else ():
                 if is_tensor(leaf):
-                    found.setdefault(f"{path}.{name}" if path else name, Weight(event, leaf))
+                    found.setdefault(joined(path, name), Weight(event, leaf))
     return found
 
 
@@ -179,7 +180,7 @@ def _gradients(timeline: Timeline) -> dict[str, list[Leaf | None]]:
             if name == "msprobe":
                 continue
             leaf = value[0] if isinstance(value, list) and value else value
-            full = f"{path}.{name}" if path else name
+            full = joined(path, name)
             leaf = leaf if is_tensor(leaf) else None
             if event.parts.number is None:
                 single[full] = leaf

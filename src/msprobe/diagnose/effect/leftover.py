@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import numbers
 from msprobe.diagnose.steps import optimizer
+from msprobe.diagnose.steps.parameter_names import plain_name
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
 from msprobe.diagnose.tolerance import means
 
@@ -50,7 +51,7 @@ def _brought(timeline: Timeline) -> dict[str, Left]:
         for slot, leaf in event.outputs() if event.direction == "gradient" else ():
             left = _left(leaf)
             if left is not None:
-                name = f"{plain_path(event.parts.path)}.{slot.partition('.')[0]}".removeprefix(".")
+                name = plain_name(event, slot)
                 old = found.get(name, Left(0.0, 0.0))
                 found[name] = Left(old.mean + left.mean, old.error + left.error, old.size + left.size)
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event
 
 Pairs = Iterable[tuple[Event, Event]]
@@ -29,7 +30,7 @@ def places_of_weights(event: Event, partner: Event, makers: Producers) -> dict[s
         return {}
     if event.is_module:
         pairs = _in_both(event.parameters(), partner.parameters())
-        return {_name(event, slot): pair for slot, pair in pairs if slot.startswith("parameters.")}
+        return {parameter_name(event, slot): pair for slot, pair in pairs if slot.startswith("parameters.")}
     if event.parts.kind != "api" or makers.knows_parameters:
         return {}
     pairs = _in_both(event.inputs(), partner.inputs())
@@ -39,10 +40,6 @@ def places_of_weights(event: Event, partner: Event, makers: Producers) -> dict[s
 def place_of_weight(event: Event, slot: str) -> str:
     """How what a call takes is called where modules were not recorded."""
     return f"{slot} of {event.name}"
-
-
-def _name(event: Event, slot: str) -> str:
-    return f"{event.parts.path}.{slot.partition('.')[2]}".removeprefix(".")
 
 
 def _in_both(left: Iterable[tuple[str, Any]], right: Iterable[tuple[str, Any]]) -> list[tuple[str, tuple[Any, Any]]]:

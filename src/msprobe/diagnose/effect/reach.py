@@ -12,6 +12,7 @@ from msprobe.diagnose.effect.arrival import arrival_of, common_factor
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import effect, tensor
 from msprobe.diagnose.tolerance.judge import Judged
@@ -59,12 +60,12 @@ def reach_of(
         if one.event.direction == "gradient":
             for slot, leaf in one.partner.outputs():
                 if is_tensor(leaf):
-                    name = f"{one.event.parts.path}.{slot.partition('.')[0]}".removeprefix(".")
+                    name = parameter_name(one.event, slot)
                     sizes[name] = max(sizes.get(name, 0.0), rms(leaf))
             gradients += one.changed_outputs
             measured = max(measured, one.left)
             for difference in one.changed_outputs:
-                name = f"{one.event.parts.path}.{difference.slot.partition('.')[0]}".removeprefix(".")
+                name = parameter_name(one.event, difference.slot)
                 apart[name] = max(apart.get(name, 0.0), difference.delta)
         elif one.event.parts.kind == "optimizer":
             steps = True
@@ -146,11 +147,11 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
     names: set[str] = set()
     after_rounding: set[str] = set()
     for one in judged:
-        names.update(f"{one.event.parts.path}.{slot.partition('.')[2]}" for slot, _ in one.event.parameters())
+        names.update(parameter_name(one.event, slot) for slot, _ in one.event.parameters())
         for difference in one.parameters:
             if difference.slot.startswith("buffers."):
                 continue  # a state, which no gradient moves
-            name = f"{one.event.parts.path}.{difference.slot.partition('.')[2]}".removeprefix(".")
+            name = parameter_name(one.event, difference.slot)
             if (
                 difference.what in ("value", "not_finite")
                 and is_floating(difference.left)

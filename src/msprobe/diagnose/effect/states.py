@@ -13,6 +13,7 @@ from msprobe.compare.entry_names import operation, plain_path, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, numbers, rms
 from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.parameter_names import plain_name
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance.effect import of_state
 from msprobe.diagnose.tolerance.judge import Judged
@@ -42,9 +43,8 @@ def states_of(event: Event, makers: Producers | None = None) -> list[State]:
     from outside (``makers`` must be given for that), and the buffers of a module.
     """
     if event.is_module and not event.layer:
-        path = plain_path(event.parts.path)
         return [
-            State(slot, f"{path}.{slot.partition('.')[2]}".removeprefix("."), slot.endswith((_MEAN, _VARIANCE)))
+            State(slot, plain_name(event, slot), slot.endswith((_MEAN, _VARIANCE)))
             for slot, leaf in event.parameters()
             if slot.startswith("buffers.") and is_floating(leaf)
         ]

@@ -10,8 +10,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
-from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.steps.parameter_names import plain_name
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
 
@@ -31,7 +31,7 @@ class Ties:
 
     def broken(self, gradient: Event, slot: str) -> BrokenTie | None:
         """The tie of the parameter whose gradient this is; None if it is tied on both sides or on none."""
-        name = _name(gradient, slot)
+        name = plain_name(gradient, slot)
         mine, theirs = self._sides
         for other in theirs.tied_with(name):
             if mine.apart(name, other):
@@ -51,10 +51,10 @@ class _Weights:
         for event in timeline:
             if event.direction == "forward" and event.is_module:
                 for slot, leaf in event.parameters():
-                    self.values.setdefault(_name(event, slot.partition(".")[2]), fingerprint(leaf))
+                    self.values.setdefault(plain_name(event, slot), fingerprint(leaf))
             elif event.direction == "gradient":
                 for slot, leaf in event.outputs():
-                    self.gradients.setdefault(_name(event, slot), fingerprint(leaf))
+                    self.gradients.setdefault(plain_name(event, slot), fingerprint(leaf))
         self._alike: dict[tuple[Hashable, Hashable], list[str]] = {}
         for name, gradient in self.gradients.items():
             self._alike.setdefault((self.values.get(name), gradient), []).append(name)
@@ -70,7 +70,3 @@ class _Weights:
         """True if two parameters have gradients of their own."""
         known = self.gradients.get(one), self.gradients.get(other)
         return None not in known and known[0] != known[1]
-
-
-def _name(event: Event, slot: str) -> str:
-    return f"{plain_path(event.parts.path)}.{slot.partition('.')[0]}".removeprefix(".")

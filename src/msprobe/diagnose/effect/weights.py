@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 
@@ -20,7 +21,7 @@ def equal_weights(judged: Iterable[Judged], comparer: Comparer) -> dict[str, boo
             differing = {difference.slot for difference in one.parameters}
             others = {slot for slot, _ in one.partner.parameters()}
             for slot, _ in event.parameters():
-                name = f"{event.parts.path}.{slot.partition('.')[2]}".removeprefix(".")
+                name = parameter_name(event, slot)
                 if slot in others:
                     found.setdefault(name, slot not in differing)
         elif event.parts.kind == "optimizer":

@@ -12,6 +12,7 @@ from msprobe.diagnose.layout.guess import Guesses, Sort
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.sides import Place, Side
 from msprobe.diagnose.layout.tally import Tally
+from msprobe.diagnose.steps.parameter_names import joined
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import layouts, units
 
@@ -79,7 +80,7 @@ class Pairs:
         ):
             for slot, mine, theirs in _together(left[1], right[1], group):
                 name = slot.partition(".")[2] if group == "parameters" else slot.partition(".")[0]
-                whole = f"{place.path}.{name}".removeprefix(".") if sort.startswith("parameter") else place.path
+                whole = joined(place.path, name) if sort.startswith("parameter") else place.path
                 measured = self.measure(slot, sort, whole, (left[0], mine), (right[0], theirs))  # type: ignore[arg-type]
                 if measured is not None:
                     found.append(measured)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from msprobe.compare.entry_names import operation, plain_path
+from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating
 from msprobe.diagnose.differences.words import measure, ratio_in_words
@@ -12,6 +12,7 @@ from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
 from msprobe.diagnose.origin.scene import Scene, Suspect
 from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.parameter_names import parameter_name, plain_name
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks
 from msprobe.diagnose.tolerance.judge import Judged, forward_delta
@@ -136,7 +137,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
         if twin is not None and scene.pairing.candidate.backward_of(twin) is None:
             lost.append((event, twin))
     parameters = [
-        f"{judged.event.parts.path}.{one.slot.partition('.')[0]}"
+        parameter_name(judged.event, one.slot)
         for judged in scene.judged.values()
         if judged.event.direction == "gradient"
         for one in judged.outputs
@@ -192,7 +193,7 @@ def _frozen(scene: Scene, parameters: Sequence[str], here: bool = True) -> tuple
     the candidate.
     """
     frozen = {
-        f"{judged.event.parts.path}.{one.slot.partition('.')[2]}".removeprefix(".")
+        parameter_name(judged.event, one.slot)
         for judged in scene.judged.values()
         for one in judged.parameters
         if one.what == "requires_grad" and one.left.get("requires_grad") is not here
@@ -272,7 +273,7 @@ def _say_lone_gradients(scene: Scene) -> None:
 def _gradients_of(timeline: Timeline) -> dict[str, Event]:
     """The parameters that got a gradient, and the records that say so."""
     return {
-        f"{plain_path(event.parts.path)}.{slot.partition('.')[0]}".removeprefix("."): event
+        plain_name(event, slot): event
         for event in timeline
         if event.direction == "gradient"
         for slot, leaf in event.outputs()
@@ -281,11 +282,7 @@ def _gradients_of(timeline: Timeline) -> dict[str, Event]:
 
 
 def _parameters_of(timeline: Timeline) -> set[str]:
-    return {
-        f"{plain_path(event.parts.path)}.{slot.partition('.')[2]}".removeprefix(".")
-        for event in timeline
-        for slot, _ in event.parameters()
-    }
+    return {plain_name(event, slot) for event in timeline for slot, _ in event.parameters()}
 
 
 def where_cut(scene: Scene, event: Event) -> Event | None:

@@ -18,6 +18,7 @@ from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.gradients import look_at_arriving_gradient
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight, look_at_weight, parameters_taken
+from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.effect import unit_of
@@ -104,9 +105,8 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         return
     if place_of_weight(event, difference.slot) in scene.weights_before:
         return  # told by how far the step before moved it
-    name = difference.slot.partition(".")[2] if difference.slot.startswith(("parameters", "buffers")) else None
-    if name is not None:
-        name = f"{event.parts.path}.{name}" if event.parts.path else name
+    kept = difference.slot.startswith(("parameters", "buffers"))
+    name = parameter_name(event, difference.slot) if kept else None
     names = [name] if name is not None else parameters_taken(scene, event, difference)
     if not names and not scene.has_calls and event.direction in scene.tainted:
         return  # calculated between two modules, from something that differs

@@ -12,6 +12,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
@@ -97,7 +98,7 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
     """What the optimizer works on, where nothing before explains it."""
     event = judged.event
     known = {
-        f"{found.event.parts.path}.{difference.slot.partition('.')[0]}"
+        parameter_name(found.event, difference.slot)
         for found in scene.judged.values()
         if found.event.direction == "gradient"
         for difference in found.changed_outputs

@@ -13,6 +13,7 @@ from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged, is_random
 
@@ -183,7 +184,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
 
 def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[str, dict[str, str]]:
     """How the gradient of a parameter is told that differs by itself, and the cause where it is known."""
-    name = f"{event.parts.path}.{difference.slot.partition('.')[0]}"
+    name = parameter_name(event, difference.slot)
     tie = scene.ties.broken(event, difference.slot)
     if tie is None:
         return f"the gradient of {name} differs{scene.how(difference)}, while those of the calls that use it agree", {}

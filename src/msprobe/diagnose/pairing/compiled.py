@@ -11,6 +11,7 @@ from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, is_floating
 from msprobe.diagnose.steps.optimizer import parameters_of, renamed
+from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
 #: The recorder's name for the module that everything runs in.
@@ -96,7 +97,7 @@ def _call_plainly(timeline: Timeline) -> None:
     word in front of their names, and of those names alone.
     """
     known = {
-        f"{event.parts.path}.{slot.partition('.')[0]}".removeprefix(".")
+        parameter_name(event, slot)
         for event in timeline
         if event.direction == "gradient"
         for slot, _ in event.outputs()

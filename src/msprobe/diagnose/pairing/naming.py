@@ -16,6 +16,7 @@ from msprobe.compare.entry_names import plain_path
 from msprobe.compare.name_table import PARAMETER_NAMES
 from msprobe.diagnose.differences.records import fingerprint, of_statistics
 from msprobe.diagnose.steps.optimizer import parameters_of, renamed
+from msprobe.diagnose.steps.parameter_names import joined, parameter_name
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 
 #: Statistics of one weight in two runs that began alike; those of two weights of one kind are further apart.
@@ -128,12 +129,11 @@ class _Side:
                 self.modules.setdefault(self.plain(event.parts.path), event.parts.path)
             if event.is_module and event.direction == "forward":
                 for slot, leaf in event.parameters():
-                    kind, _, own = slot.partition(".")
-                    if kind == "parameters":
-                        self._add(f"{event.parts.path}.{own}".removeprefix("."), leaf)
+                    if slot.startswith("parameters."):
+                        self._add(parameter_name(event, slot), leaf)
             elif event.direction == "gradient":
                 for slot, leaf in event.outputs():
-                    self._add(f"{event.parts.path}.{slot.partition('.')[0]}".removeprefix("."), leaf)
+                    self._add(parameter_name(event, slot), leaf)
         for event in timeline:
             if event.parts.kind == "optimizer":
                 for name, fields in parameters_of(event).items():
@@ -251,7 +251,7 @@ def _by_path(names: Iterable[str]) -> dict[str, list[str]]:
 def _in_module(name: str, modules: Mapping[str, str]) -> str:
     """The name that a parameter has if its module is called as in the candidate."""
     path, _, own = name.rpartition(".")
-    return f"{modules.get(path, path)}.{own}".removeprefix(".")
+    return joined(modules.get(path, path), own)
 
 
 def _spellings(name: str) -> list[str]:
@@ -319,5 +319,5 @@ def _split(slots: Sequence[Slot]) -> list[tuple[tuple[str, str, str], Any]]:
 def _slot(slot: str, path: str, naming: Naming) -> str:
     """The slot of a parameter of the module ``path`` as the candidate's module calls it."""
     own, dot, rest = slot.partition(".")
-    name = naming.parameters.get(f"{path}.{own}")
+    name = naming.parameters.get(joined(path, own))
     return slot if name is None else f"{name.rpartition('.')[2]}{dot}{rest}"

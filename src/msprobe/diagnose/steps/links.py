@@ -10,6 +10,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, numel, statistics
 from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
 #: Recomputation takes what the forward pass made, and the optimizer what was made before it.
@@ -50,10 +51,8 @@ class Producers:
             for slot, leaf in event.parameters():
                 mark = fingerprint(leaf)
                 if mark is not None:
-                    name = slot.partition(".")[2]
-                    path = event.parts.path
                     names = self._parameters.setdefault(mark, [])
-                    full = f"{path}.{name}" if path else name
+                    full = parameter_name(event, slot)
                     if full not in names:
                         names.append(full)
         self._weights: dict[Hashable, str] = {}
