@@ -14,6 +14,7 @@ from msprobe.diagnose.effect.reach import Reach, reach_of
 from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.search import search
+from msprobe.diagnose.origin.step_facts import Before
 from msprobe.diagnose.pairing.compiled import leave_out_unseen
 from msprobe.diagnose.pairing.lone import lone_calls
 from msprobe.diagnose.pairing.match import pair
@@ -101,10 +102,8 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
     comparer = Comparer(left, right)
     comparer.crossing, comparer.follows = crossing, bool(task.weights)
     comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
-    scene = Scene(pairing, comparer, task.first)
-    scene.apart_before, scene.states_before = task.before.gradients, task.before.states
-    scene.left_before, scene.weights_before = task.left, task.weights
-    scene.untouched = task.before.untouched
+    before = Before(task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched)
+    scene = Scene(pairing, comparer, task.first, before)
     look_for_steps_in_one(scene, task.steps)
     suspects = search(scene)
     reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
@@ -115,7 +114,7 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
         suspects=suspects,
         reach=reach,
         tolerance=max(_tolerance(scene), MARGIN * calibration.reach),
-        doubts=scene.doubts,
+        doubts=list(scene.ledger.doubts),
         unlike=cannot_be_compared(pairing),
         summary=counts_of(pairing, scene),
         notes=[*([NOTE] if crossing else []), *notes_on(pairing, scene), *unseen],

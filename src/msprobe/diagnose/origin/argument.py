@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import described
+from msprobe.diagnose.effect.states import changes_state
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.argument_names import argument_name
@@ -34,7 +33,6 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
         text = f"the candidate calls {event.name} where the reference calls {judged.partner.name}: {'; '.join(parts)}"
     if shows_later:
         text += ": its result is the same, and the running averages that it keeps for evaluation are not"
-    said = ("argument", event) in scene.said
     scene.say(
         ("argument", event),
         judged,
@@ -52,9 +50,8 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
             "difference": judged.left,
             "explained": judged.allowed,
         },
+        shows_later=f"arguments of {event.stem} in {event.module}" if shows_later else "",
     )
-    if shows_later and not said:
-        scene.suspects[-1] = replace(scene.suspects[-1], shows_later=f"arguments of {event.stem} in {event.module}")
 
 
 def in_update(scene: Scene, judged: Judged) -> bool:
@@ -71,3 +68,14 @@ def tells_something(judged: Judged) -> bool:
     if event.parts.kind != "api" or operation(event.stem) in _QUIET:
         return False
     return any(not is_tensor(one.left) and not is_tensor(one.right) for one in judged.arguments)
+
+
+#: So many other arguments are told that the results do not show.
+_MOST_SILENT = 10
+
+
+def look_at_silent_arguments(scene: Scene) -> None:
+    """Tell of calls with another argument that gave the same result."""
+    for judged in scene.silent[:_MOST_SILENT]:
+        if tells_something(judged):
+            blame_argument(scene, judged, clear=False, shows_later=changes_state(judged.event))

@@ -15,7 +15,8 @@ from typing import Any
 from msprobe.diagnose.differences.records import Difference, is_floating, is_integer
 from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.effect.reach import of_results
-from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged, is_random
@@ -31,10 +32,11 @@ def settle_beginnings(scene: Scene) -> None:
     """Mark the suspects that something differs by where nothing differed before, and that no rounding explains."""
     if scene.comparer.crossing or not scene.has_values:
         return
-    scene.suspects = [
-        replace(suspect, clear=True, decisive=True) if suspect.begins and _is_cause(scene, suspect) else suspect
-        for suspect in scene.suspects
-    ]
+    scene.ledger.revise(
+        lambda suspect: (
+            replace(suspect, clear=True, decisive=True) if suspect.begins and _is_cause(scene, suspect) else suspect
+        )
+    )
 
 
 def _is_cause(scene: Scene, suspect: Suspect) -> bool:

@@ -6,7 +6,8 @@ import math
 
 from msprobe.diagnose.differences.words import measure
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
 

@@ -10,7 +10,8 @@ from msprobe.diagnose.differences.records import Difference, fingerprint, is_flo
 from msprobe.diagnose.differences.words import measure, ratio_in_words
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
-from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name, plain_name
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
@@ -171,7 +172,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
     frozen, cause = _frozen(scene, parameters)
     text += frozen
     entry = cut or twin
-    scene.suspects.append(
+    scene.ledger.add(
         Suspect(
             scene.finding(
                 entry,
@@ -227,7 +228,7 @@ def _say_lost_in_reference(scene: Scene) -> None:
         entry = cut or forward
         kind: Kind = "structure" if cut is not None else "missing_gradient"
         finding = scene.finding(entry, kind, text, where=entry.name, evidence={"calls": [event.name]})
-        scene.suspects.append(Suspect(finding, place=forward.index, clear=True))
+        scene.ledger.add(Suspect(finding, place=forward.index, clear=True))
         return
 
 
@@ -267,7 +268,7 @@ def _say_lone_gradients(scene: Scene) -> None:
         event = got[mine][names[0]]
         words, cause = _frozen(scene, names, here=mine == 1)
         finding = scene.finding(event, "missing_gradient", text + words, names[0], {"parameters": names[:200], **cause})
-        scene.suspects.append(Suspect(finding, place=event.index, clear=True))
+        scene.ledger.add(Suspect(finding, place=event.index, clear=True))
 
 
 def _gradients_of(timeline: Timeline) -> dict[str, Event]:

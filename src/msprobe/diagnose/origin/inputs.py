@@ -47,10 +47,10 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
     if maker is not None and maker in scene.pairing.partner:
         if scene.differs(maker, difference):
             if other is not None and other not in scene.pairing.back:
-                begun = len(scene.suspects)
+                begun = len(scene.ledger)
                 alone = scene.chain(other, scene.other_makers, scene.pairing.back)
                 blame_calls(scene, judged, difference, [], alone)
-                scene.doubt(begun)
+                scene.ledger.doubt(begun)
             return
         if other is not None and other not in scene.pairing.back:
             blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
@@ -71,7 +71,7 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
     if maker is not None:
         chain = scene.chain(maker, scene.makers, scene.pairing.partner)
         explained = scene.fed_by_difference(chain, difference)
-        begun = len(scene.suspects)
+        begun = len(scene.ledger)
         others = (
             scene.chain(other, scene.other_makers, scene.pairing.back)
             if other is not None and other not in scene.pairing.back
@@ -79,7 +79,7 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         )
         blame_calls(scene, judged, difference, chain, others)
         if explained:
-            scene.doubt(begun)
+            scene.ledger.doubt(begun)
         return
     if other is not None:
         if other not in scene.pairing.back:
@@ -103,7 +103,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     if state is not None:
         blame_state(scene, judged, difference, state)
         return
-    if place_of_weight(event, difference.slot) in scene.weights_before:
+    if place_of_weight(event, difference.slot) in scene.before.weights:
         return  # told by how far the step before moved it
     kept = difference.slot.startswith(("parameters", "buffers"))
     name = parameter_name(event, difference.slot) if kept else None
@@ -215,7 +215,7 @@ def leftover_in_words(scene: Scene, what: str, when: str) -> str:
 def blame_state(scene: Scene, judged: Judged, difference: Difference, state: states.State) -> None:
     """A running average, or another buffer that a module keeps: neither data nor a parameter."""
     mark = ("weight", state.name)
-    if mark in scene.said:
+    if scene.ledger.knows(mark):
         return
     taken = state.slot.startswith("input")
     silent = scene.silent_argument(judged.event)
@@ -235,7 +235,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         clear = tensor.is_another(difference, "stored") or difference.delta == 0.0
     else:
         unit = unit_of(scene.judged.values())
-        clear = not states.is_explained(judged, state, difference, scene.states_before, unit, judged.allowed)
+        clear = not states.is_explained(judged, state, difference, scene.before.states, unit, judged.allowed)
     measured = scene.comparer.measured_inputs(judged.partner.name)
     scene.say(
         mark,

@@ -14,7 +14,7 @@ def look_for_leftovers(scene: Scene) -> None:
     """Suspect gradients that were not cleared although rounding has made other things differ before: that a gradient is
     this step's and the one before together does not depend on the precision.
     """
-    if ("not cleared",) in scene.said or scene.comparer.crossing:
+    if scene.ledger.knows(("not cleared",)) or scene.comparer.crossing:
         return
     least = least_to_look_at(unit_of(scene.judged.values()))
     for judged in scene.judged.values():

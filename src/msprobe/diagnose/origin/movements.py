@@ -22,13 +22,13 @@ _SHOWN = 0.02
 
 def look_at_movements(scene: Scene) -> None:
     """Suspect the optimizer, if the step before moved weights otherwise than its gradients explain."""
-    if not (scene.comparer.crossing and scene.weights_before):
+    if not (scene.comparer.crossing and scene.before.weights):
         return
     now = weights_of(scene.pairing.partner.items(), scene.makers)
     apart: dict[str, tuple[float, float]] = {}
     for name, pair in now.items():
-        before = scene.weights_before.get(name)
-        if before is None or frameworks.gradients_explain(scene.apart_before.get(name, 0.0)):
+        before = scene.before.weights.get(name)
+        if before is None or frameworks.gradients_explain(scene.before.apart.get(name, 0.0)):
             continue
         part = _apart(before, pair)
         if part is not None and frameworks.may_be_moved_otherwise(part[0]):
@@ -41,7 +41,7 @@ def look_at_movements(scene: Scene) -> None:
         return
     first = next(iter(apart))
     left, right = now[first]
-    factor = median(_factor(scene.weights_before[name], now[name]) for name in apart)
+    factor = median(_factor(scene.before.weights[name], now[name]) for name in apart)
     judged = next(
         one for one in scene.judged.values() if first in places_of_weights(one.event, one.partner, scene.makers)
     )
@@ -68,7 +68,7 @@ def look_at_movements(scene: Scene) -> None:
         matters=True,
     )
     for name in apart:
-        scene.said.setdefault(("weight", name), None)
+        scene.ledger.close(("weight", name))
 
 
 def _apart(before: tuple[Any, Any], now: tuple[Any, Any]) -> tuple[float, float] | None:

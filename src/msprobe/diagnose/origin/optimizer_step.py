@@ -21,8 +21,8 @@ from msprobe.diagnose.tolerance.judge import Judged
 def look_at_settings_of(scene: Scene, event: Event) -> None:
     """The settings of the optimizer that a call belongs to, before the call is blamed."""
     whole = scene.pairing.candidate.optimizer_after(event)
-    if whole is not None and whole in scene.judged and ("settings", whole) not in scene.said:
-        scene.said[("settings", whole)] = None
+    if whole is not None and whole in scene.judged and not scene.ledger.knows(("settings", whole)):
+        scene.ledger.close(("settings", whole))
         first = event.index
         while first and scene.pairing.candidate.events[first - 1].direction == "optimizer":
             first -= 1
@@ -183,10 +183,10 @@ def compare_fields(
 def look_at_optimizer(scene: Scene, judged: Judged) -> None:
     """Compare settings, states and results of an optimizer step."""
     event = judged.event
-    if ("settings", event) not in scene.said:
-        scene.said[("settings", event)] = None
+    if not scene.ledger.knows(("settings", event)):
+        scene.ledger.close(("settings", event))
         compare_settings(scene, judged, event.index - 0.5)
-    if scene.tainted or any(suspect.finding.kind == "optimizer" for suspect in scene.suspects):
+    if scene.tainted or any(suspect.finding.kind == "optimizer" for suspect in scene.ledger.suspects):
         return
     if scene.comparer.crossing:
         return

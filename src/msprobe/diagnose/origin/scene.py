@@ -1,186 +1,44 @@
-"""One step of one rank while its origins are looked for: the pairs, who made what, and what was said already."""
+"""One step of one rank while its origins are looked for: how far the search has come, and what it has said."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
-from msprobe.compare.entry_names import operation, writes_in_place
-from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import (
-    Comparer,
-    Difference,
-    described,
-    fingerprint,
-    is_floating,
-    is_integer,
-    rms,
-)
-from msprobe.diagnose.differences.words import at_least, relation_in_words
-from msprobe.diagnose.effect.arrival import Arrival, arrival_of
-from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
-from msprobe.diagnose.effect.states import first_changes
-from msprobe.diagnose.effect.ties import Ties
-from msprobe.diagnose.effect.weights import equal_weights
+from msprobe.diagnose.differences.records import Comparer, Difference
 from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.origin.ledger import Ledger, Suspect
+from msprobe.diagnose.origin.step_facts import Before, StepFacts
 from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.steps.links import Producers, consumers_of, unset_tensors
-from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.phases import phase_of
-from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
-from msprobe.diagnose.tolerance import explained, frameworks, units
-from msprobe.diagnose.tolerance.effect import unit_of
-from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, is_random, judge_all
+from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.tolerance.judge import Judged
 
 
-@dataclass(frozen=True)
-class Suspect:
-    """A finding with what it is ordered by.
+class Scene(StepFacts):
+    """The facts of a step, and what changes while they are gone through.
 
-    ``place``: index in the timeline; ``clear``: it is beyond what rounding may do, or a fact that needs no measure;
-    ``matters``: it is no harmless difference, even if its effect does not show in the steps that were recorded.
-    ``shows_later``: if not empty, whether it is harmless is seen in the next step alone, and what it says of one step
-    it says of all: suspects of the same words are one.
-    ``begins``: nothing differed before, in this step and those before it, so that there is no rounding that could have
-    grown. ``decisive``: so it is, and no rounding explains it; it counts if anything comes of it. ``judged``: the pair
-    it was said of, ``difference``: the tensor that told.
+    ``seen`` and ``tainted`` are the directions (forward, backward, ...) that have begun, and that differ, as far as the
+    search has come; ``untouched``: nothing has differed so far, nor in the steps before; ``most_apart``: how far
+    anything is apart; ``silent``: calls with another argument and the same result. ``ledger``: what was found.
     """
 
-    finding: Finding
-    place: float
-    clear: bool
-    matters: bool = False
-    shows_later: str = ""
-    begins: bool = False
-    decisive: bool = False
-    judged: Judged | None = None
-    difference: Difference | None = None
-
-
-class Scene:
-    """What the search for origins knows.
-
-    ``judged`` holds all pairs; ``makers`` and ``other_makers`` say which call made a tensor, in the candidate and
-    in the reference. ``seen`` and ``tainted`` are the directions (forward, backward, ...) that have begun, and that
-    differ, as far as the search has come; ``untouched``: nothing has differed so far, nor in the steps before.
-    ``suspects`` is what it found.
-    """
-
-    def __init__(self, pairing: Pairing, comparer: Comparer, first_step: bool) -> None:
-        self.pairing = pairing
-        self.comparer = comparer
-        self.first_step = first_step
-        self.makers = Producers(pairing.candidate)
-        self.other_makers = Producers(pairing.reference)
-        comparer.unset = unset_tensors(pairing.candidate, pairing.reference)
-        self.judged = judge_all(pairing, comparer, self.makers)
-        self.suspects: list[Suspect] = []
-        # Suspects if nothing else is: see :attr:`msprobe.diagnose.verdict.conclusion.Compared.doubts`.
-        self.doubts: list[Suspect] = []
-        self.said: dict[Hashable, Suspect | None] = {}
+    def __init__(self, pairing: Pairing, comparer: Comparer, first_step: bool, before: Before | None = None) -> None:
+        super().__init__(pairing, comparer, first_step, before)
+        self.ledger = Ledger()
         self.tainted: set[str] = set()
-        self.untouched = True
-        # How far anything is apart, as far as the search has come.
-        self.most_apart = 0.0
         self.seen: set[str] = set()
-        self.has_calls = any(event.parts.kind == "api" for event in pairing.candidate)
-        lone = [*pairing.alone(), *pairing.missing()]
-        self.same_passes = not any(event.is_module and event.direction == "forward" for event in lone)
-        self.consumers = (consumers_of(pairing.candidate.events), consumers_of(pairing.reference.events))
-        self.gradient_shapes: set[str] = set()
-        self._reproduced: dict[Hashable, list[Event]] | None = None
-        # Gradients that were apart in the step before: their weights are, too.
-        self.apart_before: Mapping[str, float] = {}
-        # What weights were in the step before, in the candidate and in the reference; between two frameworks alone.
-        self.weights_before: Mapping[str, tuple[Any, Any]] = {}
-        # What the step before lets the states of modules be apart by.
-        self.states_before: Mapping[str, float] = {}
-        # The gradients that the step before left behind, in the candidate and in the reference.
-        self.left_before: tuple[Mapping[str, Left], Mapping[str, Left]] = ({}, {})
-        self._not_cleared: tuple[str, int] | None = None
-        self._arrival: Arrival | None = None
-        self._equal_weights: Mapping[str, bool] | None = None
+        self.untouched = self.before.untouched
+        self.most_apart = 0.0
         self.silent: list[Judged] = []
-        self.random_alone = [event for event in pairing.alone() if is_random(event)]
-        self.dtype_policy = dtype_policy(self.judged.values())
-        for one in self.judged.values() if self.dtype_policy else ():
-            if one.event.module is None and operation(one.event.stem) not in operators.MOVES:
-                continue  # weights and averages have types of their own
-            # A type that is asked for by name follows the setting of the run.
-            one.inputs = [item for item in one.inputs if not self._asks_for_policy(item)]
 
-    @property
-    def has_values(self) -> bool:
-        """False if one side recorded the structure alone: then nothing is known of what tensors hold."""
-        return not any(
-            side.part.header.get("task") == "structure" for side in (self.pairing.candidate, self.pairing.reference)
-        )
-
-    @property
-    def is_blind(self) -> bool:
-        """True between two frameworks, if no gradients of parameters tell how far a difference reaches."""
-        return self.comparer.crossing and not any(event.direction == "gradient" for event in self.judged)
-
-    @property
-    def equal_weights(self) -> Mapping[str, bool]:
-        """Of each parameter that both sides recorded by its name: is it the same on both?"""
-        if self._equal_weights is None:
-            self._equal_weights = equal_weights(self.judged.values(), self.comparer)
-        return self._equal_weights
-
-    @cached_property
-    def largest_gradient(self) -> float:
-        """The size of the largest gradient that arrives at a call."""
-        found = (
-            leaf for event in self.pairing.reference if event.direction == "backward" for _, leaf in event.inputs()
-        )
-        return max((size for leaf in found if is_tensor(leaf) and math.isfinite(size := rms(leaf))), default=0.0)
-
-    @property
-    def arrival(self) -> Arrival:
-        """What gradients become on their way to the optimizer."""
-        if self._arrival is None:
-            self._arrival = arrival_of(self.judged.values(), self.comparer)
-        return self._arrival
-
-    @property
-    def not_cleared(self) -> tuple[str, int]:
-        """The side whose optimizer gets gradients that hold those of the step before, too, and of how many parameters
-        that shows; an empty word if none does.
-        """
-        if self._not_cleared is None:
-            mine, theirs = gradients_left(self.pairing.candidate), gradients_left(self.pairing.reference)
-            before, other_before = self.left_before
-            unit = unit_of(self.judged.values())
-            count = holds_older(mine, theirs, before, unit)
-            found = ("candidate", count) if count else ("", 0)
-            if not count and (count := holds_older(theirs, mine, other_before, unit)):
-                found = "reference", count
-            self._not_cleared = found
-        return self._not_cleared
-
-    def differs(self, event: Event, seen: Difference) -> bool:
-        """True if the results of a call differ, as is seen where one of them is taken."""
-        found = self.judged.get(event)
-        if found is None:
-            return True
-        if not (self.comparer.crossing or found.changed_outputs):
-            return False
-        if found.changed_inputs and is_integer(seen.left) and operation(event.stem) in operators.CHOOSES:
-            return True  # which of several is chosen, rounding decides
-        # Where everything is apart by rounding, that explains no more than rounding.
-        return explained.as_made(seen, self.apart(found))
-
-    def apart(self, found: Judged) -> float:
-        """How far apart a pair of calls is known to be: what came in, what came out, and what weights are."""
-        return max(found.left, found.arrived, self.comparer.weights_apart)
-
-    def is_rounding(self, difference: Difference) -> bool:
-        """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
-        return self.comparer.crossing and frameworks.is_rounding(difference, self.comparer.weights_apart)
+    def pass_by(self, judged: Judged) -> None:
+        """Note how far the search has come."""
+        if self.taints(judged):
+            self.tainted.add(judged.event.direction)
+        self.touch(judged)
+        self.most_apart = max(self.most_apart, judged.arrived, judged.left)
 
     def touch(self, judged: Judged) -> None:
         """Note whether anything differs at a pair. The results of a module come after the calls inside it."""
@@ -189,194 +47,13 @@ class Scene:
         if judged.changed_inputs or results:
             self.untouched = False
 
-    def taints(self, judged: Judged) -> bool:
-        """True if a pair differs so that what comes later may only follow."""
-        if not self.comparer.crossing or judged.status in ("same", "guilty"):
-            return judged.status != "same"
-        return self.taints_by(judged, max(judged.left, judged.arrived))
-
-    def taints_by(self, judged: Judged, delta: float) -> bool:
-        """True if so large a difference is more than the rounding of two frameworks."""
-        unit = units.unit(judged.event.outputs(), judged.partner.outputs(), judged.event.inputs())
-        return frameworks.is_more(delta, unit, self.comparer.weights_apart)
-
-    def chain(self, event: Event, makers: Producers, paired: Any) -> list[Event]:
-        """The unpaired calls that lead to ``event``, first one first."""
-        found: dict[Event, None] = {}
-        todo = [event]
-        while todo and len(found) < 200:
-            one = todo.pop()
-            if one in found:
-                continue
-            found[one] = None
-            for _, leaf in one.inputs():
-                maker = makers.of(leaf, one) if is_tensor(leaf) else None
-                if maker is not None and maker not in paired and maker not in found:
-                    todo.append(maker)
-        return sorted(found, key=lambda one: one.index)
-
-    def fed_by_difference(self, chain: Sequence[Event], seen: Difference) -> bool:
-        """True if what goes into unpaired calls differs already, so that it explains what is seen of their result."""
-        for event in chain:
-            for _, leaf in event.inputs():
-                maker = self.makers.of(leaf, event) if is_tensor(leaf) else None
-                if maker is None or maker not in self.pairing.partner:
-                    continue
-                found = self.judged[maker]
-                if (self.comparer.crossing or found.changed_outputs) and explained.by_chain(seen, self.apart(found)):
-                    return True
-        return False
-
-    def children_differ(self, event: Event) -> bool:
-        children = [self.judged.get(child) for child in event.children if child.direction == event.direction]
-        if self.comparer.crossing:
-            return any(found is None or self.taints(found) for found in children)
-        return any(found is None or found.changed_outputs or found.changed_inputs for found in children)
-
-    def anything_before(self, event: Event) -> bool:
-        return any(
-            child.index < event.index and child.direction == event.direction
-            for child in (event.parent.children if event.parent is not None else ())
-        )
-
-    def is_policy(self, difference: Difference) -> bool:
-        return (difference.left["dtype"], difference.right["dtype"]) in self.dtype_policy
-
-    def _asks_for_policy(self, difference: Difference) -> bool:
-        return difference.what == "argument" and tuple(map(described, (difference.left, difference.right))) in (
-            self.dtype_policy
-        )
-
-    def is_gradient(self, difference: Difference) -> bool:
-        """True if a tensor looks like the gradient of a parameter, on its way from backward to the optimizer."""
-        if not self.gradient_shapes:
-            for event in self.pairing.candidate:
-                leaves: Iterable[Any] = ()
-                if event.direction == "gradient":
-                    leaves = (leaf for _, leaf in event.outputs())
-                elif event.parts.kind == "optimizer":
-                    leaves = (fields.get("grad") for fields in parameters_of(event).values())
-                self.gradient_shapes.update(str(leaf.get("shape")) for leaf in leaves if is_tensor(leaf))
-        return is_floating(difference.left) and str(difference.left.get("shape")) in self.gradient_shapes
-
-    def users_of(self, forward: Event | None, slot: str, side: int) -> list[Event]:
-        """The calls that took the result which the gradient in ``slot`` belongs to."""
-        if forward is None:
-            return []
-        place = slot.partition(".")[2]
-        found = []
-        for name, leaf in forward.outputs():
-            if name == f"output.{place}" or name.partition(".")[2] == place:
-                mark = fingerprint(leaf)
-                if mark is not None:
-                    found += self.consumers[side].get(mark, [])
-        return [one for one in found if one.index > forward.index]
-
-    def partner_forward(self, judged: Judged) -> Event | None:
-        return self.pairing.reference.forward_of(judged.partner)
-
-    def reproduces(self, judged: Judged) -> bool:
-        """True if other calls of the API, of the same shapes, gave the same bits from the same input on both sides, as
-        this one should have.
-        """
-        event = judged.event
-        if self.comparer.crossing:
-            return False  # kernels of two frameworks reproduce nothing
-        if operation(event.stem) not in operators.ELEMENTWISE or judged.changed_inputs or judged.arguments:
-            return False
-        if 0.0 < judged.left <= self.comparer.measured_noise(judged.partner.name):
-            return False  # a healthy run does not reproduce it either
-        if any(one.what == "dtype" for one in (*judged.inputs, *judged.outputs)):
-            return False  # the same value in another type: its result is rounded otherwise
-        return self.is_reproduced(event)
-
-    def is_reproduced(self, event: Event) -> bool:
-        """True if other calls of the API, of the same shapes, gave the same bits on both sides."""
-        if self._reproduced is None:
-            self._reproduced = self._read_reproduced()
-        return any(one is not event for one in self._reproduced.get(_form(event), ()))
-
-    def _read_reproduced(self) -> dict[Hashable, list[Event]]:
-        """Calls of which nothing differs, known by digests, by what they call on which shapes."""
-        found: dict[Hashable, list[Event]] = {}
-        for event, judged in self.judged.items():
-            if judged.status == "same" and event.parts.kind == "api":
-                results = [leaf for _, leaf in event.outputs() if is_tensor(leaf)]
-                if all("digest" in leaf for leaf in results):
-                    found.setdefault(_form(event), []).append(event)
-        return found
-
-    @cached_property
-    def ties(self) -> Ties:
-        """Which weights are one tensor, on each side."""
-        return Ties(self.pairing.candidate, self.pairing.reference)
-
-    @cached_property
-    def first_changes(self) -> Mapping[str, Event]:
-        """The first call of each module of the candidate that averages what the module keeps."""
-        return first_changes(self.pairing.candidate)
-
-    @cached_property
-    def lone_writes(self) -> Mapping[Hashable, Event]:
-        """The first call of the candidate alone that writes to a tensor, by what tells the tensor."""
-        calls = (event for event in self.pairing.alone() if writes_in_place(event.stem))
-        return _first_takers((event, event.inputs()[:1]) for event in calls)
-
-    @cached_property
-    def missing_copies(self) -> Mapping[Hashable, Event]:
-        """The first call of the reference alone that copies a tensor, by what tells the tensor."""
-        calls = (event for event in self.pairing.missing() if operation(event.stem) in operators.COPIES)
-        return _first_takers((event, event.inputs()) for event in calls)
-
-    @cached_property
-    def _pairs_before(self) -> list[tuple[Event, Event] | None]:
-        """For each event of the reference, the last pair before it: of the reference, and of the candidate."""
-        found: list[tuple[Event, Event] | None] = []
-        last: tuple[Event, Event] | None = None
-        for event in self.pairing.reference:
-            found.append(last)
-            twin = self.pairing.back.get(event)
-            last = (event, twin) if twin is not None else last
-        return found
-
-    def place_of(self, event: Event) -> float:
-        """Where an event of either side stands in the candidate's order; calls of the reference alone stand behind the
-        pair that they follow there, in their own order.
-        """
-        if self.pairing.candidate.by_name.get(event.name) is event:
-            return event.index
-        last = self._pairs_before[event.index]
-        if last is None:
-            return -1 / (1 + event.index)
-        before, twin = last
-        return twin.index + 1 - 1 / (1 + event.index - before.index)
-
     def after_backward(self, event: Event, difference: Difference) -> bool:
         """True if a tensor looks like a gradient that is taken from ``.grad``, after a backward pass."""
         return "backward" in self.seen and event.direction in ("forward", "optimizer") and self.is_gradient(difference)
 
-    def result_of(self, maker: Event, leaf: Any) -> str:
-        """Which result of a call a tensor is, in words."""
-        mark = fingerprint(leaf)
-        outputs = maker.outputs()
-        slot = next((slot for slot, value in outputs if fingerprint(value) == mark), None)
-        return f"{slot} of {maker.name}" if slot is not None and len(outputs) > 1 else f"the result of {maker.name}"
-
-    def used_elsewhere(self, maker: Event, user: Event) -> bool:
-        """True if another call takes a result of ``maker``, as it was made, up to the end of the step."""
-        marks = [mark for _, leaf in maker.outputs() if (mark := fingerprint(leaf)) is not None]
-        return any(one.index > maker.index and one is not user for m in marks for one in self.consumers[0].get(m, ()))
-
     def silent_argument(self, event: Event) -> Judged | None:
         """An earlier call in the same module that was made with another argument, but gave the same result."""
         return next((one for one in self.silent if one.event.module == event.module and one.event is not event), None)
-
-    def how(self, difference: Difference, bound: bool = False) -> str:
-        """What a difference looks like. ``bound``: say where it is known by statistics alone, which tell the least."""
-        words = relation_in_words(difference, self.comparer)
-        if bound and at_least(difference) and words.startswith("relative difference "):
-            words = words.replace("relative difference ", "relative difference at least ")
-        return f" ({words})" if words else ""
 
     def say(
         self,
@@ -392,8 +69,10 @@ class Scene:
         alternatives: tuple[str, ...] = (),
         matters: bool = False,
         difference: Difference | None = None,
+        shows_later: str = "",
     ) -> None:
-        if mark in self.said:
+        """Suspect what a pair tells, unless something was said under this mark; see :class:`Suspect`."""
+        if self.ledger.knows(mark):
             return
         event = entry or judged.event
         finding = self.finding(event, kind, message, where, evidence or {})
@@ -405,22 +84,12 @@ class Scene:
             place,
             clear,
             matters,
+            shows_later,
             begins=self.untouched and not self.dtype_policy,
             judged=judged,
             difference=difference,
         )
-        self.said[mark] = suspect
-        self.suspects.append(suspect)
-
-    def doubt(self, begun: int) -> None:
-        """What was said since there were so many suspects is told only if nothing else explains what comes out."""
-        self.doubts += [replace(suspect, clear=True) for suspect in self.suspects[begun:]]
-        del self.suspects[begun:]
-
-    def take_back(self, mark: Hashable) -> None:
-        """Forget what was said under this mark: more is known now."""
-        said = self.said.pop(mark, None)
-        self.suspects = [suspect for suspect in self.suspects if suspect is not said]
+        self.ledger.say(mark, suspect)
 
     def finding(self, event: Event, kind: Kind, message: str, where: str, evidence: dict[str, Any]) -> Finding:
         timeline = self.pairing.candidate
@@ -448,19 +117,3 @@ class Scene:
             evidence=evidence,
             stack=tuple(timeline.part.stack(forward.name)[:20]),
         )
-
-
-def _first_takers(calls: Iterable[tuple[Event, Sequence[Slot]]]) -> dict[Hashable, Event]:
-    """The first call that takes a tensor, by what tells the tensor."""
-    found: dict[Hashable, Event] = {}
-    for event, taken in calls:
-        for _, leaf in taken:
-            mark = fingerprint(leaf)
-            if mark is not None:
-                found.setdefault(mark, event)
-    return found
-
-
-def _form(event: Event) -> Hashable:
-    """What is called, on which shapes."""
-    return event.stem, str([leaf.get("shape") for _, leaf in event.inputs() if is_tensor(leaf)])

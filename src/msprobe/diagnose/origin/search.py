@@ -7,11 +7,14 @@ outside, calls that one side alone makes, other arguments, and results that thei
 
 from __future__ import annotations
 
-from msprobe.diagnose.effect.states import changes_state
-from msprobe.diagnose.origin.argument import blame_argument, tells_something
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msprobe.diagnose.origin.argument import blame_argument, look_at_silent_arguments, tells_something
 from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
 from msprobe.diagnose.origin.gradients import look_for_missing_gradients
 from msprobe.diagnose.origin.inputs import look_at_dtype, look_at_input
+from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.leftovers import look_for_leftovers
 from msprobe.diagnose.origin.movements import look_at_movements
 from msprobe.diagnose.origin.optimizer_step import look_at_optimizer, look_at_settings_of
@@ -22,7 +25,7 @@ from msprobe.diagnose.origin.results import (
     blame_type,
     look_behind_statistics,
 )
-from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.steps_alone import look_for_lone_steps
 from msprobe.diagnose.origin.structure import look_for_lone_calls
 from msprobe.diagnose.origin.writes import look_for_lone_writes
@@ -30,41 +33,53 @@ from msprobe.diagnose.tolerance.judge import Judged, is_random
 from msprobe.diagnose.verdict.recordings import look_for_errors
 
 
+@dataclass(frozen=True)
+class Pass:
+    """A look at a whole step, before or after its pairs are gone through in order."""
+
+    name: str
+    text: str
+    look: Callable[[Scene], None]
+
+
+BEFORE: tuple[Pass, ...] = (
+    Pass("movements", "weights that the step before moved otherwise, between two frameworks", look_at_movements),
+)
+#: The order counts: each may look at what those before it have said.
+AFTER: tuple[Pass, ...] = (
+    Pass("leftovers", "gradients of the step before that nothing cleared", look_for_leftovers),
+    Pass("errors", "a call that raised an error on one side", look_for_errors),
+    Pass("missing gradients", "gradients that arrive on one side only", look_for_missing_gradients),
+    Pass("writes", "writes of one side to what outlives the step", look_for_lone_writes),
+    Pass("steps", "optimizers that step on one side only", look_for_lone_steps),
+    Pass("calls", "calls of one side, where values were not recorded", look_for_lone_calls),
+    Pass("silent arguments", "other arguments that the results do not show", look_at_silent_arguments),
+)
+
+
 def search(scene: Scene) -> list[Suspect]:
     """All suspects, in the order in which things happened."""
-    look_at_movements(scene)
+    for one in BEFORE:
+        one.look(scene)
     for event in scene.pairing.candidate:
-        judged = scene.judged.get(event)
         scene.seen.add(event.direction)
-        if judged is None:
-            continue
-        if event.parts.kind == "optimizer":
-            look_at_optimizer(scene, judged)
-        elif event.direction == "optimizer":
-            look_at_settings_of(scene, event)
-            look_at(scene, judged)
-        else:
-            look_at(scene, judged)
-        if scene.taints(judged):
-            scene.tainted.add(event.direction)
-        scene.touch(judged)
-        scene.most_apart = max(scene.most_apart, judged.arrived, judged.left)
+        judged = scene.judged.get(event)
+        if judged is not None:
+            if event.parts.kind == "optimizer":
+                look_at_optimizer(scene, judged)
+            else:
+                if event.direction == "optimizer":
+                    look_at_settings_of(scene, event)
+                look_at(scene, judged)
+            scene.pass_by(judged)
     touched = not scene.untouched
     scene.untouched = False
     if touched:
         settle_beginnings(scene)
-    look_for_leftovers(scene)
-    look_for_errors(scene)
-    look_for_missing_gradients(scene)
-    look_for_lone_writes(scene)
-    look_for_lone_steps(scene)
-    look_for_lone_calls(scene)
-    for judged in scene.silent[:10]:
-        if tells_something(judged):
-            blame_argument(scene, judged, clear=False, shows_later=changes_state(judged.event))
+    for one in AFTER:
+        one.look(scene)
     scene.untouched = not touched
-    scene.suspects.sort(key=lambda suspect: suspect.place)
-    return scene.suspects
+    return scene.ledger.in_order()
 
 
 def look_at(scene: Scene, judged: Judged) -> None:
@@ -100,7 +115,7 @@ def look_at(scene: Scene, judged: Judged) -> None:
         if layouts and not judged.changed_inputs and (is_random(event) or judged.left > 1e-3):
             blame_layout(scene, judged, layouts[0])
         elif ordered is not None:
-            scene.take_back(("result", ordered.event))
+            scene.ledger.take_back(("result", ordered.event))
             blame_result(scene, ordered)
         elif not look_behind_statistics(scene, judged):
             blame_result(scene, judged)

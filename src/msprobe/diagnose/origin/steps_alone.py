@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msprobe.compare.entry_names import plain_path, writes_in_place
 from msprobe.diagnose.differences.words import named
-from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
@@ -44,7 +45,7 @@ def look_for_lone_steps(scene: Scene) -> None:
             where=steps[0].name,
             evidence={"cause": "no_step", "only_in": side, "parameters": names[:200]},
         )
-        scene.suspects.append(
+        scene.ledger.add(
             Suspect(finding, scene.place_of(steps[0]), clear=True, shows_later=f"steps of the {side} alone")
         )
 

@@ -7,7 +7,8 @@ from collections.abc import Container, Iterator, Sequence
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.words import named
-from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event
 
 
@@ -35,7 +36,7 @@ def look_for_lone_calls(scene: Scene) -> None:
                 where=telling.name,
                 evidence={"calls": [event.name for event in row[:200]]},
             )
-            scene.suspects.append(Suspect(finding, scene.place_of(row[0]), clear=True))
+            scene.ledger.add(Suspect(finding, scene.place_of(row[0]), clear=True))
 
 
 def _is_around(event: Event, paired: Container[Event]) -> bool:

@@ -47,13 +47,13 @@ def look_at_weight(scene: Scene, judged: Judged, difference: Difference, names: 
 
 def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str) -> None:
     """Say that a parameter differs."""
-    if name in scene.weights_before:
+    if name in scene.before.weights:
         return
     kind: Kind = "initial_weights" if scene.first_step else "weights"
     when = "before the first step" if scene.first_step else "at the beginning of this step"
     measured = scene.comparer.measured_inputs(judged.partner.name)
     clear = tensor.is_another(difference, "stored" if scene.first_step else "step_before", measured)
-    clear &= name not in scene.apart_before
+    clear &= name not in scene.before.apart
     scene.say(
         ("weight", name),
         judged,

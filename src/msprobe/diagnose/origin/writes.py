@@ -11,7 +11,8 @@ from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, numel
 from msprobe.diagnose.differences.words import named
-from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
@@ -23,7 +24,7 @@ _BEGIN = tuple(operators.BEGIN)
 def look_for_lone_writes(scene: Scene) -> None:
     """Suspect the writes and exchanges of one side alone that no later call takes up."""
     pairing = scene.pairing
-    told = {name for suspect in scene.suspects for name in _named_in(suspect)}
+    told = {name for suspect in scene.ledger.suspects for name in _named_in(suspect)}
     here, there = pairing.alone(), pairing.missing()
     for events, others, makers, consumers, text in (
         (here, there, scene.makers, scene.consumers[0], "the candidate alone calls {}"),
@@ -60,7 +61,7 @@ def look_for_lone_writes(scene: Scene) -> None:
             # What they do to gradients is undone, or undoes something, before anything uses these.
             gradients = _gradients_of(pairing.candidate if events is here else pairing.reference)
             sure = not all(_writes_to(event, gradients) for event in found)
-        scene.suspects.append(Suspect(finding, place, clear=sure, matters=sure))
+        scene.ledger.add(Suspect(finding, place, clear=sure, matters=sure))
 
 
 def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.findings import Finding, Status
-from msprobe.diagnose.origin.scene import Suspect
+from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import effect, frameworks
 from msprobe.diagnose.verdict.calls import StepCalls
 from msprobe.diagnose.verdict.common import Rank

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.diagnose.origin.scene import Scene, Suspect
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.store.part import DumpPart
@@ -111,7 +112,7 @@ def look_for_errors(scene: Scene) -> None:
         where=event.name,
         evidence={},
     )
-    scene.suspects.append(Suspect(finding, event.index, clear=True, matters=True))
+    scene.ledger.add(Suspect(finding, event.index, clear=True, matters=True))
 
 
 def last_error(timeline: Timeline) -> Event | None:
@@ -149,4 +150,4 @@ def look_for_steps_in_one(scene: Scene, steps: Sequence[int]) -> None:
         where=event.name,
         evidence={"cause": "step_left_out"},
     )
-    scene.suspects.append(Suspect(finding, -1.0, clear=True, matters=True))
+    scene.ledger.add(Suspect(finding, -1.0, clear=True, matters=True))

@@ -1,0 +1,341 @@
+"""What is known of one step of one rank before anything is blamed: the pairs, who made what, what came before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose import operators
+from msprobe.diagnose.differences.records import (
+    Comparer,
+    Difference,
+    described,
+    fingerprint,
+    is_floating,
+    is_integer,
+    rms,
+)
+from msprobe.diagnose.differences.words import at_least, relation_in_words
+from msprobe.diagnose.effect.arrival import Arrival, arrival_of
+from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
+from msprobe.diagnose.effect.states import first_changes
+from msprobe.diagnose.effect.ties import Ties
+from msprobe.diagnose.effect.weights import equal_weights
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.steps.links import Producers, consumers_of, unset_tensors
+from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.tolerance import explained, frameworks, units
+from msprobe.diagnose.tolerance.effect import unit_of
+from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, is_random, judge_all
+
+
+@dataclass(frozen=True)
+class Before:
+    """What is known of the step before.
+
+    ``apart``: gradients that were apart, by parameter: their weights are, too. ``weights``: what weights were, in the
+    candidate and in the reference; between two frameworks alone. ``states``: what it lets the states of modules be
+    apart by. ``left``: the gradients that it left behind, in the candidate and in the reference. ``untouched``: nothing
+    differed, in that step and those before it.
+    """
+
+    apart: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    states: Mapping[str, float] = field(default_factory=dict)
+    left: tuple[Mapping[str, Left], Mapping[str, Left]] = ({}, {})
+    untouched: bool = True
+
+
+class StepFacts:
+    """Facts of a step; none of them changes while origins are looked for.
+
+    ``judged`` holds all pairs; ``makers`` and ``other_makers`` say which call made a tensor, in the candidate and
+    in the reference; ``consumers`` which calls take it.
+    """
+
+    def __init__(self, pairing: Pairing, comparer: Comparer, first_step: bool, before: Before | None = None) -> None:
+        self.pairing = pairing
+        self.comparer = comparer
+        self.first_step = first_step
+        self.before = before or Before()
+        self.makers = Producers(pairing.candidate)
+        self.other_makers = Producers(pairing.reference)
+        comparer.unset = unset_tensors(pairing.candidate, pairing.reference)
+        self.judged = judge_all(pairing, comparer, self.makers)
+        self.has_calls = any(event.parts.kind == "api" for event in pairing.candidate)
+        lone = [*pairing.alone(), *pairing.missing()]
+        self.same_passes = not any(event.is_module and event.direction == "forward" for event in lone)
+        self.consumers = (consumers_of(pairing.candidate.events), consumers_of(pairing.reference.events))
+        self.random_alone = [event for event in pairing.alone() if is_random(event)]
+        self.dtype_policy = dtype_policy(self.judged.values())
+        for one in self.judged.values() if self.dtype_policy else ():
+            if one.event.module is None and operation(one.event.stem) not in operators.MOVES:
+                continue  # weights and averages have types of their own
+            # A type that is asked for by name follows the setting of the run.
+            one.inputs = [item for item in one.inputs if not self._asks_for_policy(item)]
+
+    @property
+    def has_values(self) -> bool:
+        """False if one side recorded the structure alone: then nothing is known of what tensors hold."""
+        return not any(
+            side.part.header.get("task") == "structure" for side in (self.pairing.candidate, self.pairing.reference)
+        )
+
+    @property
+    def is_blind(self) -> bool:
+        """True between two frameworks, if no gradients of parameters tell how far a difference reaches."""
+        return self.comparer.crossing and not any(event.direction == "gradient" for event in self.judged)
+
+    @cached_property
+    def equal_weights(self) -> Mapping[str, bool]:
+        """Of each parameter that both sides recorded by its name: is it the same on both?"""
+        return equal_weights(self.judged.values(), self.comparer)
+
+    @cached_property
+    def largest_gradient(self) -> float:
+        """The size of the largest gradient that arrives at a call."""
+        found = (
+            leaf for event in self.pairing.reference if event.direction == "backward" for _, leaf in event.inputs()
+        )
+        return max((size for leaf in found if is_tensor(leaf) and math.isfinite(size := rms(leaf))), default=0.0)
+
+    @cached_property
+    def arrival(self) -> Arrival:
+        """What gradients become on their way to the optimizer."""
+        return arrival_of(self.judged.values(), self.comparer)
+
+    @cached_property
+    def not_cleared(self) -> tuple[str, int]:
+        """The side whose optimizer gets gradients that hold those of the step before, too, and of how many parameters
+        that shows; an empty word if none does.
+        """
+        mine, theirs = gradients_left(self.pairing.candidate), gradients_left(self.pairing.reference)
+        before, other_before = self.before.left
+        unit = unit_of(self.judged.values())
+        count = holds_older(mine, theirs, before, unit)
+        if not count and (count := holds_older(theirs, mine, other_before, unit)):
+            return "reference", count
+        return ("candidate", count) if count else ("", 0)
+
+    def differs(self, event: Event, seen: Difference) -> bool:
+        """True if the results of a call differ, as is seen where one of them is taken."""
+        found = self.judged.get(event)
+        if found is None:
+            return True
+        if not (self.comparer.crossing or found.changed_outputs):
+            return False
+        if found.changed_inputs and is_integer(seen.left) and operation(event.stem) in operators.CHOOSES:
+            return True  # which of several is chosen, rounding decides
+        # Where everything is apart by rounding, that explains no more than rounding.
+        return explained.as_made(seen, self.apart(found))
+
+    def apart(self, found: Judged) -> float:
+        """How far apart a pair of calls is known to be: what came in, what came out, and what weights are."""
+        return max(found.left, found.arrived, self.comparer.weights_apart)
+
+    def is_rounding(self, difference: Difference) -> bool:
+        """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
+        return self.comparer.crossing and frameworks.is_rounding(difference, self.comparer.weights_apart)
+
+    def taints(self, judged: Judged) -> bool:
+        """True if a pair differs so that what comes later may only follow."""
+        if not self.comparer.crossing or judged.status in ("same", "guilty"):
+            return judged.status != "same"
+        return self.taints_by(judged, max(judged.left, judged.arrived))
+
+    def taints_by(self, judged: Judged, delta: float) -> bool:
+        """True if so large a difference is more than the rounding of two frameworks."""
+        unit = units.unit(judged.event.outputs(), judged.partner.outputs(), judged.event.inputs())
+        return frameworks.is_more(delta, unit, self.comparer.weights_apart)
+
+    def chain(self, event: Event, makers: Producers, paired: Any) -> list[Event]:
+        """The unpaired calls that lead to ``event``, first one first."""
+        found: dict[Event, None] = {}
+        todo = [event]
+        while todo and len(found) < 200:
+            one = todo.pop()
+            if one in found:
+                continue
+            found[one] = None
+            for _, leaf in one.inputs():
+                maker = makers.of(leaf, one) if is_tensor(leaf) else None
+                if maker is not None and maker not in paired and maker not in found:
+                    todo.append(maker)
+        return sorted(found, key=lambda one: one.index)
+
+    def fed_by_difference(self, chain: Sequence[Event], seen: Difference) -> bool:
+        """True if what goes into unpaired calls differs already, so that it explains what is seen of their result."""
+        for event in chain:
+            for _, leaf in event.inputs():
+                maker = self.makers.of(leaf, event) if is_tensor(leaf) else None
+                if maker is None or maker not in self.pairing.partner:
+                    continue
+                found = self.judged[maker]
+                if (self.comparer.crossing or found.changed_outputs) and explained.by_chain(seen, self.apart(found)):
+                    return True
+        return False
+
+    def children_differ(self, event: Event) -> bool:
+        children = [self.judged.get(child) for child in event.children if child.direction == event.direction]
+        if self.comparer.crossing:
+            return any(found is None or self.taints(found) for found in children)
+        return any(found is None or found.changed_outputs or found.changed_inputs for found in children)
+
+    def anything_before(self, event: Event) -> bool:
+        return any(
+            child.index < event.index and child.direction == event.direction
+            for child in (event.parent.children if event.parent is not None else ())
+        )
+
+    def is_policy(self, difference: Difference) -> bool:
+        return (difference.left["dtype"], difference.right["dtype"]) in self.dtype_policy
+
+    def _asks_for_policy(self, difference: Difference) -> bool:
+        return difference.what == "argument" and tuple(map(described, (difference.left, difference.right))) in (
+            self.dtype_policy
+        )
+
+    def is_gradient(self, difference: Difference) -> bool:
+        """True if a tensor looks like the gradient of a parameter, on its way from backward to the optimizer."""
+        return is_floating(difference.left) and str(difference.left.get("shape")) in self._gradient_shapes
+
+    @cached_property
+    def _gradient_shapes(self) -> frozenset[str]:
+        leaves: list[Any] = []
+        for event in self.pairing.candidate:
+            if event.direction == "gradient":
+                leaves += (leaf for _, leaf in event.outputs())
+            elif event.parts.kind == "optimizer":
+                leaves += (fields.get("grad") for fields in parameters_of(event).values())
+        return frozenset(str(leaf.get("shape")) for leaf in leaves if is_tensor(leaf))
+
+    def users_of(self, forward: Event | None, slot: str, side: int) -> list[Event]:
+        """The calls that took the result which the gradient in ``slot`` belongs to."""
+        if forward is None:
+            return []
+        place = slot.partition(".")[2]
+        found = []
+        for name, leaf in forward.outputs():
+            if name == f"output.{place}" or name.partition(".")[2] == place:
+                mark = fingerprint(leaf)
+                if mark is not None:
+                    found += self.consumers[side].get(mark, [])
+        return [one for one in found if one.index > forward.index]
+
+    def partner_forward(self, judged: Judged) -> Event | None:
+        return self.pairing.reference.forward_of(judged.partner)
+
+    def reproduces(self, judged: Judged) -> bool:
+        """True if other calls of the API, of the same shapes, gave the same bits from the same input on both sides, as
+        this one should have.
+        """
+        event = judged.event
+        if self.comparer.crossing:
+            return False  # kernels of two frameworks reproduce nothing
+        if operation(event.stem) not in operators.ELEMENTWISE or judged.changed_inputs or judged.arguments:
+            return False
+        if 0.0 < judged.left <= self.comparer.measured_noise(judged.partner.name):
+            return False  # a healthy run does not reproduce it either
+        if any(one.what == "dtype" for one in (*judged.inputs, *judged.outputs)):
+            return False  # the same value in another type: its result is rounded otherwise
+        return self.is_reproduced(event)
+
+    def is_reproduced(self, event: Event) -> bool:
+        """True if other calls of the API, of the same shapes, gave the same bits on both sides."""
+        return any(one is not event for one in self._reproduced.get(_form(event), ()))
+
+    @cached_property
+    def _reproduced(self) -> dict[Hashable, list[Event]]:
+        """Calls of which nothing differs, known by digests, by what they call on which shapes."""
+        found: dict[Hashable, list[Event]] = {}
+        for event, judged in self.judged.items():
+            if judged.status == "same" and event.parts.kind == "api":
+                results = [leaf for _, leaf in event.outputs() if is_tensor(leaf)]
+                if all("digest" in leaf for leaf in results):
+                    found.setdefault(_form(event), []).append(event)
+        return found
+
+    @cached_property
+    def ties(self) -> Ties:
+        """Which weights are one tensor, on each side."""
+        return Ties(self.pairing.candidate, self.pairing.reference)
+
+    @cached_property
+    def first_changes(self) -> Mapping[str, Event]:
+        """The first call of each module of the candidate that averages what the module keeps."""
+        return first_changes(self.pairing.candidate)
+
+    @cached_property
+    def lone_writes(self) -> Mapping[Hashable, Event]:
+        """The first call of the candidate alone that writes to a tensor, by what tells the tensor."""
+        calls = (event for event in self.pairing.alone() if writes_in_place(event.stem))
+        return _first_takers((event, event.inputs()[:1]) for event in calls)
+
+    @cached_property
+    def missing_copies(self) -> Mapping[Hashable, Event]:
+        """The first call of the reference alone that copies a tensor, by what tells the tensor."""
+        calls = (event for event in self.pairing.missing() if operation(event.stem) in operators.COPIES)
+        return _first_takers((event, event.inputs()) for event in calls)
+
+    @cached_property
+    def _pairs_before(self) -> list[tuple[Event, Event] | None]:
+        """For each event of the reference, the last pair before it: of the reference, and of the candidate."""
+        found: list[tuple[Event, Event] | None] = []
+        last: tuple[Event, Event] | None = None
+        for event in self.pairing.reference:
+            found.append(last)
+            twin = self.pairing.back.get(event)
+            last = (event, twin) if twin is not None else last
+        return found
+
+    def place_of(self, event: Event) -> float:
+        """Where an event of either side stands in the candidate's order; calls of the reference alone stand behind the
+        pair that they follow there, in their own order.
+        """
+        if self.pairing.candidate.by_name.get(event.name) is event:
+            return event.index
+        last = self._pairs_before[event.index]
+        if last is None:
+            return -1 / (1 + event.index)
+        before, twin = last
+        return twin.index + 1 - 1 / (1 + event.index - before.index)
+
+    def result_of(self, maker: Event, leaf: Any) -> str:
+        """Which result of a call a tensor is, in words."""
+        mark = fingerprint(leaf)
+        outputs = maker.outputs()
+        slot = next((slot for slot, value in outputs if fingerprint(value) == mark), None)
+        return f"{slot} of {maker.name}" if slot is not None and len(outputs) > 1 else f"the result of {maker.name}"
+
+    def used_elsewhere(self, maker: Event, user: Event) -> bool:
+        """True if another call takes a result of ``maker``, as it was made, up to the end of the step."""
+        marks = [mark for _, leaf in maker.outputs() if (mark := fingerprint(leaf)) is not None]
+        return any(one.index > maker.index and one is not user for m in marks for one in self.consumers[0].get(m, ()))
+
+    def how(self, difference: Difference, bound: bool = False) -> str:
+        """What a difference looks like. ``bound``: say where it is known by statistics alone, which tell the least."""
+        words = relation_in_words(difference, self.comparer)
+        if bound and at_least(difference) and words.startswith("relative difference "):
+            words = words.replace("relative difference ", "relative difference at least ")
+        return f" ({words})" if words else ""
+
+
+def _first_takers(calls: Iterable[tuple[Event, Sequence[Slot]]]) -> dict[Hashable, Event]:
+    """The first call that takes a tensor, by what tells the tensor."""
+    found: dict[Hashable, Event] = {}
+    for event, taken in calls:
+        for _, leaf in taken:
+            mark = fingerprint(leaf)
+            if mark is not None:
+                found.setdefault(mark, event)
+    return found
+
+
+def _form(event: Event) -> Hashable:
+    """What is called, on which shapes."""
+    return event.stem, str([leaf.get("shape") for _, leaf in event.inputs() if is_tensor(leaf)])
