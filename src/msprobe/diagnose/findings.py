@@ -9,16 +9,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from msprobe.diagnose.evidence import Because, Fact
+from msprobe.diagnose.steps.timeline import Direction
 
 if TYPE_CHECKING:
     from msprobe.diagnose.verdict.calls import StepCalls
 
 VERSION = 1
 
+F = TypeVar("F")
+
 Status = Literal["agree", "harmless", "diverged", "incomparable"]
-Direction = Literal["forward", "recompute", "backward", "gradient", "optimizer", "none"]
 Kind = Literal[
     "data",
     "initial_weights",
@@ -74,7 +78,8 @@ class Finding:
 
     ``where`` says in words what is at fault, ``entry`` is the record that shows it (of the candidate; of the
     reference where the candidate has none), ``module`` the path of the module it ran in, ``order`` its place
-    in the order of execution. ``evidence`` holds what was measured, JSON values only.
+    in the order of execution. ``facts`` is what the finding rests on, ``evidence`` the same as JSON values; that of a
+    check, or between layouts, has further ones.
     ``harmless`` is true if nothing that counts (loss, gradients, weights) is changed by it.
     """
 
@@ -91,6 +96,21 @@ class Finding:
     evidence: dict[str, Any] = field(default_factory=dict)
     stack: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+    def fact(self, kind: type[F]) -> F | None:
+        """The first fact of a kind that the finding rests on."""
+        return next((one for one in self.facts if isinstance(one, kind)), None)
+
+    @property
+    def cause(self) -> str | None:
+        """What the diagnosis recognised as the cause."""
+        found = self.fact(Because)
+        return found.cause if found is not None else None
+
+    def with_fact(self, message: str, fact: Fact) -> Finding:
+        """The finding, with one fact more and words that tell it."""
+        return replace(self, message=message, facts=(*self.facts, fact), evidence={**self.evidence, **fact.json()})
 
     def to_json(self) -> dict[str, Any]:
         """The finding as JSON values, in the order of the documentation."""

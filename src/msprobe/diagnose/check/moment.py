@@ -9,6 +9,7 @@ from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.history import History
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.parameter_names import joined
@@ -135,26 +136,7 @@ class Moment:
         **more: Any,
     ) -> Finding:
         """A statement on one record of this step. ``where``: the record's name, if nothing else is said."""
-        forward = event
-        if event.direction == "backward":
-            forward = timeline.forward_of(event) or event
-        told = dict(evidence or {})
-        if forward.source is not None:
-            told["source"] = forward.source
-        return Finding(
-            kind=kind,
-            message=message,
-            where=where or event.name,
-            entry=event.name,
-            module=forward.module,
-            rank=timeline.rank,
-            step=self.step,
-            direction=event.direction,
-            order=event.order if event.order is not None else event.index,
-            evidence=told,
-            stack=tuple(timeline.part.stack(forward.name)[:20]),
-            **more,
-        )
+        return finding_at(timeline, event, kind, message, where or event.name, self.step, details=evidence, **more)
 
 
 def _weights(timeline: Timeline) -> dict[str, Weight]:

@@ -57,8 +57,10 @@ def ratio_in_words(left: Any, right: Any) -> str:
     return f"{ratio:.6g} times as large"
 
 
-def relation_in_words(difference: Difference, comparer: Comparer) -> str:
-    """What two tensors have to do with each other, as far as it can be seen."""
+def relation_in_words(difference: Difference, comparer: Comparer, bound: bool = False) -> str:
+    """What two tensors have to do with each other, as far as it can be seen. ``bound``: say where the distance is known
+    by statistics alone, which tell the least that it may be.
+    """
     left, right = difference.left, difference.right
     if difference.what not in ("value", "not_finite") or not isinstance(left, dict) or not isinstance(right, dict):
         return ""
@@ -83,7 +85,7 @@ def relation_in_words(difference: Difference, comparer: Comparer) -> str:
     counted = _counted_in_words(left, right)
     if counted or math.isinf(difference.delta):
         return counted or "not finite"
-    return f"relative difference {difference.delta:.2g}"
+    return f"relative difference {'at least ' if bound and at_least(difference) else ''}{difference.delta:.2g}"
 
 
 def _counted_in_words(left: dict[str, Any], right: dict[str, Any]) -> str:

@@ -12,10 +12,10 @@ from msprobe.diagnose.layout.blocks import Block, Rank, apart_by_rank, combine, 
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.placements import Placement
 from msprobe.diagnose.layout.sides import Side
+from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.timeline import Event
 
 _KEYS = ("dtype", "shape", "Max", "Min", "Mean", "Norm")
-_MOST_STACK = 20
 _MOST_NAMED = 8
 
 
@@ -32,21 +32,16 @@ def statement(
     """A finding at a record of the candidate; ``ranks``: those that are at fault, where that is known."""
     rank = ranks[0] if ranks and ranks[0] in events else next(iter(events))
     event, timeline = events[rank], side.timelines[rank]
-    forward = timeline.forward_of(event) or event if event.direction == "backward" else event
-    if forward.source is not None:
-        evidence = {**evidence, "source": forward.source}
-    return Finding(
-        kind=kind,
-        message=message,
-        where=where,
-        entry=event.name,
+    return finding_at(
+        timeline,
+        event,
+        kind,
+        message,
+        where,
+        step,
+        details={key: value for key, value in evidence.items() if value not in (None, [], "")},
         module=_module_of(side, rank, event, evidence),
         rank=rank if ranks or len(events) == 1 else None,
-        step=step,
-        direction=event.direction,
-        order=event.order if event.order is not None else event.index,
-        evidence={key: value for key, value in evidence.items() if value not in (None, [], "")},
-        stack=tuple(side.parts[rank].stack(forward.name)[:_MOST_STACK]),
     )
 
 

@@ -6,6 +6,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import described
 from msprobe.diagnose.effect.states import changes_state
+from msprobe.diagnose.evidence import OtherArguments, Result
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.argument_names import argument_name
@@ -42,14 +43,7 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
         clear=clear,
         # Clipping and the optimizer may hide what is done to gradients, or show it later.
         matters=judged.left > judged.allowed and (scene.is_blind or in_update(scene, judged)),
-        evidence={
-            "arguments": [
-                {"slot": one.slot, "candidate": described(one.left), "reference": described(one.right)}
-                for one in judged.arguments
-            ],
-            "difference": judged.left,
-            "explained": judged.allowed,
-        },
+        facts=(OtherArguments(tuple(judged.arguments)), Result(judged.left, judged.allowed)),
         shows_later=f"arguments of {event.stem} in {event.module}" if shows_later else "",
     )
 

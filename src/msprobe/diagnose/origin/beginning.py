@@ -15,6 +15,7 @@ from typing import Any
 from msprobe.diagnose.differences.records import Difference, is_floating, is_integer
 from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.effect.reach import of_results
+from msprobe.diagnose.evidence import OneSide, OtherArguments
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
@@ -47,7 +48,7 @@ def _is_cause(scene: Scene, suspect: Suspect) -> bool:
         return judged.status == "guilty" and not judged.changed_inputs
     if kind == "dtype":
         return True
-    if kind == "argument" and "arguments" in suspect.finding.evidence:
+    if kind == "argument" and suspect.finding.fact(OtherArguments) is not None:
         return any(map(_is_meant, judged.arguments)) and not _is_taken_back(scene, judged)
     if kind in _FROM_OUTSIDE and difference is not None:
         return is_integer(difference.left) or difference.delta > least(units.of_pair(difference))
@@ -94,9 +95,9 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     """True if what is done otherwise changes what follows by more than so many roundings do: the results of the module
     around it; outside of all modules the tensor that both sides make by calls of their own; else the loss.
     """
-    evidence = suspect.finding.evidence
-    sides = (("candidate_alone", scene.pairing.candidate), ("reference_alone", scene.pairing.reference))
-    lone = [one for key, side in sides for name in evidence.get(key, ()) if (one := side.by_name.get(name)) is not None]
+    alone = suspect.finding.fact(OneSide) or OneSide()
+    sides = ((alone.candidate, scene.pairing.candidate), (alone.reference, scene.pairing.reference))
+    lone = [one for names, side in sides for name in names if (one := side.by_name.get(name)) is not None]
     outer = next((found for one in (*lone, judged.event) if (found := _changed_module(scene, one)) is not None), None)
     if outer is not None:
         return math.isfinite(outer.left) and outer.left > _of_roundings(scene, [outer.event, outer.partner])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from msprobe.diagnose.differences.words import measure
 from msprobe.diagnose.effect.reach import Reach
+from msprobe.diagnose.evidence import Because, Fact, Result, Seen
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.tolerance import units
@@ -26,11 +26,11 @@ def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | Non
         f"{reach.what} differ by {size} (relative), where rounding may do {allowed:.2g}, and no call by itself differs "
         "by more than its inputs explain"
     )
-    evidence: dict[str, object] = {"cause": "beyond", "difference": reach.size, "explained": allowed}
+    facts: tuple[Fact, ...] = (Because("beyond"), Result(reach.size, allowed))
     if worst.changed_outputs:
         text += f". It grows most in {event.name}: {worst.arrived:.2g} goes in, and {worst.left:.2g} comes out"
-        evidence |= measure(worst.changed_outputs[0])
-    finding = scene.finding(event, "computation", text, where=event.name, evidence=evidence)
+        facts = (*facts, Seen(worst.changed_outputs[0]))
+    finding = scene.finding(event, "computation", text, where=event.name, facts=facts)
     return Suspect(finding, event.index, clear=True, matters=True)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Container, Sequence
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, not_finite
-from msprobe.diagnose.differences.words import measure, named, ratio_in_words
+from msprobe.diagnose.differences.words import named, ratio_in_words
+from msprobe.diagnose.evidence import Cause, OneSide, Seen, because
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event
@@ -36,7 +37,7 @@ def blame_calls(
         entry, kind = alone[-1], "mutation"
     ratio = ratio_in_words(difference.left, difference.right)
     scaled = "backward" in scene.seen and scene.is_gradient(difference) and bool(ratio)
-    cause = None
+    cause: Cause | None = None
     norm = next((one for one in [*alone, *missing] if operation(one.stem) in operators.NORMS), None)
     if scaled and norm is not None and bool(alone) != bool(missing):
         # Two calls and more make one thing: it is not the last of them, which writes, that is to blame.
@@ -71,12 +72,11 @@ def blame_calls(
         text,
         where=f"{entry.name}",
         clear=clear,
-        evidence={
-            "candidate_alone": [one.name for one in alone],
-            "reference_alone": [one.name for one in missing],
-            **({"cause": cause} if cause else {}),
-            **measure(difference),
-        },
+        facts=(
+            OneSide(tuple(one.name for one in alone), tuple(one.name for one in missing)),
+            *because(cause),
+            Seen(difference),
+        ),
         entry=entry,
         place=min((alone[0].index if alone else scene.place_of(missing[0])), judged.event.index) - 0.5,
         # Clipping hides a factor, as long as it clips.

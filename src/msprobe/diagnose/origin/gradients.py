@@ -7,7 +7,8 @@ from collections.abc import Container, Sequence
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating
-from msprobe.diagnose.differences.words import measure, ratio_in_words
+from msprobe.diagnose.differences.words import ratio_in_words
+from msprobe.diagnose.evidence import Because, Fact, Listed, Seen, because
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
 from msprobe.diagnose.origin.ledger import Suspect
@@ -70,7 +71,7 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
         f"before it does{what_becomes_of_gradients(scene) if ratio else ''}",
         where=f"{event.name}, {difference.slot}",
         clear=True,
-        evidence={**({"cause": "loss_factor"} if ratio else {}), **measure(difference)},
+        facts=(*because("loss_factor" if ratio else None), Seen(difference)),
         matters=scene.is_blind,
     )
 
@@ -180,7 +181,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
                 "structure" if cut is not None and cut not in scene.pairing.partner else "missing_gradient",
                 text,
                 where=parameters[0] if parameters and not lost else entry.name,
-                evidence={"calls": [one.name for one, _ in lost[:50]], "parameters": parameters[:200], **cause},
+                facts=(Listed("calls", [one.name for one, _ in lost[:50]]), Listed("parameters", parameters), *cause),
             ),
             # What is only missed may come of what was done in the forward pass.
             place=entry.index if cut is not None else scene.place_of(event),
@@ -189,7 +190,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
     )
 
 
-def _frozen(scene: Scene, parameters: Sequence[str], here: bool = True) -> tuple[str, dict[str, str]]:
+def _frozen(scene: Scene, parameters: Sequence[str], here: bool = True) -> tuple[str, tuple[Because, ...]]:
     """That parameters require no gradient on one side alone, as modules tell; in words, and the cause. ``here``: it is
     the candidate.
     """
@@ -200,10 +201,10 @@ def _frozen(scene: Scene, parameters: Sequence[str], here: bool = True) -> tuple
         if one.what == "requires_grad" and one.left.get("requires_grad") is not here
     }
     if not parameters or not frozen.issuperset(parameters):
-        return "", {}
+        return "", ()
     sides = ("candidate", "reference") if here else ("reference", "candidate")
     them = "it" if len(parameters) == 1 else "them"
-    return f": requires_grad is False for {them} in the {sides[0]}, and True in the {sides[1]}", {"cause": "frozen"}
+    return f": requires_grad is False for {them} in the {sides[0]}, and True in the {sides[1]}", because("frozen")
 
 
 def _say_lost_in_reference(scene: Scene) -> None:
@@ -227,7 +228,7 @@ def _say_lost_in_reference(scene: Scene) -> None:
         text += f": {cut.name} of the reference cuts the graph" if cut is not None else ""
         entry = cut or forward
         kind: Kind = "structure" if cut is not None else "missing_gradient"
-        finding = scene.finding(entry, kind, text, where=entry.name, evidence={"calls": [event.name]})
+        finding = scene.finding(entry, kind, text, where=entry.name, facts=(Listed("calls", [event.name]),))
         scene.ledger.add(Suspect(finding, place=forward.index, clear=True))
         return
 
@@ -267,7 +268,8 @@ def _say_lone_gradients(scene: Scene) -> None:
             text = f"a gradient reaches {shown}, and none in the reference"
         event = got[mine][names[0]]
         words, cause = _frozen(scene, names, here=mine == 1)
-        finding = scene.finding(event, "missing_gradient", text + words, names[0], {"parameters": names[:200], **cause})
+        facts: tuple[Fact, ...] = (Listed("parameters", names), *cause)
+        finding = scene.finding(event, "missing_gradient", text + words, names[0], facts)
         scene.ledger.add(Suspect(finding, place=event.index, clear=True))
 
 

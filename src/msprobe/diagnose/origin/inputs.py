@@ -8,10 +8,11 @@ from typing import Any
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_integer, statistics
-from msprobe.diagnose.differences.words import dtype_word, measure, named
+from msprobe.diagnose.differences.words import dtype_word, named
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.movement import place_of_weight
 from msprobe.diagnose.effect.reach import of_results
+from msprobe.diagnose.evidence import Because, Named, Seen, Setting
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
@@ -142,7 +143,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         + ("" if scene.has_calls or not event.index else ", or what the model calculates between its modules"),
         where=f"{event.name}, {difference.slot}",
         clear=clear,
-        evidence=measure(difference),
+        facts=(Seen(difference),),
         # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
         # the same batch in other pieces.
         matters=is_integer(difference.left) and scene.same_passes and of_results(scene.judged, True) > 0.0,
@@ -180,7 +181,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
     if leftover:
         scene.say(
             ("not cleared",), judged, "parameter_gradient", leftover, where=f"{event.name}, {difference.slot}",
-            clear=True, evidence={"cause": "not_cleared", **measure(difference)}, matters=True,
+            clear=True, facts=(Because("not_cleared"), Seen(difference)), matters=True,
         )  # fmt: skip
         return
     # What looks like a gradient may be a weight that an optimizer has moved, with its rounding.
@@ -193,7 +194,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         "the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between",
         where=f"{event.name}, {difference.slot}",
         clear=clear,
-        evidence={"cause": "on_its_way", **measure(difference)},
+        facts=(Because("on_its_way"), Seen(difference)),
         # Clipping hides it, as long as it clips.
         matters=clear,
     )
@@ -244,7 +245,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         f'buffer "{state.name}" differs {when}{scene.how(difference)}: a state that the module keeps',
         where=state.name,
         clear=clear and (difference.delta > measured or not measured),
-        evidence={"buffer": state.name, **measure(difference)},
+        facts=(Named("buffer", state.name), Seen(difference)),
         difference=difference,
     )
 
@@ -282,7 +283,7 @@ def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -
         f"before agrees: it is calculated {place}. Record level mix to see the call",
         where=where,
         clear=tensor.is_another(difference, "unseen"),
-        evidence={"cause": "between", **measure(difference)},
+        facts=(Because("between"), Seen(difference)),
         entry=entry,
     )
     return True
@@ -298,7 +299,7 @@ def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: E
         f"was changed after that call{scene.how(difference)}, by something that was not recorded",
         where=f"{event.name}, {difference.slot}",
         clear=True,
-        evidence={"made_by": twin.name, **measure(difference)},
+        facts=(Named("made_by", twin.name), Seen(difference)),
         difference=difference,
     )
 
@@ -320,7 +321,7 @@ def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Eve
         f"result of {other.name}, as it was made",
         where=write.name,
         clear=True,
-        evidence={"seen_in": event.name, "reference_takes": other.name, **measure(difference)},
+        facts=(Named("seen_in", event.name), Named("reference_takes", other.name), Seen(difference)),
         entry=write,
         difference=difference,
         alternatives=(event.name,),
@@ -339,7 +340,7 @@ def blame_wiring(
         f"{scene.result_of(other, difference.right)}",
         where=f"{event.name}, {difference.slot}",
         clear=True,
-        evidence={"candidate_takes": maker.name, "reference_takes": other.name, **measure(difference)},
+        facts=(Named("candidate_takes", maker.name), Named("reference_takes", other.name), Seen(difference)),
         difference=difference,
     )
 
@@ -356,7 +357,7 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
             f"{dtype_word(difference.left)}, in the reference in {dtype_word(difference.right)}",
             where=f"{event.name}, {difference.slot}",
             clear=True,
-            evidence=measure(difference),
+            facts=(Seen(difference),),
         )
     if maker is None or maker in scene.pairing.partner:
         return
@@ -371,7 +372,7 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
             f"the candidate alone calls {named(chain)}",
             where=maker.name,
             clear=True,
-            evidence={"candidate": difference.left["dtype"], "reference": difference.right["dtype"]},
+            facts=(Setting(difference.left["dtype"], difference.right["dtype"]),),
             entry=maker,
             place=maker.index - 0.5,
         )

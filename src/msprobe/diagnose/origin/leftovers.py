@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msprobe.diagnose.differences.words import measure
+from msprobe.diagnose.evidence import Because, Named, Seen
 from msprobe.diagnose.origin.inputs import leftover_in_words
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
@@ -28,7 +28,7 @@ def look_for_leftovers(scene: Scene) -> None:
             if text:
                 scene.say(
                     ("not cleared",), judged, "parameter_gradient", text, where=name, clear=True,
-                    evidence={"parameter": name, "cause": "not_cleared", **measure(difference)},
+                    facts=(Named("parameter", name), Because("not_cleared"), Seen(difference)),
                     place=judged.event.index - 0.5, matters=True,
                 )  # fmt: skip
             return

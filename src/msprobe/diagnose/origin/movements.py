@@ -13,6 +13,7 @@ from typing import Any
 
 from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.effect.movement import places_of_weights, weights_of
+from msprobe.diagnose.evidence import Because, Listed, Movement, Setting
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.tolerance import frameworks
 
@@ -56,14 +57,12 @@ def look_at_movements(scene: Scene) -> None:
         "setting differ",
         where=first,
         clear=True,
-        evidence={
-            "cause": "movement",
-            "parameters": list(apart)[:200],
-            "part_of_movement": max(largest for largest, _ in apart.values()),
-            "factor": factor if math.isfinite(factor) else None,
-            "candidate": _shown(left),
-            "reference": _shown(right),
-        },
+        facts=(
+            Because("movement"),
+            Listed("parameters", list(apart)),
+            Movement(max(largest for largest, _ in apart.values()), factor if math.isfinite(factor) else None),
+            Setting(_shown(left), _shown(right)),
+        ),
         place=-1.0,
         matters=True,
     )

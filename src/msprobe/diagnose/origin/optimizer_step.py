@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.diagnose.differences.words import measure
+from msprobe.diagnose.evidence import Because, Listed, Named, Seen, Setting
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.inputs import leftover_in_words
 from msprobe.diagnose.origin.scene import Scene
@@ -40,11 +40,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             f"the optimizer is {event.parts.owner}, in the reference {partner.parts.owner}",
             where=event.name,
             clear=True,
-            evidence={
-                "cause": "class",
-                "candidate": event.record.get("class"),
-                "reference": partner.record.get("class"),
-            },
+            facts=(Because("class"), Setting(event.record.get("class"), partner.record.get("class"))),
             place=place,
             matters=True,
         )
@@ -60,12 +56,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             + (f" (ratio {_ratio(left, right)})" if _ratio(left, right) else ""),
             where=f"{event.name}, {key} of {name}",
             clear=True,
-            evidence={
-                "field": key,
-                "candidate": left,
-                "reference": right,
-                "parameters": [i[0] for i in found[:200]],
-            },
+            facts=(Setting(left, right, key), Listed("parameters", [item[0] for item in found])),
             place=place,
             matters=True,
         )
@@ -88,7 +79,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             ),
             where=(gone or more)[0],
             clear=True,
-            evidence={"cause": "members", "missing": gone[:200], "extra": more[:200]},
+            facts=(Because("members"), Listed("missing", gone), Listed("extra", more)),
             place=place,
         )
     compare_states(scene, judged, one, other, place)
@@ -123,7 +114,7 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
             if difference.what != "missing" and leftover:
                 scene.say(
                     ("not cleared",), judged, "parameter_gradient", leftover, where=name, clear=True,
-                    evidence={"parameter": name, "cause": "not_cleared", **measure(difference)}, place=place,
+                    facts=(Named("parameter", name), Because("not_cleared"), Seen(difference)), place=place,
                     matters=True,
                 )  # fmt: skip
                 continue
@@ -136,7 +127,7 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                 text += "a reduction or a scaling in between"
             scene.say(
                 ("optimizer gradient",), judged, "gradient", text, where=name, clear=True,
-                evidence={"parameter": name, "cause": "on_its_way", **measure(difference)}, place=place,
+                facts=(Named("parameter", name), Because("on_its_way"), Seen(difference)), place=place,
             )  # fmt: skip
         elif field == "weight" and difference.what != "missing" and not scene.tainted:
             blame_weight(scene, judged, difference, name)
@@ -145,7 +136,8 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                 ("state", field), judged, "optimizer",
                 f'{event.name}: {field} of "{name}" differs before the step{scene.how(difference)}',
                 where=f"{event.name}, {field} of {name}", clear=True,
-                evidence={"parameter": name, "cause": "state", "field": field, **measure(difference)}, place=place,
+                facts=(Named("parameter", name), Because("state"), Named("field", field), Seen(difference)),
+                place=place,
             )  # fmt: skip
 
 
@@ -174,7 +166,7 @@ def compare_fields(
                 f"{event.name}: {field} of {_listed(names)} is there {when} in the {side} only",
                 where=f"{event.name}, {field} of {names[0]}",
                 clear=True,
-                evidence={"cause": "state", "field": field, "only_in": side, "parameters": names[:200]},
+                facts=(Because("state"), Named("field", field), Named("only_in", side), Listed("parameters", names)),
                 place=place,
                 matters=True,
             )
@@ -206,7 +198,7 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
                 f'{event.name}: {field} of "{name}" differs after the step{scene.how(difference)}; gradients, states '
                 "and settings agree",
                 where=f"{event.name}, {field} of {name}", clear=clear,
-                evidence={"parameter": name, "field": field, **measure(difference)},
+                facts=(Named("parameter", name), Named("field", field), Seen(difference)),
             )  # fmt: skip
 
 

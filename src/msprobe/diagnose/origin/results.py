@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint
-from msprobe.diagnose.differences.words import dtype_word, measure
+from msprobe.diagnose.differences.words import dtype_word
+from msprobe.diagnose.evidence import Cause, Named, Result, Seen, Setting, because
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
@@ -90,7 +91,7 @@ def blame_type(scene: Scene, judged: Judged, difference: Difference) -> None:
         f"{dtype_word(difference.right)}, while what goes in has the same dtypes: autocast reaches further on one side",
         where=f"{event.name}, {difference.slot}",
         clear=True,
-        evidence={"candidate": difference.left["dtype"], "reference": difference.right["dtype"]},
+        facts=(Setting(difference.left["dtype"], difference.right["dtype"]),),
     )
 
 
@@ -107,7 +108,7 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
         + (": the random numbers fall on other elements" if is_random(event) else ", and the result depends on it"),
         where=f"{event.name}, {layout.slot}",
         clear=True,
-        evidence={"made_by": maker.name if maker else None},
+        facts=(Named("made_by", maker.name if maker else None),),
         alternatives=(maker.name,) if maker else (),
     )
 
@@ -126,7 +127,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     if event.direction in ("backward", "gradient") and first.what == "missing":
         return  # told with all others that are missing
     kind: Kind = "computation"
-    cause: dict[str, str] = {}
+    cause: Cause | None = None
     why = "its inputs agree" if agree else "more than its inputs explain"
     if first.what == "not_finite":
         kind = "overflow"
@@ -160,7 +161,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
             scene.say(("calls", earlier), judged, kind, text, where=earlier.name, clear=True, entry=earlier)
             return
         text = f"{event.name} draws other random numbers: seed or state of the generator differ"
-        cause = {"cause": "random"}
+        cause = "random"
     else:
         text = f"{event.name}: {first.slot} differs{scene.how(first)}; {why}"
     scene.say(
@@ -171,29 +172,25 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         where=f"{event.name}, {first.slot}",
         clear=clear,
         matters=clear and (matters or scene.is_blind),
-        evidence={
-            "slot": first.slot,
-            "difference": judged.left,
-            "inputs_differ_by": judged.arrived,
-            "explained": judged.allowed,
-            **cause,
-            **measure(first),
-        },
+        facts=(Result(judged.left, judged.allowed, first.slot, judged.arrived), *because(cause), Seen(first)),
     )
 
 
-def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[str, dict[str, str]]:
+def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[str, Cause | None]:
     """How the gradient of a parameter is told that differs by itself, and the cause where it is known."""
     name = parameter_name(event, difference.slot)
     tie = scene.ties.broken(event, difference.slot)
     if tie is None:
-        return f"the gradient of {name} differs{scene.how(difference)}, while those of the calls that use it agree", {}
+        return (
+            f"the gradient of {name} differs{scene.how(difference)}, while those of the calls that use it agree",
+            None,
+        )
     one, two = ("reference", "candidate") if tie.tied == "reference" else ("candidate", "reference")
     text = (
         f'"{name}" and "{tie.other}" are one tensor in the {one} (tied weights) and two in the {two}, where each gets '
         "the gradient of its own use alone"
     )
-    return text, {"cause": "tie"}
+    return text, "tie"
 
 
 def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
@@ -222,7 +219,7 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
         f"{scene.how(judged.changed_outputs[0])}, while those that arrive and the forward pass agree",
         where=found.name,
         clear=True,
-        evidence={"seen_in": event.name, **measure(judged.changed_outputs[0])},
+        facts=(Named("seen_in", event.name), Seen(judged.changed_outputs[0])),
         entry=found,
         alternatives=(event.name,),
     )

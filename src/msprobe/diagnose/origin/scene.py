@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from msprobe.diagnose.differences.records import Comparer, Difference
+from msprobe.diagnose.evidence import Fact
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.origin.ledger import Ledger, Suspect
 from msprobe.diagnose.origin.step_facts import Before, StepFacts
 from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.phases import phase_of
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
@@ -63,7 +65,7 @@ class Scene(StepFacts):
         message: str,
         where: str,
         clear: bool,
-        evidence: dict[str, Any] | None = None,
+        facts: Sequence[Fact] = (),
         entry: Event | None = None,
         place: float | None = None,
         alternatives: tuple[str, ...] = (),
@@ -75,7 +77,7 @@ class Scene(StepFacts):
         if self.ledger.knows(mark):
             return
         event = entry or judged.event
-        finding = self.finding(event, kind, message, where, evidence or {})
+        finding = self.finding(event, kind, message, where, facts)
         if alternatives:
             finding = replace(finding, alternatives=alternatives)
         place = judged.event.index if place is None else place
@@ -91,29 +93,13 @@ class Scene(StepFacts):
         )
         self.ledger.say(mark, suspect)
 
-    def finding(self, event: Event, kind: Kind, message: str, where: str, evidence: dict[str, Any]) -> Finding:
+    def finding(self, event: Event, kind: Kind, message: str, where: str, facts: Sequence[Fact] = ()) -> Finding:
+        """A finding at a record of either side."""
         timeline = self.pairing.candidate
+        details: dict[str, Any] = {}
         if timeline.by_name.get(event.name) is not event:
             timeline = self.pairing.reference
-            evidence = {**evidence, "side": "reference"}
-        forward = event
-        if event.direction == "backward":
-            forward = timeline.forward_of(event) or event
-        source = forward.source
-        if source is not None:
-            evidence = {**evidence, "source": source}
-        if event.direction == "forward" and forward.module is None:
-            evidence = {**evidence, "phase": phase_of(event, timeline)}
-        return Finding(
-            kind=kind,
-            message=message,
-            where=where,
-            entry=event.name,
-            module=forward.module,
-            rank=timeline.rank,
-            step=self.pairing.candidate.step,
-            direction=event.direction,
-            order=event.order if event.order is not None else event.index,
-            evidence=evidence,
-            stack=tuple(timeline.part.stack(forward.name)[:20]),
-        )
+            details["side"] = "reference"
+        if event.direction == "forward" and event.module is None:
+            details["phase"] = phase_of(event, timeline)
+        return finding_at(timeline, event, kind, message, where, self.pairing.candidate.step, facts, details)

@@ -19,7 +19,7 @@ from msprobe.diagnose.differences.records import (
     is_integer,
     rms,
 )
-from msprobe.diagnose.differences.words import at_least, relation_in_words
+from msprobe.diagnose.differences.words import relation_in_words
 from msprobe.diagnose.effect.arrival import Arrival, arrival_of
 from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
 from msprobe.diagnose.effect.states import first_changes
@@ -319,9 +319,7 @@ class StepFacts:
 
     def how(self, difference: Difference, bound: bool = False) -> str:
         """What a difference looks like. ``bound``: say where it is known by statistics alone, which tell the least."""
-        words = relation_in_words(difference, self.comparer)
-        if bound and at_least(difference) and words.startswith("relative difference "):
-            words = words.replace("relative difference ", "relative difference at least ")
+        words = relation_in_words(difference, self.comparer, bound)
         return f" ({words})" if words else ""
 
 

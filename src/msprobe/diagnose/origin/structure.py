@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.words import named
+from msprobe.diagnose.evidence import Listed
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event
@@ -34,7 +35,7 @@ def look_for_lone_calls(scene: Scene) -> None:
                 "structure",
                 f"{text.format(named(row))}; what it changes was not recorded",
                 where=telling.name,
-                evidence={"calls": [event.name for event in row[:200]]},
+                facts=(Listed("calls", [event.name for event in row]),),
             )
             scene.ledger.add(Suspect(finding, scene.place_of(row[0]), clear=True))
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose.differences.records import Difference, described
-from msprobe.diagnose.differences.words import at_least, measure
 from msprobe.diagnose.effect.weights import weights_taken
+from msprobe.diagnose.evidence import Listed, Named, Seen
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
@@ -62,7 +62,7 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         where=name,
         # Equal statistics of other values: another order, unless a step before has rounded otherwise.
         clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
-        evidence={"parameter": name, **measure(difference), **(at_least(difference) if scene.first_step else {})},
+        facts=(Named("parameter", name), Seen(difference, bound=scene.first_step)),
         difference=difference,
     )
 
@@ -93,12 +93,12 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
         f"{text}. The parameters themselves are the same on both sides",
         where=f"{event.name}, {difference.slot}",
         clear=True,
-        evidence={
-            "candidate_takes": here[:1],
-            "reference_takes": there[:1],
-            "missing": unused[:200],
-            "extra": more[:200],
-        },
+        facts=(
+            Named("candidate_takes", here[:1]),
+            Named("reference_takes", there[:1]),
+            Listed("missing", unused),
+            Listed("extra", more),
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, numel
 from msprobe.diagnose.differences.words import named
+from msprobe.diagnose.evidence import Listed, OneSide
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
@@ -52,7 +53,7 @@ def look_for_lone_writes(scene: Scene) -> None:
             "structure",
             f"{text.format(named(found))}: they {what}, and no recorded call of this step takes it up",
             where=first.name,
-            evidence={"calls": [event.name for event in found[:200]]},
+            facts=(Listed("calls", [event.name for event in found]),),
         )
         place = scene.place_of(first)
         # The other side may do the same in another way: then the weights tell.
@@ -116,5 +117,5 @@ def _beginning(event: Event, alone: Sequence[Event]) -> Event:
 
 
 def _named_in(suspect: Suspect) -> Sequence[str]:
-    evidence = suspect.finding.evidence
-    return [*evidence.get("candidate_alone", ()), *evidence.get("reference_alone", ()), suspect.finding.entry or ""]
+    alone = suspect.finding.fact(OneSide) or OneSide()
+    return [*alone.candidate, *alone.reference, suspect.finding.entry or ""]

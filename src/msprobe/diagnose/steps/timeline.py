@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from msprobe.compare.entry_names import EntryName, plain_path, read_name
-from msprobe.diagnose.findings import Direction
 from msprobe.diagnose.steps.optimizer_calls import calls_inside_steps
 from msprobe.diagnose.steps.overwritten import without_overwritten
 from msprobe.store.part import DumpPart
 
 Slot = tuple[str, Any]
+Direction = Literal["forward", "recompute", "backward", "gradient", "optimizer", "none"]
 
 _PLAIN_KEYS = ("input_args", "input_kwargs", "attributes")
 

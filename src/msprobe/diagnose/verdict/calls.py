@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from msprobe.diagnose.findings import Direction
     from msprobe.diagnose.origin.scene import Scene
-    from msprobe.diagnose.steps.timeline import Event
+    from msprobe.diagnose.steps.timeline import Direction, Event
 
 #: As :data:`msprobe.diagnose.tolerance.judge.Status`, and for calls that have no partner the side that makes them.
 CallStatus = Literal["same", "rounding", "victim", "guilty", "candidate_only", "reference_only"]

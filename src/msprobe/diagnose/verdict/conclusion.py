@@ -10,6 +10,7 @@ from typing import Any
 
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
+from msprobe.diagnose.evidence import Effect, Result
 from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import effect, frameworks
@@ -104,7 +105,7 @@ def conclude(
     if (
         found[0].finding.kind in _FACTS
         and all(suspect.finding.kind in _MEASURED for suspect in clear)
-        and not (clear and clear[0].finding.evidence.get("cause") == "not_cleared")
+        and not (clear and clear[0].finding.cause == "not_cleared")
     ):
         # What was done otherwise comes before what came out of it.
         chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
@@ -147,16 +148,16 @@ def _hidden(results: Sequence[Compared]) -> list[Suspect]:
 def _leads_to(first: Suspect, hidden: Sequence[Suspect]) -> Suspect:
     """The first difference, which is within rounding by itself, with what comes of it."""
     finding = first.finding
-    effect = next((one.finding for one in hidden if one.finding.evidence.get("cause") == "beyond"), None)
+    effect = next((one.finding for one in hidden if one.finding.cause == "beyond"), None)
     if effect is None:
         return first
-    size, allowed = effect.evidence["difference"], effect.evidence["explained"]
+    whole = effect.fact(Result)
+    assert whole is not None
     text = (
-        f"{finding.message}. Nothing differs before, and what follows is apart by {size:.2g} (relative), where "
-        f"rounding may do {allowed:.2g}"
+        f"{finding.message}. Nothing differs before, and what follows is apart by {whole.difference:.2g} (relative), "
+        f"where rounding may do {whole.explained:.2g}"
     )
-    evidence = {**finding.evidence, "effect": size, "effect_explained": allowed}
-    return replace(first, finding=replace(finding, message=text, evidence=evidence))
+    return replace(first, finding=finding.with_fact(text, Effect(whole.difference, whole.explained)))
 
 
 def _doubts(results: Sequence[Compared]) -> list[Suspect]:
@@ -165,26 +166,23 @@ def _doubts(results: Sequence[Compared]) -> list[Suspect]:
 
 def _is_missed(suspect: Suspect) -> bool:
     """True for a gradient that is missed without a cause that is known."""
-    return suspect.finding.kind == "missing_gradient" and "cause" not in suspect.finding.evidence
+    return suspect.finding.kind == "missing_gradient" and suspect.finding.cause is None
 
 
 def _is_rounding(suspect: Suspect) -> bool:
     """True if a result is no further apart than rounding may make it, though a call that gives the same bits elsewhere
     should not: whatever is further apart goes first.
     """
-    evidence = suspect.finding.evidence
-    found, explained = evidence.get("difference"), evidence.get("explained")
-    if not (isinstance(found, float) and isinstance(explained, float)):
-        return False
-    return suspect.finding.kind in _MEASURED and found <= explained
+    result = suspect.finding.fact(Result)
+    return result is not None and suspect.finding.kind in _MEASURED and result.is_explained
 
 
 def _is_wrong(suspect: Suspect) -> bool:
     """True if a call gives a result that its inputs, which agree, cannot give: that is no harmless difference, however
     small it has become where it is looked at.
     """
-    finding = suspect.finding
-    return suspect.clear and finding.kind == "computation" and finding.evidence.get("inputs_differ_by") == 0
+    finding, result = suspect.finding, suspect.finding.fact(Result)
+    return suspect.clear and finding.kind == "computation" and result is not None and result.arrived == 0.0
 
 
 def _is_argument(suspect: Suspect) -> bool:
@@ -193,11 +191,8 @@ def _is_argument(suspect: Suspect) -> bool:
 
 def _stands_out(suspect: Suspect) -> bool:
     """True if another argument makes a result differ by more than rounding does in the type of the call."""
-    evidence = suspect.finding.evidence
-    found, explained = evidence.get("difference"), evidence.get("explained")
-    if not _is_argument(suspect):
-        return False
-    return isinstance(found, float) and isinstance(explained, float) and explained < found < math.inf
+    result = suspect.finding.fact(Result)
+    return _is_argument(suspect) and result is not None and not result.is_explained and math.isfinite(result.difference)
 
 
 def across_ranks(results: Iterable[Compared]) -> list[Suspect]:

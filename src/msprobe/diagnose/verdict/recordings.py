@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe.diagnose.evidence import Because
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.match import Pairing
@@ -110,7 +111,6 @@ def look_for_errors(scene: Scene) -> None:
         "error",
         f"the candidate's last call, {event.name}, raised {error}{at}; the reference goes on",
         where=event.name,
-        evidence={},
     )
     scene.ledger.add(Suspect(finding, event.index, clear=True, matters=True))
 
@@ -148,6 +148,6 @@ def look_for_steps_in_one(scene: Scene, steps: Sequence[int]) -> None:
         f"{counts[1 - few]}, and {steps[few]} step{'s' * (steps[few] > 1)} in all, the {sides[1 - few]} "
         f"{steps[1 - few]}: was the debugger's step() left out?",
         where=event.name,
-        evidence={"cause": "step_left_out"},
+        facts=(Because("step_left_out"),),
     )
     scene.ledger.add(Suspect(finding, -1.0, clear=True, matters=True))

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from msprobe.diagnose.effect.reach import Reach
+from msprobe.diagnose.evidence import Because, Fact, Result
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.origin.scene import Suspect
+from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.verdict.conclusion import Compared, conclude
 
 ALLOWED = 1e-6
@@ -47,8 +48,8 @@ def test_what_shows_in_the_next_step_counts_where_there_is_none(goes_on: bool, e
     assert status(compared(0.0), goes_on=goes_on, shows_later="steps") == expected
 
 
-def suspect(kind: Any, clear: bool = True, **evidence: Any) -> Suspect:
-    return Suspect(Finding(kind, kind, kind, rank="rank", evidence=evidence), 3.0, clear=clear)
+def suspect(kind: Any, *facts: Fact, clear: bool = True) -> Suspect:
+    return Suspect(Finding(kind, kind, kind, rank="rank", facts=facts), 3.0, clear=clear)
 
 
 def concluded(result: Compared, *found: Suspect) -> tuple[str, list[str]]:
@@ -59,7 +60,7 @@ def concluded(result: Compared, *found: Suspect) -> tuple[str, list[str]]:
 def test_an_effect_beyond_rounding_is_told_though_no_call_is_to_blame() -> None:
     beyond = suspect("computation")
     assert concluded(compared(2 * ALLOWED, beyond=beyond)) == ("diverged", ["computation"])
-    within = suspect("gradient", clear=False, difference=1e-7, explained=1e-6)
+    within = suspect("gradient", Result(1e-7, 1e-6), clear=False)
     assert concluded(compared(2 * ALLOWED, beyond=beyond), within) == ("diverged", ["computation", "gradient"])
 
 
@@ -81,30 +82,30 @@ def test_of_two_frameworks_ten_times_as_much_is_rounding_where_all_calls_agree()
 
 
 def test_a_step_within_rounding_leaves_it_to_the_next_one_to_tell_what_differs() -> None:
-    within = suspect("gradient", clear=False, difference=1e-7, explained=1e-6)
+    within = suspect("gradient", Result(1e-7, 1e-6), clear=False)
     assert conclude([compared(ALLOWED)], [within], lambda: 1.0, True) == ("agree", [], None)
 
 
 def test_what_is_within_rounding_stands_behind_what_is_not() -> None:
-    within = suspect("computation", difference=1e-7, explained=1e-6)
-    wrong = suspect("parameter_gradient", cause="not_cleared")
+    within = suspect("computation", Result(1e-7, 1e-6))
+    wrong = suspect("parameter_gradient", Because("not_cleared"))
     assert concluded(compared(2 * ALLOWED), within, wrong)[1] == ["parameter_gradient", "computation"]
 
 
 @pytest.mark.parametrize(("difference", "expected"), [(0.1, "diverged"), (0.01, "harmless")])
 def test_wide_rounding_does_not_excuse_an_argument_that_stands_out(difference: float, expected: str) -> None:
     result = replace(compared(0.03), tolerance=0.125)
-    assert concluded(result, suspect("argument", difference=difference, explained=0.02))[0] == expected
+    assert concluded(result, suspect("argument", Result(difference, 0.02)))[0] == expected
 
 
 def test_wide_rounding_does_not_excuse_an_argument_whose_effect_stands_out() -> None:
     result = replace(compared(0.05), tolerance=0.125)
-    within = {"difference": 0.01, "explained": 0.02}
-    assert concluded(result, suspect("argument", **within))[0] == "diverged"
-    assert concluded(result, suspect("structure", **within))[0] == "harmless"
+    within = Result(0.01, 0.02)
+    assert concluded(result, suspect("argument", within))[0] == "diverged"
+    assert concluded(result, suspect("structure", within))[0] == "harmless"
 
 
 def test_what_one_side_does_alone_goes_before_gradients_that_are_missed() -> None:
     result = compared(math.inf, doubts=[suspect("structure")])
     assert concluded(result, suspect("missing_gradient"))[1] == ["structure", "missing_gradient"]
-    assert concluded(result, suspect("missing_gradient", cause="frozen"))[1] == ["missing_gradient"]
+    assert concluded(result, suspect("missing_gradient", Because("frozen")))[1] == ["missing_gradient"]

@@ -1,0 +1,185 @@
+"""The facts that a finding between two runs rests on: a closed set.
+
+What is ordered, weighed or counted is read from fields of these; words for people are made of them last, and nobody
+reads words back. In ``verdict.json`` they are the ``evidence`` of a finding (:func:`as_json`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from msprobe.diagnose.differences.records import Difference, described
+from msprobe.diagnose.differences.words import at_least, measure
+
+Side = Literal["candidate", "reference"]
+
+#: What the diagnosis recognised as the cause; each has an advice of its own (``report/advice.py``).
+Cause = Literal[
+    "beyond",  # the step is further apart than rounding explains, and no call by itself is
+    "between",  # calculated between two modules, where calls were not recorded
+    "class",  # another class of optimizer
+    "clipping",  # gradients are clipped by their norm on one side alone
+    "frozen",  # parameters require no gradient on one side alone
+    "gradient_factor",  # gradients are a constant times the other on their way
+    "loss_factor",  # the loss, or the first gradient, is a constant times the other
+    "members",  # the optimizer has other parameters
+    "movement",  # the optimizer moved weights otherwise, between two frameworks
+    "no_step",  # no optimizer of one side steps with these parameters
+    "not_cleared",  # gradients hold those of the step before, too
+    "on_its_way",  # a gradient differs between the backward pass and where it is taken from ``.grad``
+    "random",  # other random numbers
+    "state",  # the optimizer has other states, or lacks some
+    "step_left_out",  # an optimizer step of one side alone
+    "tie",  # two weights are one tensor on one side alone
+]
+_MOST_NAMED = 200
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The tensor that told, on both sides, and how far it is apart. ``bound``: say where that is a lower bound."""
+
+    difference: Difference
+    bound: bool = False
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        return {**measure(self.difference), **(at_least(self.difference) if self.bound else {})}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How far a result is apart, and how much of that rounding and what came in explain; both relative. ``slot`` and
+    ``arrived`` (how far what came in is apart) are told of a call that is to blame by itself.
+    """
+
+    difference: float
+    explained: float
+    slot: str | None = None
+    arrived: float | None = None
+
+    @property
+    def is_explained(self) -> bool:
+        """True if nothing but rounding and what came in is needed."""
+        return self.difference <= self.explained
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        found = {"slot": self.slot, "difference": self.difference, "inputs_differ_by": self.arrived}
+        return {key: value for key, value in found.items() if value is not None} | {"explained": self.explained}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What follows of a first difference that is within rounding by itself."""
+
+    size: float
+    explained: float
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        return {"effect": self.size, "effect_explained": self.explained}
+
+
+@dataclass(frozen=True)
+class OtherArguments:
+    """Arguments of one call that are others on both sides."""
+
+    differences: tuple[Difference, ...]
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        return {
+            "arguments": [
+                {"slot": one.slot, "candidate": described(one.left), "reference": described(one.right)}
+                for one in self.differences
+            ]
+        }
+
+
+@dataclass(frozen=True)
+class OneSide:
+    """Calls, by name, that one side alone makes."""
+
+    candidate: tuple[str, ...] = ()
+    reference: tuple[str, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        return {"candidate_alone": list(self.candidate), "reference_alone": list(self.reference)}
+
+
+@dataclass(frozen=True)
+class Because:
+    """The cause, where it was recognised."""
+
+    cause: Cause
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        return {"cause": self.cause}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is set otherwise: a field of the optimizer, a type, a class."""
+
+    candidate: Any
+    reference: Any
+    field: str | None = None
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        found = {"candidate": self.candidate, "reference": self.reference}
+        return found if self.field is None else {"field": self.field, **found}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name that belongs to a finding: of a parameter or buffer, of the other call that made a tensor or takes it."""
+
+    what: Literal["parameter", "buffer", "field", "made_by", "seen_in", "only_in", "candidate_takes", "reference_takes"]
+    name: Any
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        return {self.what: self.name}
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Several of them; not more than 200 are kept."""
+
+    what: Literal["parameters", "calls", "missing", "extra"]
+    names: Sequence[str]
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        return {self.what: list(self.names[:_MOST_NAMED])}
+
+
+@dataclass(frozen=True)
+class Movement:
+    """How much of what a step moved a weight by is apart, and how many times as far the candidate moved it."""
+
+    part: float
+    factor: float | None
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        return {"part_of_movement": self.part, "factor": self.factor}
+
+
+Fact = Seen | Result | Effect | OtherArguments | OneSide | Because | Setting | Named | Listed | Movement
+
+
+def because(cause: Cause | None) -> tuple[Because, ...]:
+    """A cause, if there is one."""
+    return (Because(cause),) if cause else ()
+
+
+def as_json(facts: Iterable[Fact]) -> dict[str, Any]:
+    """The facts as one mapping of JSON values, as the documentation of ``verdict.json`` describes it."""
+    return {key: value for fact in facts for key, value in fact.json().items()}
