@@ -18,6 +18,8 @@ from msprobe.diagnose.verdict.calls import StepCalls
 from msprobe.diagnose.verdict.common import Rank
 
 MOST_FINDINGS = 100
+#: So many other arguments are told that the results do not show.
+_MOST_QUIET = 10
 #: Findings that say what is done otherwise, and findings that a result is further off than expected.
 _FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
@@ -61,71 +63,118 @@ class Compared:
     unread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Extent:
+    """How far the differences of a step reach. ``size``: in loss, gradients and weights, and what follows from these in
+    the next step; ``tolerance``: what rounding may do in one step, ``allowed``: with what the step before has left,
+    ``agreeing``: where no call is to blame. ``known``: values were recorded.
+    """
+
+    size: float
+    tolerance: float
+    allowed: float
+    agreeing: float
+    known: bool
+
+    @property
+    def is_harmless(self) -> bool:
+        """True if it is within rounding. Without values nothing is known of what a difference does."""
+        return self.size <= self.allowed and self.known
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a suspect counts though what comes of it is within rounding."""
+
+    text: str
+    holds: Callable[[Suspect, Extent], bool]
+
+
+REASONS: tuple[Reason, ...] = (
+    Reason("it is known to count: its effect is hidden, or comes later", lambda one, extent: one.matters),
+    Reason(
+        "nothing differed before, no rounding explains it, and something comes of it",
+        lambda one, extent: one.decisive and extent.size > 0,
+    ),
+    Reason(
+        "its inputs agree and cannot give this result, and something comes of it",
+        lambda one, extent: _is_wrong(one) and extent.size > 0,
+    ),
+    Reason(
+        "rounding may do so much that it hides arguments, and this one's result stands out",
+        lambda one, extent: effect.hides_arguments(extent.allowed) and _stands_out(one),
+    ),
+    Reason(
+        "rounding may do so much that it hides arguments, and the effect of this one stands out",
+        lambda one, extent: (
+            effect.hides_arguments(extent.allowed)
+            and effect.stands_out(extent.size, extent.tolerance)
+            and _is_argument(one)
+        ),
+    ),
+)
+
+
 def conclude(
     results: Sequence[Compared], found: Sequence[Suspect], reach_later: Callable[[], float], goes_on: bool
 ) -> tuple[Status, list[Finding], Rank | None]:
     """What the suspects of a step amount to: status, findings in order, and the rank at fault. ``reach_later``: how
     far differences reach in the next step, if there is one (``goes_on``).
     """
-    clear = [suspect for suspect in found if suspect.clear]
-    reach = max(result.reach.size for result in results)
-    allowed = max(map(allowed_of, results))
-    agreeing = max(map(agreeing_of, results))
-    beyond = reach > agreeing and all(result.values and not result.interrupted for result in results)
-    if not clear and beyond:
-        # No call is beyond what rounding and its inputs may do, and what comes out is: where a first difference is
-        # known before which all agrees, it comes of that.
-        hidden = _hidden(results)
-        first = next((suspect for suspect in found if suspect.begins), None)
-        rest = [suspect for suspect in found if suspect is not first]
-        found = [*hidden, *rest] if first is None else [_leads_to(first, hidden), *hidden, *rest]
-        clear = found[:1]
-    elif beyond and all(map(_is_missed, clear)):
-        # A gradient that is missed is what comes of something.
-        found = [*_doubts(results), *found]
-        clear = [suspect for suspect in found if suspect.clear]
+    extent = _extent(results)
+    if extent.size > extent.agreeing and all(result.values and not result.interrupted for result in results):
+        found = _with_what_is_behind(found, results)
     if not found:
         return "agree", [], None
-    quiet = [suspect for suspect in found if suspect.finding.kind == "argument" and not suspect.clear]
-    if reach <= allowed and (clear or quiet):
+    clear = [suspect for suspect in found if suspect.clear]
+    quiet = [suspect for suspect in found if _is_quiet(suspect)]
+    if extent.size <= extent.allowed and (clear or quiet):
         # What the optimizer does shows in the weights of the next step. There rounding has grown.
         following = reach_later()
-        if following > max(map(effect.later, (result.tolerance for result in results))):
-            reach = max(reach, following)
-    # Without values nothing is known of what a difference does.
-    harmless = reach <= allowed and all(result.values for result in results)
+        if following > effect.later(extent.tolerance):
+            extent = replace(extent, size=max(extent.size, following))
     # What shows in the next step alone, and none follows.
     unknown = not goes_on and any(suspect.shows_later for suspect in found)
-    if harmless and quiet and not clear and not unknown:
-        return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:10]], None
-    if not clear and not unknown and reach <= agreeing:
-        return "agree", [], None  # if something does differ, the next step tells what
-    clear.sort(key=lambda suspect: not suspect.decisive and _is_rounding(suspect))
-    chosen = clear or found
-    if (
+    if not clear and not unknown:
+        if extent.is_harmless and quiet:
+            return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:_MOST_QUIET]], None
+        if extent.size <= extent.agreeing:
+            return "agree", [], None  # if something does differ, the next step tells what
+    ordered = in_order_of_weight(found)
+    counts = unknown or any(reason.holds(suspect, extent) for suspect in ordered for reason in REASONS)
+    harmless = extent.is_harmless and not counts
+    findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
+    return "harmless" if harmless else "diverged", findings, findings[0].rank
+
+
+def _extent(results: Sequence[Compared]) -> Extent:
+    return Extent(
+        size=max(result.reach.size for result in results),
+        tolerance=max(result.tolerance for result in results),
+        allowed=max(map(allowed_of, results)),
+        agreeing=max(map(agreeing_of, results)),
+        known=all(result.values for result in results),
+    )
+
+
+def in_order_of_weight(found: Sequence[Suspect]) -> list[Suspect]:
+    """The suspects, the likeliest origin first; of one weight in the order in which things happened."""
+    clear = sorted((suspect for suspect in found if suspect.clear), key=_is_rounding)
+    # What was done otherwise comes before what came out of it.
+    leads = (
         found[0].finding.kind in _FACTS
         and all(suspect.finding.kind in _MEASURED for suspect in clear)
         and not (clear and clear[0].finding.cause == "not_cleared")
-    ):
-        # What was done otherwise comes before what came out of it.
-        chosen = [found[0], *(suspect for suspect in clear if suspect is not found[0])]
-    taken = {id(suspect) for suspect in chosen}
-    # What a step before leaves of rounding in the weights tells nothing beside what is clear.
-    rest = [one for one in found if id(one) not in taken and not (clear and one.finding.kind == "weights")]
-    ordered = [*chosen, *rest]
-    stands_out = effect.stands_out(reach, max(result.tolerance for result in results))
-    harmless = (
-        harmless
-        and not unknown
-        and not any(
-            suspect.matters
-            or (reach > 0 and (suspect.decisive or _is_wrong(suspect)))
-            or (effect.hides_arguments(allowed) and (_stands_out(suspect) or (stands_out and _is_argument(suspect))))
-            for suspect in ordered
-        )
     )
-    findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
-    return "harmless" if harmless else "diverged", findings, findings[0].rank
+
+    def weight(suspect: Suspect) -> int:
+        if suspect is found[0] and leads:
+            return 0
+        return 1 + _is_rounding(suspect) if suspect.clear else 3
+
+    # What a step before leaves of rounding in the weights tells nothing beside what is clear.
+    kept = [one for one in found if one.clear or not clear or one.finding.kind != "weights"]
+    return sorted(kept, key=weight)
 
 
 def allowed_of(result: Compared) -> float:
@@ -139,29 +188,40 @@ def agreeing_of(result: Compared) -> float:
     return frameworks.where_all_agree(allowed) if result.crossing else allowed
 
 
-def _hidden(results: Sequence[Compared]) -> list[Suspect]:
-    """What may be behind an effect that no suspect explains: what one side does alone, else where it grows most."""
-    furthest = max(results, key=lambda result: result.reach.size)
-    return [*_doubts(results), *([furthest.beyond] if furthest.beyond is not None else [])]
+def _with_what_is_behind(found: Sequence[Suspect], results: Sequence[Compared]) -> list[Suspect]:
+    """The suspects of an effect beyond rounding, with what may be behind it that none of them explains: what one side
+    does alone, and where it grows most.
+    """
+    clear = [suspect for suspect in found if suspect.clear]
+    doubts = across_ranks([replace(result, suspects=result.doubts) for result in results])
+    if clear:
+        # A gradient that is missed is what comes of something.
+        return [*doubts, *found] if all(map(_is_missed, clear)) else list(found)
+    # No call is beyond what rounding and its inputs may do: where a first difference is known before which all agrees,
+    # it comes of that.
+    furthest = max(results, key=lambda result: result.reach.size).beyond
+    first = next((suspect for suspect in found if suspect.begins), None)
+    rest = [suspect for suspect in found if suspect is not first]
+    led = [_leads_to(first, furthest)] if first is not None else []
+    every = [*led, *doubts, *([furthest] if furthest is not None else []), *rest]
+    return [replace(every[0], clear=True), *every[1:]] if every else []
 
 
-def _leads_to(first: Suspect, hidden: Sequence[Suspect]) -> Suspect:
+def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:
     """The first difference, which is within rounding by itself, with what comes of it."""
-    finding = first.finding
-    effect = next((one.finding for one in hidden if one.finding.cause == "beyond"), None)
-    if effect is None:
+    whole = beyond.finding.fact(Result) if beyond is not None else None
+    if whole is None:
         return first
-    whole = effect.fact(Result)
-    assert whole is not None
     text = (
-        f"{finding.message}. Nothing differs before, and what follows is apart by {whole.difference:.2g} (relative), "
-        f"where rounding may do {whole.explained:.2g}"
+        f"{first.finding.message}. Nothing differs before, and what follows is apart by {whole.difference:.2g} "
+        f"(relative), where rounding may do {whole.explained:.2g}"
     )
-    return replace(first, finding=finding.with_fact(text, Effect(whole.difference, whole.explained)))
+    return replace(first, finding=first.finding.with_fact(text, Effect(whole.difference, whole.explained)))
 
 
-def _doubts(results: Sequence[Compared]) -> list[Suspect]:
-    return across_ranks([replace(result, suspects=result.doubts) for result in results])
+def _is_quiet(suspect: Suspect) -> bool:
+    """True for another argument that the results do not show."""
+    return suspect.finding.kind == "argument" and not suspect.clear
 
 
 def _is_missed(suspect: Suspect) -> bool:
@@ -174,7 +234,8 @@ def _is_rounding(suspect: Suspect) -> bool:
     should not: whatever is further apart goes first.
     """
     result = suspect.finding.fact(Result)
-    return result is not None and suspect.finding.kind in _MEASURED and result.is_explained
+    within = result is not None and suspect.finding.kind in _MEASURED and result.is_explained
+    return within and not suspect.decisive
 
 
 def _is_wrong(suspect: Suspect) -> bool:
