@@ -9,11 +9,8 @@ from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment, Rank
 from msprobe.diagnose.check.values import listed
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.steps.optimizer import settings_by_parameter, value_of
+from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event
-
-#: Settings that choose how a step is computed, not what.
-_MEANS = frozenset(("foreach", "fused", "capturable", "differentiable"))
 
 
 def check(moment: Moment, copies: Sequence[str]) -> Iterable[Finding]:
@@ -39,7 +36,7 @@ def _differing(tables: list[dict[str, dict[str, object]]]) -> dict[str, dict[str
             continue
         for key in tables[0][name]:
             values = [value_of(table[name].get(key)) for table in tables]
-            if key not in _MEANS and any(value != values[0] for value in values):
+            if key not in IDLE_SETTINGS and any(value != values[0] for value in values):
                 found.setdefault(key, {})[name] = values
     return found
 

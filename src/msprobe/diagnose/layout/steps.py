@@ -11,11 +11,10 @@ from msprobe.diagnose.layout.blocks import Leaf, Rank
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.search import Search
 from msprobe.diagnose.layout.sides import Place, Side, Step
-from msprobe.diagnose.steps.optimizer import learning_rate_of, settings_by_parameter, value_of
+from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import layouts
 
-_UNRELATED = frozenset(("params", "foreach", "fused", "capturable", "differentiable", "param_names"))
 _MOST_NAMED = 4
 
 
@@ -157,7 +156,7 @@ def _look_at_settings(search: Search) -> None:
         asked.setdefault(rank, event)
         for key, value in own.items():
             left, right = value_of(value), value_of(theirs.get(name, {}).get(key, value))
-            if key not in _UNRELATED and left != right:
+            if key not in IDLE_SETTINGS and left != right:
                 found.setdefault(key, []).append((rank, name, left, right))
     for key, places in found.items():
         wrong = list(dict.fromkeys(rank for rank, *_ in places))

@@ -10,6 +10,8 @@ from msprobe.diagnose.differences.records import Comparer, Difference
 from msprobe.diagnose.steps.timeline import Event
 
 _FIELDS = ("weight", "grad")
+#: Settings that choose how a step is computed, not what; and which parameters it is for, which is told by these.
+IDLE_SETTINGS = frozenset(("foreach", "fused", "capturable", "differentiable", "params", "param_names"))
 
 
 def settings_by_parameter(event: Event) -> dict[str, dict[str, Any]]:
@@ -39,9 +41,8 @@ def changed_settings(event: Event, partner: Event, common: bool = False) -> dict
             left, right = value_of(own.get(key)), value_of(theirs.get(key))
             if common and not (_is_plain(left) and _is_plain(right)):
                 continue
-            if key not in ("foreach", "fused", "capturable", "differentiable", "maximize_hint") and not _are_equal(
-                left, right, _is_single(own.get(key)) or _is_single(theirs.get(key))
-            ):
+            single = _is_single(own.get(key)) or _is_single(theirs.get(key))
+            if key not in IDLE_SETTINGS and not _are_equal(left, right, single):
                 found.setdefault(key, []).append((name, left, right))
     return found
 
