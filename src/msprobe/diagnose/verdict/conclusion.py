@@ -204,7 +204,7 @@ def _with_what_is_behind(found: Sequence[Suspect], results: Sequence[Compared]) 
     rest = [suspect for suspect in found if suspect is not first]
     led = [_leads_to(first, furthest)] if first is not None else []
     every = [*led, *doubts, *([furthest] if furthest is not None else []), *rest]
-    return [replace(every[0], clear=True), *every[1:]] if every else []
+    return [replace(every[0], clear=True, decisive=True), *every[1:]] if every else []
 
 
 def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:
