@@ -28,3 +28,19 @@ def epsilon_of(dtype: str) -> float:
     if "float8" in name:
         return FLOAT8
     return EPSILON["float32"] if "float" in name or "complex" in name else 0.0
+
+
+#: The largest number that a type holds.
+LARGEST = {
+    "float64": (2.0 - 2.0**-52) * 2.0**1023,
+    "float32": (2.0 - 2.0**-23) * 2.0**127,
+    "float16": (2.0 - 2.0**-10) * 2.0**15,
+    "bfloat16": (2.0 - 2.0**-7) * 2.0**127,
+}
+
+
+def type_at_its_end(value: object) -> str | None:
+    """The type of which a plain number is the largest or the smallest (``torch.finfo(dtype).min``), as masks use it."""
+    if not isinstance(value, float):
+        return None
+    return next((name for name, largest in LARGEST.items() if abs(value) == largest), None)

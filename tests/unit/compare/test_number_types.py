@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from msprobe.compare.number_types import epsilon_of
+from msprobe.compare.number_types import epsilon_of, type_at_its_end
 
 SOURCE = Path(__file__).parents[3] / "src" / "msprobe"
 
@@ -31,6 +31,18 @@ def test_types_that_numpy_has_divide_as_numpy_says(name: str, form: str) -> None
 )
 def test_other_types(dtype: str, expected: float) -> None:
     assert epsilon_of(dtype) == expected
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_the_ends_of_types_are_known(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    limits = torch.finfo(getattr(torch, dtype))
+    assert type_at_its_end(limits.min) == type_at_its_end(limits.max) == dtype
+
+
+@pytest.mark.parametrize("value", [-1e9, 0.0, float("inf"), float("nan"), 65504, None, "float16"])
+def test_other_values_are_no_ends(value: object) -> None:
+    assert type_at_its_end(value) is None
 
 
 def test_no_other_file_has_a_table_of_types() -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, rms
+from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, is_integer, rms
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.arrival import arrival_of, common_factor
 from msprobe.diagnose.pairing.match import Pairing
@@ -54,6 +54,7 @@ def reach_of(
     gradients: list[Difference] = []
     at_optimizer: list[Difference] = []
     sizes: dict[str, float] = {}
+    chosen: set[str] = set()
     steps = False
     measured = 0.0
     for one in judged.values():
@@ -62,8 +63,11 @@ def reach_of(
                 if is_tensor(leaf):
                     name = parameter_name(one.event, slot)
                     sizes[name] = max(sizes.get(name, 0.0), rms(leaf))
-            gradients += one.changed_outputs
-            measured = max(measured, one.left)
+            if one.chosen:
+                chosen.update(parameter_name(one.event, slot) for slot, _ in one.event.outputs())
+            else:
+                gradients += one.changed_outputs
+                measured = max(measured, one.left)
             for difference in one.changed_outputs:
                 name = parameter_name(one.event, difference.slot)
                 apart[name] = max(apart.get(name, 0.0), difference.delta)
@@ -85,7 +89,11 @@ def reach_of(
         and (of_results(judged, bool(sizes)) <= effect.of_step(judged.values()) or common_factor(gradients) is not None)
         and arrival_of(judged.values(), comparer).clean
     )
+    at_optimizer = [one for one in at_optimizer if one.slot.removesuffix(".grad") not in chosen]
     counted = at_optimizer if summed or comparer.crossing else [*gradients, *at_optimizer]
+    if any(one.chosen and any(d.what == "value" for d in one.outputs if is_integer(d.left)) for one in judged.values()):
+        # Something else was chosen, and all gradients are those of other terms: it is the loss that tells.
+        counted = [one for one in counted if not math.isfinite(one.delta)]
     reached = [(effect.of_gradient(one, largest), "gradients") for one in counted]
     if comparer.crossing:
         reached.append((measured, "gradients"))  # measured by the terms that they are sums of

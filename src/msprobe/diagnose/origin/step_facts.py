@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.compare.number_types import type_at_its_end
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import (
     Comparer,
@@ -74,7 +75,7 @@ class StepFacts:
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.dtype_policy = dtype_policy(self.judged.values())
         for one in self.judged.values() if self.dtype_policy else ():
-            if one.event.module is None and operation(one.event.stem) not in operators.MOVES:
+            if one.event.module is None and not _follows_policy(one):
                 continue  # weights and averages have types of their own
             # A type that is asked for by name follows the setting of the run.
             one.inputs = [item for item in one.inputs if not self._asks_for_policy(item)]
@@ -136,7 +137,7 @@ class StepFacts:
 
     def apart(self, found: Judged) -> float:
         """How far apart a pair of calls is known to be: what came in, what came out, and what weights are."""
-        return max(found.left, found.arrived, self.comparer.weights_apart)
+        return math.inf if found.chosen else max(found.left, found.arrived, self.comparer.weights_apart)
 
     def is_rounding(self, difference: Difference) -> bool:
         """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
@@ -196,9 +197,9 @@ class StepFacts:
         return (difference.left["dtype"], difference.right["dtype"]) in self.dtype_policy
 
     def _asks_for_policy(self, difference: Difference) -> bool:
-        return difference.what == "argument" and tuple(map(described, (difference.left, difference.right))) in (
-            self.dtype_policy
-        )
+        if difference.what != "argument":
+            return False
+        return tuple(map(_type_asked_for, (difference.left, difference.right))) in self.dtype_policy
 
     def is_gradient(self, difference: Difference) -> bool:
         """True if a tensor looks like the gradient of a parameter, on its way from backward to the optimizer."""
@@ -337,3 +338,21 @@ def _first_takers(calls: Iterable[tuple[Event, Sequence[Slot]]]) -> dict[Hashabl
 def _form(event: Event) -> Hashable:
     """What is called, on which shapes."""
     return event.stem, str([leaf.get("shape") for _, leaf in event.inputs() if is_tensor(leaf)])
+
+
+def _type_asked_for(argument: Any) -> str:
+    """The type that an argument names, or whose end it is: masks are filled with the least number of their type."""
+    value = argument.get("value") if isinstance(argument, dict) else argument
+    name = type_at_its_end(value)
+    return f"torch.{name}" if name is not None else described(argument)
+
+
+def _follows_policy(judged: Judged) -> bool:
+    """True for a call that gets its type from the setting of the run even outside of modules: it moves values, casts
+    what is no floating-point number, or has the type already that it asks for.
+    """
+    event = judged.event
+    if operation(event.stem) in operators.MOVES:
+        return True
+    taken = [leaf for _, leaf in event.inputs() if is_floating(leaf)]
+    return operation(event.stem) in operators.CASTS and (not taken or any(one.what == "dtype" for one in judged.inputs))

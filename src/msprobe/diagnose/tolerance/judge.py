@@ -26,6 +26,7 @@ from msprobe.diagnose.pairing.translation import answering
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.diagnose.tolerance import frameworks, noise, units
+from msprobe.diagnose.tolerance.choices import Choices
 
 #: ``same``: nothing differs. ``rounding``: inputs agree, results differ by no more than rounding may.
 #: ``victim``: the inputs differ, and the results by no more than that explains. ``guilty``: the results differ
@@ -42,7 +43,8 @@ class Judged:
     """A pair and what differs in it.
 
     ``arrived`` is the largest relative difference among the tensors that went in (and, of a backward call, of
-    its forward call), ``left`` that of the results, ``allowed`` how much of it the model explains.
+    its forward call), ``left`` that of the results, ``allowed`` how much of it the model explains. ``chosen``: it
+    follows from a choice that rounding may decide otherwise, so that results tell nothing.
     """
 
     event: Event
@@ -54,6 +56,7 @@ class Judged:
     arrived: float = 0.0
     left: float = 0.0
     allowed: float = 0.0
+    chosen: bool = False
 
     @property
     def arguments(self) -> list[Difference]:
@@ -98,6 +101,7 @@ def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dic
     found: dict[Event, Judged] = {}
     comparer.unit_of_run = max(map(units.common_unit, (pairing.candidate, pairing.reference)))
     gradients: list[tuple[Event, Event]] = []
+    choices = Choices(producers, comparer.unit_of_run)
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
         if partner is None:
@@ -105,8 +109,15 @@ def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dic
         if event.direction == "gradient":
             gradients.append((event, partner))
             continue
-        inherited = forward_delta(_forward_of(pairing, event, found))
-        found[event] = judge(event, partner, comparer, inherited, partial(_of_maker, event, found, producers))
+        forward = _forward_of(pairing, event, found)
+        one = judge(event, partner, comparer, forward_delta(forward), partial(_of_maker, event, found, producers))
+        if event.direction == "backward" and _is_of_another_node(pairing, event, partner):
+            one.outputs = []
+            one.status = _status(one)
+        choices.note(one)
+        if event in choices or (forward is not None and forward.chosen):
+            _excuse(one)
+        found[event] = one
     largest = max((rms(leaf) for _, partner in gradients for _, leaf in _tensors(partner.outputs())), default=0.0)
     last_passes: dict[str, Event] = {}
     if comparer.crossing and gradients:
@@ -118,7 +129,32 @@ def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dic
         inherited = _of_users(pairing, event, found, producers)
         expected = _expected(pairing.candidate, last_passes.get(event.parts.path))
         found[event] = judge(event, partner, comparer, inherited, largest=largest, expected=expected)
+        if any((used := found.get(user)) is not None and used.chosen for user in producers.users(event.parts.path)):
+            _excuse(found[event])
     return found
+
+
+def _excuse(judged: Judged) -> None:
+    """Take nothing of a pair for wrong that follows from a choice."""
+    judged.chosen = True
+    judged.allowed = math.inf
+    if judged.status in ("guilty", "rounding"):
+        judged.status = "victim"
+
+
+def _is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
+    """True if the gradients of one side are not those of what the call was given: a call that returns its input as it
+    is (a dropout of nothing, a cast to the type that it has) has no node of its own in the graph, and what was recorded
+    is that of the call before.
+    """
+    for timeline, one in ((pairing.candidate, event), (pairing.reference, partner)):
+        forward = timeline.forward_of(one)
+        if forward is None or not one.is_call or not forward.is_call:
+            continue
+        given = [leaf.get("shape") for _, leaf in forward.inputs() if is_tensor(leaf)]
+        if any(leaf.get("shape") not in given for _, leaf in one.outputs() if is_floating(leaf)):
+            return True
+    return False
 
 
 def _of_users(pairing: Pairing, event: Event, judged: dict[Event, Judged], producers: Producers) -> float:

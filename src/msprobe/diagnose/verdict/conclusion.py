@@ -101,8 +101,8 @@ REASONS: tuple[Reason, ...] = (
         lambda one, extent: _is_wrong(one) and extent.size > 0,
     ),
     Reason(
-        "rounding may do so much that it hides arguments, and this one's result stands out",
-        lambda one, extent: effect.hides_arguments(extent.allowed) and _stands_out(one),
+        "rounding may do so much that it hides arguments, and this one's result stands out, and something comes of it",
+        lambda one, extent: extent.size > 0 and effect.hides_arguments(extent.allowed) and _stands_out(one),
     ),
     Reason(
         "rounding may do so much that it hides arguments, and the effect of this one stands out",

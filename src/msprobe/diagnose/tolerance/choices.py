@@ -1,0 +1,78 @@
+"""Choices that rounding decides: which expert a token goes to, which of two candidates a beam keeps.
+
+Of values that are about as large, the one that is chosen may be another one on each side, although both are right. What
+is calculated from the choice (masks, indices, the rows that they take) then has nothing to compare: other elements, or
+another number of them. Nobody is to blame for that, unless the values that were chosen among were wrong already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
+from msprobe.diagnose.differences.records import Difference, is_floating
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance import noise
+
+if TYPE_CHECKING:
+    from msprobe.diagnose.tolerance.judge import Judged
+
+
+class Choices:
+    """Follows choices through the calls of the candidate, in their order. ``producers``: who made its tensors;
+    ``unit``: of the type that the run computes in.
+    """
+
+    def __init__(self, producers: Producers, unit: float) -> None:
+        self._producers = producers
+        self._unit = unit
+        self._chosen: set[Event] = set()
+        #: Of these, the calls that were given nothing that differs but the choice: counts of it, masks, shares.
+        self._counted: set[Event] = set()
+
+    def __contains__(self, event: Event) -> bool:
+        """True if the results of a call follow from a choice that may be another one."""
+        return event in self._chosen
+
+    def note(self, judged: Judged) -> None:
+        """Follow a call that was judged. It follows from a choice if it makes one, takes whole numbers or truth values
+        that follow from one or what was calculated of these alone, or takes on the rows that were chosen, which may be
+        another number of them.
+        """
+        event = judged.event
+        if event.direction != "forward":
+            return
+        if event.is_call and self._chooses_otherwise(judged):
+            self._chosen.add(event)
+        elif self._chosen:
+            sized = any(math.isinf(one.delta) for one in judged.changed_inputs)
+            makers = [
+                maker
+                for leaf, maker in self._taken(event)
+                if maker in self._chosen and (sized or maker in self._counted or not is_floating(leaf))
+            ]
+            if makers:
+                self._chosen.add(event)
+                if not any(self._differs_itself(event, one) for one in judged.changed_inputs):
+                    self._counted.add(event)
+
+    def _differs_itself(self, event: Event, difference: Difference) -> bool:
+        """True for a number that differs and is more than a count of what was chosen."""
+        maker = self._producers.of(difference.left, event) if is_floating(difference.left) else None
+        return is_floating(difference.left) and maker not in self._counted
+
+    def _taken(self, event: Event) -> Iterator[tuple[Any, Event | None]]:
+        for _, leaf in event.inputs():
+            if is_tensor(leaf):
+                yield leaf, self._producers.of(leaf, event)
+
+    def _chooses_otherwise(self, judged: Judged) -> bool:
+        """True if a call chooses among values that are apart by what rounding makes of them at most."""
+        if operation(judged.event.stem) not in operators.CHOOSES or judged.status == "guilty":
+            return False
+        apart = [one.delta for one in judged.changed_inputs if is_floating(one.left)]
+        return bool(apart) and max(apart) <= noise.explained(self._unit)
