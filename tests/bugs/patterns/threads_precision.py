@@ -174,7 +174,7 @@ PATTERNS = (
         plant=(Edit("self.index, self.exact = index, True", "self.index, self.exact = index, index != @layer"),),
         truth=(
             answer("structure dtype", "cos, sin = cos.to(x.dtype), sin.to(x.dtype)", module=_ROTARY, occurrence="0 1"),
-            answer("structure", "return (x.float() * cos", module=_ROTARY, side="reference"),
+            answer("structure dtype", "return (x.float() * cos", module=_ROTARY, side="reference"),
         ),
         differs=frozenset({"gradients"}),
     ),

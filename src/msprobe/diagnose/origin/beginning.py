@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, is_integer
 from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.effect.reach import of_results
@@ -26,6 +28,7 @@ from msprobe.diagnose.tolerance.roundings import is_same_number, least, of_round
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
 _FROM_OUTSIDE = frozenset(("data", "initial_weights"))
 _MOST_CALLS = 400
+_REVERSED = operators.MOVES | operators.CASTS | operators.FACTORS | operators.IDLE
 _DONE_OTHERWISE = frozenset(("structure", "mutation", "loss_scale", "layout"))
 
 
@@ -98,14 +101,24 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     alone = suspect.finding.fact(OneSide) or OneSide()
     sides = ((alone.candidate, scene.pairing.candidate), (alone.reference, scene.pairing.reference))
     lone = [one for names, side in sides for name in names if (one := side.by_name.get(name)) is not None]
+    allowed = _of_roundings(scene, [*lone, judged.event, judged.partner])
+    joined = lone and _is_joined(scene, suspect, judged)
+    if joined and bool(alone.candidate) != bool(alone.reference) and any(map(_computes, lone)):
+        # What one side computes and the other does not is made good nowhere.
+        assert suspect.difference is not None
+        return suspect.difference.delta > allowed
     outer = next((found for one in (*lone, judged.event) if (found := _changed_module(scene, one)) is not None), None)
     if outer is not None:
         return math.isfinite(outer.left) and outer.left > _of_roundings(scene, [outer.event, outer.partner])
-    allowed = _of_roundings(scene, [*lone, judged.event, judged.partner])
-    if lone and _is_joined(scene, suspect, judged):
+    if joined:
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
     return of_results(scene.judged, True) > allowed
+
+
+def _computes(event: Event) -> bool:
+    """True for a call that does more than move, cast or scale: what a later factor does not take back."""
+    return operation(event.stem) not in _REVERSED
 
 
 def _changed_module(scene: Scene, event: Event) -> Judged | None:

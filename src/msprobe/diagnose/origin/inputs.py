@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import Difference, fingerprint, is_integer, statistics
+from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, is_integer, numel, statistics
 from msprobe.diagnose.differences.words import dtype_word, named
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.movement import place_of_weight
@@ -111,6 +111,8 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     names = [name] if name is not None else parameters_taken(scene, event, difference)
     if not names and not scene.has_calls and event.direction in scene.tainted:
         return  # calculated between two modules, from something that differs
+    if not names and _is_of_gradients(scene, event, difference):
+        return
     if name is not None:
         blame_weight(scene, judged, difference, name)
         return
@@ -149,6 +151,14 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         matters=is_integer(difference.left) and scene.same_passes and of_results(scene.judged, True) > 0.0,
         difference=difference,
     )
+
+
+def _is_of_gradients(scene: Scene, event: Event, difference: Difference) -> bool:
+    """True for what a call outside of all modules takes after a backward pass that differs: gradients, which were put
+    together in a way that was not recorded.
+    """
+    after = bool(scene.tainted & {"backward", "gradient"})
+    return after and event.direction == "forward" and event.module is None and is_floating(difference.left)
 
 
 def _makers_of_constant(events: Sequence[Event], user: Event, leaf: Any) -> list[Event]:
@@ -331,7 +341,10 @@ def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Eve
 def blame_wiring(
     scene: Scene, judged: Judged, difference: Difference, maker: Event, other: Event, kind: Kind = "structure"
 ) -> None:
+    """A call takes the result of another call than in the reference, or another result of the same one."""
     event = judged.event
+    if kind == "argument" and is_floating(difference.left) and numel(difference.left) == 1:
+        return  # of many single numbers two may be the same by chance
     scene.say(
         ("wiring", event, difference.slot),
         judged,
@@ -359,20 +372,29 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
             clear=True,
             facts=(Seen(difference),),
         )
-    if maker is None or maker in scene.pairing.partner:
-        return
-    if operation(maker.stem) in operators.CASTS:
-        chain = scene.chain(maker, scene.makers, scene.pairing.partner)
+    _blame_lone_cast(scene, judged, difference)
+
+
+def _blame_lone_cast(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """A call computes in another type because one side alone casts what it takes."""
+    for leaf, user, makers, paired, side in (
+        (difference.left, judged.event, scene.makers, scene.pairing.partner, "candidate"),
+        (difference.right, judged.partner, scene.other_makers, scene.pairing.back, "reference"),
+    ):
+        maker = makers.of(leaf, user)
+        if maker is None or maker in paired or operation(maker.stem) not in operators.CASTS:
+            continue
+        chain = scene.chain(maker, makers, paired)
         scene.say(
             ("calls", chain[0]),
             judged,
             "dtype",
-            f"{event.name} computes in {dtype_word(difference.left)}, in the reference in "
-            f"{dtype_word(difference.right)}: "
-            f"the candidate alone calls {named(chain)}",
+            f"{judged.event.name} computes in {dtype_word(difference.left)}, in the reference in "
+            f"{dtype_word(difference.right)}: the {side} alone calls {named(chain)}",
             where=maker.name,
             clear=True,
             facts=(Setting(difference.left["dtype"], difference.right["dtype"]),),
             entry=maker,
-            place=maker.index - 0.5,
+            place=scene.place_of(maker) - 0.5,
         )
+        return

@@ -51,7 +51,11 @@ class Scene(StepFacts):
 
     def after_backward(self, event: Event, difference: Difference) -> bool:
         """True if a tensor looks like a gradient that is taken from ``.grad``, after a backward pass."""
-        return "backward" in self.seen and event.direction in ("forward", "optimizer") and self.is_gradient(difference)
+        if "backward" not in self.seen or event.direction not in ("forward", "optimizer"):
+            return False
+        # What is taken after the step of the optimizer may be an average of the weights.
+        stepped = "optimizer" in self.seen and event.direction == "forward"
+        return not stepped and self.is_gradient(difference)
 
     def silent_argument(self, event: Event) -> Judged | None:
         """An earlier call in the same module that was made with another argument, but gave the same result."""

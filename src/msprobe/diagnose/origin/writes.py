@@ -6,6 +6,7 @@ No call of the step need take what they leave behind, so they are found by thems
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Sequence
+from typing import Any
 
 from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose import operators
@@ -17,6 +18,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.tolerance import tensor
 
 #: Writes that begin something new.
 _BEGIN = tuple(operators.BEGIN)
@@ -46,6 +48,10 @@ def look_for_lone_writes(scene: Scene) -> None:
         ]
         if not found:
             continue
+        pairs = [pair for event in found if (pair := _replaced(scene, event, others)) is not None]
+        if any(_leave_otherwise(scene, pair) for pair in pairs):
+            _say_replaced(scene, pairs[0], len(pairs))
+            return
         first = _beginning(found[0], events)
         what = "exchange what stays" if first.is_collective else "write to what outlives the step"
         finding = scene.finding(
@@ -63,6 +69,47 @@ def look_for_lone_writes(scene: Scene) -> None:
             gradients = _gradients_of(pairing.candidate if events is here else pairing.reference)
             sure = not all(_writes_to(event, gradients) for event in found)
         scene.ledger.add(Suspect(finding, place, clear=sure, matters=sure))
+
+
+def _replaced(scene: Scene, event: Event, others: Sequence[Event]) -> tuple[Event, Event] | None:
+    """The write of the other side alone that is given the same tensors; as the write of the candidate, and that of the
+    reference.
+    """
+    given = _given(event)
+    for other in others:
+        if other.direction == event.direction and writes_in_place(other.stem) and _given(other) == given:
+            return (event, other) if scene.pairing.candidate.by_name.get(event.name) is event else (other, event)
+    return None
+
+
+def _leave_otherwise(scene: Scene, pair: tuple[Event, Event]) -> bool:
+    """True if two writes leave something else behind."""
+    results = scene.comparer.between(*(one.outputs() for one in pair))
+    return any(one.what == "value" and tensor.is_another(one, "outside") for one in results)
+
+
+def _given(event: Event) -> list[Hashable]:
+    """What tells the tensors that a call takes."""
+    return [_mark(leaf) for _, leaf in event.inputs() if is_tensor(leaf)]
+
+
+def _mark(leaf: dict[str, Any]) -> Hashable:
+    found = fingerprint(leaf)
+    return found if found is not None else str(leaf.get("shape"))
+
+
+def _say_replaced(scene: Scene, pair: tuple[Event, Event], count: int) -> None:
+    mine, theirs = pair
+    more = f", and so {count - 1} times more" if count > 1 else ""
+    finding = scene.finding(
+        mine,
+        "structure",
+        f"the candidate calls {mine.name} where the reference calls {theirs.name}, on the same tensors{more}: they "
+        "write to what outlives the step, and leave something else behind",
+        where=mine.name,
+        facts=(OneSide((mine.name,), (theirs.name,)),),
+    )
+    scene.ledger.add(Suspect(finding, scene.place_of(mine), clear=True, matters=True))
 
 
 def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool:
