@@ -38,6 +38,10 @@ UNSET = frozenset("empty empty_like new_empty empty_strided new_empty_strided em
 UNARY = frozenset("cos sin exp log sqrt rsqrt tanh sigmoid square reciprocal float to bfloat16 half pow outer".split())
 #: They compute each element by itself: the same input gives the same bits.
 ELEMENTWISE = UNARY | CASTS | frozenset("add sub mul div neg gelu silu where masked_fill lerp addcmul addcdiv".split())
+#: They compute something of two tensors element by element, after these were broadcast to one shape.
+BROADCASTS = frozenset(
+    "add sub mul div mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits".split()
+)
 #: A number is multiplied or divided.
 FACTORS = frozenset(("mul", "div"))
 #: Their result follows the absolute size of their input: a relative error of x becomes |x| times that.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from msprobe.diagnose.origin.argument import blame_argument, look_at_silent_arguments, tells_something
 from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
+from msprobe.diagnose.origin.broadcast import look_at_broadcast
 from msprobe.diagnose.origin.gradients import look_for_missing_gradients
 from msprobe.diagnose.origin.inputs import look_at_dtype, look_at_input
 from msprobe.diagnose.origin.ledger import Suspect
@@ -90,6 +91,7 @@ def look_at(scene: Scene, judged: Judged) -> None:
             look_at_input(scene, judged, difference)
         elif difference.what == "dtype" and not scene.is_policy(difference):
             look_at_dtype(scene, judged, difference)
+    look_at_broadcast(scene, judged)
     changed = judged.changed_outputs
     types = [one for one in judged.outputs if one.what == "dtype" and not scene.is_policy(one)]
     if judged.arguments and (changed or types or not scene.has_values):
