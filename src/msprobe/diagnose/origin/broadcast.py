@@ -30,7 +30,7 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
     scene.say(
         ("broadcast", event),
         judged,
-        "structure",
+        "argument",
         f"{event.name} gets tensors of shapes {_told(mine)}, in the reference {_told(theirs)}: "
         f"{'here' if _is_outer(mine) else 'there'} they are broadcast against each other, so that every element meets "
         "every other one",

@@ -16,6 +16,7 @@ from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged, is_random
 
 
@@ -113,17 +114,13 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
     )
 
 
-#: What differs by so much more than its inputs explain is to blame itself, whatever the model of rounding is worth.
-_EXCESS = 4.0
-
-
 def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool = False) -> None:
     """Say that a call gives another result than its inputs explain."""
     event = judged.event
     first = judged.changed_outputs[0]
     # Between two frameworks inputs agree if they are apart by rounding.
     agree = not judged.changed_inputs or (scene.comparer.crossing and not scene.taints_by(judged, judged.arrived))
-    clear = clear and (agree or judged.excess > _EXCESS)
+    clear = clear and (agree or noise.is_clear(judged.left, judged.allowed))
     if event.direction in ("backward", "gradient") and first.what == "missing":
         return  # told with all others that are missing
     kind: Kind = "computation"

@@ -31,6 +31,9 @@ SMALL_GRADIENT = 1e-3
 #: A module hands on a difference up to so many times larger: SAFETY times the amplification of one.
 HANDED_ON = 64.0
 
+#: So many times more than is explained is clear, and so is half of the size of a result.
+_EXCESS = 4.0
+_MOST = 0.5
 #: No amplification of what is inside a call is larger: it would be seen in its result.
 _MOST_INSIDE = 64.0
 #: The slope of functions whose slope is bounded: of GELU and SiLU at most 1.13 and 1.10, of the others 1.
@@ -44,6 +47,14 @@ def explained(own: float, factor: float = 1.0, arrived: float = 0.0, safety: flo
     that (:func:`own_noise`, :func:`amplification`).
     """
     return safety * (own + factor * arrived)
+
+
+def is_clear(left: float, allowed: float) -> bool:
+    """True if a result is so much further apart than its inputs explain that it is to blame itself, whatever the model
+    is worth. A relative difference does not grow far beyond 1, so that it need not be many times more where much is
+    allowed.
+    """
+    return left > allowed and (left > _EXCESS * allowed or left > _MOST)
 
 
 def safety_of(arrived: float, unit: float) -> float:

@@ -71,3 +71,26 @@ def test_what_a_later_call_takes_is_told_by_that(tmp_path: Path) -> None:
 
     verdict = compare(tmp_path, Plan(before={"blocks.1.tanh": write}))
     assert told(verdict) == [("mutation", "Tensor.mul_.0.forward")]
+
+
+@pytest.mark.parametrize(("factor", "status"), [(-1.0, "diverged"), (1.0, "agree")])
+def test_another_write_to_the_same_tensor(tmp_path: Path, factor: float, status: str) -> None:
+    """An average that is pushed away from the weights; and one that is drawn to them in another way."""
+
+    def averaging(api: str, sign: float) -> Any:
+        def before(rec: Recording, x: Value) -> Value:
+            for number in range(3):
+                kept, gap = drawn(f"kept {number}", WIDTH, WIDTH), drawn(f"gap {number}", WIDTH, WIDTH)
+                rec.call(api, [Value(kept), Value(gap)], Value(kept + np.float32(0.01 * sign) * gap))
+            return x
+
+        return before
+
+    plans = [Plan(before={"loss": averaging(*one)}) for one in (("Tensor.sub_", -1.0), ("Tensor.add_", -factor))]
+    verdict = compare(tmp_path, *plans)
+    assert verdict.status == status, told(verdict)
+    if status == "diverged":
+        assert told(verdict) == [("structure", "Tensor.sub_.0.forward")]
+        assert "where the reference calls Tensor.add_.0.forward, on the same tensors, and so 2 times more" in (
+            first(verdict).message
+        )
