@@ -126,3 +126,11 @@ class TestAmplification:
         assert found >= 1.0
         assert math.isfinite(found)
         assert math.isfinite(noise.own_noise(event(f"Torch.{api}.0.{direction}"), inputs, outputs, 1e-7))
+
+
+@pytest.mark.parametrize(
+    ("left", "allowed", "expected"),
+    [(0.1, 0.2, False), (0.3, 0.2, False), (0.9, 0.2, True), (0.6, 0.55, True), (0.05, 0.01, True), (0.6, 0.7, False)],
+)
+def test_many_times_more_than_is_explained_is_clear_and_so_is_half_of_a_result(left, allowed, expected):
+    assert noise.is_clear(left, allowed) is expected
