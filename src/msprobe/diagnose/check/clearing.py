@@ -8,7 +8,6 @@ pass alone is in it.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -18,20 +17,13 @@ import numpy as np
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import has_values, measured
-from msprobe.diagnose.differences.records import numel, rms
+from msprobe.diagnose.differences.records import rms
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.tolerance.units import eps_of
+from msprobe.diagnose.tolerance.of_check import counts_in_a_sum, is_explained, is_explained_closely
 
 _LEAST = 4
-#: How well the sums must fit (of the size of the means), and how badly without the older gradient.
-_FITS = 0.02
-_FAILS = 0.2
-#: One parameter may outweigh all others, and one factor then hides much of what is wrong; where the sums fit this well,
-#: so much less of a misfit is enough.
-_FITS_CLOSELY = 1e-4
-_FAILS_A_LITTLE = 0.01
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -66,8 +58,7 @@ def _kept(moment: Moment, timeline: Timeline, step: Event, wanted: set[str]) -> 
     weight = 1.0 / size
     alone = _fit(made, arrived, weight)
     together = _fit(made + older, arrived, weight)
-    closely = alone > _FAILS_A_LITTLE and together < _FITS_CLOSELY
-    if closely or (alone > _FAILS and together < _FITS):
+    if is_explained(alone, together) or is_explained_closely(alone, together):
         now = moment.at_optimizer(timeline)
         shown = max(range(len(names)), key=lambda place: abs(older[place]) * weight[place])
         name = names[shown]
@@ -100,8 +91,7 @@ def _within(moment: Moment, timeline: Timeline, step: Event) -> Iterable[Finding
             continue
         means = [float(leaf["Mean"]) for leaf in leaves]
         size = sum(rms(leaf) for leaf in leaves)
-        error = size * eps_of(arrived) * (0.25 + 1.0 / math.sqrt(numel(arrived)))
-        if error > 0 and min(abs(means[-1]), abs(sum(means[:-1]))) > 100 * error:
+        if all(counts_in_a_sum(mean, size, arrived) for mean in (means[-1], sum(means[:-1]))):
             rows.append((sum(means), means[-1], float(arrived["Mean"]), size))
             count = max(count, len(leaves))
     if len(rows) < _LEAST:
@@ -110,7 +100,7 @@ def _within(moment: Moment, timeline: Timeline, step: Event) -> Iterable[Finding
     weight = 1.0 / table[:, 3]
     alone = _fit(table[:, 0], table[:, 2], weight)
     last = _fit(table[:, 1], table[:, 2], weight)
-    if alone > _FAILS and last < _FITS:
+    if is_explained(alone, last):
         yield moment.finding(
             timeline,
             step,
@@ -132,11 +122,10 @@ def _means(moment: Moment, timeline: Timeline, before: dict[str, Any]) -> tuple[
         if arrived is None or older is None or not leaves or not all(map(has_values, (*leaves, arrived, older))):
             continue
         size = sum(rms(leaf) for leaf in leaves) + rms(older)
-        error = size * eps_of(arrived) * (0.25 + 1.0 / math.sqrt(numel(arrived)))
         mean = sum(float(leaf["Mean"]) for leaf in leaves)
         left = float(older["Mean"])
         # Means that are no more than rounding tell nothing.
-        if error > 0 and max(abs(mean), abs(left)) > 100 * error and abs(left) > 100 * error:
+        if counts_in_a_sum(left, size, arrived):
             names.append(name)
             rows.append((mean, left, float(arrived["Mean"]), size))
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)

@@ -11,8 +11,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.pairing.recomputation import repeated
 from msprobe.diagnose.steps.links import is_unset, unset_tensors
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.tolerance.noise import SAFETY, own_noise
-from msprobe.diagnose.tolerance.units import unit
+from msprobe.diagnose.tolerance.of_check import of_a_module_again, of_a_repeat
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -33,7 +32,7 @@ def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Even
         return None
     if again.is_module:
         return None if again.children else _module(moment, timeline, comparer, again, first)
-    allowed = SAFETY * own_noise(again, again.inputs(), again.outputs(), unit(again.inputs(), again.outputs()))
+    allowed = of_a_repeat(again)
     given = _counting(comparer.between(again.inputs(), first.inputs()), allowed)
     result = _counting(comparer.between(again.outputs(), first.outputs()), allowed)
     settings = [found for found in given if found.what in ("argument", "missing")]
@@ -60,7 +59,7 @@ def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Even
 
 def _module(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
     """A module in which no call was recorded."""
-    result = _counting(comparer.between(again.outputs(), first.outputs()), 1e-3)
+    result = _counting(comparer.between(again.outputs(), first.outputs()), of_a_module_again())
     if not result:
         return None
     message = "recomputation of the module gives another result than its forward pass"

@@ -20,8 +20,7 @@ from msprobe.diagnose.differences.records import fingerprint, is_integer, numel,
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.tolerance.noise import SAFETY, own_noise
-from msprobe.diagnose.tolerance.units import unit
+from msprobe.diagnose.tolerance.of_check import is_one_factor, of_a_repeat, of_copies
 
 _RANDOM = frozenset("dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d bernoulli rand_like".split())
 
@@ -325,7 +324,7 @@ def _same_in_other_out(event: Event, twin: Event) -> tuple[Leaf, Leaf] | None:
         elif left != right:
             return None
     random = operation(event.stem) in _RANDOM
-    allowed = 0.0 if random else SAFETY * own_noise(event, given, event.outputs(), unit(given, event.outputs()))
+    allowed = 0.0 if random else of_a_repeat(event)
     for left, right in zip(floats(event.outputs()), floats(twin.outputs()), strict=False):
         if _equal([left, right]) or left.get("shape") != right.get("shape"):
             continue
@@ -344,7 +343,7 @@ def _minority(leaves: dict[Rank, Leaf]) -> Rank:
 
 def _is_noise(leaves: dict[Rank, Leaf]) -> bool:
     first, *rest = leaves.values()
-    allowed = SAFETY * unit([("", first)])
+    allowed = of_copies(first)
     return all(0.0 < of_statistics(first, leaf) <= allowed for leaf in rest)
 
 
@@ -357,9 +356,7 @@ def _common_ratio(found: list[dict[Rank, Leaf]]) -> float | None:
         if not isinstance(one, (int, float)) or not isinstance(other, (int, float)) or not other:
             return None
         ratios.append(one / other)
-    if len(ratios) > 1 and max(ratios) - min(ratios) < 1e-4 * abs(max(ratios)) and abs(ratios[0] - 1) > 1e-4:
-        return ratios[0]
-    return None
+    return ratios[0] if is_one_factor(ratios) else None
 
 
 def _by_rank(leaves: dict[Rank, Leaf]) -> dict[str, object]:

@@ -12,10 +12,10 @@ from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.tolerance.of_check import is_left_scaled, undoes
 
 #: Smaller powers of two are numbers of ranks or of micro-batches, as a rule.
 _LEAST = 32.0
-_SAME = 1e-3
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -32,10 +32,10 @@ def check(moment: Moment) -> Iterable[Finding]:
         if factors is None:
             continue
         rest = scale * factors[1] if factors else scale
-        if factors and rest <= 1.0 + _SAME:
+        if factors and not is_left_scaled(rest):
             continue
         ratio = _ratio(moment, timeline)
-        if not factors and ratio is not None and abs(ratio * scale - 1.0) < _SAME:
+        if not factors and ratio is not None and undoes(ratio, scale):
             continue  # Undone where no call was recorded.
         if factors:
             message = (
@@ -45,7 +45,7 @@ def check(moment: Moment) -> Iterable[Finding]:
         else:
             message = (
                 f"the loss is multiplied by {scale:g} before the backward pass and no call divides the gradients by it"
-                + (" again" if ratio is None or abs(ratio - 1.0) < _SAME else "; what clips them hides it")
+                + (" again" if ratio is None or undoes(ratio) else "; what clips them hides it")
             )
         yield moment.finding(
             timeline,
@@ -127,7 +127,7 @@ def _unscaled(timeline: Timeline, loss: Event, scale: float) -> tuple[Event, flo
         if not number or not results or results[0].get("requires_grad") or str(results[0].get("shape")) not in shapes:
             continue
         factor = 1.0 / number if word.removeprefix("_foreach_") == "div" else number
-        if abs(factor * scale - 1.0) < _SAME:
+        if undoes(factor, scale):
             return event, factor
         if 1.0 / scale < factor < 1.0 and not found and math.log2(factor).is_integer():
             found = event, factor

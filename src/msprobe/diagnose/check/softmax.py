@@ -10,12 +10,11 @@ from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.check.values import argument, floats, has_values, measured, rounding, tensors
+from msprobe.diagnose.check.values import argument, floats, has_values, measured, tensors
 from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event
-
-_SAFETY = 8.0
+from msprobe.diagnose.tolerance.of_check import of_a_sum_of_one
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -57,8 +56,7 @@ def _off(event: Event) -> tuple[float, float] | None:
         return None
     length = shape[dim]
     total = found[2] * length
-    unit = max(rounding(result), rounding(given[0]) if len(given) == 1 else 0.0)
-    allowed = _SAFETY * unit
+    allowed = of_a_sum_of_one(result, given[0] if len(given) == 1 else None)
     if abs(total - 1.0) <= allowed:
         return None
     rows = numel(result) // length

@@ -8,12 +8,12 @@ from typing import Any
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import has_values, listed, measured
-from msprobe.diagnose.differences.records import fingerprint, numbers, rms
+from msprobe.diagnose.differences.records import fingerprint, numbers
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.tolerance.units import eps_of
+from msprobe.diagnose.tolerance.of_check import is_lost_in_rounding
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -97,9 +97,7 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
 
 def _is_rounded_away(weight: dict[str, Any], gradient: dict[str, Any], rate: float) -> bool:
     """True if a gradient is so small that single precision cannot hold its step (a bias in front of a norm, say)."""
-    found = numbers(gradient)
-    largest = max(abs(v) for v in found[:2]) if found is not None else 0.0
-    return not _is_half(weight) and rate * largest < eps_of(weight) * rms(weight)
+    return not _is_half(weight) and is_lost_in_rounding(weight, gradient, rate)
 
 
 def _is_not_finite(leaf: dict[str, Any]) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_floating, numbers
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
-from msprobe.diagnose.tolerance.units import eps_of
 
 #: Calls whose result has the same elements in the same order as their first argument, or in part of it.
 SAME_ELEMENTS = frozenset("to type type_as float double half bfloat16 clone contiguous detach detach_ cpu cuda".split())
@@ -56,11 +55,6 @@ def has_values(leaf: Any) -> bool:
     """True if a tensor has finite statistics."""
     found = numbers(leaf) if is_tensor(leaf) else None
     return found is not None and all(map(math.isfinite, found))
-
-
-def rounding(leaf: dict[str, Any]) -> float:
-    """The rounding unit of a tensor's type."""
-    return eps_of(leaf)
 
 
 def measured(leaf: Any) -> Any:

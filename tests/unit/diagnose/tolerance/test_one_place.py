@@ -65,7 +65,7 @@ def files(*without: str) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("path", files("tolerance", "check"), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", files("tolerance"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_only_tolerance_counts_in_units_of_rounding(path):
     assert list(arithmetic(ast.parse(path.read_text()))) == []
 
