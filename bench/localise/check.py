@@ -2,6 +2,7 @@
 
     python bench/localise/check.py                               # every pattern and clean pair, one draw, digests
     python bench/localise/check.py --only B01,D --mode tensor --draws 3
+    python bench/localise/check.py --mode statistics --precision float32,bfloat16,autocast --cache .bench/pairs --jobs 2
 
 Each pattern is recorded on both sides, and each side is checked by itself. The candidate's bug should be found where it
 can be seen without a reference (VISIBLE: pattern -> the checks of which one must find it; "tensor": only with recorded
@@ -44,6 +45,7 @@ VISIBLE: dict[str, str] = {
 def judge(job: dict[str, Any]) -> dict[str, Any]:
     """Record a pair and check both sides. Runs in a process of its own."""
     import torch
+    from bugs.cache import recorded
     from bugs.clean import CLEAN
     from bugs.patterns import PATTERNS
     from bugs.planting import draw
@@ -54,10 +56,13 @@ def judge(job: dict[str, Any]) -> dict[str, Any]:
     pattern = (CLEAN if clean else PATTERNS)[job["pattern"]]
     result: dict[str, Any] = {**job, "clean": clean, "title": pattern.title}
     with tempfile.TemporaryDirectory(prefix="check-") as temporary:
-        folder = Path(job["keep"] or temporary) / f"{pattern.id}-{job['draw']}-{job['mode']}"
+        folder = Path(job["keep"] or temporary) / f"{pattern.id}-{job['draw']}-{job['mode']}-{job['precision']}"
+        drawn = draw(pattern, job["draw"], job["salt"])
         try:
-            if not (folder / "reference" / "outcome.json").exists():
-                record(pattern, draw(pattern, job["draw"], job["salt"]), job["mode"], folder)
+            if job["cache"]:
+                folder = recorded(pattern, drawn, job["mode"], job["precision"], Path(job["cache"])).folder
+            elif not (folder / "reference" / "outcome.json").exists():
+                record(pattern, drawn, job["mode"], folder, job["precision"])
             for side in ("candidate", "reference"):
                 result[side] = _checked(folder / side / "dump")
         except Exception:
@@ -98,20 +103,18 @@ def alarms(result: dict[str, Any]) -> list[str]:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """One line for each mode."""
-    heads = ("visible", "found", "others", "told", "sound dumps", "alarms", "errors")
-    lines = [f"{'mode':10}  " + " ".join(f"{head:>{max(len(head), 6)}}" for head in heads)]
-    for mode in MODES:
-        every = [one for one in results if one["mode"] == mode]
+    """One line for each mode and precision."""
+    heads = ("bugs", "told", "visible", "found", "sound dumps", "alarms", "errors")
+    lines = [f"{'mode':10}  {'precision':9}  " + " ".join(f"{head:>{max(len(head), 6)}}" for head in heads)]
+    for mode, precision in dict.fromkeys((one["mode"], one["precision"]) for one in results):
+        every = [one for one in results if (one["mode"], one["precision"]) == (mode, precision)]
         found = [one for one in every if "error" not in one]
-        if not every:
-            continue
-        seen = [one for one in found if not one["clean"] and expected(one)]
-        others = [one for one in found if not one["clean"] and not expected(one)]
+        bugs = [one for one in found if not one["clean"]]
+        seen = [one for one in bugs if expected(one)]
+        told = sum(one["candidate"]["status"] == "found" for one in bugs)
         sound = sum(2 if one["clean"] else 1 for one in found)
-        told = sum(one["candidate"]["status"] == "found" for one in others)
         lines.append(
-            f"{mode:10}  {len(seen):7} {sum(map(is_found, seen)):6} {len(others):6} {told:6} {sound:11} "
+            f"{mode:10}  {precision:9}  {len(bugs):6} {told:6} {len(seen):7} {sum(map(is_found, seen)):6} {sound:11} "
             f"{sum(len(alarms(one)) for one in found):6} {len(every) - len(found):6}"
         )
     return "\n".join(lines)
@@ -121,7 +124,7 @@ def misses(results: list[dict[str, Any]]) -> str:
     """Pairs that were missed, false alarms and errors, a line each."""
     lines = []
     for one in results:
-        name = f"{one['mode']:10} {one['pattern']}:{one['draw']}"
+        name = f"{one['mode']:10} {one['precision']:9} {one['pattern']}:{one['draw']}"
         if "error" in one:
             lines.append(f"{name}  ERROR {one['error'].strip().splitlines()[-1]}")
             continue
@@ -141,6 +144,10 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first draw")
     parser.add_argument("--only", default="", help="patterns, e.g. F05,B02; a letter is a whole class")
     parser.add_argument("--mode", default="digest", help="of statistics, digest, tensor")
+    parser.add_argument("--precision", default="float32", help="of float32, bfloat16, autocast")
+    parser.add_argument("--cache", default="", help="take recorded pairs from this folder, and put them there")
+    parser.add_argument("--clean", action="store_true", help="the clean pairs alone")
+    parser.add_argument("--large", action="store_true", help="with the model of real size, too")
     parser.add_argument("--salt", default="", help="other draws: any word")
     parser.add_argument("--visible", action="store_true", help="only the patterns that can be seen")
     parser.add_argument("--jobs", type=int, default=1)
@@ -148,16 +155,19 @@ def main() -> int:
     parser.add_argument("--json", default="check_results.json", help="where everything is written")
     options = parser.parse_args()
     only = [one for one in options.only.split(",") if one]
-    chosen = [one for one in (*PATTERNS, *CLEAN) if not only or one in only or one[0] in only]
+    known = {**({} if options.clean else PATTERNS), **CLEAN}
+    chosen = [one for one in known if not only or one in only or one[0] in only]
+    chosen = [one for one in chosen if options.large or not known[one].large]
     chosen = [one for one in chosen if not options.visible or one in VISIBLE]
     if not chosen:
         parser.error(f"no such pattern: {options.only}")
     jobs = [
-        {"pattern": one, "draw": number, "mode": mode, "salt": options.salt, "keep": options.keep}
-        for one in chosen
-        for number in range(options.first, options.first + options.draws)
-        for mode in options.mode.split(",")
-    ]
+        {"pattern": one, "draw": number, "mode": mode, "precision": precision, "salt": options.salt,
+         "keep": options.keep, "cache": options.cache}
+        for one in chosen for number in range(options.first, options.first + options.draws)
+        for mode in options.mode.split(",") for precision in options.precision.split(",")
+        if precision in known[one].precisions
+    ]  # fmt: skip
     if options.jobs == 1:
         results = [judge(job) for job in jobs]
     else:

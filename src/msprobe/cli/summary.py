@@ -119,7 +119,7 @@ def summarise(part: DumpPart) -> PartSummary:
     kinds = Counter(map(kind_of, names))
     families = Counter(name.split(".", 1)[0] for name in names if kind_of(name) == "forward")
     tensors = part.tensors()
-    bad = not_finite_rows(tensors)
+    bad = _of_data(part, tensors, not_finite_rows(tensors))
     in_order = _in_order(tensors, bad)
     wrong = _beyond_masks(tensors, in_order)
     return PartSummary(
@@ -162,6 +162,24 @@ def not_finite_rows(tensors: Columns) -> list[int]:
     for bit, column in enumerate((tensors.max, tensors.min, tensors.mean, tensors.norm)):
         bad |= ~np.isfinite(column) & (tensors.nulls & (1 << bit) == 0)
     return [int(row) for row in np.flatnonzero(bad)]
+
+
+def _of_data(part: DumpPart, tensors: Columns, rows: list[int]) -> list[int]:
+    """The rows whose tensor somebody has written: what stood in memory before is no data."""
+    if not rows:
+        return rows
+    from msprobe.diagnose.steps.timeline import Timeline
+
+    timeline = Timeline(part)
+    unset = {
+        (event.name, slot)
+        for event in map(timeline.by_name.get, {tensors.entry[row] for row in rows})
+        if event is not None
+        for slot, leaf in (*event.inputs(), *event.outputs())
+        if isinstance(leaf, dict) and leaf.get("unset")
+    }
+    timeline.close()
+    return [row for row in rows if (tensors.entry[row], tensors.slot[row]) not in unset]
 
 
 def _in_order(tensors: Columns, rows: list[int]) -> list[int]:

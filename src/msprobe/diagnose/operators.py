@@ -33,6 +33,20 @@ COPIES = frozenset(("clone", "contiguous", "copy", "deepcopy"))
 IDLE = frozenset("detach clone contiguous to item numpy cpu cuda tolist zeros ones empty".split())
 #: Their result is memory that nothing was written to.
 UNSET = frozenset("empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split())
+#: They write over their first argument and look at nothing of it.
+WRITES_ONLY = frozenset(
+    """
+    copy fill zero setitem set resize normal uniform bernoulli random exponential geometric cauchy log_normal
+    _foreach_copy _foreach_zero fsdp_all_gather_copy_in
+    """.split()
+)
+#: They look at the elements of their first argument in another way, and copy none (of dispatcher's operators, too).
+VIEWS = frozenset(
+    """
+    reshape as_strided slice select split split_with_sizes chunk unbind narrow transpose permute expand squeeze
+    unsqueeze detach alias diagonal unfold _reshape_alias view_as_real view_as_complex
+    """.split()
+)
 
 #: They work on each element by itself: what they make has the same elements in the same order.
 UNARY = frozenset("cos sin exp log sqrt rsqrt tanh sigmoid square reciprocal float to bfloat16 half pow outer".split())
@@ -42,6 +56,14 @@ ELEMENTWISE = UNARY | CASTS | frozenset("add sub mul div neg gelu silu where mas
 BROADCASTS = frozenset(
     "add sub mul div mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits".split()
 )
+#: All they take stands in what they give, or each element by itself makes one: what nobody has written stays unwritten.
+KEEPS_ALL = frozenset(
+    """
+        reshape transpose permute expand expand_as squeeze unsqueeze flatten unflatten movedim moveaxis view_as_real
+        view_as_complex T mT contiguous clone detach cat stack hstack vstack dstack repeat repeat_interleave tile
+        roll flip abs
+        """.split()
+) | ELEMENTWISE - frozenset(("where", "masked_fill", "outer"))
 #: A number is multiplied or divided.
 FACTORS = frozenset(("mul", "div"))
 #: Their result follows the absolute size of their input: a relative error of x becomes |x| times that.

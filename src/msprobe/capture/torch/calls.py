@@ -24,7 +24,7 @@ from msprobe.capture.torch.gradients import (
 )
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.tensor_values import TensorKeeper
-from msprobe.capture.torch.unwritten import unwritten_result
+from msprobe.capture.torch.unwritten import part_written, unwritten_result
 
 _grad_enabled = torch.is_grad_enabled
 
@@ -194,11 +194,13 @@ class CallRecorder:
     def end(self, call: Call, result: Any, outputs: Any = None) -> None:
         """After the call: its results, and the watch over its gradients. ``outputs``: what to record instead."""
         session = self.session
+        key = call.base.rpartition(".")[0]
         try:
             for tensor, version in call.versions:
                 if tensor._version != version:
-                    self.statistics.invalidate(tensor)
-            unwritten = unwritten_result(call.base.rpartition(".")[0], result)
+                    first = bool(call.args) and tensor is call.args[0]
+                    self.statistics.invalidate(tensor, part_written(key, call.args) if first else None)
+            unwritten = unwritten_result(key, result)
             if unwritten is not None:
                 self.statistics.leave_unwritten(*unwritten)
             if call.keep:

@@ -17,7 +17,7 @@ import torch
 from msprobe.capture.torch import digest
 from msprobe.capture.torch.statistics_unusual import is_plain
 from msprobe.capture.torch.storages import StorageHold, address_of_storage
-from msprobe.capture.torch.unwritten import Unwritten
+from msprobe.capture.torch.unwritten import Unwritten, Write
 
 # Whether torch knows of all that is written to a storage.
 COUNTED = 0
@@ -106,14 +106,16 @@ class Memory:
         """Whether some of the storage is not written yet, for all that is known."""
         return remembered.unwritten is not None and remembered.unwritten.epoch == self._epoch
 
-    def forget(self, storage: int, tensor: torch.Tensor) -> bool:
-        """The elements of ``tensor``, which lies there, were written. True if others there still are not."""
+    def forget(self, storage: int, tensor: torch.Tensor, write: Write | None = None) -> bool:
+        """The elements of ``tensor``, which lies there, were written, or those that ``write`` tells. True if others
+        there still are not.
+        """
         remembered = self._storages.get(storage)
         if remembered is None:
             return False
         unwritten = remembered.unwritten
         known = unwritten is not None and remembered.hold.lives(storage, tensor) and is_plain(tensor)
-        if unwritten is None or not known or not unwritten.wrote(tensor):
+        if unwritten is None or not known or not unwritten.wrote(tensor, write):
             remembered.renew(remembered.version, remembered.epoch)
             remembered.unwritten = None
             return False

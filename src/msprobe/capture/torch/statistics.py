@@ -42,6 +42,7 @@ from msprobe.capture.torch.storages import (
     may_be_passing,
     storage_of,
 )
+from msprobe.capture.torch.unwritten import Write
 
 __all__ = ["Precision", "SummaryMode", "TensorInfo", "TensorStatistics"]
 
@@ -376,15 +377,19 @@ class TensorStatistics:
 
     # ---- between steps ----
 
-    def invalidate(self, tensor: torch.Tensor) -> None:
-        """Forget the memory of ``tensor``: it was written in a way that no version counter shows."""
+    def invalidate(self, tensor: torch.Tensor, write: Write | None = None) -> None:
+        """Forget the memory of ``tensor``: it was written in a way that no version counter shows. ``write``: if not
+        all of it was, which elements.
+        """
         try:
             storage = address_of_storage(tensor)
         except Exception:
             return  # no memory of its own, so nothing is remembered
         if self.compiled is not None:
             self.compiled.forget(storage)
-        if self._memory.forget(storage, tensor) and self.compiled is not None:
+        with Quiet():
+            left = self._memory.forget(storage, tensor, write)
+        if left and self.compiled is not None:
             self.compiled.distrust(tensor, False)
 
     def forget_all(self) -> None:

@@ -7,7 +7,7 @@ ranks bad values travel through collectives and messages; what arrives is nobody
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +17,10 @@ from msprobe.diagnose.check.communication import Exchange, Node, Rank
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.overflow_words import reason
 from msprobe.diagnose.check.values import measured, tensors
-from msprobe.diagnose.differences.records import fingerprint, is_integer, numbers
+from msprobe.diagnose.differences.records import is_integer, numbers
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.steps.links import unset_tensors
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.unwritten import reads_unwritten
 
 #: Calls that fill memory as they are told to; what is in it is neither born nor carried here.
 _FILLS = frozenset(
@@ -104,6 +104,8 @@ def check(moment: Moment) -> Iterable[Finding]:
         name = {"nan": "NaN", "inf": "infinity", "-inf": "minus infinity"}[origin.value]
         if origin.how == "bad_input":
             message = f"{name} is in the input of {event.name} already, and no recorded call made it"
+            if reads_unwritten(event):
+                message = f"{name} comes out of {event.name}, which reads memory that nobody has written"
         elif origin.how == "communication":
             message = f"{name} is born in {event.name}: what the ranks gave was finite, the result is not"
         else:
@@ -132,11 +134,12 @@ class _Watcher:
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self.rank = timeline.rank
-        self.unset: set[Hashable] = unset_tensors(timeline)
         self.given: dict[Event, frozenset[str]] = {}
         self.made: dict[Event, frozenset[str]] = {}
         for event in timeline:
             given, made = self._reads(event), self._writes(event)
+            if made and reads_unwritten(event):
+                given |= made  # It was there before, or what stood there made it.
             if given:
                 self.given[event] = given
             if made:
@@ -152,8 +155,7 @@ class _Watcher:
         if event.parts.kind == "api" and (word in _FILLS or word in _OVERWRITES):
             slots = event.inputs()[1:]
             return frozenset() if word in _FILLS else _union(tensors(slots))
-        leaves = [leaf for leaf in tensors(event.inputs()) if fingerprint(leaf) not in self.unset]
-        return _union([*leaves, *tensors(event.parameters())])
+        return _union([*tensors(event.inputs()), *tensors(event.parameters())])
 
     def _writes(self, event: Event) -> frozenset[str]:
         if event.is_collective:

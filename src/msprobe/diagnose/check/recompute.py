@@ -9,7 +9,7 @@ from msprobe.diagnose.differences.records import Comparer, Difference, described
 from msprobe.diagnose.differences.words import measure, relation_in_words
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.pairing.recomputation import repeated
-from msprobe.diagnose.steps.links import is_unset, unset_tensors
+from msprobe.diagnose.steps.links import is_unset
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.of_check import of_a_module_again, of_a_repeat
 
@@ -18,7 +18,6 @@ def check(moment: Moment) -> Iterable[Finding]:
     """The first call of each recomputed region that does not repeat its forward call."""
     for timeline in moment.timelines.values():
         comparer = Comparer(timeline.part, timeline.part)
-        comparer.unset = unset_tensors(timeline)
         for pairs in repeated(timeline):
             for again, first in sorted(pairs.items(), key=lambda pair: pair[0].index):
                 found = _differs(moment, timeline, comparer, again, first)

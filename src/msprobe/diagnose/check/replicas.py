@@ -20,7 +20,7 @@ from msprobe.diagnose.differences.records import fingerprint, is_integer, numel,
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.tolerance.of_check import is_one_factor, of_a_repeat, of_copies
+from msprobe.diagnose.tolerance.of_check import is_one_factor, may_have_two_values, of_a_repeat, of_copies
 
 _RANDOM = frozenset("dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d bernoulli rand_like".split())
 
@@ -73,7 +73,7 @@ def _copies(moment: Moment, tables: dict[Rank, dict[str, Leaf]]) -> list[str]:
     for name in names:
         leaves = [tables[rank][name] for rank in moment.timelines if name in tables.get(rank, {})]
         if len(leaves) > 1 and _equal(leaves) and not any(map(_is_divided, leaves)):
-            if distinct(leaves[0]) or _single(leaves[0]):
+            if _single(leaves[0]) or (distinct(leaves[0]) and _tells(leaves[0])):
                 found.append(name)
             elif _of_norm(moment, name):
                 unsure.append(name)
@@ -124,6 +124,13 @@ def _equal(leaves: list[Leaf]) -> bool:
 def _single(leaf: Leaf) -> bool:
     """A single number that is no usual beginning."""
     return leaf.get("shape") in ([], [1]) and leaf.get("Max") not in (0, 1, 0.0, 1.0)
+
+
+def _tells(leaf: Leaf) -> bool:
+    """True if what was recorded tells a tensor from others of its sort. The first step of Adam moves all elements of a
+    norm by one size, up or down, so that two of them have the same statistics as soon as as many go up.
+    """
+    return "digest" in leaf or "md5" in leaf or not may_have_two_values(leaf)
 
 
 def _of_norm(moment: Moment, name: str) -> bool:

@@ -8,7 +8,7 @@ from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check import idle
 from msprobe.diagnose.check.history import without_gradient
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.check.values import floats, listed, measured
+from msprobe.diagnose.check.values import floats, in_its_model, listed, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
@@ -35,6 +35,10 @@ def _cut_off(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
         and weight.event.record.get("training") is not False
         and not any(leaf is not None for leaf in gradients.get(name, ()))
     }
+    # A schedule may compute gradients of weights later, by calls of its own.
+    arrived = moment.at_optimizer(timeline)
+    got = {name for name in lost if any(arrived.get(one, {}).get("Norm") for one in (name, in_its_model(name)))}
+    lost = {name: event for name, event in lost.items() if name not in got}
     if lost:
         users = _users(timeline)
         lost = {name: event for name, event in lost.items() if _takes_part(users, event)}

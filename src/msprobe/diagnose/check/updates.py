@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.check.values import has_values, listed, measured
+from msprobe.diagnose.check.values import has_values, in_its_model, listed, measured
 from msprobe.diagnose.differences.records import fingerprint, numbers
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
@@ -133,7 +133,7 @@ def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> 
     apart: list[str] = []
     for name, passes in moment.gradients(timeline).items():
         weight = weights.get(name)
-        if name in known or weight is None or not weight.leaf.get("requires_grad"):
+        if {name, in_its_model(name)} & known or weight is None or not weight.leaf.get("requires_grad"):
             continue
         if not any(leaf is not None and not _is_zero(leaf) for leaf in passes) or fingerprint(weight.leaf) in tied:
             continue

@@ -65,6 +65,12 @@ def measured(leaf: Any) -> Any:
     return {key: leaf[key] for key in keys if key in leaf}
 
 
+def in_its_model(name: str) -> str:
+    """The name of a parameter without the number of its model in a list of models."""
+    number, _, rest = name.partition(".")
+    return rest if number.isdigit() else name
+
+
 def listed(names: list[str], shown: int = 4) -> str:
     """Names, not too many of them."""
     more = len(names) - shown

@@ -48,8 +48,6 @@ class Comparer:
 
     def __init__(self, candidate: DumpPart, reference: DumpPart) -> None:
         self._files = TensorFiles(candidate, reference)
-        # What tells the tensors apart that hold whatever was in memory.
-        self.unset: set[Hashable] = set()
         # What the results of an entry of the reference may differ by, where that was measured.
         self.measured_noise: Callable[[str], float] = lambda entry: 0.0
         # The rounding unit of the type that the run computes in, as far as calls tell.
@@ -108,7 +106,7 @@ class Comparer:
             found.append(Difference(slot, "layout", left, right))
         if is_floating(left) and left.get("requires_grad") != right.get("requires_grad"):
             found.append(Difference(slot, "requires_grad", left, right))
-        if not self.same(left, right) and not self._is_unset(left, right):
+        if not _is_unset(left, right) and not self.same(left, right):
             if not_finite(left) and not not_finite(right):
                 found.append(Difference(slot, "not_finite", left, right, math.inf))
             else:
@@ -130,9 +128,6 @@ class Comparer:
             return [*found, Difference(slot, "not_finite", left, right, math.inf)]
         delta = self.delta(left, right)
         return [*found, Difference(slot, "value", left, right, delta)] if delta else found
-
-    def _is_unset(self, left: Any, right: Any) -> bool:
-        return bool(self.unset) and (fingerprint(left) in self.unset or fingerprint(right) in self.unset)
 
     def same(self, left: dict[str, Any], right: dict[str, Any]) -> bool:
         """True if two tensors hold the same values, or look alike in all that was recorded."""
@@ -167,6 +162,11 @@ class Comparer:
     def values(self, left: str, right: str) -> tuple[Any, Any] | None:
         """The values of two tensors, flat; None where one cannot be read."""
         return self._files.values(left, right)
+
+
+def _is_unset(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """True if nobody has written one of them: then there is nothing to compare."""
+    return left.get("unset") is True or right.get("unset") is True
 
 
 def _digest_of(leaf: dict[str, Any]) -> Hashable | None:

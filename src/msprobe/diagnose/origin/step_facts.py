@@ -27,7 +27,7 @@ from msprobe.diagnose.effect.states import first_changes
 from msprobe.diagnose.effect.ties import Ties
 from msprobe.diagnose.effect.weights import equal_weights
 from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.steps.links import Producers, consumers_of, unset_tensors
+from msprobe.diagnose.steps.links import Producers, consumers_of
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks, units
@@ -66,7 +66,6 @@ class StepFacts:
         self.before = before or Before()
         self.makers = Producers(pairing.candidate)
         self.other_makers = Producers(pairing.reference)
-        comparer.unset = unset_tensors(pairing.candidate, pairing.reference)
         self.judged = judge_all(pairing, comparer, self.makers)
         self.has_calls = any(event.parts.kind == "api" for event in pairing.candidate)
         lone = [*pairing.alone(), *pairing.missing()]

@@ -116,6 +116,8 @@ def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event])
         if not a or not b:
             continue
         a, b = _without_wrappers(a, b), _without_wrappers(b, a)
+        if any(map(_is_sum_outside, a)):
+            a, b = _without_moved(pairing, a, b)
         matched = _align(a, b, _shaped)
         if len(matched) < max(len(a), len(b)):
             # Something is there on one side only: what the others take tells which it is.
@@ -134,6 +136,30 @@ def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event])
                 inner_a, inner_b = _opened(open_a, largest), _opened(open_b, largest)
                 if inner_a != list(open_a) or inner_b != list(open_b):
                     todo.append((inner_a, inner_b))
+
+
+def _without_moved(pairing: Pairing, a: Sequence[Event], b: Sequence[Event]) -> tuple[Sequence[Event], Sequence[Event]]:
+    """What is left of two sequences once work on gradients is paired that the sides do in another order.
+
+    A pipeline adds up the gradients of its parameters in an order that hangs on addresses in memory.
+    """
+    sides: list[dict[Hashable, list[Event]]] = [{}, {}]
+    for found, side in zip(sides, (a, b), strict=True):
+        for one in filter(_is_sum_outside, side):
+            found.setdefault(_valued(one), []).append(one)
+    moved: dict[Event, Event] = {}
+    for mark, ones in sides[0].items():
+        others = sides[1].get(mark, [])
+        if len(ones) == len(others) == 1:
+            pairing.add(ones[0], others[0])
+            moved[ones[0]] = others[0]
+    partners = set(moved.values())
+    return [one for one in a if one not in moved], [one for one in b if one not in partners]
+
+
+def _is_sum_outside(event: Event) -> bool:
+    """True for an addition in place outside of all modules."""
+    return event.parent is None and event.direction == "forward" and event.stem in ("Tensor.__iadd__", "Tensor.add_")
 
 
 def _refine(a: Sequence[Event], b: Sequence[Event], keys: Sequence[Key]) -> list[tuple[int, int]]:

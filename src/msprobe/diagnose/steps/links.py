@@ -22,17 +22,6 @@ def is_unset(event: Event) -> bool:
     return event.parts.kind == "api" and operation(event.stem) in operators.UNSET
 
 
-def unset_tensors(*timelines: Timeline) -> set[Hashable]:
-    """What tells the tensors that nothing was written to."""
-    found: set[Hashable] = set()
-    for timeline in timelines:
-        for event in timeline:
-            if is_unset(event):
-                found.update(fingerprint(leaf) for _, leaf in event.outputs())
-    found.discard(None)
-    return found
-
-
 class Producers:
     """Finds who made a tensor that a call takes."""
 

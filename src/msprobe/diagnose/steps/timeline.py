@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from msprobe.compare.entry_names import EntryName, plain_path, read_name
 from msprobe.diagnose.steps.optimizer_calls import calls_inside_steps
-from msprobe.diagnose.steps.overwritten import without_overwritten
+from msprobe.diagnose.steps.overwritten import overwritten, without_overwritten
+from msprobe.diagnose.steps.unwritten import mark_unwritten
 from msprobe.store.part import DumpPart
 
 Slot = tuple[str, Any]
@@ -121,7 +122,17 @@ class Event:
         self._inputs = self._inputs if inputs is None else inputs
         self._outputs = self._outputs if outputs is None else outputs
 
+    def overwritten(self) -> list[Any]:
+        """What stood in the arguments that it only writes over."""
+        return overwritten(self.stem, self._recorded_inputs()) if self.parts.kind == "api" else []
+
     def _read_inputs(self) -> list[Slot]:
+        found = self._recorded_inputs()
+        if self.direction != "backward" and self.parts.kind != "module":
+            found = without_overwritten(self.stem, found)
+        return found
+
+    def _recorded_inputs(self) -> list[Slot]:
         found: list[Slot] = []
         record = self.record
         if self.parts.kind in ("parameters", "saved"):
@@ -131,8 +142,6 @@ class Event:
         else:
             for key in _PLAIN_KEYS:
                 flatten("input", record.get(key), found)
-            if self.parts.kind != "module":
-                found = without_overwritten(self.stem, found)
         return found
 
     def _read_parameters(self) -> list[Slot]:
@@ -175,6 +184,7 @@ class Timeline:
         self.roots: list[Event] = []
         self.unfinished: list[Event] = []
         self._link(part)
+        mark_unwritten(self.events, part.header.get("level"))
 
     def __len__(self) -> int:
         return len(self.events)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.effect.reach import reach_of
 from msprobe.diagnose.pairing.match import pair
-from msprobe.diagnose.steps.links import Producers, unset_tensors
+from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.tolerance.judge import judge_all
 from msprobe.store.part import DumpPart
@@ -52,7 +52,6 @@ def calibrate(healthy: DumpPart, reference: DumpPart) -> Calibration:
     try:
         pairing = pair(*timelines)
         comparer = Comparer(healthy, reference)
-        comparer.unset = unset_tensors(pairing.candidate, pairing.reference)
         judged = judge_all(pairing, comparer, Producers(pairing.candidate))
         measured = {one.partner.name: one.left for one in judged.values() if one.left}
         arrived = {one.partner.name: one.arrived for one in judged.values() if one.arrived}

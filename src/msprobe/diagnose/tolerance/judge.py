@@ -25,6 +25,7 @@ from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.translation import answering
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
+from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.diagnose.tolerance import frameworks, noise, units
 from msprobe.diagnose.tolerance.choices import Choices
 
@@ -268,6 +269,9 @@ def judge(
         modelled = max(modelled, comparer.unit_of_run)
     judged.allowed = max(modelled, comparer.measured_noise(partner.name))
     judged.status = _status(judged)
+    if judged.status == "guilty" and (reads_unwritten(event) or reads_unwritten(partner)):
+        # What stood in memory explains everything.
+        judged.status, judged.allowed = "victim", max(judged.allowed, judged.left)
     if comparer.crossing and judged.left <= judged.allowed and any(map(_is_valued, outputs)):
         # Arguments of one name may mean other things, and the result tells that these do not.
         judged.inputs = [one for one in judged.inputs if one.what != "argument"]

@@ -13,7 +13,7 @@ from typing import Any
 from msprobe.diagnose.differences.records import numbers, numel, rms
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.noise import SAFETY, own_noise
-from msprobe.diagnose.tolerance.units import eps_of, unit
+from msprobe.diagnose.tolerance.units import FINE, eps_of, unit
 
 Leaf = dict[str, Any]
 
@@ -32,6 +32,8 @@ _FAILS_A_LITTLE = 0.01
 #: were rounded to single precision after they were multiplied; four thirds of half a unit of bfloat16 would be 5e-3,
 #: and there nothing is said of a factor.
 _SAME_FACTOR = 1e-4
+#: A mean and a norm of single precision, squared, and their difference: two roundings each, of the square twice.
+_OF_SQUARES = 8.0
 #: A factor undoes another one if their product is one but for a unit of float16 (2**-10), the coarsest type in which
 #: loss scales are needed.
 _UNDONE = 1e-3
@@ -55,6 +57,21 @@ def of_a_module_again() -> float:
 def of_copies(leaf: Leaf) -> float:
     """How far gradients of copies may be apart on ranks that sum in orders of their own."""
     return SAFETY * eps_of(leaf)
+
+
+def may_have_two_values(leaf: Leaf) -> bool:
+    """True if all elements of a tensor may be one of two numbers: then others have its statistics by accident.
+
+    Its variance is then the largest that its mean lets it have, (max - mean) (mean - min) (Bhatia and Davis, "A better
+    bound on the variance", 2000). Statistics have the digits of single precision, of which squares have half.
+    """
+    found = numbers(leaf)
+    if found is None:
+        return True
+    largest, least, mean, _ = found
+    size = rms(leaf)
+    variance = size * size - mean * mean
+    return variance >= (largest - mean) * (mean - least) - _OF_SQUARES * FINE * size * size
 
 
 def of_a_sum_of_one(results: Leaf, given: Leaf | None) -> float:

@@ -131,22 +131,54 @@ def test_what_other_code_writes_has_numbers(engine: str, tmp_path: Path) -> None
         assert leaf["Max"] == leaf["Min"] == expected, call
 
 
-def test_writes_that_are_not_followed_count_for_all(engine: str, tmp_path: Path) -> None:
-    """Columns, an index, an ``out=``: rather numbers than none where there may be some."""
+def test_writes_to_some_elements_leave_the_others_unwritten(engine: str, tmp_path: Path) -> None:
+    """Columns, a row, chosen rows, those that a mask tells: until all are written, in whatever order."""
 
     def work() -> None:
         columns = torch.empty(64, 64)
         columns[:, :32].copy_(torch.ones(64, 32))
+        columns.neg()
+        columns[:, :32].neg()
+        columns[:, 16:48].neg()
         columns[:, 32:].copy_(torch.ones(64, 32))
         columns.neg()
-        indexed = torch.empty(64, 64)
-        indexed[1] = 2.0
-        indexed.abs()
-        torch.mul(torch.ones(8), 2, out=torch.empty(8)).exp()
+        padded = torch.empty(10, 3)
+        padded[:6] = 1.0
+        padded.abs()
+        padded[2:6].abs()
+        padded[5:].abs()
+        padded[6:] = 0.0
+        padded.abs()
+        chosen = torch.empty(4, 3)
+        chosen[torch.tensor([0, 2])] = 1.0
+        chosen.exp()
+        chosen.index_fill_(0, torch.tensor([1]), 2.0)
+        chosen[1].exp()
+        chosen.exp()
+        chosen.masked_fill_(torch.tensor([False, False, False, True])[:, None], 3.0)
+        chosen.exp()
 
     dump = record(tmp_path, work)
-    for call in ("Tensor.neg.0", "Tensor.abs.0", "Tensor.exp.0"):
-        assert inputs(dump, call) == [False], call
+    assert [inputs(dump, f"Tensor.neg.{i}")[0] for i in range(4)] == [True, False, True, False]
+    assert [inputs(dump, f"Tensor.abs.{i}")[0] for i in range(4)] == [True, False, True, False]
+    assert [inputs(dump, f"Tensor.exp.{i}")[0] for i in range(4)] == [True, False, True, False]
+
+
+def test_a_buffer_is_followed_whatever_its_type_and_place(engine: str, tmp_path: Path) -> None:
+    """Bytes that are seen as numbers; and what an ``out=`` has written."""
+
+    def work() -> None:
+        room = torch.empty(64, dtype=torch.uint8)
+        numbers = room.view(torch.float32)
+        numbers[:8].copy_(torch.ones(8))
+        numbers[:8].neg()
+        numbers[4:12].neg()
+        numbers[8:].fill_(1.0)
+        numbers.neg()
+        torch.mul(torch.ones(8), 2, out=torch.empty(8)).neg()
+
+    dump = record(tmp_path, work)
+    assert [inputs(dump, f"Tensor.neg.{i}")[0] for i in range(4)] == [False, True, False, False]
 
 
 def test_memory_that_was_given_back_is_unwritten_again(engine: str, tmp_path: Path) -> None:

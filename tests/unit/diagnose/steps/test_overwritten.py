@@ -51,3 +51,10 @@ def test_buffers_of_collectives(stem: str, slots: list[str], expected: list[bool
 def test_what_is_no_tensor_stays() -> None:
     given = [("input.0", None), ("input.tensor", {"type": "int", "value": 3})]
     assert without_overwritten("Distributed.recv", given) == given
+
+
+def test_a_batch_of_messages_writes_over_what_it_receives() -> None:
+    given = [("input.0.0.tensor", TENSOR), ("input.0.0.op", "isend"), ("input.0.1.tensor", TENSOR)]
+    given += [("input.0.1.op", "irecv")]
+    found = dict(without_overwritten("Distributed.batch_isend_irecv", given))
+    assert [found[f"input.0.{i}.tensor"].get("unset", False) for i in range(2)] == [False, True]
