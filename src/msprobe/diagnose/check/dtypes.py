@@ -134,8 +134,11 @@ def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
         if len(alone) != 1 or alone[0] in said:
             continue
         path = alone[0]
-        said.add(path)
         event = calls[path]
+        given, gives = _types(event)
+        if given == gives == "float32" and usual in _HALF:
+            continue  # Autocast leaves what it does not cast in the type it comes in, which is whole for the first layer.
+        said.add(path)
         message = (
             f'{operation(event.stem)} in "{path}" gives {_types(event)[1]}; in the other layers of this class it gives '
             f"{usual}"

@@ -197,6 +197,8 @@ def _as_before(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
     before = moment.before.weights.get(timeline.rank, {})
     had = moment.before.moved.get(timeline.rank, set())
     stuck, moved = [], 0
+    # Weights in half precision may be too coarse for their update.
+    coarse: list[str] = []
     weights = moment.weights(timeline)
     for name in had:
         if name not in weights or name not in before:
@@ -205,13 +207,13 @@ def _as_before(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
         if not then.get("requires_grad") or _is_not_finite(now):
             continue
         if fingerprint(now) is not None and fingerprint(now) == fingerprint(then):
-            stuck.append(name)
+            coarse.append(name) if _is_half(now) else stuck.append(name)
         elif fingerprint(now) != fingerprint(then):
             moved += 1
     stuck.sort()
     still = moment.last and not moved and not moment.has_changed(timeline.rank)
-    # Weights in half precision may be too coarse for their update.
-    if still and any(not _is_half(weights[name].leaf) for name in stuck):
+    if still and stuck:
+        stuck = sorted(stuck + coarse)
         weight = weights[stuck[0]]
         yield moment.finding(
             timeline,
