@@ -16,7 +16,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.language import Text, texts
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats, has_values, measured, tensors
-from msprobe.diagnose.differences.records import numbers, numel
+from msprobe.diagnose.differences.records import is_floating, numbers, numel
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
@@ -60,8 +60,8 @@ def _looks_ahead(timeline: Timeline, event: Event, text: Text) -> tuple[str, boo
         length = given[0].get("shape", [0, 0])[-2] if given else 0
         other = given[1].get("shape", [0, 0])[-2] if len(given) > 1 else 0
         mask, causal = argument(event, 3, "attn_mask"), argument(event, 5, "is_causal")
-        if length == other == text.length and mask is None and not causal:
-            return "no mask and is_causal=False", True
+        if length == other == text.length and not causal and (mask is None or _masks_nothing(mask)):
+            return f"{'no mask' if mask is None else 'a mask that hides nothing'} and is_causal=False", True
         return None
     shape = results[0].get("shape")
     if word != "softmax" or not isinstance(shape, list) or len(shape) < 3 or shape[-2:] != [text.length] * 2:
@@ -78,6 +78,13 @@ def _looks_ahead(timeline: Timeline, event: Event, text: Text) -> tuple[str, boo
     if zeros >= needed:
         return None
     return f"{zeros} probabilities are zero, a causal mask alone makes {needed}", False
+
+
+def _masks_nothing(mask: object) -> bool:
+    """True for a mask that is true everywhere, or adds zero to all scores."""
+    if not is_floating(mask) or not isinstance(mask, dict):
+        return isinstance(mask, dict) and str(mask.get("dtype")) == "torch.bool" and mask.get("Min") in (True, 1)
+    return mask.get("Max") == mask.get("Min") == 0
 
 
 def _above_diagonal(timeline: Timeline, leaf: dict[str, object]) -> int | None:

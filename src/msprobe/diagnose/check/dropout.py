@@ -28,7 +28,7 @@ def check(moment: Moment) -> Iterable[Finding]:
         for event in timeline:
             if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
                 continue
-            active, rate = _activity(event)
+            active, rate = activity(event)
             if active is None or not rate:
                 continue
             module = event.parent
@@ -56,7 +56,7 @@ def check(moment: Moment) -> Iterable[Finding]:
         yield from _left_in_eval(moment, timeline)
 
 
-def _activity(event: Event) -> tuple[bool | None, float]:
+def activity(event: Event) -> tuple[bool | None, float]:
     """Whether a call drops, and at which rate; None if it is no dropout."""
     word = operation(event.stem)
     if word in _DROPOUTS:
@@ -87,7 +87,7 @@ def _left_in_eval(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
     for event in timeline:
         if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
             continue
-        active, rate = _activity(event)
+        active, rate = activity(event)
         if active is not False or not rate or not _learns(event):
             continue
         module = _outermost_in_eval(event)

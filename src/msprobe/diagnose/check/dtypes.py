@@ -137,7 +137,7 @@ def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
         event = calls[path]
         given, gives = _types(event)
         if given == gives == "float32" and usual in _HALF:
-            continue  # Autocast leaves what it does not cast in the type it comes in, which is whole for the first layer.
+            continue  # Autocast does not cast for it, and the first layer gets single precision.
         said.add(path)
         message = (
             f'{operation(event.stem)} in "{path}" gives {_types(event)[1]}; in the other layers of this class it gives '

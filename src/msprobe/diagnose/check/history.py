@@ -21,6 +21,11 @@ class History:
 
     called: list[frozenset[str]] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
+    # Of the steps before the one that is checked: parameters that an optimizer took with a gradient, models in training
+    # mode, and the first step of each rank that began with a batch.
+    trained: set[str] = field(default_factory=set)
+    in_training: set[str] = field(default_factory=set)
+    batches: dict[tuple[int | str, int], int | None] = field(default_factory=dict)
     reached: set[str] = field(default_factory=set)
 
     def add(self, moment: Moment) -> None:
@@ -39,6 +44,21 @@ class History:
         # Of a run of many steps most are alike, and one set stands for all of these.
         last = self.called[-1] if self.called else frozenset[str]()
         self.called.append(last if last == called else frozenset(called))
+
+    def leave(self, moment: Moment) -> None:
+        """Remember what the next steps ask of this one, once it is checked."""
+        from msprobe.diagnose.check.repeated import batch_of
+
+        for rank, timeline in moment.timelines.items():
+            self.trained.update(name for name, leaf in moment.at_optimizer(timeline).items() if leaf.get("Norm"))
+            self.in_training.update(
+                event.parts.path
+                for event in timeline
+                if event.is_module and event.parent is None and event.record.get("training") is not False
+            )
+            batch = batch_of(timeline)
+            if batch is not None:
+                self.batches.setdefault((rank, batch[1]), moment.step)
 
 
 def without_gradient(event: Event) -> set[str]:

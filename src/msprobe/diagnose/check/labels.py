@@ -1,19 +1,23 @@
-"""Labels of a language model that are its inputs: the model is asked for the token that it is given."""
+"""Labels of a language model that are not shifted against its inputs, or twice: by the data and by the model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msprobe.diagnose.check.language import is_causal, texts
+from msprobe.diagnose.check.language import Text, is_causal, texts
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.timeline import Timeline
 
 
 def check(moment: Moment) -> Iterable[Finding]:
     """The call that makes the labels, where they are the tokens of the same positions."""
     for timeline in moment.timelines.values():
-        for text in texts(moment, timeline):
+        every = texts(moment, timeline)
+        for text in every:
+            if text.ahead is not None and text.ahead > 1 and not _has_next(every, text):
+                yield _shifted_twice(moment, timeline, text)
             if text.same_as_tokens is None or not is_causal(timeline):
                 continue
             # The last call before the loss that changes where elements stand.
@@ -32,3 +36,20 @@ def check(moment: Moment) -> Iterable[Finding]:
                 },
                 alternatives=(text.loss.name,),
             )
+
+
+def _has_next(every: list[Text], text: Text) -> bool:
+    """True if another loss of the same tokens asks for the next ones: heads may look further ahead beside it."""
+    return any(one.embedding is text.embedding and one.ahead == 1 for one in every)
+
+
+def _shifted_twice(moment: Moment, timeline: Timeline, text: Text) -> Finding:
+    return moment.finding(
+        timeline,
+        text.chain[-1],
+        "data",
+        f"the labels of {text.loss.name} are {text.ahead} positions ahead of the tokens that the model is given "
+        f"({text.embedding.name}): they are shifted more than once, by the data and by the model",
+        evidence={"loss": text.loss.name, "ahead": text.ahead, "tokens": measured(tensors(text.embedding.inputs())[0])},
+        alternatives=(text.loss.name,),
+    )

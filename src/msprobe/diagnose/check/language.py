@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.shifts import Shifts, first_of, is_ellipsis
 from msprobe.diagnose.check.values import SAME_ELEMENTS, SHAPES, argument, distinct, tensors
 from msprobe.diagnose.differences.records import fingerprint, is_integer, numel
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
+#: So many tables at most may be looked up between tokens and loss, less one.
+_LOOKED_UP = 9
 _LOSSES = frozenset(("cross_entropy", "nll_loss"))
 #: Calls that leave most elements where they are.
 _KEEPS = SAME_ELEMENTS | SHAPES | frozenset(("masked_fill", "clamp", "where"))
+#: Calls that move them along a sequence.
+_SHIFTS = frozenset(("getitem", "pad", "cat", "roll"))
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Text:
     """One forward pass: the embedding of its tokens, the loss, and where the labels come from.
 
     ``chain``: the calls that the labels went through, the loss's own first. ``ahead``: by how many positions the
-    labels are ahead of the tokens, where both are slices of one tensor; None if that is not known. ``length``: tokens
+    labels are ahead of the tokens, where both come from one tensor; None if that is not known. ``length``: tokens
     in a sequence.
     """
 
@@ -46,15 +50,17 @@ def texts(moment: Moment, timeline: Timeline) -> list[Text]:
 
 def _texts(moment: Moment, timeline: Timeline) -> list[Text]:
     found = []
-    embedding: Event | None = None
+    embeddings: list[Event] = []
     for event in timeline:
         if event.direction != "forward" or event.parts.kind != "api":
             continue
         word = operation(event.stem)
         if word == "embedding" and _tokens(event) is not None:
-            embedding = event
-        elif word in _LOSSES and embedding is not None:
-            text = _text(moment, timeline, embedding, event)
+            embeddings.append(event)
+        elif word in _LOSSES:
+            # Tokens are as many as labels; positions, which are looked up too, need not be.
+            every = (_text(moment, timeline, one, event) for one in embeddings[:-_LOOKED_UP:-1])
+            text = next((one for one in every if one is not None), None)
             if text is not None:
                 found.append(text)
     return found
@@ -64,8 +70,14 @@ def _tokens(event: Event) -> dict[str, Any] | None:
     given = tensors(event.inputs())
     shape = given[0].get("shape") if given else None
     if given and is_integer(given[0]) and isinstance(shape, list) and len(shape) == 2 and distinct(given[0]):
-        return given[0]
+        return None if _are_positions(given[0]) else given[0]
     return None
+
+
+def _are_positions(leaf: dict[str, Any]) -> bool:
+    """True for one row of the numbers from 0 on."""
+    rows, length = leaf["shape"]
+    return bool(rows == 1 and leaf.get("Min") == 0 and leaf.get("Max") == length - 1 == 2 * (leaf.get("Mean") or 0))
 
 
 def _text(moment: Moment, timeline: Timeline, embedding: Event, loss: Event) -> Text | None:
@@ -91,8 +103,8 @@ def _text(moment: Moment, timeline: Timeline, embedding: Event, loss: Event) -> 
         chain.append(maker)
         word = operation(maker.stem)
         given = tensors(maker.inputs())
-        if word == "getitem" or (word not in _KEEPS) or not given:
-            source = maker if word == "getitem" else None
+        if word in _SHIFTS or (word not in _KEEPS) or not given:
+            source = maker if word in _SHIFTS else None
             break
         leaf, at = given[0], maker
         if fingerprint(leaf) == mark:
@@ -100,7 +112,7 @@ def _text(moment: Moment, timeline: Timeline, embedding: Event, loss: Event) -> 
     # Labels may be the tokens themselves before a mask was laid over them.
     if found is None and source is not None and any(fingerprint(leaf) == mark for leaf in tensors(source.outputs())):
         found = source
-    ahead = _ahead(timeline, source, embedding, mark) if source is not None else None
+    ahead = Shifts(timeline, makers, embedding).of(leaf, at) if source is not None and found is None else None
     if shortened and not _from_the_first(makers, loss):
         ahead = None
     return Text(embedding, loss, tuple(chain), found, ahead, length)
@@ -116,54 +128,11 @@ def _from_the_first(makers: Producers, loss: Event) -> bool:
         word = operation(maker.stem)
         if word == "getitem":
             slices = [leaf for slot, leaf in maker.inputs() if slot.startswith("input.1")]
-            return all(_is_ellipsis(leaf) or _first_of(leaf) == 0 for leaf in slices)
+            return all(is_ellipsis(leaf) or first_of(leaf) == 0 for leaf in slices)
         if word not in SAME_ELEMENTS | SHAPES:
             return False
         at, given = maker, tensors(maker.inputs())
     return False
-
-
-def _ahead(timeline: Timeline, source: Event, embedding: Event, mark: Hashable) -> int | None:
-    """How far the slice that the labels are is ahead of the slice that the tokens are."""
-    begin = _begin(source)
-    whole = tensors(source.inputs())
-    if begin is None or not whole:
-        return None
-    if fingerprint(whole[0]) == mark:
-        return begin
-    for event in timeline:
-        if event.index >= embedding.index:
-            break
-        if event.direction == "forward" and operation(event.stem) == "getitem":
-            given, made = tensors(event.inputs()), tensors(event.outputs())
-            if given and made and fingerprint(given[0]) == fingerprint(whole[0]) and fingerprint(made[0]) == mark:
-                other = _begin(event)
-                if other is not None:
-                    return begin - other
-    return None
-
-
-def _begin(event: Event) -> int | None:
-    """Where a slice along the second (or last) dimension begins."""
-    taken = [leaf for slot, leaf in event.inputs() if slot.startswith("input.1") and not _is_ellipsis(leaf)]
-    firsts = [_first_of(leaf) for leaf in taken]
-    if not firsts or None in firsts or any(firsts[:-1]):
-        return None
-    return firsts[-1]
-
-
-def _is_ellipsis(leaf: Any) -> bool:
-    return isinstance(leaf, dict) and leaf.get("type") == "ellipsis"
-
-
-def _first_of(leaf: Any) -> int | None:
-    """Where a slice without gaps begins; None for one that counts from the end, and for what is no slice."""
-    if not (isinstance(leaf, dict) and leaf.get("type") == "slice" and isinstance(leaf.get("value"), list)):
-        return None
-    first, _, step = (*leaf["value"], None, None, None)[:3]
-    if first is None and step in (None, 1):
-        return 0
-    return first if isinstance(first, int) and first >= 0 and step in (None, 1) else None
 
 
 def is_causal(timeline: Timeline) -> bool:

@@ -11,6 +11,9 @@ from msprobe.diagnose.check.clearing import check as clearing
 from msprobe.diagnose.check.collectives import check as collectives
 from msprobe.diagnose.check.dropout import check as dropout
 from msprobe.diagnose.check.dtypes import check as dtypes
+from msprobe.diagnose.check.evaluating import check as evaluating
+from msprobe.diagnose.check.frozen import check as frozen
+from msprobe.diagnose.check.ignored import check as ignored
 from msprobe.diagnose.check.labels import check as labels
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.mutation import check as mutation
@@ -18,6 +21,7 @@ from msprobe.diagnose.check.overflow import check as overflow
 from msprobe.diagnose.check.padding import check as padding
 from msprobe.diagnose.check.raised import check as raised
 from msprobe.diagnose.check.recompute import check as recompute
+from msprobe.diagnose.check.repeated import check as repeated
 from msprobe.diagnose.check.replicas import check as replicas
 from msprobe.diagnose.check.scale import check as scale
 from msprobe.diagnose.check.siblings import check as siblings
@@ -62,8 +66,16 @@ CHECKS: tuple[Check, ...] = (
         needs=("calls", "modules"),
     ),
     Check("dropout", "dropout is active in eval mode, or inactive in training", dropout, needs=("calls", "modules")),
+    Check(
+        "evaluating",
+        "a model is trained in eval mode: dropouts drop nothing, batch norms keep their averages",
+        evaluating,
+        needs=("calls", "modules", "optimizer"),
+    ),
     Check("attention", "a causal language model attends to later positions", attention, needs=("calls", "statistics")),
-    Check("labels", "the labels of a language model are its inputs, not shifted", labels, needs=("calls",)),
+    Check("labels", "the labels of a language model are not shifted, or shifted twice", labels, needs=("calls",)),
+    Check("ignored", "all labels, or nearly all, are ignored", ignored, needs=("calls",)),
+    Check("repeated", "a step trains on the batch of an earlier one", repeated, True, needs=("modules", "optimizer")),
     Check(
         "averaging",
         "means over micro-batches with different numbers of labels are averaged",
@@ -80,6 +92,7 @@ CHECKS: tuple[Check, ...] = (
         needs=("calls", "backward"),
     ),
     Check("unreached", "parameters get no gradient", unreached, needs=("modules", "backward")),
+    Check("frozen", "an optimizer holds parameters that ask for no gradient", frozen, True, needs=("optimizer",)),
     Check("scale", "a scaled loss, and gradients that are not scaled back", scale, needs=("calls", "optimizer")),
     Check(
         "padding",

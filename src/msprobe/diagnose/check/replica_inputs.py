@@ -25,16 +25,16 @@ def check(moment: Moment, copies: set[str]) -> Iterable[Finding]:
         return
     if any(map(_divides_work, timelines)):
         return
-    passes = [_passes(timeline) for timeline in timelines]
-    first = passes[0]
-    if not first or any(_marks(other) != _marks(first) for other in passes[1:]):
+    every = [passes(timeline) for timeline in timelines]
+    first = every[0]
+    if not first or any(marks(other) != marks(first) for other in every[1:]):
         return
     given = [leaf for leaf in tensors(first[0].inputs()) if distinct(leaf)]
     ranks: list[Rank] = list(moment.timelines)
     last = timelines[-1]
     yield moment.finding(
         last,
-        passes[-1][0],
+        every[-1][0],
         "replica",
         f"ranks {', '.join(map(str, ranks[:8]))}{' and more' if len(ranks) > 8 else ''} get the same batch: all "
         f"tensors that {first[0].name} takes are the same on them, so that all compute the same gradients; nothing "
@@ -57,7 +57,7 @@ def _divides_work(timeline: Timeline) -> bool:
     )
 
 
-def _passes(timeline: Timeline) -> list[Event]:
+def passes(timeline: Timeline) -> list[Event]:
     """The forward passes of the outermost modules that take a tensor that can be told from others."""
     return [
         event
@@ -69,8 +69,9 @@ def _passes(timeline: Timeline) -> list[Event]:
     ]
 
 
-def _marks(passes: list[Event]) -> list[list[Hashable]]:
-    return [[_mark(leaf) for leaf in tensors(event.inputs())] for event in passes]
+def marks(events: list[Event]) -> list[list[Hashable]]:
+    """What tells the tensors apart that these passes take."""
+    return [[_mark(leaf) for leaf in tensors(event.inputs())] for event in events]
 
 
 def _mark(leaf: Leaf) -> Hashable:

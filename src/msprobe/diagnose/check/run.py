@@ -137,6 +137,7 @@ class _Running:
         if len(timelines) > 1:
             for remark in Exchange(timelines).remarks():
                 self._notes.add(f"step {step}", remark)
+        self._history.leave(moment)
         self._before, self._last = moment.earlier(), step
         for timeline in timelines.values():
             # An interrupted dump may name files that were on their way.

@@ -1,0 +1,75 @@
+"""Training steps of a model that was left in eval mode: dropouts drop nothing, batch norms keep their averages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose.check.dropout import activity
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.values import argument, floats
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.timeline import Event, Timeline
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """The first call of each rank that eval mode changes, if the whole model is in it and an optimizer trains it.
+
+    A batch norm in eval mode inside of a model that trains is meant, as a rule.
+    """
+    for timeline in moment.timelines.values():
+        if not timeline.part.ours or not _is_trained(moment, timeline):
+            continue
+        found = [event for event in timeline if _evaluates(timeline, event)]
+        if not found:
+            continue
+        first = found[0]
+        root = _root(first)
+        dropouts = sum(operation(event.stem) != "batch_norm" for event in found)
+        norms = len(found) - dropouts
+        counts = ((dropouts, "dropouts drop nothing"), (norms, "batch norms keep their averages"))
+        what = " and ".join(f"{count} {words}" for count, words in counts if count)
+        trained = root.parts.path in moment.history.in_training
+        yield moment.finding(
+            timeline,
+            first,
+            "argument",
+            f'the model "{plain_path(root.parts.path)}" is in eval mode in a step that trains it'
+            f"{', and was in training mode before' if trained else ''}: {what} (model.train() was not called)",
+            evidence={"training": False, "dropouts": dropouts, "batch_norms": norms, "trained_before": trained},
+            alternatives=(root.name,),
+        )
+
+
+def _is_trained(moment: Moment, timeline: Timeline) -> bool:
+    """True if an optimizer takes a step with gradients of this pass."""
+    return any(not event.record.get("skipped") for event in moment.optimizer_steps(timeline)) and bool(
+        moment.at_optimizer(timeline)
+    )
+
+
+def _evaluates(timeline: Timeline, event: Event) -> bool:
+    """True for a dropout or a batch norm that gradients go back through, in a model that is in eval mode as a whole."""
+    if event.direction != "forward" or event.parts.kind != "api" or timeline.backward_of(event) is None:
+        return False
+    if event.parent is None or any(one.record.get("training") is not False for one in _modules(event)):
+        return False
+    if operation(event.stem) == "batch_norm":
+        return argument(event, 5, "training") is False and any(
+            leaf.get("requires_grad") for leaf in floats(event.inputs())
+        )
+    active, rate = activity(event)
+    return active is False and rate > 0
+
+
+def _modules(event: Event) -> list[Event]:
+    found = []
+    above = event.parent
+    while above is not None:
+        found.append(above)
+        above = above.parent
+    return found
+
+
+def _root(event: Event) -> Event:
+    return _modules(event)[-1]

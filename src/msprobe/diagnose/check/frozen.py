@@ -1,0 +1,49 @@
+"""Parameters that an optimizer holds and that ask for no gradient: from the beginning, or from a step on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.values import listed
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """What was frozen between two steps matters; what was frozen before all of them is meant, as a rule."""
+    for timeline in moment.timelines.values():
+        for event in moment.optimizer_steps(timeline):
+            frozen = _frozen(event)
+            lost = [name for name in frozen if name in moment.history.trained]
+            if lost:
+                yield _told(moment, timeline, event, lost, True)
+            elif frozen and len(frozen) < len(parameters_of(event)):
+                yield _told(moment, timeline, event, frozen, False)
+
+
+def _frozen(event: Event) -> list[str]:
+    found = []
+    for name, fields in parameters_of(event).items():
+        weight = fields.get("weight") if isinstance(fields, dict) else None
+        if weight is None or not is_tensor(weight) or weight.get("requires_grad") is not False:
+            continue
+        if "grad" in fields and fields["grad"] is None:
+            found.append(plain_path(name))
+    return found
+
+
+def _told(moment: Moment, timeline: Timeline, event: Event, names: list[str], lost: bool) -> Finding:
+    held = f"{event.name} holds {len(names)} parameters that"
+    how = "got gradients before and are frozen now" if lost else "are frozen"
+    return moment.finding(
+        timeline,
+        event,
+        "missing_gradient",
+        f"{held} {how} (requires_grad=False), so that they are not trained: {listed(names)}",
+        where=f"{event.name}: {names[0]}",
+        evidence={"parameters": names[:50], "count": len(names), "trained_before": lost},
+        harmless=not lost,
+    )

@@ -1,0 +1,42 @@
+"""A step that trains on a batch that an earlier step had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.replica_inputs import marks, passes
+from msprobe.diagnose.check.values import distinct, measured, tensors
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.timeline import Event, Timeline
+
+
+def check(moment: Moment) -> Iterable[Finding]:
+    """The first pass of a rank, if it is given what an earlier step began with: harmless, since a data set may be one
+    batch, or small.
+    """
+    for timeline in moment.timelines.values():
+        batch = batch_of(timeline)
+        if batch is None or not moment.optimizer_steps(timeline):
+            continue
+        event, mark = batch
+        before = moment.history.batches.get((timeline.rank, mark))
+        if before is None or before == moment.step:
+            continue
+        yield moment.finding(
+            timeline,
+            event,
+            "data",
+            f"{event.name} is given the same batch as in step {before}: the data do not move on, or begin again in the "
+            "same order (shuffle, set_epoch), unless they are this small",
+            evidence={"step": before, "input": [measured(leaf) for leaf in tensors(event.inputs()) if distinct(leaf)]},
+            harmless=True,
+        )
+
+
+def batch_of(timeline: Timeline) -> tuple[Event, int] | None:
+    """The first pass of a model that is trained, and what tells its batch from others."""
+    found = passes(timeline)
+    if not found or timeline.first_backward == len(timeline):
+        return None
+    return found[0], hash(str(marks(found[:1])))
