@@ -11,6 +11,7 @@ here, from the calls of a step:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,8 @@ def _look(leaf: Any) -> Hashable | None:
     digest = leaf.get("digest") or leaf.get("md5")
     if isinstance(digest, str):
         return digest
-    found = tuple(str(leaf.get(key)) for key in ("Max", "Min", "Mean", "Norm"))
-    one = leaf.get("shape") in ([], [1])
-    return None if leaf.get("Max") is None or (found[0] == found[1] != "nan" and not one) else found
+    found = tuple(str(leaf.get(key)) for key in ("Max", "Min", "Mean", "Norm", "nan", "inf", "zero"))
+    shape = leaf.get("shape")
+    size = math.prod(n for n in shape if isinstance(n, int)) if isinstance(shape, list) else 1
+    constant = leaf.get("Max") is None or (found[0] == found[1] != "nan" and size > 1)
+    return None if constant else (*found, size)
