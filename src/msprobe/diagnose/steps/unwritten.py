@@ -128,5 +128,7 @@ def _look(leaf: Any) -> Hashable | None:
     found = tuple(str(leaf.get(key)) for key in ("Max", "Min", "Mean", "Norm", "nan", "inf", "zero"))
     shape = leaf.get("shape")
     size = math.prod(n for n in shape if isinstance(n, int)) if isinstance(shape, list) else 1
-    constant = leaf.get("Max") is None or (found[0] == found[1] != "nan" and size > 1)
-    return None if constant else (*found, size)
+    if leaf.get("Max") is None:
+        return None
+    # Numbers may be words of strict JSON. Many tensors are of one number, few of one that is not finite.
+    return None if found[0] == found[1] and size > 1 and math.isfinite(float(found[0])) else (*found, size)
