@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.siblings import relative_place
 from msprobe.diagnose.check.values import SAME_ELEMENTS, floats, measured
@@ -136,7 +137,8 @@ def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
         path = alone[0]
         event = calls[path]
         given, gives = _types(event)
-        if given == gives == "float32" and usual in _HALF:
+        casts = operation(event.stem) in operators.PRODUCTS
+        if given == gives == "float32" and usual in _HALF and not casts:
             continue  # Autocast does not cast for it, and the first layer gets single precision.
         said.add(path)
         message = (
