@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hand_made import call, tensor, write_part
-from unit.diagnose.dumps import Recording, Value
+from unit.diagnose.dumps import Recording, Value, drawn
 from unit.diagnose.training import Plan, train
 
 from msprobe.diagnose.pairing.match import Pairing, pair, repeats
@@ -229,3 +229,16 @@ def test_a_pair_is_never_broken(tmp_path: Path) -> None:
     found.add(one, found.partner[other])
     assert found.partner[one] is before
     assert np.all([found.back[there] is here for here, there in found.partner.items()])
+
+
+def test_gradients_that_are_summed_in_another_order_pair_by_what_they_are(tmp_path: Path) -> None:
+    """As the zero-bubble schedules of torch's pipelines do it, whose order hangs on addresses in memory."""
+    names = ("a", "b", "c")
+    for side, order in (("candidate", (0, 1, 2)), ("reference", (2, 0, 1))):
+        rec = Recording()
+        for number in order:
+            old, new = Value(drawn(names[number], 4)), Value(drawn(names[number] + "2", 4))
+            rec.call("Tensor.__iadd__", [old, new], Value(old.array + new.array))
+        rec.write(tmp_path / side)
+    found = pair(*(Timeline(open_dump(tmp_path / side).part()) for side in ("candidate", "reference")))
+    assert {one.name[-9]: other.name[-9] for one, other in found.partner.items()} == {"0": "1", "1": "2", "2": "0"}

@@ -72,3 +72,14 @@ def test_one_factor_is_the_same_for_all_and_not_one() -> None:
     assert not of_check.is_one_factor([0.5])
     assert of_check.undoes(1 / 1024, 1024.0)
     assert not of_check.undoes(1 / 512, 1024.0)
+
+
+@pytest.mark.parametrize("rate", [1e-2, 1e-3, 1e-4])
+def test_a_norm_after_one_step_of_adam_may_have_two_values(rate: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for count in (8, 16, 256, 4096):
+        signs = torch.randint(0, 2, (count,), generator=generator) * 2 - 1
+        assert of_check.may_have_two_values(leaf(1 + rate * signs))
+        assert of_check.may_have_two_values(leaf(rate * signs.float()))
+        assert not of_check.may_have_two_values(leaf(torch.randn(count, generator=generator)))
+    assert of_check.may_have_two_values(leaf(torch.ones(8)))
