@@ -29,6 +29,7 @@ from msprobe.capture.mindspore.kernels import KernelRecorder
 from msprobe.capture.mindspore.mixed_precision import MixedPrecision
 from msprobe.capture.mindspore.optimizers import OptimizerRecorder
 from msprobe.capture.mindspore.parameter_gradients import CellFacts
+from msprobe.capture.mindspore.precision import settings_of_precision
 from msprobe.capture.mindspore.primitives import PrimitiveRecorder
 from msprobe.capture.mindspore.program_errors import forget_missed, is_of_program, note_missed, raise_missed
 from msprobe.capture.mindspore.ranks import current_rank, world_size
@@ -69,6 +70,7 @@ class MindSporeRecorder:
         self.names = names = surface()
         self.session = session = Session(settings, names.framework, current_rank, stacks)
         session.world = world_size
+        session.precision = settings_of_precision
         session.is_of_program = is_of_program
         session.file_writer = array_file_writer
         summary = "structure" if settings.task == "structure" else settings.summary_mode

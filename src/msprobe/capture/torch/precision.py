@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -25,13 +26,16 @@ _SWITCHES = (
     "backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
     "backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
     "backends.cuda.matmul.allow_fp16_accumulation",
+    "backends.cudnn.enabled",
     "backends.cudnn.benchmark",
     "backends.cudnn.deterministic",
+    "utils.deterministic.fill_uninitialized_memory",
     "backends.mkldnn.enabled",
 )
 _ANSWERS = (
     "get_float32_matmul_precision",
     "are_deterministic_algorithms_enabled",
+    "is_deterministic_algorithms_warn_only_enabled",
     "get_default_dtype",
     "get_num_threads",
     "backends.cuda.flash_sdp_enabled",
@@ -41,7 +45,9 @@ _ANSWERS = (
     "backends.cpu.get_cpu_capability",
 )
 # Of Ascend's package, if the program uses it.
-_NPU_SWITCHES = ("npu.matmul.allow_hf32", "npu.conv.allow_hf32")
+_NPU_SWITCHES = ("npu.matmul.allow_hf32", "npu.conv.allow_hf32", "npu.aclnn.allow_hf32")
+#: Devices that autocast may be on for.
+_DEVICES = ("cpu", "cuda", "npu")
 _VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
@@ -61,7 +67,11 @@ def settings_of_precision() -> dict[str, Any]:
     ascend = sys.modules.get("torch_npu")
     for name in _NPU_SWITCHES if ascend is not None else ():
         _add(found, f"torch_npu.{name}", ascend, name)
+    if ascend is not None:
+        _add(found, "torch_npu", ascend, "__version__")
+        _add(found, "cann", sys.modules[__name__], "_version_of_cann")
     _add_devices(found)
+    _add_autocast(found)
     found |= {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     return found
 
@@ -74,7 +84,40 @@ def _add(found: dict[str, Any], key: str, place: Any, path: str) -> None:
         value = place() if callable(place) else place
     except Exception:
         return
-    found[key] = value if isinstance(value, (bool, int, float, str)) else str(value)
+    if value is not None:
+        found[key] = value if isinstance(value, (bool, int, float, str)) else str(value)
+
+
+@lru_cache(1)
+def _version_of_cann() -> str | None:
+    """What torch_npu reads from CANN's files; asked once."""
+    try:
+        return str(sys.modules["torch_npu"].utils.get_cann_version())
+    except Exception:
+        return None
+
+
+def _add_autocast(found: dict[str, Any]) -> None:
+    """The type that autocast computes in, for each device that it is on for; and the default device, if one is set."""
+    for device in _DEVICES:
+        try:
+            is_on, dtype = _autocast_of(device)
+        except Exception:
+            continue
+        if is_on:
+            found[f"autocast.{device}"] = str(dtype)
+    _add(found, "torch.get_default_device", torch, "utils._device.CURRENT_DEVICE")
+
+
+def _autocast_of(device: str) -> tuple[bool, Any]:
+    ask: Any = torch
+    if hasattr(torch, "get_autocast_dtype"):
+        return ask.is_autocast_enabled(device), ask.get_autocast_dtype(device)
+    if device == "cpu":  # torch 2.1 to 2.3
+        return ask.is_autocast_cpu_enabled(), ask.get_autocast_cpu_dtype()
+    if device == "cuda":
+        return ask.is_autocast_enabled(), ask.get_autocast_gpu_dtype()
+    return False, None
 
 
 def _add_devices(found: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import types
 import warnings
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 from recorded import record
 
-from msprobe.capture.torch.precision import settings_of_precision
+from msprobe.capture.torch.precision import _version_of_cann, settings_of_precision
 from msprobe.diagnose import compare_runs
 from msprobe.report.console import verdict_text
 from msprobe.report.html import verdict_page
@@ -87,3 +88,62 @@ def test_compare_tells_those_that_differ_first(tmp_path: Path) -> None:
     same = compare_runs(tmp_path / "candidate", tmp_path / "candidate")
     assert "precision" not in same.summary
     assert "settings" not in verdict_text(same)
+
+
+def test_autocast_is_told_where_it_is_on(tmp_path: Path) -> None:
+    def under_autocast() -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            work()
+
+    record(tmp_path / "on", under_autocast)
+    record(tmp_path / "off", work)
+    assert open_dump(tmp_path / "on").part().ours["precision"]["autocast.cpu"] == "torch.bfloat16"
+    assert "autocast.cpu" not in open_dump(tmp_path / "off").part().ours["precision"]
+
+
+def test_an_older_torch_tells_of_autocast_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch, "get_autocast_dtype")
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda: True)
+    monkeypatch.setattr(torch, "get_autocast_gpu_dtype", lambda: torch.float16, raising=False)
+    monkeypatch.setattr(torch, "is_autocast_cpu_enabled", lambda: False, raising=False)
+    monkeypatch.setattr(torch, "get_autocast_cpu_dtype", lambda: torch.bfloat16, raising=False)
+    found = settings_of_precision()
+    assert found["autocast.cuda"] == "torch.float16"
+    assert "autocast.cpu" not in found
+
+
+def test_switches_of_torch_npu_are_asked_where_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Switch:
+        allow_hf32 = True
+
+    class Broken:
+        @property
+        def allow_hf32(self) -> bool:
+            raise RuntimeError("no device")
+
+    class Npu:
+        matmul, conv = Switch(), Broken()
+
+    class Utils:
+        @staticmethod
+        def get_cann_version() -> str:
+            return "8.3.RC1"
+
+    package = types.ModuleType("torch_npu")
+    package.npu, package.utils, package.__version__ = Npu(), Utils(), "2.7.1"  # type: ignore[attr-defined]
+    _version_of_cann.cache_clear()
+    monkeypatch.setitem(sys.modules, "torch_npu", package)
+    found = settings_of_precision()
+    _version_of_cann.cache_clear()
+    assert (found["torch_npu"], found["cann"]) == ("2.7.1", "8.3.RC1")
+    assert found["torch_npu.npu.matmul.allow_hf32"] is True
+    assert "torch_npu.npu.conv.allow_hf32" not in found
+
+
+def test_the_default_device_is_told_without_making_a_tensor() -> None:
+    torch.set_default_device("meta")
+    try:
+        assert settings_of_precision()["torch.get_default_device"] == "meta"
+    finally:
+        torch.set_default_device(None)
+    assert "torch.get_default_device" not in settings_of_precision()
