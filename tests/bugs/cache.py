@@ -46,7 +46,7 @@ def remove_others(cache: Path, used: set[Path]) -> None:
 
 def _name(pattern: Pattern, drawn: Draw, mode: str, precision: str) -> str:
     content = [programs(pattern, drawn), dict(drawn.settings), mode, precision, pattern.steps]
-    content += [pattern.world, pattern.reference_world, _recorder()]
+    content += [pattern.world, pattern.reference_world, _recorder(), *([pattern.headers] if pattern.headers else [])]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bugs.clean_further import AGREE, FURTHER, QUIET
 from bugs.clean_further import clean_pair as _clean
+from bugs.clean_ten_bits import TEN_BITS
 from bugs.patterns.optimizer import BY_HAND
 from bugs.planting import Edit, Pattern
 
@@ -559,4 +560,4 @@ _RANKS = (
     _layout("C09", "two identical runs of two ranks, sequence parallel", "sequence", "sequence", 2),
 )
 
-CLEAN: dict[str, Pattern] = {pattern.id: pattern for pattern in (*_SINGLE, *_RANKS, *FURTHER)}
+CLEAN: dict[str, Pattern] = {pattern.id: pattern for pattern in (*_SINGLE, *_RANKS, *FURTHER, *TEN_BITS)}

@@ -89,7 +89,8 @@ class Pattern:
     all statistics. ``expected``: of a pair in which nothing is wrong, the verdicts that are no false alarm.
     ``precisions``: those of :mod:`bugs.precision` in which the two programs run and differ.
     ``source``: the public thread that tells of it. ``large``: a model of real size, recorded in tens of seconds, which
-    can be left out.
+    can be left out. ``headers``: by side, what its dumps tell of their precision beside what was recorded; None:
+    nothing at all.
     """
 
     id: str
@@ -113,10 +114,11 @@ class Pattern:
     reference_world: int | None = None
     source: str = ""
     large: bool = False
+    headers: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
 
 
 #: Words of Python that begin with ``@``.
-_DECORATORS = ("@torch", "@staticmethod", "@property", "@dataclass", "@classmethod", "@contextmanager")
+_DECORATORS = ("@torch", "@staticmethod", "@property", "@dataclass", "@classmethod", "@contextmanager", "@rounded")
 _HEADS = ((4, 2), (4, 4), (2, 1), (8, 2), (6, 3), (6, 2), (4, 1))
 
 

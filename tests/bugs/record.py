@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +72,19 @@ def record(pattern: Pattern, drawn: Draw, mode: str, folder: Path, precision: st
             ranks_run.record(place, dict(drawn.settings), mode, pattern.steps, world, precision)
         else:
             record_side(place, dict(drawn.settings), mode, pattern.steps, precision=precision)
+        if side in pattern.headers:
+            tell_precision(place / "dump", pattern.headers[side])
     return pair
+
+
+def tell_precision(dump: Path, told: Mapping[str, Any] | None) -> None:
+    """Let all parts of a dump tell this of their precision beside what was recorded; None: nothing at all."""
+    for path in dump.rglob("dump.json"):
+        content = json.loads(path.read_text())
+        found = content["msprobe"].pop("precision")
+        if told is not None:
+            content["msprobe"]["precision"] = {**found, **told}
+        path.write_text(json.dumps(content))
 
 
 def record_side(

@@ -9,7 +9,7 @@ from bugs.patterns import PATTERNS
 from bugs.planting import Pattern, draw, line_number, programs
 
 #: Clean pairs that make everything differ a little.
-NOISE = ("C06", "C06L", "K01", "P01")
+NOISE = ("C06", "C06L", "K01", "P01", "T01", "T01U")
 
 
 def under_noise(name: str) -> Pattern:
@@ -26,6 +26,7 @@ def under_noise(name: str) -> Pattern:
         bed=(*clean.bed, *pattern.bed),
         plant=(*pattern.plant, *clean.plant),
         settings={**clean.settings, **pattern.settings},
+        headers=clean.headers,
     )
     # The reference must be what both expect, and each line that the truth names must be there once.
     drawn = draw(both, 0)

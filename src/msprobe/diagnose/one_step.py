@@ -23,8 +23,10 @@ from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
+from msprobe.diagnose.tolerance.told_units import precision_of
 from msprobe.diagnose.verdict.calls import calls_of
 from msprobe.diagnose.verdict.conclusion import Compared, agreeing_of
+from msprobe.diagnose.verdict.precision_words import precision_in_words
 from msprobe.diagnose.verdict.recordings import (
     cannot_be_compared,
     leave_out_unrecorded,
@@ -128,6 +130,7 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
         weights=weights_of(pairing.partner.items(), scene.makers) if crossing else {},
         crossing=crossing,
         precision=() if crossing else precision_apart(left, right),
+        precision_in_words=precision_in_words(precision_of(left.ours), precision_of(right.ours)),
         levels="" if crossing else note_of_levels(pairing),
         # An interrupted dump may name files that were on their way.
         unread={side: tuple(part.unread) for side, part in sides if part.unread and part.complete},

@@ -84,6 +84,15 @@ QUOTIENTS = frozenset("div addcdiv reciprocal rsqrt sqrt".split())
 SUMS = frozenset(("sum", "mean"))
 #: Sums of products of two tensors.
 PRODUCTS = frozenset("matmul linear einsum addmm baddbmm conv1d conv2d conv3d".split())
+#: All whose kernels multiply matrices, and may round what goes in to fewer bits than float32 has (and those whose name
+#: holds ``matmul`` or ``attention``); without underscores and in small letters, so that classes of modules are in, too.
+MULTIPLIES = frozenset(
+    "linear dense addmm addbmm baddbmm addmv mv dot vdot inner tensordot einsum bilinear multidot chainmatmul".split()
+)
+CONVOLUTIONS = frozenset(
+    "conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d convolution convtbc".split()
+)
+RECURRENT_LAYERS = frozenset("lstm gru rnn rnntanh rnnrelu lstmcell grucell rnncell rnntanhcell rnnrelucell".split())
 #: They subtract a mean, or divide by a deviation.
 CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std var_mean std_mean normalize".split())
 #: They keep running averages in the tensors that they are given.

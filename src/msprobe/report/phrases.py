@@ -148,16 +148,19 @@ def _share(summary: dict[str, Any]) -> str:
 
 
 def settings_apart(verdict: Verdict) -> list[str]:
-    """The settings that decide how exactly is computed, where they differ: ``torch: 2.9, in the reference 2.11``."""
+    """What decides how exactly is computed, where it differs: what weighs in sentences, then each setting as
+    ``torch: 2.9, in the reference 2.11``.
+    """
     found = verdict.summary.get("precision")
+    sentences = [clean(text) for text in verdict.summary.get("precision_in_words", ())]
     if not isinstance(found, dict):
-        return []
+        return sentences
     texts = [
         f"{clean(name)}: {_set(one['candidate'])}, in the reference {_set(one['reference'])}"
         for name, one in found.items()
     ]
     more = len(texts) - _MOST_SETTINGS
-    return [*texts[:_MOST_SETTINGS], *([f"and {more} more, in verdict.json"] if more > 0 else [])]
+    return [*sentences, *texts[:_MOST_SETTINGS], *([f"and {more} more, in verdict.json"] if more > 0 else [])]
 
 
 def _set(value: object) -> str:

@@ -12,11 +12,14 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msprobe.diagnose.differences.tensor_files import TensorFiles
 from msprobe.diagnose.steps.timeline import Slot, is_tensor
 from msprobe.store.part import DumpPart
+
+if TYPE_CHECKING:
+    from msprobe.diagnose.tolerance.effective import Products
 
 What = Literal["value", "argument", "missing", "dtype", "shape", "layout", "requires_grad", "not_finite"]
 
@@ -52,6 +55,8 @@ class Comparer:
         self.measured_noise: Callable[[str], float] = lambda entry: 0.0
         # The rounding unit of the type that the run computes in, as far as calls tell.
         self.unit_of_run = 0.0
+        # The units to which products round what goes in, where that is coarser than its type.
+        self.products: Products | None = None
         # The same for what goes into it: the other healthy run may have got other data.
         self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
         # One side ran on MindSpore, the other on PyTorch: see :mod:`msprobe.diagnose.pairing.translation`.

@@ -2,6 +2,7 @@
 
 =====================  ===============================================================================================
 ``units``              What is one unit of rounding, of a type, of a pair, of a run?
+``effective``          To how few bits do kernels round what they multiply (TF32, HF32), by headers or by all results?
 ``noise``              What may this call add itself, how many times larger does it make what came in, and how far may
                        its results be apart by both?
 ``explained``          Does what came in, or what calls of one side alone were given, explain what is seen later?

@@ -10,7 +10,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, rms
 from msprobe.diagnose.steps.timeline import is_tensor
-from msprobe.diagnose.tolerance import frameworks, noise, units
+from msprobe.diagnose.tolerance import effective, frameworks, noise, units
 from msprobe.diagnose.tolerance.judge import Judged
 
 #: Gradients of a healthy run are apart by some tens of rounding units (at most 7e-7 in float32 between one and two
@@ -46,6 +46,21 @@ _OF_WIDE = 0.25
 
 
 def unit_of(judged: Iterable[Judged]) -> float:
+    """The unit of rounding that a run computes in: of its types, or of its products where that is coarser."""
+    every = list(judged)
+    return max([_unit_of_types(every), *_units_of_products(every)])
+
+
+def _units_of_products(judged: Iterable[Judged]) -> list[float]:
+    """The units to which products of the forward pass round what goes in, where these are coarser than its type."""
+    return [
+        one.product_unit
+        for one in judged
+        if one.product_unit and one.event.direction == "forward" and effective.is_single_product(one.event)
+    ]
+
+
+def _unit_of_types(judged: Iterable[Judged]) -> float:
     """The unit of rounding of the coarsest type that many calls compute in."""
     found = (
         units.unit(one.event.outputs(), one.partner.outputs()) for one in judged if one.event.direction == "forward"
@@ -58,7 +73,7 @@ def of_step(judged: Iterable[Judged]) -> float:
     many do.
     """
     every = list(judged)
-    unit = unit_of(every)
+    unit = _unit_of_types(every)
     rounding = sum(
         one.event.direction == "forward"
         and one.event.is_call
@@ -67,13 +82,14 @@ def of_step(judged: Iterable[Judged]) -> float:
         for one in every
     )
     factor = _UNITS if unit <= units.FINE else _UNITS_OF_COARSE
-    return min(factor * unit, max(_COARSE, _OF_CALLS * math.sqrt(rounding) * unit), _MOST)
+    of_types = min(factor * unit, max(_COARSE, _OF_CALLS * math.sqrt(rounding) * unit), _MOST)
+    return max(of_types, min(effective.of_step(_units_of_products(every)), _MOST))
 
 
 def of_frameworks(judged: Iterable[Judged], weights_apart: float) -> float:
     """The same between two frameworks."""
     every = list(judged)
-    return max(of_step(every), frameworks.of_step(unit_of(every), weights_apart, _MOST))
+    return max(of_step(every), frameworks.of_step(_unit_of_types(every), weights_apart, _MOST))
 
 
 def later(tolerance: float) -> float:

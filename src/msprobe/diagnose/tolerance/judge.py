@@ -28,6 +28,7 @@ from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.diagnose.tolerance import frameworks, noise, units
 from msprobe.diagnose.tolerance.choices import Choices
+from msprobe.diagnose.tolerance.effective import Level, Products, kind_of, level_of
 
 #: ``same``: nothing differs. ``rounding``: inputs agree, results differ by no more than rounding may.
 #: ``victim``: the inputs differ, and the results by no more than that explains. ``guilty``: the results differ
@@ -45,7 +46,8 @@ class Judged:
 
     ``arrived`` is the largest relative difference among the tensors that went in (and, of a backward call, of
     its forward call), ``left`` that of the results, ``allowed`` how much of it the model explains. ``chosen``: it
-    follows from a choice that rounding may decide otherwise, so that results tell nothing.
+    follows from a choice that rounding may decide otherwise, so that results tell nothing. ``product_unit``: the unit
+    to which the inputs of the products in it are rounded, if that is coarser than their type.
     """
 
     event: Event
@@ -58,6 +60,7 @@ class Judged:
     left: float = 0.0
     allowed: float = 0.0
     chosen: bool = False
+    product_unit: float = 0.0
 
     @property
     def arguments(self) -> list[Difference]:
@@ -96,11 +99,35 @@ def is_random(event: Event) -> bool:
 
 def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
     """Judge all pairs, in the candidate's order of execution. ``producers``: of the candidate."""
+    comparer.unit_of_run = max(map(units.common_unit, (pairing.candidate, pairing.reference)))
+    found = _judge_all(pairing, comparer, producers)
+    products = Products(pairing.candidate, pairing.reference)
+    if products.is_possible and products.estimate(_levels(found.values(), comparer)):
+        # They were rounded to fewer bits than their types have: what that explains is known only now.
+        comparer.products = products
+        comparer.unit_of_run = max(comparer.unit_of_run, products.unit)
+        found = _judge_all(pairing, comparer, producers)
+    return found
+
+
+def _levels(judged: Iterable[Judged], comparer: Comparer) -> dict[Event, Level]:
+    """How far the results of products are apart."""
+    found: dict[Event, Level] = {}
+    for one in judged:
+        if kind_of(one.event) is not None:
+            given = _tensors([*one.event.inputs(), *one.event.parameters()])
+            factor = noise.amplification(one.event, given, _tensors(one.event.outputs()), comparer.crossing)
+            level = level_of(one.event, one.left, one.arrived, factor)
+            if level is not None:
+                found[one.event] = level
+    return found
+
+
+def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
     if comparer.crossing and comparer.follows:
         weights = weights_of(pairing.partner.items(), producers).values()
         comparer.weights_apart = frameworks.weights_apart(comparer.delta(*pair) for pair in weights)
     found: dict[Event, Judged] = {}
-    comparer.unit_of_run = max(map(units.common_unit, (pairing.candidate, pairing.reference)))
     gradients: list[tuple[Event, Event]] = []
     choices = Choices(producers, comparer.unit_of_run)
     for event in pairing.candidate:
@@ -264,6 +291,9 @@ def judge(
     # Statistics of what arrives may be nearer than the elements are.
     arrived = max(judged.arrived, comparer.weights_apart)
     modelled = noise.explained(own, factor, arrived, noise.safety_of(judged.arrived, rounding))
+    if comparer.products is not None:
+        judged.product_unit, _ = comparer.products.of(event)
+        modelled += comparer.products.added(event, factor)
     if judged.changed_inputs and operation(event.stem) in operators.MOVES:
         # A part of a tensor may be further apart than the whole, whose elements were rounded in the type of the run.
         modelled = max(modelled, comparer.unit_of_run)

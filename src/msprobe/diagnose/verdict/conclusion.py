@@ -57,6 +57,8 @@ class Compared:
     crossing: bool = False
     #: Settings that decide how exactly is computed, and differ: name, candidate, reference.
     precision: tuple[tuple[str, Any, Any], ...] = ()
+    #: What of them is known to weigh, in sentences.
+    precision_in_words: tuple[str, ...] = ()
     #: What is to be said of sides that were recorded at levels which differ, and are compared by what both record.
     levels: str = ""
     #: Tensor files that were to be read, and could not: their names by side.

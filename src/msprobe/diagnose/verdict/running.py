@@ -38,6 +38,7 @@ class Counts:
         self._calls: Counter[str] = Counter()
         self._interrupted: set[str] = set()
         self._precision: dict[str, dict[str, Any]] = {}
+        self._precision_in_words: dict[str, None] = {}
         self._reached = 0.0
         self._tolerance = 0.0
 
@@ -54,6 +55,7 @@ class Counts:
             self.values &= result.values
             for name, mine, theirs in result.precision:
                 self._precision[name] = {"candidate": mine, "reference": theirs}
+            self._precision_in_words.update(dict.fromkeys(result.precision_in_words))
 
     def summary(self, steps: int, compared: int, one_side: dict[str, int]) -> dict[str, Any]:
         """For :attr:`Verdict.summary`. ``steps``: how many both sides have; ``compared``: of how many that is;
@@ -62,6 +64,7 @@ class Counts:
         return {
             **({"interrupted": sorted(self._interrupted)} if self._interrupted else {}),
             **({} if self.values else {"values_recorded": False}),
+            **({"precision_in_words": list(self._precision_in_words)} if self._precision_in_words else {}),
             **({"precision": self._precision} if self._precision else {}),
             "steps_in_common": steps,
             **one_side,

@@ -36,6 +36,8 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
             f"precision: {left.removeprefix('torch.')} in the candidate where the reference has "
             f"{right.removeprefix('torch.')}"
         )
+    if scene.comparer.products is not None:
+        notes.append(scene.comparer.products.in_words())
     for timeline, side in ((pairing.candidate, "candidate"), (pairing.reference, "reference")):
         if not timeline.part.complete:
             notes.append(f"the {side} was interrupted in step {timeline.step}: what it recorded until then is compared")

@@ -1,0 +1,90 @@
+"""What two runs compute otherwise before any call is looked at, in plain words: TF32, devices, autocast, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msprobe.diagnose.tolerance.told_units import KINDS, SEVEN_BITS, Kind, device_of, told_unit
+
+_WORK: dict[Kind, str] = {
+    "product": "multiplies float32 matrices",
+    "convolution": "computes float32 convolutions",
+    "recurrent": "computes float32 recurrent layers",
+}
+#: Switches that are on or off, and what a run does where they are on.
+_SWITCHES = {
+    "torch.are_deterministic_algorithms_enabled": "uses deterministic algorithms",
+    "mindspore.deterministic": "uses deterministic algorithms",
+    "torch.backends.cudnn.deterministic": "uses deterministic kernels of cuDNN",
+    "torch.backends.cudnn.benchmark": "lets cuDNN choose kernels by their speed",
+    "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction": "rounds sums of float16 products early",
+    "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction": "rounds sums of bfloat16 products early",
+    "torch.backends.cuda.matmul.allow_fp16_accumulation": "sums float16 products in float16",
+}
+_VERSIONS = ("torch", "torch_npu", "mindspore", "cuda", "cann", "cudnn")
+_AUTOCAST = "autocast."
+
+
+def precision_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> tuple[str, ...]:
+    """One sentence for each difference; nothing where one side tells nothing. What weighs most comes first."""
+    if not candidate or not reference:
+        return ()
+    sides = candidate, reference
+    found = [_of_kind(kind, *sides) for kind in KINDS]
+    if device_of(candidate) != device_of(reference):
+        found.append(_both("ran on", *(str(side.get("device") or "an unknown device") for side in sides)))
+    found += [_of_autocast(*sides), _of_type(*sides)]
+    found += [_of_switch(name, text, *sides) for name, text in _SWITCHES.items()]
+    found += [
+        _both(f"ran with {name}", str(candidate[name]), str(reference[name]))
+        for name in _VERSIONS
+        if name in candidate and name in reference and candidate[name] != reference[name]
+    ]
+    return tuple(one for one in found if one)
+
+
+def _both(text: str, mine: str, theirs: str) -> str:
+    return f"the candidate {text} {mine}, the reference {text.partition(' ')[2]} {theirs}"
+
+
+def _of_kind(kind: Kind, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    mine, theirs = told_unit(candidate, kind), told_unit(reference, kind)
+    if mine == theirs:
+        return ""
+    return f"the candidate {_WORK[kind]} in {_type(mine, candidate)}, the reference in {_type(theirs, reference)}"
+
+
+def _type(unit: float, told: Mapping[str, Any]) -> str:
+    if not unit:
+        return "float32"
+    if unit == SEVEN_BITS:
+        return "bfloat16 (7 bits)"
+    return "HF32 (10 bits or more)" if "torch_npu" in told or "mindspore" in told else "TF32 (10 bits)"
+
+
+def _of_autocast(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    mine, theirs = (
+        {str(value).removeprefix("torch.") for name, value in side.items() if name.startswith(_AUTOCAST)}
+        for side in (candidate, reference)
+    )
+    if mine == theirs:
+        return ""
+    words = [f"under autocast to {' and '.join(sorted(one))}" if one else "without autocast" for one in (mine, theirs)]
+    return f"the candidate computes {words[0]}, the reference {words[1]}"
+
+
+def _of_type(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    mine, theirs = (str(side.get("torch.get_default_dtype", "")) for side in (candidate, reference))
+    if mine == theirs or not (mine and theirs):
+        return ""
+    left, right = (one.removeprefix("torch.") for one in (mine, theirs))
+    return f"the candidate makes tensors of {left} where no type is given, the reference of {right}"
+
+
+def _of_switch(name: str, text: str, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    mine, theirs = candidate.get(name), reference.get(name)
+    if mine is None or theirs is None or mine == theirs:
+        return ""
+    on, off = ("candidate", "reference") if mine in (True, "ON") else ("reference", "candidate")
+    return f"the {on} {text}, the {off} does not"
