@@ -32,7 +32,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
 
 
 def _pair(number: int, title: str, program: str, told: str) -> Pattern:
-    name = f"T0{number}" + ("U" if told == "untold" else "")
+    name = f"Q0{number}" + ("U" if told == "untold" else "")
     title = f"{title} in ten bits, {told}"
     return clean_pair(
         name, title, *_EDITS, expected=QUIET, program=program, precisions=("float32",), headers=_HEADERS[told]

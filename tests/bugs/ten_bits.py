@@ -30,10 +30,10 @@ class TenBits(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__
-        if name in _PRODUCTS:
-            first = 1 if name in _ADDED else 0
-            args = [*args[:first], *(_rounded(one) for one in args[first:])]
         with torch._C.DisableTorchFunction():  # a kernel, and no call of the program
+            if name in _PRODUCTS:
+                first = 1 if name in _ADDED else 0
+                args = [*args[:first], *(_rounded(one) for one in args[first:])]
             return func(*args, **(kwargs or {}))
 
 

@@ -9,7 +9,7 @@ from bugs.patterns import PATTERNS
 from bugs.planting import Pattern, draw, line_number, programs
 
 #: Clean pairs that make everything differ a little.
-NOISE = ("C06", "C06L", "K01", "P01", "T01", "T01U")
+NOISE = ("C06", "C06L", "K01", "P01", "Q01", "Q01U")
 
 
 def under_noise(name: str) -> Pattern:

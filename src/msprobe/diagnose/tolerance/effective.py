@@ -2,7 +2,7 @@
 
 TF32 and HF32 keep 10 bits of each input, "medium" may keep 7; sums stay in float32. Rounding to nearest leaves each
 input apart by at most half a unit, so that a product is off by one unit of its norm at most, and as a rule by 0.3 of
-one (measured: 0.21 to 0.31 units, T01 to T03 of ``tests/bugs/clean_ten_bits.py``, task tensor).
+one (measured: 0.21 to 0.31 units, Q01 to Q03 of ``tests/bugs/clean_ten_bits.py``, task tensor).
 
 1. *Told.* Where a header tells that a side multiplies so on its device, that is the unit: each kind of kernel has its
    own switch. Where both tell the same device and none of them does, float32 is float32, and nothing is estimated.
@@ -46,7 +46,7 @@ _SAFETY = 2.0
 #: What a module around one product makes of it: as :func:`msprobe.diagnose.tolerance.noise.amplification` has it.
 _OF_MODULE, _MOST_INSIDE = 4.0, 64.0
 #: Gradients, loss: each product adds a unit in a direction of its own, there and back, which batch norms and sums that
-#: cancel enlarge (measured: at most 4.4 units of 66 products in T01, 38 of 94 before batch norms in T02, three modes).
+#: cancel enlarge (measured: at most 4.4 units of 66 products in Q01, 38 of 94 before batch norms in Q02, three modes).
 _THERE_AND_BACK = 8.0
 _MOST = 64.0
 

@@ -1,0 +1,64 @@
+"""What headers tell of kernels that round float32, and how the differences are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from msprobe.diagnose.tolerance.told_units import SEVEN_BITS, TEN_BITS, Kind, told_unit
+from msprobe.diagnose.verdict.precision_words import precision_in_words
+
+CPU = {"device": "cpu", "torch.backends.cpu.get_cpu_capability": "AVX512"}
+CUDA = {"device": "NVIDIA H100 80GB HBM3", "cuda": "12.8"}
+ASCEND = {"device": "Ascend910B", "torch_npu": "2.7.1"}
+MATMUL = "torch.backends.cuda.matmul.fp32_precision"
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "unit"),
+    [
+        ({}, "product", 0.0),
+        ({**CPU, MATMUL: "tf32", "torch.get_float32_matmul_precision": "high"}, "product", 0.0),
+        ({**CPU, "torch.backends.mkldnn.matmul.fp32_precision": "bf16"}, "product", SEVEN_BITS),
+        ({**CPU, "torch.backends.mkldnn.conv.fp32_precision": "none"}, "convolution", 0.0),
+        ({**CUDA, MATMUL: "tf32"}, "product", TEN_BITS),
+        ({**CUDA, MATMUL: "ieee"}, "product", 0.0),
+        ({**CUDA, MATMUL: "none", "torch.get_float32_matmul_precision": "highest"}, "product", 0.0),
+        ({**CUDA, "torch.backends.cuda.matmul.allow_tf32": True}, "product", TEN_BITS),
+        ({**CUDA, "torch.get_float32_matmul_precision": "medium"}, "product", SEVEN_BITS),
+        ({**CUDA, "torch.backends.cudnn.allow_tf32": True}, "convolution", TEN_BITS),
+        ({**CUDA, "torch.backends.cudnn.allow_tf32": True}, "product", 0.0),
+        ({**CUDA, "torch.backends.cudnn.rnn.fp32_precision": "tf32"}, "recurrent", TEN_BITS),
+        ({**CUDA, MATMUL: "tf32", "NVIDIA_TF32_OVERRIDE": "0"}, "product", 0.0),
+        ({**ASCEND, "torch_npu.npu.matmul.allow_hf32": True}, "product", TEN_BITS),
+        ({**ASCEND, "torch_npu.npu.matmul.allow_hf32": True}, "convolution", 0.0),
+        ({**ASCEND, "torch.backends.cudnn.allow_tf32": True}, "convolution", 0.0),
+        (
+            {"device": "Ascend910B", "mindspore": "2.10", "mindspore.conv_allow_hf32": "default"},
+            "convolution",
+            TEN_BITS,
+        ),
+        ({"device": "Ascend910B", "mindspore": "2.10", "mindspore.matmul_allow_hf32": "default"}, "product", 0.0),
+    ],
+)
+def test_the_unit_follows_the_switch_of_the_device_that_was_used(told: dict[str, Any], kind: Kind, unit: float) -> None:
+    assert told_unit(told, kind) == unit
+
+
+def test_differences_are_told_in_plain_words() -> None:
+    told = precision_in_words(
+        {**CUDA, MATMUL: "tf32", "autocast.cuda": "torch.bfloat16", "torch": "2.9.0", "mindspore.deterministic": "ON"},
+        {**CPU, "torch": "2.11.0", "mindspore.deterministic": "OFF"},
+    )
+    assert told == (
+        "the candidate multiplies float32 matrices in TF32 (10 bits), the reference in float32",
+        "the candidate ran on NVIDIA H100 80GB HBM3, the reference on cpu",
+        "the candidate computes under autocast to bfloat16, the reference without autocast",
+        "the candidate uses deterministic algorithms, the reference does not",
+        "the candidate ran with torch 2.9.0, the reference with torch 2.11.0",
+    )
+
+
+def test_nothing_is_told_of_dumps_that_tell_nothing_or_the_same() -> None:
+    assert precision_in_words({}, CPU) == precision_in_words(CUDA, {}) == precision_in_words(CUDA, CUDA) == ()
