@@ -29,6 +29,7 @@ Cause = Literal[
     "no_step",  # no optimizer of one side steps with these parameters
     "not_cleared",  # gradients hold those of the step before, too
     "on_its_way",  # a gradient differs between the backward pass and where it is taken from ``.grad``
+    "rounded_numbers",  # whole numbers become numbers of a type that cannot hold them
     "random",  # other random numbers
     "state",  # the optimizer has other states, or lacks some
     "step_left_out",  # an optimizer step of one side alone
@@ -138,9 +139,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Named:
-    """A name that belongs to a finding: of a parameter or buffer, of the other call that made a tensor or takes it."""
+    """A name that belongs to a finding: of a parameter or buffer, of the other call that made a tensor or takes it; or
+    the number up to which a type holds every whole number.
+    """
 
-    what: Literal["parameter", "buffer", "field", "made_by", "seen_in", "only_in", "candidate_takes", "reference_takes"]
+    what: Literal[
+        "parameter", "buffer", "field", "made_by", "seen_in", "only_in", "candidate_takes", "reference_takes",
+        "exact_up_to",
+    ]  # fmt: skip
     name: Any
 
     def json(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from msprobe.diagnose.pairing.translation import NOTE, translate
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.tolerance import effect
-from msprobe.diagnose.tolerance.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
+from msprobe.diagnose.tolerance.calibration import NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.tolerance.told_units import precision_of
 from msprobe.diagnose.verdict.calls import calls_of
 from msprobe.diagnose.verdict.conclusion import Compared, agreeing_of
@@ -104,6 +104,7 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
     comparer = Comparer(left, right)
     comparer.crossing, comparer.follows = crossing, bool(task.weights)
     comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
+    comparer.measured_limit = calibration.limit
     before = Before(task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched)
     scene = Scene(pairing, comparer, task.first, before)
     look_for_steps_in_one(scene, task.steps)
@@ -115,7 +116,7 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
         rank=left.rank,
         suspects=suspects,
         reach=reach,
-        tolerance=max(_tolerance(scene), MARGIN * calibration.reach),
+        tolerance=calibration.limit_of_reach(_tolerance(scene), effect.unit_of(scene.judged.values())),
         doubts=list(scene.ledger.doubts),
         unlike=cannot_be_compared(pairing),
         summary=counts_of(pairing, scene),

@@ -58,6 +58,8 @@ BY_CAUSE: dict[str, str] = {
     "on neither.",
     "frozen": "Set requires_grad alike on both sides, before the optimizer is made.",
     "step_left_out": "Call debugger.step() at the end of every iteration on both sides, and record again.",
+    "rounded_numbers": "Count in whole numbers or in float32, and cast what is calculated from them: positions, "
+    "sines and cosines of them, indices.",
     "beyond": "No call stands out. Compare at a higher precision, or with whole tensors (task tensor), to see where "
     "the difference comes in.",
 }

@@ -30,6 +30,7 @@ from msprobe.diagnose.check.softmax import check as softmax
 from msprobe.diagnose.check.ties import check as ties
 from msprobe.diagnose.check.unreached import check as unreached
 from msprobe.diagnose.check.updates import check as updates
+from msprobe.diagnose.check.whole_numbers import check as whole_numbers
 from msprobe.diagnose.findings import Finding
 
 
@@ -59,6 +60,12 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("softmax", "rows of a softmax do not sum to one", softmax, needs=("calls", "statistics")),
     Check("dtypes", "one call computes in another precision than those around it, or than its siblings", dtypes),
+    Check(
+        "whole_numbers",
+        "whole numbers, as positions, are cast to a type that cannot hold them",
+        whole_numbers,
+        needs=("calls", "statistics"),
+    ),
     Check(
         "siblings",
         "a layer calls the same operation with another setting than the other layers",

@@ -29,6 +29,7 @@ from msprobe.diagnose.origin.results import (
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.steps_alone import look_for_lone_steps
 from msprobe.diagnose.origin.structure import look_for_lone_calls
+from msprobe.diagnose.origin.whole_numbers import look_for_rounded_numbers
 from msprobe.diagnose.origin.writes import look_for_lone_writes
 from msprobe.diagnose.tolerance.judge import Judged, is_random
 from msprobe.diagnose.verdict.recordings import look_for_errors
@@ -54,6 +55,7 @@ AFTER: tuple[Pass, ...] = (
     Pass("writes", "writes of one side to what outlives the step", look_for_lone_writes),
     Pass("steps", "optimizers that step on one side only", look_for_lone_steps),
     Pass("calls", "calls of one side, where values were not recorded", look_for_lone_calls),
+    Pass("whole numbers", "whole numbers in a type that cannot hold them, on one side", look_for_rounded_numbers),
     Pass("silent arguments", "other arguments that the results do not show", look_at_silent_arguments),
 )
 

@@ -297,7 +297,7 @@ def judge(
     if judged.changed_inputs and operation(event.stem) in operators.MOVES:
         # A part of a tensor may be further apart than the whole, whose elements were rounded in the type of the run.
         modelled = max(modelled, comparer.unit_of_run)
-    judged.allowed = max(modelled, comparer.measured_noise(partner.name))
+    judged.allowed = comparer.measured_limit(partner.name, modelled, judged.arrived, max(rounding, judged.product_unit))
     judged.status = _status(judged)
     if judged.status == "guilty" and (reads_unwritten(event) or reads_unwritten(partner)):
         # What stood in memory explains everything.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -46,3 +47,16 @@ def coarsest_of_many(counts: Counter[float]) -> float:
 def of_pair(difference: Difference) -> float:
     """The unit of the coarser type of what differs; 0 where neither side is a tensor."""
     return max((eps_of(leaf) for leaf in (difference.left, difference.right) if is_tensor(leaf)), default=0.0)
+
+
+def whole_numbers_up_to(leaf: Any) -> float:
+    """The largest number up to which a tensor's floating-point type holds every whole number: 256 in bfloat16, 2048 in
+    float16. The next one has a digit more than the type.
+    """
+    eps = eps_of(leaf)
+    return 2.0 / eps if eps else math.inf
+
+
+def is_coarse(leaf: Any) -> bool:
+    """True for a floating-point type that has fewer digits than single precision."""
+    return eps_of(leaf) > FINE

@@ -61,3 +61,34 @@ def test_equal_runs_measure_nothing(tmp_path: Path) -> None:
     one, other = train(tmp_path / "one"), train(tmp_path / "other")
     assert calibrate(open_dump(one).part(), open_dump(other).part()) == Calibration({}, 0.0) == NO_CALIBRATION
     assert NO_CALIBRATION.allowed("Functional.linear.0.forward") == 0.0
+
+
+@pytest.mark.parametrize(("dtype", "mistake"), [("float32", 1.000003), ("bfloat16", 1.05)])
+def test_a_mistake_within_the_model_is_told_where_a_healthy_run_was_nearer(
+    tmp_path: Path, dtype: str, mistake: float
+) -> None:
+    """The healthy run is apart behind the call, and much less than the model would allow there."""
+    plain = Plan(dtype=dtype)
+    healthy = train(tmp_path / "healthy", Plan(dtype=dtype, results={"loss": off(1.0 + 1e-6)}))
+    plan = Plan(dtype=dtype, results={"blocks.1.linear": off(mistake)})
+    assert compare(tmp_path / "modelled", plan, plain).status in ("agree", "harmless")
+    verdict = compare(tmp_path / "measured", plan, plain, noise=healthy)
+    assert (verdict.status, verdict.findings[0].entry) == ("diverged", "Functional.linear.1.forward")
+
+
+def test_what_a_healthy_run_differs_by_is_not_told_of_another_one(tmp_path: Path) -> None:
+    healthy = train(tmp_path / "healthy", Plan(noise=1e-6))
+    plan = Plan(noise=2e-6)
+    assert agrees(compare(tmp_path, plan, noise=healthy))
+
+
+def test_a_limit_comes_down_to_sixteen_times_what_was_measured_and_a_few_units() -> None:
+    unit = 2.0**-23
+    measured = Calibration({"a": 1e-5}, 1e-4, {"a": 1e-6}, frozenset("ab"))
+    assert measured.limit("a", 1e-2, 0.0, unit) == pytest.approx(16e-5)
+    assert measured.limit("a", 1e-5, 0.0, unit) == pytest.approx(4e-5)  # more than the model allows
+    assert measured.limit("a", 1e-2, 1e-3, unit) == 1e-2  # more came in than was measured
+    assert measured.limit("b", 1e-2, 0.0, unit) == 4 * unit
+    assert measured.limit("c", 1e-2, 0.0, unit) == 1e-2
+    assert measured.limit_of_reach(1e-2, unit) == pytest.approx(16e-4)
+    assert NO_CALIBRATION.limit("a", 1e-2, 0.0, unit) == NO_CALIBRATION.limit_of_reach(1e-2, unit) == 1e-2
