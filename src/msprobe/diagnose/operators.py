@@ -80,6 +80,11 @@ BOUNDED = frozenset("gelu silu tanh sigmoid erf softplus logsigmoid elu selu mis
 DIFFERENCES = frozenset("add sub rsub addcmul addcdiv lerp mse_loss l1_loss cumsum diff".split())
 #: A quotient is as far apart as its divisor, and that may be next to nothing in some elements.
 QUOTIENTS = frozenset("div addcdiv reciprocal rsqrt sqrt".split())
+#: They count: each whole number up to the largest is there; and still is where it is shifted.
+COUNTS = frozenset(("arange", "cumsum"))
+SHIFTS = frozenset(("add", "sub"))
+#: They take whole numbers in the type of the floating-point numbers beside them.
+PROMOTES = frozenset("mul add sub div outer".split())
 #: Sums of all elements, or of those along some dimensions.
 SUMS = frozenset(("sum", "mean"))
 #: Sums of products of two tensors.

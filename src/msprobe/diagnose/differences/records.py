@@ -54,7 +54,9 @@ class Comparer:
         # What the results of an entry of the reference may differ by, where that was measured.
         self.measured_noise: Callable[[str], float] = lambda entry: 0.0
         # What they may differ by: entry, what the model allows, how far its inputs are apart, unit of rounding.
-        self.measured_limit: Callable[[str, float, float, float], float] = lambda entry, modelled, *_: modelled
+        self.measured_limit: Callable[[str, float, float, float], float] = lambda entry, modelled, *_: max(
+            modelled, self.measured_noise(entry)
+        )
         # The rounding unit of the type that the run computes in, as far as calls tell.
         self.unit_of_run = 0.0
         # The units to which products round what goes in, where that is coarser than its type.

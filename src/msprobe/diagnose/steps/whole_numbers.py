@@ -20,10 +20,6 @@ from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import units
 
-#: They count: each whole number up to the largest is there.
-_COUNTS = frozenset(("arange", "cumsum"))
-#: They take whole numbers in the type of what these are calculated with.
-_PROMOTES = frozenset("mul add sub div outer".split())
 _MOST_CALLS = 20
 
 
@@ -66,7 +62,7 @@ def _rounded(event: Event, makers: Producers) -> RoundedNumbers | None:
     if word == "arange":
         counted = _largest(result) > limit and numel(result) > limit
         return RoundedNumbers(event, None, result, limit) if counted else None
-    if word not in operators.CASTS | _PROMOTES:
+    if word not in operators.CASTS | operators.PROMOTES:
         return None
     for _, leaf in event.inputs():
         if not is_tensor(leaf) or not is_integer(leaf) or not _largest(leaf) > limit:
@@ -95,10 +91,10 @@ def _is_counted(event: Event, leaf: dict[str, Any], makers: Producers) -> bool:
     """True if these numbers were counted, by a call whose result is moved alone, or shifted."""
     for _ in range(_MOST_CALLS):
         maker = makers.of(leaf, event)
-        if maker is None or operation(maker.stem) in _COUNTS:
+        if maker is None or operation(maker.stem) in operators.COUNTS:
             return maker is not None
         given = [one for _, one in maker.inputs() if is_tensor(one) and is_integer(one)]
-        if not given or operation(maker.stem) not in operators.MOVES | {"add", "sub"} | operators.CASTS:
+        if not given or operation(maker.stem) not in operators.MOVES | operators.SHIFTS | operators.CASTS:
             return False
         event, leaf = maker, given[0]
     return False
