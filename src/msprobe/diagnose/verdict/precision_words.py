@@ -58,6 +58,8 @@ def _of_kind(kind: Kind, candidate: Mapping[str, Any], reference: Mapping[str, A
 def _type(unit: float, told: Mapping[str, Any]) -> str:
     if not unit:
         return "float32"
+    if device_of(told) == "cpu":  # it is allowed, and few processors know how
+        return f"{'bfloat16 (7 bits)' if unit == SEVEN_BITS else 'TF32 (10 bits)'} where the processor can"
     if unit == SEVEN_BITS:
         return "bfloat16 (7 bits)"
     return "HF32 (10 bits or more)" if "torch_npu" in told or "mindspore" in told else "TF32 (10 bits)"

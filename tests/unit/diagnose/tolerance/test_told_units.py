@@ -60,5 +60,12 @@ def test_differences_are_told_in_plain_words() -> None:
     )
 
 
+def test_of_a_processor_it_is_said_that_it_need_not_be_so() -> None:
+    mine = {**CPU, "torch.backends.mkldnn.matmul.fp32_precision": "tf32"}
+    assert precision_in_words(mine, CPU) == (
+        "the candidate multiplies float32 matrices in TF32 (10 bits) where the processor can, the reference in float32",
+    )
+
+
 def test_nothing_is_told_of_dumps_that_tell_nothing_or_the_same() -> None:
     assert precision_in_words({}, CPU) == precision_in_words(CUDA, {}) == precision_in_words(CUDA, CUDA) == ()
