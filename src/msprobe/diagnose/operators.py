@@ -130,3 +130,75 @@ SAME_ELEMENTS = frozenset("reshape to contiguous squeeze unsqueeze flatten ident
 LAYERS_BEGIN = frozenset("matmul conv1d conv2d conv3d".split())
 #: All that a layer may be named after.
 KNOWN = MOVES | ELEMENTWISE | EXPONENTIAL | CENTRING | frozenset(("linear",))
+
+# ------------------------------------------------------------ asked by checks of one dump
+
+#: They give or take messages between two ranks.
+SENDS = frozenset(("send", "isend"))
+RECEIVES = frozenset(("recv", "irecv"))
+MESSAGES = SENDS | RECEIVES | {"batch_isend_irecv"}
+#: Collectives whose result is the same on every rank of the group.
+SAME_ON_ALL_RANKS = frozenset(("all_reduce", "all_gather", "all_gather_into_tensor", "_all_gather_base", "broadcast"))
+#: They drop at random.
+DROPOUTS = frozenset(
+    "dropout alpha_dropout feature_alpha_dropout feature_dropout dropout1d dropout2d dropout3d native_dropout".split()
+)
+#: They make ranks differ that are copies of each other.
+RANDOM_PER_RANK = frozenset(
+    "dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d bernoulli rand_like".split()
+)
+#: Their result suffers most from half precision.
+SENSITIVE = frozenset(
+    "softmax log_softmax layer_norm rms_norm batch_norm group_norm cross_entropy nll_loss logsumexp".split()
+)
+#: The loss of a language model.
+LOSSES = frozenset(("cross_entropy", "nll_loss"))
+#: Their result has the same elements in the same order as their first argument, in another type or place.
+STORED_OTHERWISE = frozenset("to type type_as float double half bfloat16 clone contiguous detach cpu cuda".split())
+#: The same in another shape.
+RESHAPES = frozenset("reshape flatten unflatten squeeze unsqueeze expand expand_as".split())
+#: They leave most elements where they are, or move them along a sequence.
+KEEPS_MOST = STORED_OTHERWISE | RESHAPES | frozenset(("masked_fill", "clamp", "where"))
+SHIFTS = frozenset(("getitem", "pad", "cat", "roll"))
+#: They make the mask that hides later positions.
+TRIANGLES = frozenset(("tril", "triu"))
+#: They make a tensor of their own of what they are given.
+NEW_TENSORS = frozenset(
+    "clone copy contiguous to float double half bfloat16 type cpu cuda tensor as_tensor deepcopy".split()
+)
+#: What is taken out of the graph to be looked at.
+LOOKS_AT = frozenset(("detach", "clone", "numpy", "item", "to"))
+#: Their backward needs their result, or their inputs.
+NEEDS_RESULT = frozenset("softmax log_softmax exp sqrt rsqrt tanh sigmoid relu reciprocal pow dropout".split())
+NEEDS_INPUTS = frozenset(
+    """
+    matmul linear mul div pow square gelu silu softplus layer_norm rms_norm batch_norm group_norm conv1d conv2d
+    conv3d baddbmm addmm einsum log sin cos cross_entropy scaled_dot_product_attention prelu elu
+    """.split()
+)
+#: They fill memory as they are told to; what is in it is neither born nor carried there.
+FILLS = frozenset(
+    """
+    empty empty_like new_empty empty_strided empty_permuted fill full full_like new_full zero zeros zeros_like ones
+    ones_like new_zeros new_ones normal uniform random bernoulli exponential tensor as_tensor fsdp_all_gather_copy_in
+    """.split()
+)
+#: Their first argument is written over and not read.
+OVERWRITES = frozenset(("copy", "set", "out"))
+#: They look at memory in another way.
+VIEWS = frozenset(
+    """
+    reshape transpose permute expand expand_as squeeze unsqueeze flatten unflatten movedim narrow select split chunk
+    unbind as_strided view_as_real view_as_complex detach contiguous set resize
+    """.split()
+)
+#: They put a number where a mask says.
+MASKS = frozenset("masked_fill where triu tril setitem index_fill masked_scatter index_put scatter copy".split())
+#: They choose between values: an infinity that is not chosen is gone.
+SELECTS = frozenset(
+    "where masked_fill minimum maximum clamp clip nan_to_num min max amax amin masked_select getitem gather".split()
+)
+#: Minus infinity means nothing in them, by definition.
+FORGETS_INFINITY = frozenset(
+    "softmax log_softmax exp logsumexp sigmoid relu logaddexp scaled_dot_product_attention".split()
+)

@@ -21,6 +21,8 @@ ADVICE: dict[str, str] = {
     "raised": "Look at the shapes and types that this call was given; the calls before it were recorded too.",
     "overflow": "Look at what goes into this call; everything after it only passes the bad value on.",
     "softmax": "Compute this softmax in float32, or look at what writes to its result.",
+    "whole_numbers": "Keep positions, indices and counts in whole numbers or in float32 until they have been "
+    "multiplied: bfloat16 holds whole numbers up to 256 exactly, float16 up to 2048.",
     "dtypes": "Find where the type changes: a cast at this line, autocast, a setting of the layer.",
     "siblings": "Give the layer the setting of the others, if it is not meant to be different.",
     "dropout": "Set the mode with model.train() or model.eval() and pass self.training on.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from msprobe.diagnose import operators
 from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.communication import Exchange, Node
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
@@ -22,7 +23,7 @@ def check(moment: Moment) -> Iterable[Finding]:
         if len(node.members) < 2:
             continue
         first = next(iter(node.members.values()))
-        if communication.api(first) not in communication.SAME_RESULT:
+        if communication.api(first) not in operators.SAME_ON_ALL_RANKS:
             continue
         found = _unlike(moment, node)
         if found is not None:

@@ -12,15 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 
 Rank = int | str
 
-SENDS = frozenset(("send", "isend"))
-RECEIVES = frozenset(("recv", "irecv"))
-#: Calls that go from one rank to another.
-MESSAGES = SENDS | RECEIVES | {"batch_isend_irecv"}
 #: API -> (position and keyword of what is read, of what is written).
 _READS: dict[str, tuple[int, str]] = {
     "all_reduce": (0, "tensor"),
@@ -56,8 +53,6 @@ _WRITES: dict[str, tuple[int, str]] = {
     "recv": (0, "tensor"),
     "irecv": (0, "tensor"),
 }
-#: Collectives whose result is the same on every rank of the group.
-SAME_RESULT = frozenset(("all_reduce", "all_gather", "all_gather_into_tensor", "_all_gather_base", "broadcast"))
 
 
 def api(event: Event) -> str:
@@ -68,7 +63,7 @@ def api(event: Event) -> str:
 def root(event: Event) -> int | None:
     """The rank that a rooted collective goes from or to, or the partner of a message."""
     word = api(event)
-    keyword = "dst" if word in ("reduce", "gather", *SENDS) else "src"
+    keyword = "dst" if word in ("reduce", "gather", *operators.SENDS) else "src"
     position = {"gather": 2, "scatter": 2}.get(word, 1)
     found = argument(event, position, keyword)
     if found is None:
@@ -151,9 +146,9 @@ class Exchange:
 
     def _key(self, event: Event, rank: Rank, everyone: tuple[int, ...]) -> tuple[Any, ...]:
         word = api(event)
-        if word in SENDS or word in RECEIVES:
+        if word in operators.SENDS or word in operators.RECEIVES:
             partner = root(event)
-            pair = (rank, partner) if word in SENDS else (partner, rank)
+            pair = (rank, partner) if word in operators.SENDS else (partner, rank)
             return "message", pair, argument(event, 3, "tag") or 0
         return word, group(event, everyone)
 
@@ -195,8 +190,8 @@ class Exchange:
                         arrived.add(id(event))
                         waits = [one for other, one in node.members.items() if id(one) not in arrived]
                         # Who sends does not wait.
-                        sender_waits = any(operation(one.stem) not in SENDS for one in waits)
-                        if waits and not (operation(event.stem) in SENDS and sender_waits):
+                        sender_waits = any(operation(one.stem) not in operators.SENDS for one in waits)
+                        if waits and not (operation(event.stem) in operators.SENDS and sender_waits):
                             break
                         if not waits:
                             done.add(id(node))

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
-_DROPOUTS = frozenset(
-    "dropout alpha_dropout feature_alpha_dropout feature_dropout dropout1d dropout2d dropout3d native_dropout".split()
-)
 _ATTENTION = "scaled_dot_product_attention"
 
 
@@ -59,7 +57,7 @@ def check(moment: Moment) -> Iterable[Finding]:
 def activity(event: Event) -> tuple[bool | None, float]:
     """Whether a call drops, and at which rate; None if it is no dropout."""
     word = operation(event.stem)
-    if word in _DROPOUTS:
+    if word in operators.DROPOUTS:
         rate, training = argument(event, 1, "p"), argument(event, 2, "training")
         if training is None:
             training = argument(event, 2, "train")

@@ -14,7 +14,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.siblings import relative_place
-from msprobe.diagnose.check.values import SAME_ELEMENTS, floats, measured
+from msprobe.diagnose.check.values import floats, measured
 from msprobe.diagnose.differences.records import fingerprint, numel
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
@@ -22,10 +22,6 @@ from msprobe.diagnose.operators import CASTS
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
 _HALF = frozenset(("float16", "bfloat16"))
-#: Calls whose result suffers most from half precision.
-_SENSITIVE = frozenset(
-    "softmax log_softmax layer_norm rms_norm batch_norm group_norm cross_entropy nll_loss logsumexp".split()
-)
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -44,7 +40,11 @@ def _squeezed(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]
     raised = _raised(timeline)
     makers = moment.makers(timeline)
     for event in timeline:
-        if event.direction != "forward" or operation(event.stem) not in _SENSITIVE or event.parts.kind != "api":
+        if (
+            event.direction != "forward"
+            or operation(event.stem) not in operators.SENSITIVE
+            or event.parts.kind != "api"
+        ):
             continue
         given, results = floats(event.inputs()), floats(event.outputs())
         if not given or not results or dtype_word(given[0]) not in _HALF or dtype_word(results[0]) not in _HALF:
@@ -115,7 +115,7 @@ def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
         if event.direction != "forward" or event.parts.kind != "api" or event.parent is None:
             continue
         module = event.parent
-        if not module.is_module or operation(event.stem) in SAME_ELEMENTS or not floats(event.outputs()):
+        if not module.is_module or operation(event.stem) in operators.STORED_OTHERWISE or not floats(event.outputs()):
             continue
         place = relative_place(module)
         if place is not None:

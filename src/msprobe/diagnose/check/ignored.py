@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats, measured, tensors
 from msprobe.diagnose.differences.records import is_integer, numel
@@ -25,7 +26,7 @@ def check(moment: Moment) -> Iterable[Finding]:
     """Losses that learn nothing, and those that learn from few of their labels, which may be meant."""
     for timeline in moment.timelines.values():
         for event in timeline:
-            if event.direction != "forward" or operation(event.stem) not in ("cross_entropy", "nll_loss"):
+            if event.direction != "forward" or operation(event.stem) not in operators.LOSSES:
                 continue
             if event.parts.kind != "api" or timeline.backward_of(event) is None:
                 continue

@@ -6,20 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.shifts import Shifts, first_of, is_ellipsis
-from msprobe.diagnose.check.values import SAME_ELEMENTS, SHAPES, argument, distinct, tensors
+from msprobe.diagnose.check.values import argument, distinct, tensors
 from msprobe.diagnose.differences.records import fingerprint, is_integer, numel
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
 #: So many tables at most may be looked up between tokens and loss, less one.
 _LOOKED_UP = 9
-_LOSSES = frozenset(("cross_entropy", "nll_loss"))
-#: Calls that leave most elements where they are.
-_KEEPS = SAME_ELEMENTS | SHAPES | frozenset(("masked_fill", "clamp", "where"))
-#: Calls that move them along a sequence.
-_SHIFTS = frozenset(("getitem", "pad", "cat", "roll"))
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ def _texts(moment: Moment, timeline: Timeline) -> list[Text]:
         word = operation(event.stem)
         if word == "embedding" and _tokens(event) is not None:
             embeddings.append(event)
-        elif word in _LOSSES:
+        elif word in operators.LOSSES:
             # Tokens are as many as labels; positions, which are looked up too, need not be.
             every = (_text(moment, timeline, one, event) for one in embeddings[:-_LOOKED_UP:-1])
             text = next((one for one in every if one is not None), None)
@@ -103,8 +99,8 @@ def _text(moment: Moment, timeline: Timeline, embedding: Event, loss: Event) -> 
         chain.append(maker)
         word = operation(maker.stem)
         given = tensors(maker.inputs())
-        if word in _SHIFTS or (word not in _KEEPS) or not given:
-            source = maker if word in _SHIFTS else None
+        if word in operators.SHIFTS or (word not in operators.KEEPS_MOST) or not given:
+            source = maker if word in operators.SHIFTS else None
             break
         leaf, at = given[0], maker
         if fingerprint(leaf) == mark:
@@ -129,7 +125,7 @@ def _from_the_first(makers: Producers, loss: Event) -> bool:
         if word == "getitem":
             slices = [leaf for slot, leaf in maker.inputs() if slot.startswith("input.1")]
             return all(is_ellipsis(leaf) or first_of(leaf) == 0 for leaf in slices)
-        if word not in SAME_ELEMENTS | SHAPES:
+        if word not in operators.STORED_OTHERWISE | operators.RESHAPES:
             return False
         at, given = maker, tensors(maker.inputs())
     return False
@@ -140,7 +136,7 @@ def is_causal(timeline: Timeline) -> bool:
     for event in timeline:
         if event.direction == "forward" and event.parts.kind == "api":
             word = operation(event.stem)
-            if word in ("tril", "triu"):
+            if word in operators.TRIANGLES:
                 return True
             if word == "scaled_dot_product_attention" and argument(event, 5, "is_causal"):
                 return True

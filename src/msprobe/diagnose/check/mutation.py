@@ -10,21 +10,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.check.values import COPIES, distinct, measured
+from msprobe.diagnose.check.values import distinct, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-
-#: Calls whose backward needs their result.
-_NEEDS_RESULT = frozenset("softmax log_softmax exp sqrt rsqrt tanh sigmoid relu reciprocal pow dropout".split())
-#: Calls whose backward needs their inputs.
-_NEEDS_INPUTS = frozenset(
-    """
-    matmul linear mul div truediv pow square gelu silu softplus layer_norm rms_norm batch_norm group_norm conv1d conv2d
-    conv3d bmm baddbmm addmm einsum log sin cos cross_entropy scaled_dot_product_attention prelu elu
-    """.split()
-)
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -94,11 +85,11 @@ def _needed(
     before = [one for one in touched.get(fingerprint(target), ()) if one[0].index < write.index]
     for event, side, _ in reversed(before):
         if side == "output":
-            if operation(event.stem) in COPIES:
+            if operation(event.stem) in operators.NEW_TENSORS:
                 return None
             break
     for event, side, followed in before:
-        needs = _NEEDS_RESULT if side == "output" else _NEEDS_INPUTS
+        needs = operators.NEEDS_RESULT if side == "output" else operators.NEEDS_INPUTS
         later = timeline.backward_of(event)
         if followed and operation(event.stem) in needs and later is not None and later.index > write.index:
             return event, later

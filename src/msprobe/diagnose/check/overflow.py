@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.communication import Exchange, Node, Rank
 from msprobe.diagnose.check.moment import Moment
@@ -21,31 +22,6 @@ from msprobe.diagnose.differences.records import is_integer, numbers
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.steps.unwritten import reads_unwritten
-
-#: Calls that fill memory as they are told to; what is in it is neither born nor carried here.
-_FILLS = frozenset(
-    """
-    empty empty_like new_empty empty_strided empty_permuted fill full full_like new_full zero zeros zeros_like ones
-    ones_like new_zeros new_ones normal uniform random bernoulli exponential tensor as_tensor fsdp_all_gather_copy_in
-    """.split()
-)
-#: Calls whose first argument is written over and not read.
-_OVERWRITES = frozenset(("copy", "copy_", "set", "set_", "out"))
-#: Calls that look at memory in another way.
-_MOVES = frozenset(
-    """
-    reshape transpose permute expand expand_as squeeze unsqueeze flatten unflatten movedim narrow select split chunk
-    unbind as_strided view_as_real view_as_complex detach contiguous set resize
-    """.split()
-)
-#: Calls that put a number where a mask says.
-_MASKS = frozenset("masked_fill where triu tril setitem index_fill masked_scatter index_put scatter copy".split())
-#: Calls that choose between values: an infinity that is not chosen is gone.
-_CHOOSES = frozenset(
-    "where masked_fill minimum maximum clamp clip nan_to_num min max amax amin masked_select getitem gather".split()
-)
-#: Calls in which minus infinity means nothing, by definition.
-_FORGETS = frozenset("softmax log_softmax exp logsumexp sigmoid relu logaddexp scaled_dot_product_attention".split())
 
 
 @dataclass
@@ -152,18 +128,18 @@ class _Watcher:
         if event.is_collective:
             return _union(communication.read(event, self.rank))
         word = operation(event.stem)
-        if event.parts.kind == "api" and (word in _FILLS or word in _OVERWRITES):
+        if event.parts.kind == "api" and (word in operators.FILLS or word in operators.OVERWRITES):
             slots = event.inputs()[1:]
-            return frozenset() if word in _FILLS else _union(tensors(slots))
+            return frozenset() if word in operators.FILLS else _union(tensors(slots))
         return _union([*tensors(event.inputs()), *tensors(event.parameters())])
 
     def _writes(self, event: Event) -> frozenset[str]:
         if event.is_collective:
             return _union(communication.written(event, self.rank))
-        if event.parts.kind == "api" and operation(event.stem) in _FILLS:
+        if event.parts.kind == "api" and operation(event.stem) in operators.FILLS:
             return frozenset()
         made = _union(tensors(event.outputs()))
-        if made and event.parts.kind == "api" and operation(event.stem) in _MOVES:
+        if made and event.parts.kind == "api" and operation(event.stem) in operators.VIEWS:
             # What moves values makes none; memory that is not filled yet may look like anything.
             made &= self._reads(event) | ({"inf", "-inf"} if _puts_infinity(event) else set())
         return made
@@ -201,7 +177,9 @@ class _Watcher:
             if _is_loss(event) and made:
                 return False
             whole = all(is_integer(leaf) for leaf in tensors(event.outputs()))
-            if not made and (whole or word in _CHOOSES or (word in _FORGETS and birth.value == "-inf")):
+            if not made and (
+                whole or word in operators.SELECTS or (word in operators.FORGETS_INFINITY and birth.value == "-inf")
+            ):
                 gone = True
         return gone
 
@@ -227,7 +205,7 @@ def _puts_infinity(event: Event) -> bool:
     """True if a call is told to put an infinity somewhere."""
     if event.parts.kind != "api":
         return False
-    if operation(event.stem) in _MASKS and event.direction == "forward":
+    if operation(event.stem) in operators.MASKS and event.direction == "forward":
         return True
     return any(
         isinstance(leaf, dict) and leaf.get("value") in (float("inf"), float("-inf"), "Infinity", "-Infinity")
@@ -257,7 +235,7 @@ def _origins(exchange: Exchange, watchers: dict[Rank, _Watcher]) -> list[Origin]
         made = watcher.made.get(event, frozenset())
         if rank not in tainted and (given or made):
             birth = watcher.births.get(event)
-            moves = event.parts.kind == "api" and operation(event.stem) in _MOVES
+            moves = event.parts.kind == "api" and operation(event.stem) in operators.VIEWS
             if "nan" in given and "nan" not in seen[rank]:
                 if moves:
                     continue  # It may be memory that is not filled yet; who computes with it will tell.

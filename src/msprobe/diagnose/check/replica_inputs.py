@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
+from msprobe.diagnose import operators
 from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
 from msprobe.diagnose.check.values import distinct, measured, tensors
@@ -52,7 +53,7 @@ def _divides_work(timeline: Timeline) -> bool:
     first = next((event.index for event in timeline if event.direction == "backward"), len(timeline))
     return any(
         event.is_collective
-        and (communication.api(event) in communication.MESSAGES or (event.index < first and event.parent is not None))
+        and (communication.api(event) in operators.MESSAGES or (event.index < first and event.parent is not None))
         for event in timeline
     )
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose import operators
 from msprobe.diagnose.check import communication, replica_inputs, replica_settings
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
 from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured, tensors
@@ -21,8 +22,6 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.of_check import is_one_factor, may_have_two_values, of_a_repeat, of_copies
-
-_RANDOM = frozenset("dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d bernoulli rand_like".split())
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -110,7 +109,7 @@ def _is_divided(leaf: Leaf) -> bool:
 def _is_pipeline(moment: Moment) -> bool:
     """True if ranks send each other messages."""
     return any(
-        event.is_collective and communication.api(event) in communication.MESSAGES
+        event.is_collective and communication.api(event) in operators.MESSAGES
         for timeline in moment.timelines.values()
         for event in timeline
     )
@@ -301,7 +300,7 @@ def _calls(moment: Moment) -> Iterable[Finding]:
                 continue
             found = _same_in_other_out(event, twin)
             if found is not None:
-                random = operation(event.stem) in _RANDOM
+                random = operation(event.stem) in operators.RANDOM_PER_RANK
                 why = (
                     "its random numbers are not the same on the ranks"
                     if random
@@ -330,7 +329,7 @@ def _same_in_other_out(event: Event, twin: Event) -> tuple[Leaf, Leaf] | None:
                 return None
         elif left != right:
             return None
-    random = operation(event.stem) in _RANDOM
+    random = operation(event.stem) in operators.RANDOM_PER_RANK
     allowed = 0.0 if random else of_a_repeat(event)
     for left, right in zip(floats(event.outputs()), floats(twin.outputs()), strict=False):
         if _equal([left, right]) or left.get("shape") != right.get("shape"):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.differences.records import fingerprint
@@ -120,7 +121,7 @@ def _unscaled(timeline: Timeline, loss: Event, scale: float) -> tuple[Event, flo
         word = operation(event.stem)
         if "unscale" in word:
             return None
-        if event.direction == "optimizer" or word.removeprefix("_foreach_") not in ("mul", "div"):
+        if event.direction == "optimizer" or word.removeprefix("_foreach_") not in operators.FACTORS:
             continue
         number = _scalar(event)
         results = tensors(event.outputs())

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.check.values import SAME_ELEMENTS, SHAPES, argument, same, tensors
+from msprobe.diagnose import operators
+from msprobe.diagnose.check.values import argument, same, tensors
 from msprobe.diagnose.differences.records import fingerprint, statistics
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
-_KEEPS = SAME_ELEMENTS | SHAPES | frozenset(("masked_fill", "clamp", "where"))
 _DEEPEST = 20
 
 
@@ -80,7 +80,7 @@ def _of_values(labels: Any, tokens: Any) -> int | None:
 def _own(event: Event) -> int | None:
     """By how many positions a call moves its first argument; None if that is not known."""
     word = operation(event.stem)
-    if word in _KEEPS:
+    if word in operators.KEEPS_MOST:
         return 0
     if word == "getitem":
         return _begin(event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from msprobe.compare.entry_names import operation, plain_path
+from msprobe.diagnose import operators
 from msprobe.diagnose.check import idle
 from msprobe.diagnose.check.history import without_gradient
 from msprobe.diagnose.check.moment import Moment
@@ -148,7 +149,7 @@ def _cut(timeline: Timeline, lost: dict[str, Event]) -> Event | None:
         if (
             given
             and results
-            and operation(event.stem) in ("detach", "clone", "numpy", "item", "to")
+            and operation(event.stem) in operators.LOOKS_AT
             and given[0].get("requires_grad")
             and not any(leaf.get("requires_grad") for leaf in results)
             and fingerprint(given[0]) in results_of

@@ -9,14 +9,6 @@ from typing import Any
 from msprobe.diagnose.differences.records import fingerprint, is_floating, numbers
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 
-#: Calls whose result has the same elements in the same order as their first argument, or in part of it.
-SAME_ELEMENTS = frozenset("to type type_as float double half bfloat16 clone contiguous detach detach_ cpu cuda".split())
-SHAPES = frozenset("reshape view flatten unflatten squeeze unsqueeze expand expand_as".split())
-#: Calls that make a tensor of their own of what they are given.
-COPIES = frozenset(
-    "clone copy contiguous to float double half bfloat16 type cpu cuda tensor as_tensor deepcopy".split()
-)
-
 
 def argument(event: Event, position: int, keyword: str) -> Any:
     """The plain value of an argument, by keyword or position (a method's tensor is position 0); None without it."""

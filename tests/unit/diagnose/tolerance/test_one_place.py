@@ -70,7 +70,12 @@ def test_only_tolerance_counts_in_units_of_rounding(path):
     assert list(arithmetic(ast.parse(path.read_text()))) == []
 
 
-@pytest.mark.parametrize("path", files("operators.py", "check"), ids=lambda path: str(path.relative_to(ROOT)))
+# What is said of an overflow depends on the operator; there no operators are listed.
+@pytest.mark.parametrize(
+    "path",
+    [path for path in files("operators.py") if path.name != "overflow_words.py"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_operators_are_listed_in_one_table(path):
     assert list(operator_lists(ast.parse(path.read_text()))) == []
 
