@@ -6,22 +6,20 @@ Exit status: 0 nothing found, or only what is harmless; 1 findings; 2 bad input.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import did_you_mean
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.report import formats
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check import Check, CheckResult
 
-FILE = "check.json"
 BAD_INPUT_STATUS = 2
 _EPILOG = """\
 Reads a dump (its root, or the folder of a step or rank) and looks for faults that show without a second run. Prints
-the first one in full; with -o DIR it also writes DIR/check.json. Exit status: 0 nothing found, or only what is
+the first one in full; with -o DIR it also writes {files}. Exit status: 0 nothing found, or only what is
 harmless; 1 findings; 2 bad input.
 """
 
@@ -29,9 +27,10 @@ harmless; 1 findings; 2 bad input.
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EPILOG
+    names = [row.file for row in formats.always("check")]
+    parser.epilog = _EPILOG.format(files=", ".join(f"DIR/{name}" for name in names))
     parser.add_argument("dump", nargs="?", help="folder of a dump, of a step or of a rank, or a dump.json")
-    parser.add_argument("-o", "--output_path", metavar="DIR", help=f"write {FILE} there")
+    parser.add_argument("-o", "--output_path", metavar="DIR", help=f"write {', '.join(names)} there")
     parser.add_argument("--only", metavar="NAMES", help="run these checks alone, with commas between")
     parser.add_argument("--skip", metavar="NAMES", help="leave these checks out")
     parser.add_argument("--list", action="store_true", help="list the checks and end")
@@ -61,13 +60,14 @@ def _execute(args: argparse.Namespace) -> int:
     if args.dump is None:
         raise InvalidInputError("give the folder of a dump (or --list).")
     chosen = _chosen(CHECKS, args.only, args.skip)
-    folder = usable_output(args.output_path, [FILE]) if args.output_path is not None else None
+    wanted = formats.always("check")
+    folder = usable_output(args.output_path, [row.file for row in wanted]) if args.output_path is not None else None
     with progress("checking") as tell:
         result = check_run(args.dump, chosen, tell)
     written: list[str] = []
     try:
         if folder is not None:
-            written.append(str(_write(folder, result)))
+            written += map(str, formats.write_files(result, wanted, folder))
     finally:
         _print(result, written)
     return result.exit_code
@@ -91,18 +91,8 @@ def _chosen(checks: tuple[Check, ...], only: str | None, skip: str | None) -> li
     return chosen
 
 
-def _write(folder: Path, result: CheckResult) -> Path:
-    from msprobe.paths import make_folder, write_atomically
-
-    text = json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
-    make_folder(folder)
-    path = folder / FILE
-    write_atomically(path, text.encode("utf-8", "backslashreplace") + b"\n", fsync=False)
-    return path
-
-
 def _print(result: CheckResult, written: list[str]) -> None:
-    from msprobe.report.check_text import check_lines
     from msprobe.report.console import print_lines
 
-    print_lines(lambda width: check_lines(result, written, width))
+    lines = formats.printed("check").render()
+    print_lines(lambda width: lines(result, written, width))

@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.report import formats
 
 if TYPE_CHECKING:
     from msprobe.compare.compare_file import CompareFile
@@ -47,8 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"folder of the results (sheets: {DEFAULT_OUTPUT})",
     )
-    parser.add_argument("--xlsx", action="store_true", help="write a workbook (the default of the form with -i)")
-    parser.add_argument("--csv", action="store_true", help="write CSV (the default of the form with -tp)")
+    for row in formats.with_flag("-i", "-tp"):
+        parser.add_argument(row.flag, action="store_true", help=row.help)
     parser.add_argument(
         "--jobs",
         type=int,
@@ -113,15 +114,19 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(f"give one of: two dumps; -i compare.json; -tp and -gp; {found}.")
     if args.dumps:
         return _short_form(args)
-    for flag in ("--html", "--parquet", "--all-steps", "--fail-on", "--noise", "--layout"):
+    form: formats.Form = "-tp" if args.input_path is None else "-i"
+    foreign = [row.flag for row in formats.with_flag() if form not in row.forms]
+    for flag in (*foreign, "--all-steps", "--fail-on", "--noise", "--layout"):
         if getattr(args, flag.strip("-").replace("-", "_")):
             raise UsageError(f"{flag} belongs to the form with two dumps; leave it out.")
-    if args.xlsx and args.csv:
-        raise UsageError("--xlsx and --csv exclude each other.")
+    chosen = [row for row in formats.with_flag(form) if getattr(args, row.word)]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(row.flag for row in chosen)} exclude each other.")
+    sheet = chosen[0] if chosen else formats.default_sheet(form)
     from msprobe.cli.output_folder import usable_output
 
     usable_output(args.output_path or DEFAULT_OUTPUT)
-    return _by_file(args) if args.input_path is not None else _by_paths(args)
+    return _by_file(args, sheet.word) if form == "-i" else _by_paths(args, sheet.word)
 
 
 class UsageError(InvalidInputError):
@@ -135,7 +140,7 @@ def _short_form(args: argparse.Namespace) -> int:
     return status
 
 
-def _by_file(args: argparse.Namespace) -> int:
+def _by_file(args: argparse.Namespace, sheet: str) -> int:
     from msprobe.compare.compare_file import load_compare_file
 
     asked = load_compare_file(args.input_path)
@@ -145,7 +150,7 @@ def _by_file(args: argparse.Namespace) -> int:
     request = _request(
         args,
         form="8.1.1",
-        file_format="csv" if args.csv else "xlsx",
+        file_format=sheet,
         stack=_stack_choice(asked.stack_path, args.stack_mode),
         advise=not args.compare_only,
         log_rows=asked.is_print_compare_log,
@@ -154,7 +159,7 @@ def _by_file(args: argparse.Namespace) -> int:
     return _compare(asked.npu_path, asked.bench_path, request, ("npu_path", "bench_path"))
 
 
-def _by_paths(args: argparse.Namespace) -> int:
+def _by_paths(args: argparse.Namespace, sheet: str) -> int:
     from msprobe.compare.multiplications import read_multiplications
     from msprobe.compare.problems import InvalidArgumentError
 
@@ -166,7 +171,7 @@ def _by_paths(args: argparse.Namespace) -> int:
         if given:
             raise InvalidArgumentError(f"{flag} has no meaning with -tp and -gp; leave it out.")
     if args.consistent_check or args.backend is not None:
-        return _consistent(args)
+        return _consistent(args, sheet)
     if args.rank is not None or args.step is not None:
         ranks, steps = _numbers(args.rank, "--rank"), _numbers(args.step, "--step")
         return _kernels(args.target_path, args.golden_path, args, ranks, steps)
@@ -180,7 +185,7 @@ def _by_paths(args: argparse.Namespace) -> int:
     request = _request(
         args,
         form="26.2",
-        file_format="xlsx" if args.xlsx else "csv",
+        file_format=sheet,
         stack=None,
         advise=False,
         log_rows=args.is_print_compare_log,
@@ -190,14 +195,14 @@ def _by_paths(args: argparse.Namespace) -> int:
     return _compare(args.target_path, args.golden_path, request, ("-tp", "-gp"))
 
 
-def _consistent(args: argparse.Namespace) -> int:
+def _consistent(args: argparse.Namespace, sheet: str) -> int:
     """A training against its inference engine."""
     from msprobe.report.consistent_sheet import consistent_check
 
     if not args.consistent_check:
         raise UsageError("--backend belongs to --consistent_check.")
     output = args.output_path or DEFAULT_OUTPUT
-    consistent_check(args.target_path, args.golden_path, output, args.backend, "xlsx" if args.xlsx else "csv")
+    consistent_check(args.target_path, args.golden_path, output, args.backend, sheet)
     return 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,29 +17,29 @@ from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import did_you_mean
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.report import formats
 
 if TYPE_CHECKING:
     from msprobe.cli.progress import Teller
     from msprobe.diagnose.findings import Verdict
     from msprobe.engine import Workers
     from msprobe.paths import StrPath
-    from msprobe.report.row_tables import Format
+    from msprobe.report.formats import Format
 
     _Steps = Collection[int | None] | None
     _Tables = Callable[[Path, _Steps, Teller], Iterator[Path]]
 
 DEFAULT_OUTPUT = "./output"
-VERDICT_FILE = "verdict.json"
-PAGE_FILE = "verdict.html"
 BAD_INPUT_STATUS = 2
-_FILES = ("xlsx", "csv", "html", "parquet")
-_TABLES: tuple[Format, ...] = ("xlsx", "csv", "parquet")
 _OUTCOMES = ("diverged", "harmless", "interrupted", "never")
 _MOST_NAMED = 10
 
-_EPILOG = """\
-two dumps: prints where they part. With -o DIR it also writes DIR/verdict.json and what is asked for (--html, --xlsx,
---csv, --parquet); without -o nothing is written, unless a file is asked for, which then goes to ./output.
+_WIDTH = 118
+_WRITES = (
+    "two dumps: prints where they part. With -o DIR it also writes {always} and what is asked for ({flags}); without "
+    "-o nothing is written, unless a file is asked for, which then goes to ./output."
+)
+_EXIT_STATUS = """
 Exit status of this form: 0 they agree or differ harmlessly (an interrupted dump: as far as it goes), 1 they part, 2
 they cannot be compared, the input is bad, or they agree where not all that both have could be read or compared.
 """
@@ -47,14 +48,17 @@ they cannot be compared, the input is bad, or they agree where not all that both
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that only the form with two dumps has."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EPILOG
+    names = " and ".join(f"DIR/{row.file}" for row in formats.always("verdict"))
+    writes = _WRITES.format(always=names, flags=formats.flags(formats.with_flag("two dumps")))
+    parser.epilog = textwrap.fill(writes, _WIDTH, break_on_hyphens=False) + _EXIT_STATUS
     short = parser.add_argument_group("two dumps")
-    short.add_argument("--html", action="store_true", help=f"write {PAGE_FILE}, a page in one file")
-    short.add_argument("--parquet", action="store_true", help="write the rows as Parquet (needs polars)")
+    for row in formats.with_flag("two dumps"):
+        if row.forms == ("two dumps",):
+            short.add_argument(row.flag, action="store_true", help=row.help)
     short.add_argument(
         "--all-steps",
         action="store_true",
-        help="tables (--xlsx, --csv, --parquet) of all steps, not only of those that differ beyond rounding",
+        help=f"tables ({_table_flags()}) of all steps, not only of those that differ beyond rounding",
     )
     short.add_argument(
         "--noise",
@@ -92,18 +96,15 @@ def _compare(args: argparse.Namespace) -> int:
     from msprobe.diagnose.verdict.readable import readable_verdict
     from msprobe.engine import Workers
 
-    asked = [kind for kind in _FILES if getattr(args, kind)]
+    asked = [row for row in formats.with_flag("two dumps") if getattr(args, row.word)]
     fails = _fail_on(args.fail_on)
     _check(args, asked)
-    if "parquet" in asked:
-        from msprobe.report.parquet_table import check_available
-
-        check_available()
+    for row in asked:
+        row.check_available()
     workers = Workers(args.jobs, args.engine)
     folder = None
     if args.output_path is not None or asked:
-        names = [VERDICT_FILE, PAGE_FILE] if "html" in asked else [VERDICT_FILE]
-        folder = usable_output(args.output_path or DEFAULT_OUTPUT, names)
+        folder = usable_output(args.output_path or DEFAULT_OUTPUT, [row.file for row in _of_the_verdict(asked)])
     candidate, reference = args.dumps
     _check_dumps([*args.dumps, args.noise] if args.noise is not None else args.dumps)
     if _is_same(candidate, reference):
@@ -124,7 +125,7 @@ def _compare(args: argparse.Namespace) -> int:
 
         def compare(one: StrPath, other: StrPath) -> Verdict:
             return compare_runs(
-                one, other, tell, "html" in asked,
+                one, other, tell, any(row.calls for row in asked),
                 noise=args.noise, jobs=args.jobs, engine=args.engine, layout=args.layout, mappings=mappings,
             )  # fmt: skip
 
@@ -142,11 +143,12 @@ def _compare(args: argparse.Namespace) -> int:
     return fails(verdict)
 
 
-def _check(args: argparse.Namespace, asked: Sequence[str]) -> None:
+def _check(args: argparse.Namespace, asked: Sequence[Format]) -> None:
     """Options that mean nothing here are refused: who gives them expects something of them."""
     if len(args.dumps) != 2:
         raise InvalidInputError(f"give two dumps, the candidate and the reference; found {len(args.dumps)}.")
     foreign = {
+        **{row.flag: getattr(args, row.word) for row in formats.with_flag() if "two dumps" not in row.forms},
         "-s": args.stack_mode,
         "-c": args.compare_only,
         "-m": args.mode != "auto",
@@ -167,14 +169,25 @@ def _check(args: argparse.Namespace, asked: Sequence[str]) -> None:
         "-dm": args.data_mapping,
         "-lm": args.layer_mapping,
     }
-    if args.all_steps and not set(_TABLES) & set(asked):
-        raise InvalidInputError("--all-steps: of which tables are written; ask for some (--xlsx, --csv, --parquet).")
+    has_tables = any(row.shows == "rows" for row in asked)
+    if args.all_steps and not has_tables:
+        raise InvalidInputError(f"--all-steps: of which tables are written; ask for some ({_table_flags()}).")
     wrong = [flag for flag, given in mapped.items() if given]
-    if wrong and not set(_TABLES) & set(asked):
+    if wrong and not has_tables:
         raise InvalidInputError(
-            f"{', '.join(wrong)}: how names answer to each other in the sheet; ask for one (--xlsx, --csv, --parquet). "
+            f"{', '.join(wrong)}: how names answer to each other in the sheet; ask for one ({_table_flags()}). "
             "The verdict finds out by itself."
         )
+
+
+def _table_flags() -> str:
+    return formats.flags([row for row in formats.with_flag("two dumps") if row.shows == "rows"])
+
+
+def _of_the_verdict(asked: Sequence[Format]) -> list[Format]:
+    """The files of the verdict itself, in the order of the table."""
+    wanted = [*asked, *formats.always("verdict")]
+    return [row for row in formats.FORMATS if row in wanted and row.shows == "verdict"]
 
 
 def _check_dumps(paths: Sequence[str]) -> None:
@@ -250,11 +263,11 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
 
 
 def _tables(
-    args: argparse.Namespace, asked: Sequence[str], workers: Workers
+    args: argparse.Namespace, asked: Sequence[Format], workers: Workers
 ) -> Callable[[StrPath, StrPath, Path, _Steps, Teller], Iterator[Path]] | None:
     """What writes the tables that were asked for; mappings are read now, before the work."""
-    formats: list[Format] = [kind for kind in _TABLES if kind in asked]
-    if not formats:
+    tables = [row for row in asked if row.shows == "rows"]
+    if not tables:
         return None
     from msprobe.compare.mapping import load_mappings
     from msprobe.report.row_tables import Wanted, write_row_tables
@@ -264,7 +277,7 @@ def _tables(
     )
 
     def write(candidate: StrPath, reference: StrPath, folder: Path, steps: _Steps, tell: Teller) -> Iterator[Path]:
-        wanted = Wanted(folder, formats, fuzzy=args.fuzzy_match, mappings=mappings, workers=workers, steps=steps)
+        wanted = Wanted(folder, tables, fuzzy=args.fuzzy_match, mappings=mappings, workers=workers, steps=steps)
         return write_row_tables(candidate, reference, wanted, tell)
 
     return write
@@ -273,24 +286,14 @@ def _tables(
 def _write(
     verdict: Verdict,
     folder: Path,
-    asked: Sequence[str],
+    asked: Sequence[Format],
     tables: _Tables | None,
     steps: _Steps,
     written: list[Path],
     tell: Teller,
 ) -> None:
     """Write the files; each appears when it is whole, and ``written`` grows with them."""
-    from msprobe.paths import make_folder, write_atomically
-    from msprobe.report.verdict_file import verdict_bytes
-
-    texts = {folder / VERDICT_FILE: verdict_bytes(verdict)}
-    if "html" in asked:
-        from msprobe.report.html import verdict_page
-
-        texts[folder / PAGE_FILE] = verdict_page(verdict).encode("utf-8", "backslashreplace")
-    make_folder(folder)
-    for path, data in texts.items():
-        write_atomically(path, data, fsync=False)
+    for path in formats.write_files(verdict, _of_the_verdict(asked), folder):
         written.append(path)
     if tables is not None:
         for path in tables(folder, steps, tell):
@@ -308,15 +311,15 @@ def _left_out(verdict: Verdict, steps: _Steps) -> str:
 
 
 def _print(verdict: Verdict, written: Sequence[Path], left_out: str = "") -> None:
-    from msprobe.report.console import print_lines, verdict_lines
+    from msprobe.report.console import print_lines
 
-    # What a person opens first stands first.
-    names = [_shown(path) for path in sorted(written, key=lambda path: path.name != PAGE_FILE)]
+    names = [_shown(path) for path in written]
     if len(names) > _MOST_NAMED:
         names[_MOST_NAMED:] = [f"and {len(names) - _MOST_NAMED} more in {_shown(written[0].parent)}"]
     if left_out:
         names.append(left_out)
-    print_lines(lambda width: verdict_lines(verdict, names, width))
+    lines = formats.printed("verdict").render()
+    print_lines(lambda width: lines(verdict, names, width))
 
 
 def _shown(path: Path) -> str:

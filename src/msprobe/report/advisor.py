@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from msprobe.compare.comparison import Comparison
 from msprobe.compare.suspect import Kind, Suspect, find_suspect
-from msprobe.paths import StrPath, write_atomically
 
 _NOTHING = "All compared values meet the requirement."
 _ADVICE: dict[Kind, str] = {
@@ -37,11 +36,6 @@ def advice_text(comparison: Comparison) -> str:
     advice = "\n".join([*_advice(comparison, suspect), *unmatched_lines(comparison)])
     line, name = ("NA", "NA") if suspect is None else (str(suspect.row), comparison.candidate.name[suspect.row])
     return f"Line: {line}\nSuspect Nodes: {name}\nExpert Advice: {advice}\n"
-
-
-def write_advice(path: StrPath, comparison: Comparison) -> None:
-    """Write the advice of a comparison. Raises PathError."""
-    write_atomically(path, advice_text(comparison).encode("utf-8", "backslashreplace"), fsync=False)
 
 
 def unmatched_lines(comparison: Comparison) -> list[str]:

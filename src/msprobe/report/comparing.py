@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,13 +29,11 @@ from msprobe.compare.sides import RankPair, files_of, open_pair, pair_ranks
 from msprobe.compare.stacks import StackOf, read_stacks
 from msprobe.compare.table import Table, table_of
 from msprobe.engine import ALONE, Workers, run
-from msprobe.paths import StrPath, check_output_folder, make_folder
-from msprobe.report.advisor import unmatched_lines, write_advice
-from msprobe.report.csv_table import write_csv
-from msprobe.report.workbook import Column, Sheet, write_workbook
+from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
+from msprobe.report.advisor import unmatched_lines
+from msprobe.report.formats import always, sheet_format
+from msprobe.report.workbook import Column, Sheet
 from msprobe.store.part import DumpPart
-
-Format = Literal["xlsx", "csv"]
 
 _LEAST_MATCHED = 0.5
 _UNMATCHED_HEADER = ("Side", "Name", "Dtype", "Tensor Shape", "API", "Place")
@@ -46,13 +44,13 @@ class Request:
     """What is wanted of a comparison.
 
     ``stack`` is False for no column of call stacks, a path for those of one file, None for those beside the
-    candidate, if there are any. ``suffix`` stands in the names of the files. ``workers`` compare ranks side by side,
-    and the tensors of a single file in threads.
+    candidate, if there are any. ``file_format`` is the word of a format of sheets. ``suffix`` stands in the names of
+    the files. ``workers`` compare ranks side by side, and the tensors of a single file in threads.
     """
 
     output: StrPath
     form: Form = "8.1.1"
-    file_format: Format = "xlsx"
+    file_format: str = "xlsx"
     stack: StrPath | Literal[False] | None = None
     advise: bool = True
     fuzzy: bool = False
@@ -229,18 +227,16 @@ def _write(
     if request.own_metrics is not None:
         table = _with_own(table, comparison, request.own_metrics.columns)
     stamp = _free_stamp(output, middle)
-    sheet = output / f"{debug}compare_result{middle}_{stamp}.{request.file_format}"
-    if request.file_format == "csv":
-        write_csv(sheet, table.header, table.blocks())
-    else:
-        write_workbook(sheet, sheets_of(comparison, table, request.form))
+    part = f"{middle}_{stamp}"
+    kind = sheet_format(request.file_format)
+    sheet = output / f"{debug}{kind.file.format(part=part)}"
+    kind.render()(sheet, sheets_of(comparison, table, request.form))
     files = [sheet]
-    if request.advise and request.form == "8.1.1":
-        advice = output / f"advisor{middle}_{stamp}.txt"
-        write_advice(advice, comparison)
-        files.append(advice)
+    for advice in always("advice") if request.advise and request.form == "8.1.1" else ():
+        files.append(output / advice.file.format(part=part))
+        write_atomically(files[-1], advice.content(comparison), fsync=False)
     for mapping in generated:
-        path = output / f"data_mapping{middle}_{stamp}.yaml"
+        path = output / f"data_mapping{part}.yaml"
         write_data_mapping(path, mapping)
         files.append(path)
     return files
@@ -270,14 +266,13 @@ def _free_stamp(folder: Path, middle: str) -> str:
         seconds += 1
 
 
-def sheets_of(comparison: Comparison, table: Table, form: Form) -> list[Sheet]:
+def sheets_of(comparison: Comparison, table: Table, form: Form) -> Iterator[Sheet]:
     """The sheets of a workbook: the table, and the rows that one side alone has, if there are any."""
     colours = comparison.colouring.colour.tolist() if form == "8.1.1" else ()
-    sheets = [Sheet("Sheet", table.header, table.blocks(), table.rows, colours)]
+    yield Sheet("Sheet", table.header, table.blocks(), table.rows, colours)
     unmatched = _unmatched(comparison)
     if unmatched[0]:
-        sheets.append(Sheet("Unmatched", _UNMATCHED_HEADER, [unmatched], len(unmatched[0])))
-    return sheets
+        yield Sheet("Unmatched", _UNMATCHED_HEADER, [unmatched], len(unmatched[0]))
 
 
 def _unmatched(comparison: Comparison) -> list[Column]:

@@ -21,8 +21,8 @@ from msprobe.compare.training_inference import (
 )
 from msprobe.errors import MsprobeError
 from msprobe.paths import StrPath, check_output_folder, make_folder
-from msprobe.report.csv_table import write_csv
-from msprobe.report.workbook import Cell, Sheet, write_workbook
+from msprobe.report.formats import sheet_format
+from msprobe.report.workbook import Cell, Sheet
 
 _NOTHING = "N/A"
 _WORDS = {True: "True", False: "False", None: _NOTHING}
@@ -33,12 +33,13 @@ def consistent_check(
     inference: StrPath,
     output: StrPath,
     backend: str | None,
-    file_format: Literal["csv", "xlsx"] = "csv",
+    file_format: str = "csv",
 ) -> list[Path]:
     """Compare two dumps or two folders of ranks; return the sheets.
 
-    ``backend`` is what the training runs on, ``fsdp`` or ``megatron``. Raises InvalidArgumentError for another one,
-    and what comparing raises; a rank that cannot be compared is told where there are others.
+    ``backend`` is what the training runs on, ``fsdp`` or ``megatron``; ``file_format`` is the word of a
+    format of sheets. Raises InvalidArgumentError for another backend, and what comparing raises; a rank that cannot
+    be compared is told where there are others.
     """
     known = next((name for name in BACKENDS if name == backend), None)
     if known is None:
@@ -67,13 +68,13 @@ def _compare(
     inference: StrPath,
     folder: Path,
     backend: Literal["fsdp", "megatron"],
-    file_format: Literal["csv", "xlsx"],
+    file_format: str,
     rank: str,
 ) -> Path:
+    kind = sheet_format(file_format)
     ours, theirs = open_pair(training, inference)
     try:
-        between = ";  " if file_format == "csv" else ";\n"
-        rows = [_row(pair, between) for pair in compare_training(ours, theirs, backend)]
+        rows = [_row(pair, kind.between) for pair in compare_training(ours, theirs, backend)]
     finally:
         ours.close()
         theirs.close()
@@ -83,11 +84,8 @@ def _compare(
         log.warning("no tensor of the training has a partner in the inference; is the backend the right one?")
     header = header_of("tensor", "26.2", with_stack=False)
     columns: list[Sequence[Cell]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in header]
-    path = make_folder(folder) / f"compare_result{rank}_{time.strftime('%Y%m%d%H%M%S')}.{file_format}"
-    if file_format == "csv":
-        write_csv(path, header, [columns])
-    else:
-        write_workbook(path, [Sheet("Sheet", header, [columns], len(rows))])
+    path = make_folder(folder) / kind.file.format(part=f"{rank}_{time.strftime('%Y%m%d%H%M%S')}")
+    kind.render()(path, [Sheet("Sheet", header, [columns], len(rows))])
     log.info(f"{matched} of {mine} tensors of the training have a partner; written: {path}")
     return path
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
 from msprobe.paths import StrPath, write_atomically
-from msprobe.report.workbook import Cell, Column, safe_text
+from msprobe.report.workbook import Cell, Column, Sheet, safe_text
 
 _INFINITIES = {float("inf"): " inf", float("-inf"): " -inf"}
 
@@ -16,6 +16,12 @@ _INFINITIES = {float("inf"): " inf", float("-inf"): " -inf"}
 def write_csv(path: StrPath, header: Sequence[str], blocks: Iterable[Sequence[Column]]) -> None:
     """Write a table given in blocks of columns; the file appears when it is whole. Raises PathError."""
     write_atomically(path, _pieces(header, blocks), fsync=False)
+
+
+def write_csv_sheet(path: StrPath, sheets: Iterable[Sheet]) -> None:
+    """Write the first of the sheets. Raises PathError."""
+    sheet = next(iter(sheets))
+    write_csv(path, sheet.header, sheet.blocks)
 
 
 def _pieces(header: Sequence[str], blocks: Iterable[Sequence[Column]]) -> Iterator[bytes]:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msprobe.errors import NotAvailableError
 from msprobe.paths import StrPath, write_atomically
-from msprobe.report.workbook import Cell, Column
+from msprobe.report.formats import sheet_format
+from msprobe.report.workbook import Cell, Column, Sheet
 
 # Words of the sheet that stand where no number is.
 _NO_NUMBER = frozenset(("", "N/A", "None", "unsupported", "-"))
 _PER_CENT = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?%|[-+]?(inf|nan)%")
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf, "true": 1.0, "false": 0.0}
-
-
-def check_available() -> None:
-    """Raises NotAvailableError if polars is not installed."""
-    if importlib.util.find_spec("polars") is None:
-        raise NotAvailableError("--parquet needs polars, which is not installed: pip install 'msprobe[compare]'.")
 
 
 def write_parquet(path: StrPath, header: Sequence[str], blocks: Iterable[Sequence[Column]]) -> None:
@@ -32,7 +25,7 @@ def write_parquet(path: StrPath, header: Sequence[str], blocks: Iterable[Sequenc
     the sheet has a word for no number. Other words in it (arguments that are texts) stand in a column
     ``{name} (text)`` beside it. All other columns are texts. Raises NotAvailableError without polars, PathError.
     """
-    check_available()
+    sheet_format("parquet").check_available()
     import polars
 
     columns: list[list[Cell]] = [[] for _ in header]
@@ -43,6 +36,12 @@ def write_parquet(path: StrPath, header: Sequence[str], blocks: Iterable[Sequenc
     held = io.BytesIO()
     polars.DataFrame(series).write_parquet(held)
     write_atomically(path, held.getvalue(), fsync=False)
+
+
+def write_parquet_sheet(path: StrPath, sheets: Iterable[Sheet]) -> None:
+    """Write the first of the sheets. Raises as :func:`write_parquet`."""
+    sheet = next(iter(sheets))
+    write_parquet(path, sheet.header, sheet.blocks)
 
 
 def _series(polars: Any, name: str, cells: list[Cell]) -> list[Any]:

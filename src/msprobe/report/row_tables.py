@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from msprobe import log
 from msprobe.compare.comparison import Comparison, compare_parts
@@ -19,12 +18,9 @@ from msprobe.diagnose.runs import parts_in_common
 from msprobe.engine import ALONE, Workers, run
 from msprobe.paths import StrPath, make_folder
 from msprobe.report.comparing import crosses_frameworks, sheets_of
-from msprobe.report.csv_table import write_csv
-from msprobe.report.workbook import write_workbook
+from msprobe.report.formats import Format
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump
-
-Format = Literal["xlsx", "csv", "parquet"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Wanted:
 def write_row_tables(
     candidate: StrPath, reference: StrPath, wanted: Wanted, progress: Callable[[str], None] = lambda text: None
 ) -> Iterator[Path]:
-    """Write ``compare_result_{step}_{rank}.{format}`` for the wanted steps and all their ranks in common, as many at
+    """Write ``compare_result_{step}_{rank}.*`` for the wanted steps and all their ranks in common, as many at
     once as there are workers; gives each path when the files of its part are whole.
 
     A part whose rows cannot be compared (dumps of different tasks) is said and passed over. Raises what the reader
@@ -100,13 +96,6 @@ def _write(comparison: Comparison, wanted: Wanted, name: str) -> Iterator[Path]:
     make_folder(wanted.folder)
     for kind in wanted.formats:
         table = table_of(comparison, stacks=stacks)
-        path = wanted.folder / f"compare_result_{name}.{kind}"
-        if kind == "xlsx":
-            write_workbook(path, sheets_of(comparison, table, "8.1.1"))
-        elif kind == "csv":
-            write_csv(path, table.header, table.blocks())
-        else:
-            from msprobe.report.parquet_table import write_parquet
-
-            write_parquet(path, table.header, table.blocks())
+        path = wanted.folder / kind.file.format(part=f"_{name}")
+        kind.render()(path, sheets_of(comparison, table, "8.1.1"))
         yield path

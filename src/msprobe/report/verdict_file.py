@@ -1,15 +1,19 @@
-"""``verdict.json``: the form that programs read. Described in ``docs/verdict.md``."""
+"""``verdict.json`` and ``check.json``: what programs read. Described in ``docs/verdict.md`` and ``docs/check.md``."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from msprobe.diagnose.findings import Verdict
 from msprobe.paths import StrPath, write_atomically
 
+if TYPE_CHECKING:
+    from msprobe.diagnose.check import CheckResult
+    from msprobe.diagnose.findings import Verdict
 
-def verdict_bytes(verdict: Verdict) -> bytes:
+
+def verdict_bytes(verdict: Verdict | CheckResult) -> bytes:
     """The content of the file: JSON with an indent, UTF-8."""
     text = json.dumps(verdict.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace") + b"\n"

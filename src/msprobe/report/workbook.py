@@ -75,7 +75,7 @@ class Sheet:
     widths: Sequence[float] = ()
 
 
-def write_workbook(path: StrPath, sheets: Sequence[Sheet]) -> None:
+def write_workbook(path: StrPath, sheets: Iterable[Sheet]) -> None:
     """Write a workbook; the file appears under its name when it is whole, with mode 0640.
 
     A sheet of more than 1,048,575 rows becomes several, named ``part_0``, ``part_1``, ... Raises PathError.
@@ -112,7 +112,7 @@ def safe_text(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-def _write(file: IO[bytes], sheets: Sequence[Sheet]) -> None:
+def _write(file: IO[bytes], sheets: Iterable[Sheet]) -> None:
     names: list[str] = []
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
         for sheet in sheets:

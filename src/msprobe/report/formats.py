@@ -1,0 +1,177 @@
+"""What ``compare`` and ``check`` write: one row for each format.
+
+A new format is a row here and the renderer that it names: the flag, its help, the refusal where its package is
+missing and the file on disk follow. Renderers are named as texts, so that the command line starts without them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from msprobe.errors import NotAvailableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# The forms of `msprobe compare`: two dumps, compare.json, -tp and -gp.
+Form = Literal["two dumps", "-i", "-tp"]
+# What is shown, and with that what a renderer is and what it is given:
+#   verdict, check   (result) -> the content of the file, as text or bytes
+#   rows             (path, sheets) writes the first of the sheets, or all of them; raises PathError
+#   advice           (comparison) -> the content of the file
+# and of what is printed: (result, what was written, width) -> lines.
+Shown = Literal["verdict", "check", "rows", "advice"]
+
+
+class Format(NamedTuple):
+    """One format.
+
+    ``word`` is the flag without its dashes and the value in ``Request.file_format``. ``file`` is the name of the file,
+    ``{part}`` in it step, rank or time; empty for what is printed. ``renderer`` is ``module:function`` (see
+    :data:`Shown`). ``forms`` have the flag; without any it is written always. ``default_of``: the form whose sheet it
+    is if no flag is given. ``package`` is what it needs beyond msprobe, and comes with ``extra``. ``calls``: it shows
+    all calls of the step, which a verdict collects only if asked. ``between`` separates several names in one cell.
+    """
+
+    word: str
+    shows: Shown
+    file: str
+    renderer: str
+    text: str
+    forms: tuple[Form, ...] = ()
+    default_of: Form | None = None
+    package: str = ""
+    extra: str = ""
+    calls: bool = False
+    between: str = ";\n"
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line."""
+        return f"--{self.word}"
+
+    @property
+    def help(self) -> str:
+        """The line of the command's help."""
+        default = f" (the default of the form with {self.default_of})" if self.default_of else ""
+        return f"{self.text}{default}{f' (needs {self.package})' if self.package else ''}"
+
+    def render(self) -> Callable[..., Any]:
+        """The renderer, imported now."""
+        module, _, function = self.renderer.partition(":")
+        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+        return found
+
+    def content(self, result: object) -> bytes:
+        """The content of the file. Texts become UTF-8."""
+        found = self.render()(result)
+        return found if isinstance(found, bytes) else str(found).encode("utf-8", "backslashreplace")
+
+    def check_available(self) -> None:
+        """Raises NotAvailableError if its package is not installed."""
+        if self.package and importlib.util.find_spec(self.package) is None:
+            raise NotAvailableError(
+                f"{self.flag} needs {self.package}, which is not installed: pip install 'msprobe[{self.extra}]'."
+            )
+
+
+_ROWS = "compare_result{part}"
+_ALL_FORMS: tuple[Form, ...] = ("two dumps", "-i", "-tp")
+
+# In the order in which flags are listed and files named: what a person opens first stands first.
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "html",
+        "verdict",
+        "verdict.html",
+        "msprobe.report.html:verdict_page",
+        "write verdict.html, a page in one file",
+        forms=("two dumps",),
+        calls=True,
+    ),
+    Format("json", "verdict", "verdict.json", "msprobe.report.verdict_file:verdict_bytes", "what programs read"),
+    Format("text", "verdict", "", "msprobe.report.console:verdict_lines", "what is printed"),
+    Format(
+        "xlsx",
+        "rows",
+        f"{_ROWS}.xlsx",
+        "msprobe.report.workbook:write_workbook",
+        "write a workbook",
+        forms=_ALL_FORMS,
+        default_of="-i",
+    ),
+    Format(
+        "csv",
+        "rows",
+        f"{_ROWS}.csv",
+        "msprobe.report.csv_table:write_csv_sheet",
+        "write CSV",
+        forms=_ALL_FORMS,
+        default_of="-tp",
+        between=";  ",
+    ),
+    Format(
+        "parquet",
+        "rows",
+        f"{_ROWS}.parquet",
+        "msprobe.report.parquet_table:write_parquet_sheet",
+        "write the rows as Parquet",
+        forms=("two dumps",),
+        package="polars",
+        extra="compare",
+    ),
+    Format(
+        "advice",
+        "advice",
+        "advisor{part}.txt",
+        "msprobe.report.advisor:advice_text",
+        "beside the sheets of the form -i",
+    ),
+    Format("json", "check", "check.json", "msprobe.report.verdict_file:verdict_bytes", "what programs read"),
+    Format("text", "check", "", "msprobe.report.check_text:check_lines", "what is printed"),
+)
+
+
+def with_flag(*forms: Form) -> list[Format]:
+    """The formats that any of these forms of the command has a flag for; without forms: all that have one."""
+    return [row for row in FORMATS if row.forms and (not forms or set(forms) & set(row.forms))]
+
+
+def always(shows: Shown) -> list[Format]:
+    """The files that are written without a flag."""
+    return [row for row in FORMATS if row.shows == shows and row.file and not row.forms]
+
+
+def printed(shows: Shown) -> Format:
+    """What shows this on a console."""
+    return next(row for row in FORMATS if row.shows == shows and not row.file)
+
+
+def default_sheet(form: Form) -> Format:
+    """The format of a sheet for which no flag is given."""
+    return next(row for row in FORMATS if row.default_of == form)
+
+
+def sheet_format(word: str) -> Format:
+    """The format of sheets with this word. Raises KeyError for any other word."""
+    found = {row.word: row for row in FORMATS if row.shows == "rows"}
+    return found[word]
+
+
+def flags(formats: Sequence[Format]) -> str:
+    """The flags as a sentence lists them."""
+    return ", ".join(row.flag for row in formats)
+
+
+def write_files(result: object, formats: Sequence[Format], folder: Path) -> Iterator[Path]:
+    """Write a result in these formats; gives each path when the file is whole. Raises PathError."""
+    from msprobe.paths import make_folder, write_atomically
+
+    contents = [(folder / row.file, row.content(result)) for row in formats]
+    make_folder(folder)
+    for path, content in contents:
+        write_atomically(path, content, fsync=False)
+        yield path
