@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
 
 from msprobe import log
 from msprobe.compare.problems import ComparisonError
-from msprobe.config.jsonc import FieldPath
-from msprobe.config.mistakes import Mistake, Source, did_you_mean, shown
+from msprobe.config.declared import Declared, demand, is_list, is_object, is_text, read_declared, wrong
+from msprobe.config.mistakes import did_you_mean, ended, shown
 from msprobe.config.yaml_source import read_yaml
 from msprobe.errors import InvalidInputError, NotAvailableError, PathError
 from msprobe.paths import StrPath
@@ -35,6 +37,7 @@ TENSOR_METRICS = (
 # mindstudio-probe 26.2 has it in all of its sheets.
 GRAD_METRIC = "Requires_grad Consistent"
 METRICS = {"statistics": STATISTICS_METRICS, "tensor": TENSOR_METRICS}
+_ALL_METRICS = tuple(dict.fromkeys((*STATISTICS_METRICS, *TENSOR_METRICS, GRAD_METRIC)))
 
 # A metric that says nothing; the values themselves are shown instead (groups of ranks, texts).
 _NO_METRIC = ("N/A", "unsupported", "Nan")
@@ -94,47 +97,49 @@ class MergedMetric:
     rows: tuple[tuple[Cell, ...], ...]
 
 
+_Name = Annotated[
+    str, AfterValidator(lambda name: name.strip().rstrip(".")), demand((is_text, "must be a name, found {found}"))
+]
+
+
+def _metric(name: str) -> str:
+    if name in _ALL_METRICS:
+        return name
+    near = did_you_mean(name, _ALL_METRICS) or f"; the metrics are {', '.join(_ALL_METRICS)}"
+    raise wrong(f"{shown(name)} is not a metric{near}")
+
+
+class _File(Declared):
+    api: Annotated[
+        list[_Name], demand((lambda names: is_list(names) and names, "must be a list of names, found {found}"))
+    ] = Field(description="give a list of names of APIs")
+    compare_index: Annotated[
+        list[Annotated[_Name, AfterValidator(_metric)]] | None,
+        demand((lambda names: names is None or is_list(names), "must be a list of names, found {found}")),
+    ] = None
+
+
+_CONFIGURATION = Annotated[
+    _File,
+    demand(
+        (lambda value: value not in (None, {}, []), "is empty; give at least api: a list of names of APIs"),
+        (is_object, "must be an object; give at least api: a list of names of APIs"),
+    ),
+]
+
+
 def read_merge_config(path: StrPath) -> MergeConfig:
     """Read the YAML with ``api`` and ``compare_index``. Raises MergeError with all mistakes, or PathError."""
     try:
         source = read_yaml(path, "configuration of merge_result")
     except InvalidInputError as problem:
         raise MergeError(problem.message) from problem
-    content = source.document.value
-    if not isinstance(content, dict) or not content:
-        kind = "is empty" if not content else "must be an object"
-        raise MergeError(f"{source.name}: the configuration {kind}; give at least api: a list of names of APIs.")
-    mistakes: list[Mistake] = []
-    for key in content:
-        if key not in ("api", "compare_index"):
-            near = did_you_mean(key, ("api", "compare_index"))
-            log.warning(f"{source.where((key,))} is not a field of this file{near}; it is left out.")
-    if "api" not in content:
-        mistakes.append(source.mistake(("api",), "is missing; give a list of names of APIs"))
-    apis = _names(source, ("api",), content.get("api"), mistakes, required="api" in content)
-    metrics = _names(source, ("compare_index",), content.get("compare_index"), mistakes, required=False)
-    known = tuple(dict.fromkeys((*STATISTICS_METRICS, *TENSOR_METRICS, GRAD_METRIC)))
-    for number, metric in enumerate(metrics):
-        if metric not in known:
-            near = did_you_mean(metric, known) or f"; the metrics are {', '.join(known)}"
-            mistakes.append(source.mistake(("compare_index", number), f"{shown(metric)} is not a metric{near}"))
-    if mistakes:
-        lines = sorted(mistakes, key=lambda mistake: mistake.order)
-        raise MergeError("; ".join(map(str, lines)) + ".")
-    return MergeConfig(tuple(dict.fromkeys(apis)), tuple(dict.fromkeys(metrics)) or None)
-
-
-def _names(source: Source, path: FieldPath, value: Any, mistakes: list[Mistake], required: bool) -> list[str]:
-    if value is None and not required:
-        return []
-    if not isinstance(value, list) or (required and not value):
-        found = "nothing" if value in (None, []) else shown(value)
-        mistakes.append(source.mistake(path, f"must be a list of names, found {found}"))
-        return []
-    for number, item in enumerate(value):
-        if not isinstance(item, str) or not item.strip():
-            mistakes.append(source.mistake((*path, number), f"must be a name, found {shown(item)}"))
-    return [item.strip().rstrip(".") for item in value if isinstance(item, str) and item.strip()]
+    read = read_declared(_CONFIGURATION, source, "the configuration", unknown="ignored")
+    if read.mistakes:
+        lines = sorted(read.mistakes, key=lambda mistake: mistake.order)
+        raise MergeError(ended("; ".join(map(str, lines))))
+    found: _File = read.value
+    return MergeConfig(tuple(dict.fromkeys(found.api)), tuple(dict.fromkeys(found.compare_index or ())) or None)
 
 
 def find_results(folder: StrPath) -> list[RankResult]:

@@ -16,15 +16,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from msprobe import log
-from msprobe.config.jsonc import FieldPath
-from msprobe.config.mistakes import Mistake, Source, did_you_mean, raise_mistakes, shown
+from msprobe.config.mistakes import raise_mistakes
 from msprobe.config.yaml_source import read_yaml
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath
@@ -32,15 +30,6 @@ from msprobe.store.dtypes import Array
 from msprobe.store.values import read_values
 
 TARGET, GOLDEN = range(2)
-_MAPS = ("target_tensor_map", "golden_tensor_map")
-# Section -> field -> which side's tensors, and on which side of them the matrix stands.
-_FIELDS: dict[str, dict[str, tuple[int, str]]] = {
-    "right_matmul": {name: (side, "right") for side, name in enumerate(_MAPS)},
-    "left_matmul": {name: (side, "left") for side, name in enumerate(_MAPS)},
-    "left_right_matmul": {
-        f"{place}_{name}": (side, place) for place in ("left", "right") for side, name in enumerate(_MAPS)
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -100,51 +89,28 @@ def read_multiplications(path: StrPath) -> Multiplications:
 
     Raises PathError if it or a matrix is not there, InvalidInputError with all mistakes otherwise.
     """
+    from msprobe.compare.multiplication_fields import CONFIGURATION
+    from msprobe.config.declared import read_declared
+
     source = read_yaml(path, "configuration of multiplications")
-    content = source.document.value
-    mistakes: list[Mistake] = []
+    read = read_declared(CONFIGURATION, source, "the configuration", unknown="ignored")
+    mistakes = list(read.mistakes)
     sides: tuple[dict[str, Factors], dict[str, Factors]] = ({}, {})
-    if not isinstance(content, dict) or not content:
-        raise InvalidInputError(
-            f"{source.name}: the configuration must be an object with {', '.join(_FIELDS)}, found {shown(content)}."
-        )
-    for section, fields in content.items():
-        known = _FIELDS.get(section)
-        if known is None:
-            near = did_you_mean(section, _FIELDS)
-            log.warning(f"{source.where((section,))} is not a field of this file{near}; it is left out.")
-        elif not isinstance(fields, dict):
-            mistakes.append(source.mistake((section,), f"must be an object with {', '.join(known)}"))
-        else:
-            for name in fields:
-                if name in known:
-                    _read_map(source, (section, name), sides[known[name][0]], known[name][1], mistakes)
-                else:
-                    near = did_you_mean(name, known)
-                    log.warning(f"{source.where((section, name))} is not a field of it{near}; it is left out.")
+    for section, fields in () if read.value is None else read.value:
+        for name, files in fields or ():
+            place = (section if name.startswith(("target", "golden")) else name).partition("_")[0]
+            side = sides[GOLDEN if "golden" in name else TARGET]
+            for file, tensors in files.items():
+                if not os.path.isfile(file):
+                    mistakes.append(source.mistake((section, name, file), "the file does not exist", "path"))
+                elif not file.endswith((".pt", ".npy")):
+                    mistakes.append(source.mistake((section, name, file), "must be a .pt or .npy file"))
+                for number, tensor in enumerate(tensors):
+                    old = side.get(tensor, Factors())
+                    if getattr(old, place) is not None:
+                        text = f"{tensor} has another {place} matrix already"
+                        mistakes.append(source.mistake((section, name, file, number), text))
+                    side[tensor] = replace(old, **{place: Path(file)})
     if mistakes:
         raise_mistakes(mistakes, source.name)
     return Multiplications(sides)
-
-
-def _read_map(source: Source, path: FieldPath, side: dict[str, Factors], place: str, mistakes: list[Mistake]) -> None:
-    section, name = (str(part) for part in path)
-    content = source.document.value[section][name]
-    if not isinstance(content, dict):
-        mistakes.append(source.mistake(path, f"must be an object {{matrix file: [tensors]}}, found {shown(content)}"))
-        return
-    for file, tensors in content.items():
-        where = (*path, file)
-        if not os.path.isfile(file):
-            mistakes.append(source.mistake(where, "the file does not exist", "path"))
-        elif not file.endswith((".pt", ".npy")):
-            mistakes.append(source.mistake(where, "must be a .pt or .npy file"))
-        if not isinstance(tensors, list) or not all(isinstance(tensor, str) and tensor for tensor in tensors):
-            mistakes.append(source.mistake(where, f"must be a list of data names, found {shown(tensors)}"))
-            continue
-        for number, tensor in enumerate(tensors):
-            old = side.get(tensor, Factors())
-            if getattr(old, place) is not None:
-                mistakes.append(source.mistake((*where, number), f"{tensor} has another {place} matrix already"))
-            left, right = (Path(file), old.right) if place == "left" else (old.left, Path(file))
-            side[tensor] = Factors(left, right)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
+from msprobe import log
 from msprobe.config.jsonc import Document, FieldPath
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError, PathError, ScopeError
 
@@ -44,6 +45,8 @@ class Source:
     document: Document
     # The place in the file that an argument takes -> the name of the argument.
     arguments: Mapping[FieldPath, str]
+    # Places are told with their column, too.
+    columns: bool = False
 
     def where(self, path: FieldPath) -> str:
         """The beginning of a message about this field: ``config.json:12: field "statistics.list[0]"``."""
@@ -51,9 +54,14 @@ class Source:
             argument = self.arguments.get(path[:length])
             if argument is not None:
                 return f'argument "{dotted((argument, *path[length:]))}"'
+        return f'{self.name}{self.line(path)}: field "{dotted(path)}"'
+
+    def line(self, path: FieldPath) -> str:
+        """``:12`` or ``:12:3`` for a field in that line; nothing for one that the file does not have."""
         position = self.document.position(path)
-        line = "" if position is None else f":{position.line}"
-        return f'{self.name}{line}: field "{dotted(path)}"'
+        if position is None:
+            return ""
+        return f":{position.line}:{position.column}" if self.columns else f":{position.line}"
 
     def mistake(self, path: FieldPath, text: str, kind: MistakeKind = "value") -> Mistake:
         """A mistake in this field."""
@@ -63,16 +71,17 @@ class Source:
         return Mistake(self.where(path), text, kind, order, is_argument)
 
 
-def raise_mistakes(mistakes: Iterable[Mistake], name: str) -> NoReturn:
+def raise_mistakes(mistakes: Iterable[Mistake], name: str, error: type[MsprobeError] | None = None) -> NoReturn:
     """Raise one error with one line for each mistake, in the order of the file ``name``, arguments first.
 
-    ScopeError, PathError or NotAvailableError if all mistakes are of that kind, otherwise InvalidInputError.
+    Without ``error``: ScopeError, PathError or NotAvailableError if all mistakes are of that kind, otherwise
+    InvalidInputError.
     """
     lines = sorted(dict.fromkeys(mistakes), key=lambda mistake: mistake.order)
     kinds = {mistake.kind for mistake in lines}
-    error = _ERRORS[kinds.pop()] if len(kinds) == 1 else InvalidInputError
+    error = error or (_ERRORS[kinds.pop()] if len(kinds) == 1 else InvalidInputError)
     if len(lines) == 1:
-        raise error(_ended(str(lines[0])))
+        raise error(ended(str(lines[0])))
     told = "".join(f"\n  {line}" for line in lines)
     in_arguments = sum(line.is_argument for line in lines)
     if in_arguments == len(lines):
@@ -81,8 +90,16 @@ def raise_mistakes(mistakes: Iterable[Mistake], name: str) -> NoReturn:
     raise error(f"the configuration ({place}) has {len(lines)} mistakes:{told}")
 
 
-def _ended(sentence: str) -> str:
+def ended(sentence: str) -> str:
+    """The sentence with its full stop."""
     return sentence if sentence.endswith(("?", ".")) else f"{sentence}."
+
+
+def warn_of_duplicates(source: Source) -> None:
+    """One warning for each name that an object has twice."""
+    for twice in source.document.duplicates:
+        first, last = twice.first.line, twice.last.line
+        log.warning(f'{source.name}:{last}: field "{dotted(twice.path)}" is also in line {first}; this one counts.')
 
 
 def shown(value: Any) -> str:
@@ -119,4 +136,4 @@ def dotted(path: FieldPath) -> str:
             text += f"[{part}]"
         else:
             text += f".{part}" if text else part
-    return text
+    return text if text.isprintable() else ascii(text)[1:-1]

@@ -1,7 +1,8 @@
 """YAML files that people write by hand: lists and maps of names, and where each of them stands in the text.
 
 Read to texts, lists and objects only: ``on``, ``1`` and ``1e5`` stay the texts they are, since they stand for
-names here; an empty value, ``~`` and ``null`` are None. The result is a :class:`Source`, so that a mistake in a
+names here; an empty value, ``~`` and ``null`` are None. Where numbers are numbers, values are read as YAML means them
+(``typed``); what stands before a colon is a text always. The result is a :class:`Source`, so that a mistake in a
 YAML file is told as one in ``config.json`` is: with file, line and field.
 """
 
@@ -26,6 +27,7 @@ MOST_VALUES = 3_000_000
 _NULLS = ("", "~", "null", "Null", "NULL")
 _PLAIN_TAGS = "tag:yaml.org,2002:"
 _Loader: type[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_TypedLoader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_yaml(path: StrPath, what: str = "YAML file") -> Source:
@@ -43,13 +45,13 @@ def read_yaml(path: StrPath, what: str = "YAML file") -> Source:
     return parse_yaml(data, os.path.basename(os.fspath(path)))
 
 
-def parse_yaml(data: str | bytes, name: str = "YAML") -> Source:
+def parse_yaml(data: str | bytes, name: str = "YAML", typed: bool = False) -> Source:
     """Parse a text, or bytes in UTF-8 or UTF-16. ``name`` stands before the line in messages."""
     loader = None
     try:
-        loader = _Loader(data)
+        loader = (_TypedLoader if typed else _Loader)(data)
         node = loader.get_single_node()
-        document = _Reader(name).document(node)
+        document = _Reader(name, loader if typed else None).document(node)
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         where = name if mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
@@ -70,8 +72,10 @@ def parse_yaml(data: str | bytes, name: str = "YAML") -> Source:
 class _Reader:
     """Turns YAML nodes to values and notes their places."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, typed: Any = None) -> None:
         self._name = name
+        # The loader that makes numbers of what looks like one; None: all values are texts.
+        self._typed = typed
         self._positions: dict[FieldPath, Position] = {}
         self._duplicates: list[DuplicateKey] = []
         self._values = 0
@@ -93,11 +97,21 @@ class _Reader:
             return self._object(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self._value(item, (*path, number)) for number, item in enumerate(node.value)]
+        if self._typed is not None:
+            return self._typed_value(node)
         text = str(node.value)
         return None if not node.style and text in _NULLS else text  # no style: written without quotes
 
+    def _typed_value(self, node: Any) -> Any:
+        try:
+            return self._typed.construct_object(node)
+        except ValueError as problem:
+            self._refuse(node, f"{str(node.value)[:40]!r} is no value of its kind ({problem})")
+
     def _object(self, node: Any, path: FieldPath) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        if self._typed is not None and len(path) < MOST_DEPTH:
+            self._typed.flatten_mapping(node)  # <<: *defaults
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._refuse(key_node, "a name stands before the colon, not a list or an object")

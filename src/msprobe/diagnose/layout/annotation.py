@@ -6,23 +6,26 @@ does not tell of a tensor is found out by its shapes, on the mesh that the file 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from msprobe.diagnose.layout.placements import Placement, of_text
+from msprobe.config import jsonc
+from msprobe.config.jsonc import FieldPath
+from msprobe.config.mistakes import Mistake, MistakeKind, Source, dotted, raise_mistakes, warn_of_duplicates
+from msprobe.diagnose.layout.placements import Placement
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath
 
+if TYPE_CHECKING:
+    from msprobe.diagnose.layout.annotation_fields import SideFields
+
 _MOST_BYTES = 1 << 22
 _SIDES = ("candidate", "reference")
-_FIELDS = ("mesh", "parameters", "modules", "stages", "names")
-_SLOTS = ("input", "output")
 
 Split = dict[str, Placement]
 
@@ -99,26 +102,47 @@ def read_annotations(path: StrPath) -> dict[str, Annotation]:
 
     Raises PathError if it cannot be read, InvalidInputError with all that is wrong in it.
     """
-    content = _content(Path(path))
-    problems: list[str] = []
-    found: dict[str, Annotation] = {}
-    if not isinstance(content, dict) or not content:
-        raise InvalidInputError(f'"{path}" must be an object with the keys candidate, reference, or both.')
-    for side, fields in content.items():
-        if side not in _SIDES:
-            problems.append(f"{side!r} is not known; the keys are candidate and reference")
-        elif not isinstance(fields, dict):
-            problems.append(f"{side} must be an object, found {type(fields).__name__}")
-        else:
-            annotation = _read_side(str(side), fields, problems)
-            if annotation is not None:
-                found[str(side)] = annotation
-    if problems:
-        raise InvalidInputError(f'"{path}": ' + "; ".join(problems) + ".")
-    return found
+    from msprobe.config.declared import read_declared
+    from msprobe.diagnose.layout.annotation_fields import FILE
+
+    source = _source(Path(path))
+    warn_of_duplicates(source)
+    read = read_declared(FILE, source, "the file")
+    if read.mistakes:
+        raise_mistakes(read.mistakes, source.name)
+    found = {side: getattr(read.value, side) for side in _SIDES}
+    return {side: _annotation(fields) for side, fields in found.items() if fields is not None}
 
 
-def _content(path: Path) -> Any:
+def _annotation(fields: SideFields) -> Annotation:
+    modules = tuple(
+        (pattern, slot, split) for pattern, slots in fields.modules.items() for slot, split in slots.items()
+    )
+    axis, layers = None, {}
+    if fields.stages is not None:
+        axis, layers = fields.stages.axis, fields.stages.layers
+    return Annotation(
+        tuple(fields.mesh.items()),
+        tuple(fields.parameters.items()),
+        modules,
+        axis,
+        tuple(layers.items()),
+        tuple((re.compile(pattern), new) for pattern, new in fields.names.items()),
+    )
+
+
+class _Sentences(Source):
+    """Mistakes as sentences about the field: ``"layout.yaml":3: candidate.mesh.data must be ...``."""
+
+    def mistake(self, path: FieldPath, text: str, kind: MistakeKind = "value") -> Mistake:
+        """A mistake in this field; a text that begins with a value stands behind a colon."""
+        field = dotted(path) if path[0] in _SIDES else repr(path[0])
+        between = ": " if text.startswith("'") else " "
+        known = super().mistake(path, text, kind)
+        return replace(known, where=f"{self.name}{self.line(path)}", text=f"{field}{between}{text}")
+
+
+def _source(path: Path) -> Source:
     try:
         if os.path.getsize(path) > _MOST_BYTES:
             raise InvalidInputError(f'"{path}" is larger than 4 MiB, so it is no annotation of a layout.')
@@ -127,100 +151,14 @@ def _content(path: Path) -> Any:
         raise InvalidInputError(f'"{path}" is not UTF-8 text: {problem}.') from problem
     except OSError as problem:
         raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+    name, kind = f'"{path}"', "JSON" if path.suffix == ".json" else "YAML"
     try:
-        if path.suffix == ".json":
-            return json.loads(text)
-        import yaml
-
-        return yaml.safe_load(text)
-    except (ValueError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no JSON: {problem}.') from problem
-    except Exception as problem:
-        raise InvalidInputError(f'"{path}" is no YAML: {" ".join(str(problem).split())}.') from problem
-
-
-def _read_side(side: str, fields: dict[Any, Any], problems: list[str]) -> Annotation | None:
-    before = len(problems)
-    for key in fields:
-        if key not in _FIELDS:
-            problems.append(f"{side}.{key} is not known; the fields are {', '.join(_FIELDS)}")
-    mesh = _mesh(side, fields.get("mesh"), problems)
-    axes = dict(mesh)
-    parameters = tuple(
-        (str(pattern), _split(f"{side}.parameters.{pattern}", split, axes, problems))
-        for pattern, split in _object(f"{side}.parameters", fields.get("parameters"), problems)
-    )
-    modules = []
-    for pattern, slots in _object(f"{side}.modules", fields.get("modules"), problems):
-        where = f"{side}.modules.{pattern}"
-        for slot, split in _object(where, slots, problems):
-            if not str(slot).startswith(_SLOTS):
-                problems.append(f"{where}.{slot} is not known; the slots are input, output, and one of them (output.0)")
-            modules.append((str(pattern), str(slot), _split(f"{where}.{slot}", split, axes, problems)))
-    axis, layers = _stages(side, fields.get("stages"), axes, problems)
-    names = []
-    for pattern, new in _object(f"{side}.names", fields.get("names"), problems):
-        try:
-            names.append((re.compile(str(pattern)), str(new)))
-        except re.error as problem:
-            problems.append(f"{side}.names.{pattern} is no regular expression: {problem}")
-    if len(problems) > before:
-        return None
-    return Annotation(mesh, parameters, tuple(modules), axis, layers, tuple(names))
-
-
-def _mesh(side: str, found: Any, problems: list[str]) -> tuple[tuple[str, int], ...]:
-    if not isinstance(found, dict) or not found:
-        problems.append(f"{side}.mesh must name the axes and their sizes, the slowest first, as {{data: 2, tensor: 2}}")
-        return ()
-    for name, size in found.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            problems.append(f"{side}.mesh.{name} must be a whole number from 1 on, found {size!r}")
-    return tuple((str(name), size if isinstance(size, int) else 1) for name, size in found.items())
-
-
-def _split(where: str, found: Any, axes: dict[str, int], problems: list[str]) -> Split:
-    split: Split = {}
-    for axis, word in _object(where, found, problems):
-        placement = of_text(str(word))
-        if axis not in axes:
-            problems.append(f"{where}: {axis!r} is no axis of the mesh; it has {', '.join(axes) or 'none'}")
-        elif placement is None:
-            problems.append(
-                f"{where}.{axis}: {word!r} is not known; write replicate, shard(0), partial or interleave(0)"
-            )
+        if kind == "JSON":
+            document = jsonc.parse(text, name)
         else:
-            split[str(axis)] = placement
-    return split
+            from msprobe.config.yaml_source import parse_yaml
 
-
-def _stages(
-    side: str, found: Any, axes: dict[str, int], problems: list[str]
-) -> tuple[str | None, tuple[tuple[str, tuple[int, ...]], ...]]:
-    if found is None:
-        return None, ()
-    fields = dict(_object(f"{side}.stages", found, problems))
-    axis = fields.get("axis")
-    if axis not in axes:
-        problems.append(f"{side}.stages.axis must be an axis of the mesh ({', '.join(axes)}), found {axis!r}")
-        return None, ()
-    layers = []
-    for group, firsts in _object(f"{side}.stages.layers", fields.get("layers"), problems):
-        whole = isinstance(firsts, list) and all(isinstance(n, int) and n >= 0 for n in firsts)
-        if not whole or len(firsts) != axes[str(axis)]:
-            problems.append(
-                f"{side}.stages.layers.{group} must list the first number of each of the {axes[str(axis)]} stages, "
-                f"found {firsts!r}"
-            )
-        else:
-            layers.append((str(group), tuple(firsts)))
-    return str(axis), tuple(layers)
-
-
-def _object(where: str, found: Any, problems: list[str]) -> list[tuple[Any, Any]]:
-    if found is None:
-        return []
-    if not isinstance(found, dict):
-        problems.append(f"{where} must be an object, found {type(found).__name__}")
-        return []
-    return list(found.items())
+            document = parse_yaml(text, name, typed=True).document
+    except InvalidInputError as problem:
+        raise InvalidInputError(f"{name} is no {kind}: {problem.message}") from problem
+    return _Sentences(name, document, {})

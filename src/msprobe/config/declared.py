@@ -1,0 +1,220 @@
+"""Settings files as declarations: types say what is allowed, and each type brings the words for what is not.
+
+    class Mesh(Declared):
+        axis: Name
+        sizes: Annotated[list[Size], demand((is_list, "must be a list of sizes, found {found}"))]
+
+    read = read_declared(Mesh, source, "the file")
+
+:func:`read_declared` tells all mistakes of a file, each with its line and field, as those of ``config.json`` are told.
+Needs pydantic, so whoever reads a file imports this when it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, cast, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from msprobe import log
+from msprobe.config.jsonc import FieldPath
+from msprobe.config.mistakes import Mistake, MistakeKind, Source, did_you_mean, ended, shown
+
+Test = Callable[[Any], bool]
+
+_TOLD: Literal["told"] = "told"
+_MOST_ADAPTERS = 64
+
+
+class Declared(BaseModel):
+    """Base of the objects in such files. The description of a field says what to give where it is missing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read: ``value`` is made of all that is legal, None if too little is; ``mistakes`` tells the rest."""
+
+    value: Any
+    mistakes: tuple[Mistake, ...]
+
+
+@dataclass(frozen=True)
+class Demand(BeforeValidator):
+    """A check in front of a type; ``kind`` is what sort of mistake a wrong value is, or one that is missing."""
+
+    kind: MistakeKind = "value"
+
+
+def demand(*rules: tuple[Test, str], kind: MistakeKind = "value") -> Demand:
+    """What a value must be, before its type is looked at: the first test that fails gives the sentence.
+
+    In a sentence ``{found}`` stands for the value as the file writes it, ``{type}`` and ``{state}`` for what sort of
+    value it is (``int``, ``is a list``). Of several demands in one ``Annotated`` the last is asked first.
+    """
+
+    def check(value: Any) -> Any:
+        for test, sentence in rules:
+            if not test(value):
+                raise wrong(sentence.format(**_words(value)), kind)
+        return value
+
+    return Demand(check, kind=kind)
+
+
+def wrong(text: str, kind: MistakeKind = "value") -> PydanticCustomError:
+    """The mistake that a validator of a declaration raises; ``text`` follows the place in the message."""
+    return PydanticCustomError(_TOLD, "{text}", {"text": text, "kind": kind})
+
+
+def is_text(value: Any) -> bool:
+    """True for a text that is not blank."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def is_list(value: Any) -> bool:
+    """True for a list."""
+    return isinstance(value, list)
+
+
+def is_object(value: Any) -> bool:
+    """True for an object."""
+    return isinstance(value, Mapping)
+
+
+def is_filled_object(value: Any) -> bool:
+    """True for an object that has members."""
+    return isinstance(value, Mapping) and bool(value)
+
+
+def is_whole(value: Any) -> bool:
+    """True for a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def read_declared(
+    form: Any,
+    source: Source,
+    whole: str,
+    path: FieldPath = (),
+    *,
+    unknown: Literal["ignored", "refused"] = "refused",
+    context: Any = None,
+) -> Read:
+    """Read the value at ``path`` of a source as a type; fields that are not known are told, or only warned about.
+
+    ``whole`` names the file in a message about all of it (``the data mapping``). ``context`` is given to validators.
+    """
+    raw = source.document.value
+    for part in path:
+        raw = raw[part]
+    try:
+        return Read(_adapter(form).validate_python(raw, context=context), ())
+    except ValidationError as problem:
+        details = problem.errors(include_url=False)
+    mistakes: list[Mistake] = []
+    broken: set[FieldPath] = set()
+    for detail in details:
+        inner = _place(detail["loc"], raw)
+        broken.add(inner)
+        text = _text(form, detail, inner)
+        if detail["type"] == "extra_forbidden" and unknown == "ignored":
+            log.warning(ended(f"{source.where((*path, *inner))} is left out: it {text}"))
+        elif not path and not inner:
+            mistakes.append(Mistake(source.name, f"{whole} {text}"))
+        else:
+            mistakes.append(source.mistake((*path, *inner), text, _kind(form, detail, inner)))
+    if () in broken:
+        return Read(None, tuple(mistakes))
+    try:
+        return Read(_adapter(form).validate_python(_without(raw, broken), context=context), tuple(mistakes))
+    except ValidationError:
+        return Read(None, tuple(mistakes))
+
+
+@lru_cache(_MOST_ADAPTERS)
+def _adapter(form: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(form)
+
+
+def _text(form: Any, detail: ErrorDetails, path: FieldPath) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == _TOLD:
+        return str(context["text"])
+    if kind == "missing":
+        hint = _fields(form, path[:-1])[str(path[-1])].description
+        return f"is missing; {hint}" if hint else "is missing"
+    if kind == "extra_forbidden":
+        known = tuple(_fields(form, path[:-1]))
+        return f"is not known{did_you_mean(path[-1], known) or '; known are ' + ', '.join(known)}"
+    if kind == "invalid_key":
+        return f"the name before the colon must be a text, found {shown(detail['input'])}"
+    return f"cannot be read, found {shown(detail['input'])}"
+
+
+def _kind(form: Any, detail: ErrorDetails, path: FieldPath) -> MistakeKind:
+    if detail["type"] == "missing":
+        demands = _fields(form, path[:-1])[str(path[-1])].metadata
+        return next((found.kind for found in demands if isinstance(found, Demand)), "value")
+    return cast(MistakeKind, detail.get("ctx", {}).get("kind", "value"))
+
+
+def _fields(form: Any, path: FieldPath) -> dict[str, FieldInfo]:
+    """The fields of the model that is at a place of a type."""
+    for step in path:
+        form = _fields(form, ())[str(step)].annotation
+    # Annotated[Model, ...] and Model | None are of the model, too.
+    parts = (form, getattr(form, "__origin__", None), *get_args(form))
+    found: dict[str, FieldInfo] = next(part for part in parts if hasattr(part, "model_fields")).model_fields
+    return found
+
+
+def _place(loc: tuple[int | str, ...], raw: Any) -> FieldPath:
+    """Pydantic's location as a path in the file: it also names types, and says ``[key]`` of the name of a member."""
+    path: list[int | str] = []
+    value = raw
+    for number, step in enumerate(loc):
+        in_object = isinstance(value, Mapping) and step in value
+        in_list = isinstance(value, list) and isinstance(step, int) and step < len(value)
+        if in_object or in_list:
+            value = value[step]
+            path.append(step if in_list else str(step))
+        elif isinstance(value, Mapping) and number == len(loc) - 1 and step != "[key]":
+            path.append(str(step))
+    return tuple(path)
+
+
+def _without(raw: Any, broken: set[FieldPath], path: FieldPath = ()) -> Any:
+    """The value without what is broken. A list with a broken element goes, so that places stay what they are."""
+    if isinstance(raw, Mapping):
+        kept = {key: item for key, item in raw.items() if not _is_broken(item, broken, (*path, key))}
+        return {key: _without(item, broken, (*path, key)) for key, item in kept.items()}
+    return raw
+
+
+def _is_broken(item: Any, broken: set[FieldPath], path: FieldPath) -> bool:
+    if path in broken:
+        return True
+    return isinstance(item, list) and any(other[: len(path)] == path for other in broken)
+
+
+def _words(value: Any) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        sort = "an object"
+    elif isinstance(value, list):
+        sort = "a list"
+    else:
+        sort = "a text" if isinstance(value, str) else f"a value of type {type(value).__name__}"
+    nothing = value is None or value in ("", [])
+    return {
+        "found": "nothing" if nothing else shown(value),
+        "type": type(value).__name__,
+        "state": "is empty" if value is None or value in ({}, []) else f"is {sort}",
+        "sort": "nothing" if nothing else f"{sort} ({shown(value)})",
+    }

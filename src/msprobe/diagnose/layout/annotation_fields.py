@@ -1,0 +1,153 @@
+"""What is allowed in an annotation file; :mod:`msprobe.diagnose.layout.annotation` says what it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, TypeAdapter, ValidationInfo
+
+from msprobe.config.declared import Declared, demand, is_filled_object, is_list, is_object, is_whole, wrong
+from msprobe.config.mistakes import shown
+from msprobe.diagnose.layout.placements import Placement, of_text
+
+_SLOTS = ("input", "output")
+
+
+@dataclass(frozen=True)
+class _Mesh:
+    """What the other fields of a side must fit: the names of its axes, and the number of stages, if that is known."""
+
+    axes: tuple[str, ...]
+    stages: int | None
+
+
+def _mesh_of(info: ValidationInfo) -> _Mesh:
+    return cast(_Mesh, info.context)
+
+
+def _axis(name: Any, info: ValidationInfo) -> str:
+    mesh = _mesh_of(info)
+    if name not in mesh.axes:
+        raise wrong(f"{name!r} is no axis of the mesh; it has {', '.join(mesh.axes) or 'none'}")
+    return str(name)
+
+
+def _stage_axis(name: Any, info: ValidationInfo) -> str:
+    mesh = _mesh_of(info)
+    if name not in mesh.axes:
+        raise wrong(f"must be an axis of the mesh ({', '.join(mesh.axes)}), found {shown(name)}")
+    return str(name)
+
+
+def _placement(word: Any) -> Placement:
+    found = of_text(str(word))
+    if found is None:
+        raise wrong(f"{str(word)!r} is not known; write replicate, shard(0), partial or interleave(0)")
+    return found
+
+
+def _slot(name: str) -> str:
+    if not name.startswith(_SLOTS):
+        raise wrong("is not known; the slots are input, output, and one of them (output.0)")
+    return name
+
+
+def _first_numbers(value: Any, info: ValidationInfo) -> tuple[int, ...]:
+    count = _mesh_of(info).stages
+    whole = is_list(value) and all(is_whole(number) and number >= 0 for number in value)
+    if count is not None and not (whole and len(value) == count):
+        raise wrong(f"must list the first number of each of the {count} stages, found {shown(value)}")
+    return tuple(value) if whole else ()
+
+
+def _expression(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as problem:
+        raise wrong(f"is no regular expression: {problem}") from problem
+    return pattern
+
+
+def _replacements(names: dict[str, str]) -> dict[str, str]:
+    problems = []
+    for pattern, new in names.items():
+        try:
+            re.sub(pattern, new, "")
+        except (re.error, IndexError) as problem:
+            problems.append(f"{shown(new)} cannot stand for {shown(pattern)} ({problem})")
+    if problems:
+        raise wrong(f"must name what replaces each expression, but {', '.join(problems)}")
+    return names
+
+
+_ANY_OBJECT = demand((lambda value: value is None or is_object(value), "must be an object, found {type}"))
+_ABSENT_IS_EMPTY = BeforeValidator(lambda value: {} if value is None else value)
+
+_Size = Annotated[
+    int, demand((lambda value: is_whole(value) and value >= 1, "must be a whole number from 1 on, found {found}"))
+]
+_Axes = Annotated[
+    dict[str, _Size],
+    demand(
+        (is_filled_object, "must name the axes and their sizes, the slowest first, as {{data: 2, tensor: 2}}"),
+    ),
+]
+_Split = Annotated[
+    dict[Annotated[str, AfterValidator(_axis)], Annotated[Placement, PlainValidator(_placement)]],
+    _ABSENT_IS_EMPTY,
+    _ANY_OBJECT,
+]
+_Slots = Annotated[dict[Annotated[str, AfterValidator(_slot)], _Split], _ABSENT_IS_EMPTY, _ANY_OBJECT]
+_FirstNumbers = Annotated[tuple[int, ...], PlainValidator(_first_numbers)]
+_Replacement = Annotated[
+    str,
+    BeforeValidator(lambda value: "" if value is None else str(value)),
+    demand((lambda value: not is_list(value) and not is_object(value), "must be a text, found {found}")),
+]
+
+
+class Stages(Declared):
+    """``stages`` of a side."""
+
+    axis: Annotated[str, BeforeValidator(_stage_axis)] = Field(None, validate_default=True)
+    layers: Annotated[dict[str, _FirstNumbers], _ABSENT_IS_EMPTY, _ANY_OBJECT] = Field({})
+
+
+class SideFields(Declared):
+    """What is said of one run."""
+
+    mesh: _Axes = Field(None, validate_default=True)
+    parameters: Annotated[dict[str, _Split], _ABSENT_IS_EMPTY, _ANY_OBJECT] = Field({})
+    modules: Annotated[dict[str, _Slots], _ABSENT_IS_EMPTY, _ANY_OBJECT] = Field({})
+    stages: Annotated[Stages | None, _ANY_OBJECT] = None
+    names: Annotated[
+        dict[Annotated[str, AfterValidator(_expression)], _Replacement],
+        AfterValidator(_replacements),
+        _ABSENT_IS_EMPTY,
+        _ANY_OBJECT,
+    ] = Field({})
+
+
+_SIDE = TypeAdapter(SideFields)
+
+
+def _side(value: Mapping[str, Any]) -> SideFields:
+    mesh, stages = value.get("mesh"), value.get("stages")
+    sizes = dict(mesh) if isinstance(mesh, Mapping) else {}
+    axis = stages.get("axis") if isinstance(stages, Mapping) else None
+    count = sizes.get(axis) if isinstance(axis, str) else None
+    return _SIDE.validate_python(value, context=_Mesh(tuple(sizes), count if is_whole(count) else None))
+
+
+_Side = Annotated[SideFields | None, PlainValidator(_side), demand((is_object, "must be an object, found {type}"))]
+
+
+class _File(Declared):
+    candidate: _Side = None
+    reference: _Side = None
+
+
+FILE = Annotated[_File, demand((is_filled_object, "must be an object with the keys candidate, reference, or both"))]
