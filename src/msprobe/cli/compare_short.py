@@ -7,7 +7,6 @@ compared, or the input is bad.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -93,6 +92,7 @@ def _compare(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
     from msprobe.diagnose import compare_runs
+    from msprobe.diagnose.runs import are_one_dump
     from msprobe.diagnose.verdict.readable import readable_verdict
     from msprobe.engine import Workers
 
@@ -107,13 +107,7 @@ def _compare(args: argparse.Namespace) -> int:
         folder = usable_output(args.output_path or DEFAULT_OUTPUT, [row.file for row in _of_the_verdict(asked)])
     candidate, reference = args.dumps
     _check_dumps([*args.dumps, args.noise] if args.noise is not None else args.dumps)
-    if _is_same(candidate, reference):
-        raise InvalidInputError(f'both paths lead to the same dump, "{candidate}"; give two.')
-    if _is_part(candidate, reference):
-        raise InvalidInputError(
-            f'"{candidate}" and "{reference}" are the same dump, one a part of the other; give two.'
-        )
-    if args.noise is not None and any(_is_same(args.noise, dump) or _is_part(args.noise, dump) for dump in args.dumps):
+    if args.noise is not None and any(are_one_dump(args.noise, dump) for dump in args.dumps):
         raise InvalidInputError(f'--noise: "{args.noise}" is compared itself; give a run of its own.')
     tables = _tables(args, asked, workers)
     mappings = None
@@ -204,31 +198,6 @@ def _check_dumps(paths: Sequence[str]) -> None:
             problems.append(f"{text[0].upper()}{text[1:]}" if problems else text)
     if problems:
         raise PathError(" ".join(dict.fromkeys(problems)))
-
-
-def _is_same(candidate: str, reference: str) -> bool:
-    """True for one folder given twice: a slip of the hand that would always agree."""
-    try:
-        return os.path.samefile(candidate, reference)
-    except OSError:
-        return False  # the reader says what is wrong with them
-
-
-def _is_part(one: str, other: str) -> bool:
-    """True if one path leads into the other, and what would be compared is the same on both sides."""
-    here, there = Path(os.path.realpath(one)), Path(os.path.realpath(other))
-    if not (here.is_relative_to(there) or there.is_relative_to(here)):
-        return False
-    from msprobe.diagnose.runs import parts_in_common
-
-    for left, right in parts_in_common(one, other):
-        parts = left.part(), right.part()
-        same = os.path.samefile(parts[0].folder, parts[1].folder)
-        for part in parts:
-            part.close()
-        if same:
-            return True
-    return False
 
 
 def _fail_on(text: str | None) -> Callable[[Verdict], int]:

@@ -85,6 +85,29 @@ class Effect:
 
 
 @dataclass(frozen=True)
+class NoEffect:
+    """In how many steps no effect was measured, and how far loss, gradients and weights are apart by rounding."""
+
+    steps: int
+    within_rounding: float
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        return {"no_effect_in_steps": self.steps, "effect_within_rounding": self.within_rounding}
+
+
+@dataclass(frozen=True)
+class EffectLater:
+    """The later step in which a difference has its effect."""
+
+    step: int | None
+
+    def json(self) -> dict[str, Any]:
+        """See :func:`as_json`."""
+        return {"effect_in_step": self.step}
+
+
+@dataclass(frozen=True)
 class OtherArguments:
     """Arguments of one call that are others on both sides."""
 
@@ -178,7 +201,8 @@ class Movement:
         return {"part_of_movement": self.part, "factor": self.factor}
 
 
-Fact = Seen | Result | Effect | OtherArguments | OneSide | Because | Setting | Named | Listed | Movement
+_OfEffect = Effect | NoEffect | EffectLater
+Fact = Seen | Result | _OfEffect | OtherArguments | OneSide | Because | Setting | Named | Listed | Movement
 
 
 def because(cause: Cause | None) -> tuple[Because, ...]:

@@ -154,7 +154,13 @@ class Verdict:
     @property
     def is_partial(self) -> bool:
         """True if a part, a step or a tensor file that both sides should have could not be read or compared."""
-        return any(self.summary.get(key) for key in ("unread", "unread_files", "not_compared"))
+        return any(self.summary.get(key) for key in ("unread", "unread_files", "not_compared")) or self.is_of_two_models
+
+    @property
+    def is_of_two_models(self) -> bool:
+        """True if so few calls of either side answer to one of the other that nothing was compared to speak of."""
+        found = self.summary.get("little_in_common")
+        return isinstance(found, dict) and 2 * found["pairs"] < found["of_fewer"]
 
     @property
     def exit_code(self) -> int:

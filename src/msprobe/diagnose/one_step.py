@@ -28,6 +28,7 @@ from msprobe.diagnose.verdict.calls import calls_of
 from msprobe.diagnose.verdict.conclusion import Compared, agreeing_of
 from msprobe.diagnose.verdict.precision_words import precision_in_words
 from msprobe.diagnose.verdict.recordings import (
+    calls_answering,
     cannot_be_compared,
     leave_out_unrecorded,
     look_for_steps_in_one,
@@ -132,6 +133,7 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
         crossing=crossing,
         precision=() if crossing else precision_apart(left, right),
         precision_in_words=precision_in_words(precision_of(left.ours), precision_of(right.ours)),
+        answering={} if crossing or not (left.complete and right.complete) else calls_answering(pairing),
         levels="" if crossing else note_of_levels(pairing),
         # An interrupted dump may name files that were on their way.
         unread={side: tuple(part.unread) for side, part in sides if part.unread and part.complete},

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe.diagnose.all_steps import Place, Progress, Steps, Telling
@@ -15,6 +17,7 @@ from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.verdict.calls import StepCalls
 from msprobe.diagnose.verdict.common import Step, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import across_ranks, conclude
+from msprobe.diagnose.verdict.over_steps import tell_over_steps
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.verdict.summary import listed
 from msprobe.engine import Engine, Workers
@@ -25,6 +28,9 @@ from msprobe.store.reader import Dump, open_dump
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
+
+
+_OF_ITSELF = "candidate and reference are the same dump: this says nothing of another run"
 
 
 def compare_runs(
@@ -59,7 +65,7 @@ def compare_runs(
     common = in_common(one, other)
     if annotations or _layouts_differ(one, other, common.steps):
         common = in_common(one, other, by_rank=False)
-    notes = list(common.notes)
+    notes = [*([_OF_ITSELF] if are_one_dump(candidate, reference) else []), *common.notes]
     if not common.steps:
         notes.append("no step of one dump is in the other")
         return Verdict("incomparable", str(candidate), str(reference), common.findings, tuple(notes))
@@ -129,7 +135,7 @@ def compare_runs(
         status,
         str(candidate),
         str(reference),
-        tuple(running.findings),
+        tuple(tell_over_steps(running.findings, summary["steps_compared"], running.effect)),
         tuple(notes),
         summary,
         shown,
@@ -197,6 +203,21 @@ def parts_in_common(candidate: StrPath, reference: StrPath) -> list[tuple[Dump, 
         for step in in_common(one, other).steps
         for rank, twin in step.ranks
     ]
+
+
+def are_one_dump(one: StrPath, other: StrPath) -> bool:
+    """True if two paths lead to the same folder, or one into the other, and a part would be compared with itself."""
+    here, there = Path(os.path.realpath(one)), Path(os.path.realpath(other))
+    if not (here.is_relative_to(there) or there.is_relative_to(here)):
+        return False
+    for left, right in parts_in_common(one, other):
+        parts = left.part(), right.part()
+        same = os.path.samefile(parts[0].folder, parts[1].folder)
+        for part in parts:
+            part.close()
+        if same:
+            return True
+    return False
 
 
 def _worse(one: Status, other: Status) -> Status:

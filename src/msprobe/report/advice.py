@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msprobe.diagnose.findings import Finding, Kind
+from msprobe.report.phrases import no_effect_in_words
 
 #: What to do about a finding of each kind.
 ADVICE: dict[Kind, str] = {
@@ -68,7 +69,8 @@ BY_CAUSE: dict[str, str] = {
 def advice_on(finding: Finding) -> str:
     """What to do about a finding; empty for kinds that this version does not know."""
     if finding.harmless:
-        return "Nothing has to be done: loss, gradients and weights of what was recorded do not change by it."
+        effect = no_effect_in_words(finding) or "no effect measured"
+        return f"It differs; {effect}. Other data or more steps may show one: make it the same if it is not meant so."
     cause = finding.evidence.get("cause")
     known = BY_CAUSE.get(cause) if isinstance(cause, str) else None
     return known or ADVICE.get(finding.kind, "")

@@ -61,7 +61,7 @@ _DIGITS = re.compile(r"\d+")
 _TOLD = frozenset(_LISTS).union(
     """
     arguments candidate reference relative_difference difference explained inputs_differ_by source side slot field
-    parameter cause phase lower_bound
+    parameter cause phase lower_bound no_effect_in_steps effect_within_rounding
     """.split()
 )
 
@@ -106,7 +106,8 @@ def headline(verdict: Verdict) -> str:
         first = leading(verdict)[0]
         return f"{word} at {place(first)}" + (f", in {clean(first.module)}" if first.module else "")
     if verdict.status == "harmless":
-        return f"{word}{_share(verdict.summary)}: they differ, and loss, gradients and weights do not"
+        effect = next((words for one in verdict.findings if (words := no_effect_in_words(one))), "no effect measured")
+        return f"{word}{_share(verdict.summary)}: they differ; {effect}"
     if verdict.status == "agree":
         summary = verdict.summary
         exact = not any(
@@ -120,6 +121,17 @@ def headline(verdict: Verdict) -> str:
         return f"{word}: {'nothing that was recorded differs' if exact else 'no difference beyond rounding'}"
     reason = next((note for note in verdict.notes if note.startswith("no ")), "")
     return f"{word}: {clean(reason)}" if reason else word
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
+
+
+def no_effect_in_words(finding: Finding) -> str:
+    """That a difference has had no effect so far: ``no effect measured in 3 steps``; empty if it has, or may have."""
+    steps = finding.evidence.get("no_effect_in_steps")
+    beyond = " beyond rounding" if finding.evidence.get("effect_within_rounding") else ""
+    return f"no effect{beyond} measured in {_steps(steps)}" if isinstance(steps, int) else ""
 
 
 def _share(summary: dict[str, Any]) -> str:
@@ -142,7 +154,10 @@ def _share(summary: dict[str, Any]) -> str:
         shares.append(f"the {ranks} of {ranks + summary['ranks_of_one_side']} ranks that both have")
     elif summary.get("parts_of_one_side"):
         shares.append("the ranks that both have in each step")
-    if summary.get("levels_differ") and not shares:
+    little = summary.get("little_in_common")
+    if isinstance(little, dict):
+        shares.append(f"the {little['pairs']} of {little['of']} calls that answer to each other")
+    elif summary.get("levels_differ") and not shares:
         shares.append("the calls that both record")
     return f" in {', '.join(shares)}" if shares else ""
 

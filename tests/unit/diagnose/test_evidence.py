@@ -16,10 +16,12 @@ from msprobe.diagnose.evidence import (
     Because,
     Cause,
     Effect,
+    EffectLater,
     Fact,
     Listed,
     Movement,
     Named,
+    NoEffect,
     OneSide,
     OtherArguments,
     Result,
@@ -53,6 +55,8 @@ EVERY: list[Fact] = [
     Named("parameter", "norm.weight"),
     Listed("parameters", [f"p{number}" for number in range(300)]),
     Movement(0.2, None),
+    NoEffect(3, 0.0),
+    EffectLater(2),
 ]
 
 

@@ -27,7 +27,7 @@ def test_the_first_line_says_what_came_out_and_where() -> None:
     ("status", "first"),
     [
         ("agree", "AGREE: no difference beyond rounding"),
-        ("harmless", "HARMLESS: they differ, and loss, gradients and weights do not"),
+        ("harmless", "HARMLESS: they differ; no effect measured"),
         ("incomparable", "CANNOT BE COMPARED: no step of one dump is in the other"),
     ],
 )

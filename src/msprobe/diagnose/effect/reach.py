@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, is_integer, rms
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.arrival import arrival_of, common_factor
+from msprobe.diagnose.effect.results import changed_results
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
@@ -177,19 +178,14 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
 
 def of_results(judged: dict[Event, Judged], with_gradients: bool) -> float:
     """The last results of the forward pass: the loss, or what the model returns where no gradients were recorded."""
-    last: Judged | None = None
     loss: Judged | None = None
     for one in judged.values():
-        if one.event.direction != "forward":
-            continue
-        if one.event.parent is None:
-            last = one
-        outputs = one.event.outputs()
+        outputs = one.event.outputs() if one.event.direction == "forward" else []
         if len(outputs) == 1 and is_floating(outputs[0][1]):
             result = outputs[0][1]
             if result.get("shape") == [] and result.get("requires_grad") is True:
                 loss = one
-    chosen = loss or (None if with_gradients else last)
-    if chosen is None:
-        return 0.0
-    return max((d.delta if d.what == "value" else math.inf for d in chosen.changed_outputs), default=0.0)
+    changed = [] if with_gradients else changed_results(judged.values())
+    if loss is not None:
+        changed = loss.changed_outputs
+    return max((d.delta if d.what == "value" else math.inf for d in changed), default=0.0)

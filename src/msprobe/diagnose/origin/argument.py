@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import described
+from msprobe.diagnose.differences.records import described, fingerprint, numel
 from msprobe.diagnose.effect.states import changes_state
 from msprobe.diagnose.evidence import OtherArguments, Result
 from msprobe.diagnose.findings import Kind
@@ -42,7 +42,8 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
         where=f"{event.name}, {judged.arguments[0].slot}",
         clear=clear,
         # Clipping and the optimizer may hide what is done to gradients, or show it later.
-        matters=judged.left > judged.allowed and (scene.is_blind or in_update(scene, judged)),
+        matters=judged.left > judged.allowed
+        and (scene.is_blind or (in_update(scene, judged) and not is_swallowed(scene, judged))),
         facts=(OtherArguments(tuple(judged.arguments)), Result(judged.left, judged.allowed)),
         shows_later=f"arguments of {event.stem} in {event.module}" if shows_later else "",
     )
@@ -54,6 +55,26 @@ def in_update(scene: Scene, judged: Judged) -> bool:
     if "backward" not in scene.seen or event.direction not in ("forward", "optimizer") or event.module is not None:
         return False  # in a module it belongs to the next micro-batch
     return not any(is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in event.outputs())
+
+
+def is_swallowed(scene: Scene, judged: Judged) -> bool:
+    """True if a number that differs goes nowhere: what takes it gives the same result, and no tensor of more elements
+    differs by it. So it is with the coefficient of a clipping that neither side's gradients reach.
+    """
+    todo, seen = [judged], {judged.event}
+    while todo:
+        for difference in todo.pop().changed_outputs:
+            mark = fingerprint(difference.left)
+            if mark is None or not is_tensor(difference.left) or numel(difference.left) > 1:
+                return False
+            for user in scene.consumers[0].get(mark, ()):
+                found = scene.judged.get(user)
+                if found is None:
+                    return False
+                if user not in seen:
+                    seen.add(user)
+                    todo.append(found)
+    return len(seen) > 1
 
 
 def tells_something(judged: Judged) -> bool:

@@ -61,6 +61,8 @@ class Compared:
     precision_in_words: tuple[str, ...] = ()
     #: What is to be said of sides that were recorded at levels which differ, and are compared by what both record.
     levels: str = ""
+    #: How many calls answer to each other, where that says something: two frameworks make calls of their own.
+    answering: Mapping[str, int] = field(default_factory=dict)
     #: Tensor files that were to be read, and could not: their names by side.
     unread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msprobe.diagnose.evidence import Because
@@ -90,6 +90,18 @@ def _answering(pairing: Pairing) -> tuple[int, int]:
     """How many forward calls and modules have a partner, and how many there are on the side that has less."""
     least = min(sum(map(_is_forward, side)) for side in (pairing.candidate, pairing.reference))
     return sum(map(_is_forward, pairing.partner)), least
+
+
+def calls_answering(pairing: Pairing) -> dict[str, int]:
+    """How many forward calls and modules answer to each other, of how many on the side that has less, and more."""
+    pairs, least = _answering(pairing)
+    most = max(sum(map(_is_forward, side)) for side in (pairing.candidate, pairing.reference))
+    return {"pairs": pairs, "of": most, "of_fewer": least}
+
+
+def is_little(answering: Mapping[str, int], of: str = "of") -> bool:
+    """True if so few calls answer to each other that agreeing says little of the rest."""
+    return answering["pairs"] < _ANSWERING * answering[of]
 
 
 def _is_forward(event: Event) -> bool:

@@ -16,6 +16,7 @@ from msprobe.diagnose.layout.compare import ComparedLayouts
 from msprobe.diagnose.places import Places
 from msprobe.diagnose.verdict.common import Rank, Step
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, agreeing_of
+from msprobe.diagnose.verdict.recordings import is_little
 from msprobe.store.damage import place_in_words
 
 #: So many harmless findings are kept of a whole run. What diverges ends the search, and is kept besides.
@@ -36,6 +37,7 @@ class Counts:
         self.values = True
         self._ranks: set[Rank] = set()
         self._calls: Counter[str] = Counter()
+        self._answering: Counter[str] = Counter()
         self._interrupted: set[str] = set()
         self._precision: dict[str, dict[str, Any]] = {}
         self._precision_in_words: dict[str, None] = {}
@@ -49,6 +51,7 @@ class Counts:
         for result in results:
             self._ranks.add(result.rank)
             self._calls.update(result.summary)
+            self._answering.update(result.answering)
             self._interrupted.update(result.interrupted)
             self._reached = max(self._reached, result.reach.size)
             self._tolerance = max(self._tolerance, agreeing_of(result))
@@ -71,6 +74,7 @@ class Counts:
             "steps_compared": compared,
             "ranks": len(self._ranks),
             **self._calls,
+            **({"little_in_common": dict(self._answering)} if self._answering and is_little(self._answering) else {}),
             "largest_effect": self._reached if math.isfinite(self._reached) else "infinite",
             "rounding_tolerance": self._tolerance,
         }
@@ -174,6 +178,11 @@ class Running:
     def lone(self) -> list[str]:
         """The calls that one side alone makes, each once."""
         return list(self._lone)
+
+    @property
+    def effect(self) -> float:
+        """How far loss, gradients and weights are apart at most."""
+        return max(self._first_reach, self._later_reach)
 
     def reasons(self) -> list[str]:
         """Why what is left out was not compared."""
