@@ -109,16 +109,22 @@ class EffectLater:
 
 @dataclass(frozen=True)
 class OtherArguments:
-    """Arguments of one call that are others on both sides."""
+    """Arguments of one call that are others on both sides. ``words``: what they are called, by position; or nothing."""
 
     differences: tuple[Difference, ...]
+    words: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """See :func:`as_json`."""
         return {
             "arguments": [
-                {"slot": one.slot, "candidate": described(one.left), "reference": described(one.right)}
-                for one in self.differences
+                {
+                    "slot": one.slot,
+                    **({"name": word} if word else {}),
+                    "candidate": described(one.left),
+                    "reference": described(one.right),
+                }
+                for one, word in zip(self.differences, self.words or ("",) * len(self.differences), strict=True)
             ]
         }
 

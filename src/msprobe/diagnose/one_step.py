@@ -21,6 +21,7 @@ from msprobe.diagnose.pairing.match import pair
 from msprobe.diagnose.pairing.translation import NOTE, translate
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.steps.written import add_written
 from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.calibration import NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.tolerance.told_units import precision_of
@@ -101,6 +102,9 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
         add_digests(candidate, reference)
     unseen = leave_out_unseen(candidate, reference)
     leave_out_unrecorded(candidate, reference)
+    if not crossing:
+        add_written(candidate)
+        add_written(reference)
     pairing = pair(candidate, reference)
     comparer = Comparer(left, right)
     comparer.crossing, comparer.follows = crossing, bool(task.weights)

@@ -53,6 +53,7 @@ _LISTS = {
     "extra": "only in the candidate",
     "made_by": "made by",
     "seen_in": "seen in",
+    "called_in": "called in",
 }
 #: So many names of a list are told in a line.
 SHOWN = 6
@@ -289,7 +290,8 @@ def evidence_rows(finding: Finding) -> list[Row]:
     arguments = evidence.get("arguments")
     for one in arguments if isinstance(arguments, (list, tuple)) else ():
         if isinstance(one, dict):
-            rows.append(Row(*(clean(one.get(key, "")) for key in ("slot", "candidate", "reference"))))
+            label = f"{one.get('slot', '')} ({one['name']})" if one.get("name") else one.get("slot", "")
+            rows.append(Row(clean(label), *(clean(one.get(key, "")) for key in ("candidate", "reference"))))
     left, right = evidence.get("candidate"), evidence.get("reference")
     if isinstance(left, dict) or isinstance(right, dict):
         one, other = (side if isinstance(side, dict) else {} for side in (left, right))

@@ -30,12 +30,13 @@ class State:
     """One state that a call takes or leaves behind.
 
     ``slot``: where it stands in the record; ``name``: with the path of its module; ``sized``: it is known what size
-    it is measured by.
+    it is measured by; ``words``: what it is called where its name was not recorded.
     """
 
     slot: str
     name: str
     sized: bool = True
+    words: str = ""
 
 
 def states_of(event: Event, makers: Producers | None = None) -> list[State]:

@@ -9,7 +9,7 @@ from msprobe.diagnose.effect.states import changes_state
 from msprobe.diagnose.evidence import OtherArguments, Result
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.steps.argument_names import argument_name
+from msprobe.diagnose.steps.argument_names import argument_name, argument_word
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 
@@ -39,12 +39,15 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
         judged,
         kind,
         text,
-        where=f"{event.name}, {judged.arguments[0].slot}",
+        where=f"{event.name}, {argument_name(event, judged.arguments[0].slot)}",
         clear=clear,
         # Clipping and the optimizer may hide what is done to gradients, or show it later.
         matters=judged.left > judged.allowed
         and (scene.is_blind or (in_update(scene, judged) and not is_swallowed(scene, judged))),
-        facts=(OtherArguments(tuple(judged.arguments)), Result(judged.left, judged.allowed)),
+        facts=(
+            OtherArguments(tuple(judged.arguments), tuple(argument_word(event, one.slot) for one in judged.arguments)),
+            Result(judged.left, judged.allowed),
+        ),
         shows_later=f"arguments of {event.stem} in {event.module}" if shows_later else "",
     )
 

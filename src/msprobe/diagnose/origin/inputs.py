@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.compare.entry_names import operation, plain_path, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, is_integer, numel, statistics
 from msprobe.diagnose.differences.words import dtype_word, named
@@ -17,6 +17,8 @@ from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.gradients import look_at_arriving_gradient
+from msprobe.diagnose.origin.held import held_tensor
+from msprobe.diagnose.origin.returned import is_returned_otherwise
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight, look_at_weight, parameters_taken
 from msprobe.diagnose.steps.parameter_names import parameter_name
@@ -62,7 +64,8 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
             if writes_in_place(maker.stem) and _wrote_to(maker, scene.pairing.back[other]):
                 blame_write(scene, judged, difference, maker, other)
                 return
-            blame_wiring(scene, judged, difference, maker, other)
+            if not is_returned_otherwise(scene, maker, other):
+                blame_wiring(scene, judged, difference, maker, other)
             return
         if other is not None:
             blame_wiring(scene, judged, difference, maker, other, kind="argument")
@@ -111,6 +114,10 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     names = [name] if name is not None else parameters_taken(scene, event, difference)
     if not names and not scene.has_calls and event.direction in scene.tainted:
         return  # calculated between two modules, from something that differs
+    buffer = next((one for one in [name, *names] if one in scene.buffer_names), None)
+    if buffer is not None:
+        blame_state(scene, judged, difference, states.State(difference.slot, plain_path(buffer), sized=False))
+        return
     if not names and _is_of_gradients(scene, event, difference):
         return
     if name is not None:
@@ -122,6 +129,10 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     silent = scene.silent_argument(event)
     if silent is not None:
         blame_argument(scene, silent)
+        return
+    held = held_tensor(scene, judged, difference)
+    if held is not None:
+        blame_state(scene, judged, difference, held)
         return
     if scene.has_calls:
         alone = _makers_of_constant(scene.pairing.alone(), event, difference.left)
@@ -252,7 +263,8 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         mark,
         judged,
         "initial_weights" if taken and not again and scene.first_step else "weights",
-        f'buffer "{state.name}" differs {when}{scene.how(difference)}: a state that the module keeps',
+        (state.words or f'buffer "{state.name}"')
+        + f" differs {when}{scene.how(difference)}: a state that the module keeps",
         where=state.name,
         clear=clear and (difference.delta > measured or not measured),
         facts=(Named("buffer", state.name), Seen(difference)),

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences.records import Comparer, Difference
 from msprobe.diagnose.evidence import Fact
 from msprobe.diagnose.findings import Finding, Kind
@@ -14,6 +15,7 @@ from msprobe.diagnose.origin.step_facts import Before, StepFacts
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.phases import phase_of
+from msprobe.diagnose.steps.public_functions import public_function
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
 
@@ -106,4 +108,9 @@ class Scene(StepFacts):
             details["side"] = "reference"
         if event.direction == "forward" and event.module is None:
             details["phase"] = phase_of(event, timeline)
+        if event.direction == "forward" and event.is_call:
+            function = public_function(timeline.part.stack(event.name))
+            if function and function != operation(event.stem):
+                details["called_in"] = function
+                message = message.replace(event.name, f"{event.name} (in {function})", 1)
         return finding_at(timeline, event, kind, message, where, self.pairing.candidate.step, facts, details)

@@ -26,6 +26,7 @@ from msprobe.diagnose.origin.results import (
     blame_type,
     look_behind_statistics,
 )
+from msprobe.diagnose.origin.returned import blame_return
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.steps_alone import look_for_lone_steps
 from msprobe.diagnose.origin.structure import look_for_lone_calls
@@ -121,7 +122,7 @@ def look_at(scene: Scene, judged: Judged) -> None:
         elif ordered is not None:
             scene.ledger.take_back(("result", ordered.event))
             blame_result(scene, ordered)
-        elif not look_behind_statistics(scene, judged):
+        elif not blame_return(scene, judged) and not look_behind_statistics(scene, judged):
             blame_result(scene, judged)
     elif judged.status == "rounding" and not scene.comparer.crossing:
         blame_result(scene, judged, clear=scene.reproduces(judged), matters=True)

@@ -29,6 +29,7 @@ from msprobe.diagnose.effect.weights import equal_weights
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.links import Producers, consumers_of
 from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks, units
 from msprobe.diagnose.tolerance.effect import unit_of
@@ -95,6 +96,16 @@ class StepFacts:
     def equal_weights(self) -> Mapping[str, bool]:
         """Of each parameter that both sides recorded by its name: is it the same on both?"""
         return equal_weights(self.judged.values(), self.comparer)
+
+    @cached_property
+    def buffer_names(self) -> frozenset[str]:
+        """The buffers of modules, where they were recorded, by their full names."""
+        return frozenset(
+            parameter_name(event, slot)
+            for event in self.pairing.candidate
+            for slot, _ in event.parameters()
+            if slot.startswith("buffers.")
+        )
 
     @cached_property
     def largest_gradient(self) -> float:

@@ -8,6 +8,8 @@ Slot = tuple[str, Any]
 
 #: What a message in a batch of several does to its tensor.
 _RECEIVES = ("irecv", "recv")
+#: What functions of the framework write their result to, whatever is there.
+_OUT = "input.out"
 #: By the beginning of a record's name, where the buffer stands: by place, and by keyword.
 _BUFFERS = {
     **{
@@ -58,7 +60,7 @@ _BUFFERS = {
 
 def without_overwritten(stem: str, slots: list[Slot]) -> list[Slot]:
     """The arguments of the call ``stem``, those that it only writes over as memory that nobody has written."""
-    gone = _buffers(stem, slots)
+    gone = _buffers(stem, slots) | {slot for slot, _ in slots if slot == _OUT or slot.startswith(f"{_OUT}.")}
     return [(slot, as_unset(leaf) if slot in gone else leaf) for slot, leaf in slots] if gone else slots
 
 

@@ -32,7 +32,7 @@ def test_that_changes_nothing_is_harmless(tmp_path: Path) -> None:
     verdict = compare(tmp_path, Plan(arguments={"blocks.1.dropout": {2: False}}))
     found = first(verdict, "harmless")
     assert told(verdict) == [("argument", "Functional.dropout.1.forward")]
-    assert found.message == "Functional.dropout.1.forward: training (input.2) is False, in the reference True"
+    assert found.message == "Functional.dropout.1.forward: input.2 (training) is False, in the reference True"
     assert verdict.exit_code == 0
 
 

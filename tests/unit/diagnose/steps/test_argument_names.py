@@ -18,13 +18,17 @@ def event(name: str) -> Any:
 @pytest.mark.parametrize(
     ("entry", "slot", "expected"),
     [
-        ("Functional.batch_norm.0.forward", "input.7", "eps (input.7)"),
-        ("Functional.dropout.3.forward", "input.2", "training (input.2)"),
+        ("Functional.batch_norm.0.forward", "input.7", "input.7 (eps)"),
+        ("Functional.dropout.3.forward", "input.2", "input.2 (training)"),
         ("Functional.dropout.3.forward", "input.p", "input.p"),
         ("Functional.dropout.3.forward", "input.9", "input.9"),
         ("Functional.unheard_of.3.forward", "input.1", "input.1"),
         # The function of the bare framework takes weight and bias before.
-        ("Torch.batch_norm.0.forward", "input.7", "input.7"),
+        ("Torch.batch_norm.0.forward", "input.3", "input.3 (running_mean)"),
+        ("Functional.batch_norm.0.forward", "input.3", "input.3 (weight)"),
+        ("Tensor.clamp_.0.forward", "input.2", "input.2 (max)"),
+        # It is known by the word of another function, whose arguments are others.
+        ("Tensor.view.0.forward", "input.1", "input.1"),
     ],
 )
 def test_what_is_given_by_position_has_a_name(entry: str, slot: str, expected: str) -> None:

@@ -58,3 +58,9 @@ def test_a_batch_of_messages_writes_over_what_it_receives() -> None:
     given += [("input.0.1.op", "irecv")]
     found = dict(without_overwritten("Distributed.batch_isend_irecv", given))
     assert [found[f"input.0.{i}.tensor"].get("unset", False) for i in range(2)] == [False, True]
+
+
+def test_what_functions_write_their_result_to_is_no_data() -> None:
+    assert unset("Torch.add", "input.0", "input.1", "input.out") == [False, False, True]
+    assert unset("Torch.topk", "input.0", "input.out.0", "input.out.1") == [False, True, True]
+    assert unset("Torch.add", "input.0", "input.output") == [False, False]

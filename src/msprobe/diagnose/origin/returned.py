@@ -1,0 +1,82 @@
+"""A module that gives back another of the tensors that it was given or that the calls inside it made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.evidence import Named, Seen
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.tolerance.judge import Judged
+
+
+def blame_return(scene: Scene, judged: Judged) -> bool:
+    """True if the result of a module comes from another call inside it, or another argument, than in the reference."""
+    event, partner = judged.event, judged.partner
+    if not event.is_module or event.layer or event.direction not in ("forward", "recompute"):
+        return False
+    for difference in judged.changed_outputs:
+        mine = _origin(event, difference.left, scene.makers)
+        theirs = _origin(partner, difference.right, scene.other_makers)
+        if mine is None or theirs is None or _answer(scene, mine, theirs):
+            continue
+        scene.say(
+            ("returned", event, difference.slot),
+            judged,
+            "structure",
+            f"{difference.slot} of {event.name} is {_in_words(mine)}; in the reference it is {_in_words(theirs)}",
+            where=f"{event.name}, {difference.slot}",
+            clear=True,
+            facts=(
+                Named("candidate_takes", _name(mine)),
+                Named("reference_takes", _name(theirs)),
+                Seen(difference),
+            ),
+            difference=difference,
+        )
+        return True
+    return False
+
+
+def is_returned_otherwise(scene: Scene, maker: Event, other: Event) -> bool:
+    """True if it was said of a module that it gives back what ``maker`` made where the reference gives ``other``."""
+    taken = {Named("candidate_takes", maker.name), Named("reference_takes", other.name)}
+    found = (suspect.finding for suspect in scene.ledger.suspects if suspect.finding.kind == "structure")
+    return any(taken <= {fact for fact in one.facts if isinstance(fact, Named)} for one in found)
+
+
+def _origin(module: Event, leaf: Any, makers: Producers) -> Event | str | None:
+    """The call inside a module that made its result, or the slot in which it was given; None if neither is known."""
+    maker = makers.of(leaf, module)
+    if maker is not None and _is_inside(maker, module):
+        return maker
+    mark = fingerprint(leaf)
+    return next((slot for slot, one in module.inputs() if mark is not None and fingerprint(one) == mark), None)
+
+
+def _is_inside(event: Event, module: Event) -> bool:
+    outer = event.parent
+    while outer is not None and outer is not module:
+        outer = outer.parent
+    return outer is module
+
+
+def _answer(scene: Scene, mine: Event | str, theirs: Event | str) -> bool:
+    """True if both come from the same place, or one from a call that the other side does not make."""
+    if isinstance(mine, str) or isinstance(theirs, str):
+        known = (isinstance(mine, str) or mine in scene.pairing.partner) and (
+            isinstance(theirs, str) or theirs in scene.pairing.back
+        )
+        return mine == theirs or not known
+    twin = scene.pairing.back.get(theirs)
+    return twin is None or mine not in scene.pairing.partner or twin is mine
+
+
+def _in_words(origin: Event | str) -> str:
+    return f"what it was given ({origin})" if isinstance(origin, str) else f"the result of {origin.name}"
+
+
+def _name(origin: Event | str) -> str:
+    return origin if isinstance(origin, str) else origin.name

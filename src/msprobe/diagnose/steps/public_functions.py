@@ -1,0 +1,27 @@
+"""Which function of the framework a call was made in: users call that one, and look for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_FRAME = re.compile(r"File (?P<file>.*?), line \d+, in (?P<function>\w+)")
+#: Files of the framework as it is installed, but for its modules, optimizers and the backward pass: these have records
+#: of their own.
+_FRAMEWORK = re.compile(r"[\\/](site|dist)-packages[\\/](torch|mindspore)[\\/](?!optim|autograd|nn[\\/]modules)")
+#: What stands around functions and methods of the framework.
+_AROUND = frozenset("wrapper wrapped inner decorate_context backward forward step checkpoint fn new_func".split())
+
+
+def public_function(stack: Sequence[str]) -> str:
+    """The outermost public function of the framework that a call was made in, from its call stack, innermost frame
+    first: ``clip_grad_norm_`` for ``torch._foreach_norm``; empty if the user's program made the call.
+    """
+    found = ""
+    for text in stack:
+        frame = _FRAME.match(text)
+        if frame is None or not _FRAMEWORK.search(frame["file"]):
+            break
+        if not frame["function"].startswith("_") and frame["function"] not in _AROUND:
+            found = frame["function"]
+    return found

@@ -1,0 +1,88 @@
+"""What a write in place leaves behind, where its record does not have it: it is a result of the write.
+
+``x[mask] = 0`` returns nothing, and ``x[:, 2].mul_(2)`` returns the part that it wrote to; what later calls take is the
+whole of x. A tensor that no call made and that was not there before is taken for what the last write left to a tensor
+of its shape and type. The tensor as it was before becomes an argument of the write, since most of it is handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose import operators
+from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+
+#: So many writes are remembered whose result was not taken yet, and so many views lead to one tensor.
+_MOST_WRITES = 64
+_MOST_VIEWS = 8
+#: The slot of what was written to, before and after.
+_BEFORE, _AFTER = "input.written", "output.written"
+
+
+def add_written(timeline: Timeline) -> None:
+    """Give each write of the forward pass what it left, where a later call takes that."""
+    calls = [event for event in timeline if event.is_call and event.direction in ("forward", "recompute")]
+    if not any(writes_in_place(event.stem) for event in calls):
+        return
+    seen = set(_given(timeline))
+    made: dict[Hashable, Event] = {}
+    writes: list[tuple[Event, list[dict[str, Any]]]] = []
+    for event in calls:
+        for _, leaf in event.inputs():
+            mark = fingerprint(leaf)
+            if mark is None or mark in seen:
+                continue
+            seen.add(mark)
+            _attach(leaf, writes)
+        if writes_in_place(event.stem):
+            writes = [*writes, (event, _written_to(event, made))][-_MOST_WRITES:]
+        for _, leaf in event.outputs():
+            mark = fingerprint(leaf)
+            if mark is not None:
+                seen.add(mark)
+                made[mark] = event
+
+
+def _given(timeline: Timeline) -> Iterator[Hashable]:
+    """What tells the tensors that come from elsewhere: arguments of the outermost modules, parameters and buffers."""
+    for event in timeline:
+        if event.is_module and event.direction == "forward":
+            taken = event.parameters() if event.parent is not None else [*event.parameters(), *event.inputs()]
+            yield from (fingerprint(leaf) for _, leaf in taken)
+
+
+def _written_to(write: Event, made: dict[Hashable, Event]) -> list[dict[str, Any]]:
+    """The tensor that a call writes to, and those that it is a part of."""
+    found: list[dict[str, Any]] = []
+    leaf = next((leaf for _, leaf in write.inputs()), None)
+    while is_tensor(leaf) and len(found) < _MOST_VIEWS:
+        assert isinstance(leaf, dict)
+        found.append(leaf)
+        mark = fingerprint(leaf)
+        maker = made.get(mark) if mark is not None else None
+        if maker is None or operation(maker.stem) not in operators.VIEWS:
+            break
+        leaf = next((one for _, one in maker.inputs()), None)
+    returned = {fingerprint(one) for _, one in write.outputs()} - {None}
+    return found[1:] if returned else found
+
+
+def _attach(leaf: dict[str, Any], writes: list[tuple[Event, list[dict[str, Any]]]]) -> None:
+    """Make a tensor the result of the last write to one of its kind that has no such result yet."""
+    for place in range(len(writes) - 1, -1, -1):
+        write, written = writes[place]
+        for before in written:
+            if _are_of_a_kind(before, leaf):
+                write.arrange([*write.inputs(), (_BEFORE, before)], [*write.outputs(), (_AFTER, leaf)])
+                del writes[place]
+                return
+
+
+def _are_of_a_kind(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    if before.get("dtype") != after.get("dtype") or before.get("shape") != after.get("shape"):
+        return False
+    # What requires a gradient goes on requiring one.
+    return after.get("requires_grad") is True or before.get("requires_grad") is not True
