@@ -102,10 +102,10 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
         add_digests(candidate, reference)
     unseen = leave_out_unseen(candidate, reference)
     leave_out_unrecorded(candidate, reference)
+    pairing = pair(candidate, reference)
     if not crossing:
         add_written(candidate)
         add_written(reference)
-    pairing = pair(candidate, reference)
     comparer = Comparer(left, right)
     comparer.crossing, comparer.follows = crossing, bool(task.weights)
     comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs

@@ -60,7 +60,8 @@ _BUFFERS = {
 
 def without_overwritten(stem: str, slots: list[Slot]) -> list[Slot]:
     """The arguments of the call ``stem``, those that it only writes over as memory that nobody has written."""
-    gone = _buffers(stem, slots) | {slot for slot, _ in slots if slot == _OUT or slot.startswith(f"{_OUT}.")}
+    results = {slot for slot, leaf in slots if isinstance(leaf, dict) and (slot == _OUT or slot.startswith(f"{_OUT}."))}
+    gone = _buffers(stem, slots) | results
     return [(slot, as_unset(leaf) if slot in gone else leaf) for slot, leaf in slots] if gone else slots
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint
-from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 
 #: So many writes are remembered whose result was not taken yet, and so many views lead to one tensor.
 _MOST_WRITES = 64
@@ -46,6 +46,14 @@ def add_written(timeline: Timeline) -> None:
                 made[mark] = event
 
 
+def answering_writes(slots: list[Slot], others: list[Slot]) -> tuple[list[Slot], list[Slot]]:
+    """What went into two writes that answer to each other, or came out, but for what only one was given here."""
+    if {slot in (_BEFORE, _AFTER) for slot, _ in (*slots[-1:], *others[-1:])} != {True, False}:
+        return slots, others
+    left, right = ([one for one in side if one[0] not in (_BEFORE, _AFTER)] for side in (slots, others))
+    return left, right
+
+
 def _given(timeline: Timeline) -> Iterator[Hashable]:
     """What tells the tensors that come from elsewhere: arguments of the outermost modules, parameters and buffers."""
     for event in timeline:
@@ -57,7 +65,9 @@ def _given(timeline: Timeline) -> Iterator[Hashable]:
 def _written_to(write: Event, made: dict[Hashable, Event]) -> list[dict[str, Any]]:
     """The tensor that a call writes to, and those that it is a part of."""
     found: list[dict[str, Any]] = []
-    leaf = next((leaf for _, leaf in write.inputs()), None)
+    slot, leaf = next(iter(write.inputs()), ("", None))
+    if slot != "input.0":
+        return []  # a list of tensors, which the record has
     while is_tensor(leaf) and len(found) < _MOST_VIEWS:
         assert isinstance(leaf, dict)
         found.append(leaf)

@@ -26,6 +26,7 @@ from msprobe.diagnose.pairing.translation import answering
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten
+from msprobe.diagnose.steps.written import answering_writes
 from msprobe.diagnose.tolerance import frameworks, noise, units
 from msprobe.diagnose.tolerance.choices import Choices
 from msprobe.diagnose.tolerance.effective import Level, Products, kind_of, level_of
@@ -254,6 +255,9 @@ def judge(
         return judged
     inputs, others = event.inputs(), partner.inputs()
     outputs, results = event.outputs(), partner.outputs()
+    if writes_in_place(event.stem):
+        inputs, others = answering_writes(inputs, others)
+        outputs, results = answering_writes(outputs, results)
     if comparer.crossing:
         inputs, others = answering(inputs, others)
         if event.direction != "gradient":
