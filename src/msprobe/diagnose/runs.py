@@ -20,6 +20,7 @@ from msprobe.diagnose.verdict.conclusion import across_ranks, conclude
 from msprobe.diagnose.verdict.over_steps import tell_over_steps
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.verdict.summary import listed
+from msprobe.diagnose.verdict.unaveraged import name_unaveraged
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath
@@ -96,6 +97,7 @@ def compare_runs(
             compared = True
             following = common.steps[number + 1] if number + 1 < len(common.steps) else None
             suspects = [one for one in across_ranks(results) if one.shows_later not in excused]
+            suspects = name_unaveraged(results, suspects)
             answer, found, rank = conclude(results, suspects, partial(steps.reach_in, following), following is not None)
             running.keep(step.candidate, found)
             if answer != "diverged":

@@ -420,7 +420,7 @@ def brief(finding: Finding, width: int) -> str:
     message = clean(finding.message)
     if len(message) > width:
         relation = _RELATION.search(message)
-        words = relation[0] if relation else ""
+        words = relation[0] if relation and relation[0] not in finding.where else ""
         if words.startswith("(relative difference "):
             words = f"by {words[len('(relative difference ') : -1]}"
         message = f"{clean(finding.where)} {words}".rstrip()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.diagnose.evidence import Because, Listed, Named, Seen, Setting
+from msprobe.diagnose.evidence import Because, Cause, Listed, Named, Seen, Setting
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.inputs import leftover_in_words
+from msprobe.diagnose.origin.scaled_clipping import names_the_scale
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight
 from msprobe.diagnose.steps import optimizer
@@ -118,16 +119,24 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                     matters=True,
                 )  # fmt: skip
                 continue
+            cause: Cause = "on_its_way"
             if difference.what == "missing":
                 text = f'"{name}" has {"no" if left is None else "a"} gradient when the optimizer steps, '
                 text += f"in the reference {'one' if left is None else 'none'}"
+            elif scale := names_the_scale(judged, scene.arrival.factor):
+                side = "candidate" if (scene.arrival.factor or 0.0) < 1 else "reference"
+                text = (
+                    f"all gradients differ when the optimizer steps{scene.how(difference)}, by the scale of the loss "
+                )
+                text += f"({scale:.6g}): the {side} clips them before it takes the scale from them"
+                cause = "scaled_clipping"
             else:
                 text = f'the gradient of "{name}" differs when the optimizer steps{scene.how(difference)}, '
                 text += "while what the backward pass brought agrees: gradients of an earlier step, "
                 text += "a reduction or a scaling in between"
             scene.say(
                 ("optimizer gradient",), judged, "gradient", text, where=name, clear=True,
-                facts=(Named("parameter", name), Because("on_its_way"), Seen(difference)), place=place,
+                facts=(Named("parameter", name), Because(cause), Seen(difference)), place=place,
             )  # fmt: skip
         elif field == "weight" and difference.what != "missing" and not scene.tainted:
             blame_weight(scene, judged, difference, name)

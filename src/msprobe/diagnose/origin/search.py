@@ -27,6 +27,7 @@ from msprobe.diagnose.origin.results import (
     look_behind_statistics,
 )
 from msprobe.diagnose.origin.returned import blame_return
+from msprobe.diagnose.origin.scaled_clipping import look_for_scaled_clipping
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.steps_alone import look_for_lone_steps
 from msprobe.diagnose.origin.structure import look_for_lone_calls
@@ -46,6 +47,7 @@ class Pass:
 
 
 BEFORE: tuple[Pass, ...] = (
+    Pass("clipping", "gradients that one side clips before it unscales them", look_for_scaled_clipping),
     Pass("movements", "weights that the step before moved otherwise, between two frameworks", look_at_movements),
 )
 #: The order counts: each may look at what those before it have said.

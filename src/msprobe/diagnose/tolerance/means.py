@@ -53,6 +53,13 @@ def fits_with(misfit: float, without: float, unit: float) -> bool:
     return misfit < max(_FITS, min(_UNITS * unit, _EXPLAINS * without))
 
 
+def are_terms(together: float, alone: float) -> bool:
+    """True if gradients of ranks, put together, are those of the other side: they fit so much better than one alone.
+    ``together`` and ``alone``: how badly they fit, of the size of the means.
+    """
+    return together < _EXPLAINS * alone
+
+
 def least_to_look_at(unit: float) -> float:
     """Gradients that are less apart are not asked whether they hold older ones."""
     return min(_LOOKED_AT * unit, _MOST_LOOKED_AT)
