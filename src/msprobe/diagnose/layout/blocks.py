@@ -186,18 +186,18 @@ def _of_numbers(left: Block, right: Block) -> tuple[float, str]:
             return _of_integers(left.numbers, right.numbers), "statistics"
         return of_statistics(mine, theirs), "statistics"
     if known[2] and left.numbers[2] is not None and right.numbers[2] is not None:
-        size = max(_size(left), _size(right), abs(left.numbers[2]), abs(right.numbers[2]))
+        size = max(spread(left), spread(right), abs(left.numbers[2]), abs(right.numbers[2]))
         apart = abs(left.numbers[2] - right.numbers[2])
         return (apart / size if size else 0.0) if math.isfinite(apart) else math.inf, "mean"
     return 0.0, "" if known.count(True) == 0 else "statistics"
 
 
-def _size(block: Block) -> float:
+def spread(block: Block) -> float:
     """The root mean square of its elements; of a sum of which it is not known that of its terms."""
     norm = block.numbers[3]
     if norm is not None:
         return norm / math.sqrt(max(block.size, 1))
-    return max(map(_size, block.parts), default=0.0)
+    return max(map(spread, block.parts), default=0.0)
 
 
 def copies_apart(block: Block) -> list[tuple[Rank, Rank, float]]:

@@ -15,8 +15,19 @@ from functools import lru_cache
 from itertools import pairwise, product
 from typing import Literal
 
-from msprobe.diagnose.layout.blocks import Block, Rank, arrange, combine, copies_apart, distance, nearness, same_parts
+from msprobe.diagnose.layout.blocks import (
+    Block,
+    Rank,
+    arrange,
+    combine,
+    copies_apart,
+    distance,
+    nearness,
+    same_parts,
+    spread,
+)
 from msprobe.diagnose.layout.placements import REPLICATE, Placement
+from msprobe.diagnose.tolerance import layouts, units
 
 #: ``activation``: goes into a module or comes out; ``gradient``: of one; ``parameter``: a weight, its gradient at the
 #: optimizer or a state; ``parameter_gradient``: the share that one backward pass on one rank brought.
@@ -150,8 +161,9 @@ class Guesses:
         fits = _all(sort, left, right, accepted, factor)
         if not (_is_known(left) and _is_known(right)):
             return again or next(iter(fits), None)
-        # A sum that nobody took is no result, unless nothing else explains it.
-        for choice in ([fit for fit in fits if sort != "activation" or not fit.ways[0].is_sum], fits):
+        # A sum that nobody took is no result, unless nothing else explains it; and a mean that any terms have is none.
+        told = [fit for fit in fits if sort != "activation" or not _is_any_sum(fit)]
+        for choice in ([fit for fit in told if sort != "activation" or not fit.ways[0].is_sum], told):
             best = _simplest(choice)
             if best is not None and best.misfit <= accepted:
                 self._remembered[key] = best.ways
@@ -196,8 +208,13 @@ def _all(sort: Sort, left: Held, right: Held, accepted: float, factor: float) ->
         if shape != other_shape or shape is None:
             continue
         one, other = whole(0, way), whole(1, other_way)
-        if one is not None and other is not None and one.shape == other.shape:
-            found.append((nearness(one.scaled(factor), other), (way, other_way)))
+        if one is None or other is None or one.shape != other.shape:
+            continue
+        if sort != "parameter_gradient" and any(
+            held.sizes is None and _are_copies(block) for held, block in ((left, one), (right, other))
+        ):
+            continue
+        found.append((nearness(one.scaled(factor), other), (way, other_way)))
     near = [ways for apart, ways in found if apart <= max(_AS_WELL * accepted, _NEAR)]
     others = [(apart, ways) for apart, ways in found if not ways[0].is_sum] or found
     if others and not any(not ways[0].is_sum for ways in near):
@@ -206,6 +223,29 @@ def _all(sort: Sort, left: Held, right: Held, accepted: float, factor: float) ->
         near += [ways for _, ways in found if all(_only_copies(way) for way in ways)][:1]
     fits = [_fit(ways, left, right, accepted, factor) for ways in near]
     return [fit for fit in fits if fit is not None]
+
+
+def _is_any_sum(fit: Fit) -> bool:
+    """True for a sum of which nothing but the mean is known, if that is the mean of a single term as well."""
+    if fit.how != "mean":
+        return False
+    for whole, other in ((fit.left, fit.right), (fit.right, fit.left)):
+        means = [part.numbers[2] for part in whole.parts] if whole.way in ("sum", "mean") else []
+        size = max((spread(part) for part in (*whole.parts, other)), default=0.0)
+        if means and size and other.numbers[2] is not None:
+            alone = max(abs(one - other.numbers[2]) / size for one in means if one is not None)
+            unit = max(units.eps_of(block.described()) for block in (fit.left, fit.right))
+            return not layouts.mean_tells(alone, fit.apart, unit, other.size)
+    return False
+
+
+def _are_copies(block: Block) -> bool:
+    """True if what would be the terms of a sum is the same on all ranks: ranks have copies of it."""
+    if block.way in ("sum", "mean") and len(block.parts) > 1:
+        first = block.parts[0]
+        if first.numbers[3] and all(one.numbers == first.numbers and one.digest == first.digest for one in block.parts):
+            return True
+    return any(map(_are_copies, block.parts))
 
 
 def _only_copies(way: Way) -> bool:

@@ -29,6 +29,8 @@ class Pairs:
     def __init__(self, guesses: Guesses, factor: float | None = None) -> None:
         self.guesses = guesses
         self.tally = Tally()
+        #: The unit of rounding that the forward pass ran in: gradients are apart by that, whatever type they have.
+        self.unit = 0.0
         self.factor = factor or 1.0
         self._learned = factor is not None
 
@@ -112,9 +114,9 @@ class Pairs:
         factor = self.factor if sort in ("gradient", "parameter_gradient") else 1.0
         # Weight, gradient and states of a parameter lie alike.
         place = name if sort == "parameter" else f"{name} {slot}"
-        measured.fit = self.guesses.fit(
-            place, sort, *both, _accepted((both[0].passes[0][0], both[1].passes[0][0])), factor
-        )
+        unit = self.unit if sort in ("gradient", "parameter_gradient") else 0.0
+        accepted = _accepted((both[0].passes[0][0], both[1].passes[0][0]), unit)
+        measured.fit = self.guesses.fit(place, sort, *both, accepted, factor)
         if measured.fit is None:
             measured.problem = "what the ranks hold makes no tensor of the shape that the other run has"
         self.tally.add(measured, both, (_told(splits[0]), _told(splits[1])))
@@ -153,11 +155,12 @@ def _passes(side: _Records, number: int, together: bool) -> _Records:
     return side[0], {rank: events if together else [events[number]] for rank, events in side[1].items()}
 
 
-def _accepted(blocks: tuple[Block, Block]) -> float:
+def _accepted(blocks: tuple[Block, Block], unit: float = 0.0) -> float:
+    """How far tensors may be apart that are put together otherwise. ``unit``: of what they are computed from."""
     leaves = [block.described() for block in blocks]
     if not all(map(is_floating, leaves)):
         return 0.0
-    return layouts.when_paired(max(map(units.eps_of, leaves)))
+    return layouts.when_paired(max(unit, *map(units.eps_of, leaves)))
 
 
 def _split(annotation: Annotation | None, sort: Sort, name: str, slot: str) -> Split | None:

@@ -54,6 +54,7 @@ class Search(Told):
             self._judge(pair, 0.0)
             self._units[max((one.unit for one in pair.outputs), default=0.0)] += 1
             pair.forget()
+        self.pairs.unit = units.coarsest_of_many(self._units)
 
     def limit(self, one: Measured) -> float:
         """How far a gradient, or what an optimizer makes of it, may be apart by the order of sums."""

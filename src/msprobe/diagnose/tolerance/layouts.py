@@ -6,6 +6,8 @@ of sums alone.
 
 from __future__ import annotations
 
+import math
+
 from msprobe.diagnose.tolerance import noise
 
 #: Sums over other parts, in another order, as in ``effect``; and copies that ranks have of one tensor: they may add
@@ -20,6 +22,10 @@ _UNRECORDED_STEP = 2.5e-3
 #: A tensor and the same one put together from others, when it is looked for how they answer to each other.
 _PAIRED = 4096.0
 _MOST_PAIRED = 0.05
+#: A mean that is so many times nearer than another is that of the same tensor; and it is known but for a quarter of a
+#: unit (as in ``means``) and what the roundings of so many elements leave.
+_OF_MEANS = 4.0
+_BIAS_OF_MEAN = 0.25
 #: What goes into a module may be so many times further apart than all that came out of modules before it; the same of
 #: a gradient, by what arrived at its module.
 _BETWEEN = 64.0
@@ -65,6 +71,14 @@ def of_drift(drift: float) -> float:
 def when_paired(unit: float) -> float:
     """How far a tensor and the same one put together otherwise may be apart when they are paired."""
     return min(_PAIRED * unit, _MOST_PAIRED)
+
+
+def mean_tells(alone: float, together: float, unit: float, count: int) -> bool:
+    """True if the mean of a sum shows that ranks hold its terms: it is that of the whole, and that of one term alone is
+    not. ``alone`` and ``together``: how far these means are from that of the whole, of the size of the elements;
+    ``count``: of elements. A tensor whose mean is zero, as norms make it, is that of any terms.
+    """
+    return alone > max(_OF_MEANS * together, _OF_MEANS * unit * (_BIAS_OF_MEAN + 1 / math.sqrt(max(count, 1))))
 
 
 def handed_on(apart: float) -> float:
