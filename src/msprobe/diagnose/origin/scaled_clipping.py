@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import is_floating, numbers
+from msprobe.diagnose.evidence import Because, Listed
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.public_functions import public_function
@@ -58,11 +59,7 @@ def look_for_scaled_clipping(scene: Scene) -> None:
         f"{times}; the {other} takes it away first",
         where=clip.name,
         clear=True,
-        evidence={
-            "cause": "scaled_clipping",
-            "calls": [clip.name, unscale.name],
-            **({"scale": scale} if scale else {}),
-        },
+        facts=(Because("scaled_clipping"), Listed("calls", (clip.name, unscale.name))),
         entry=clip,
         place=scene.place_of(clip) - 0.75,
         matters=True,

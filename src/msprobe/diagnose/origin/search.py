@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from msprobe.diagnose.origin.argument import blame_argument, look_at_silent_arguments, tells_something
 from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
 from msprobe.diagnose.origin.broadcast import look_at_broadcast
+from msprobe.diagnose.origin.detached import look_for_detached
 from msprobe.diagnose.origin.gradients import look_for_missing_gradients
 from msprobe.diagnose.origin.inputs import look_at_dtype, look_at_input
 from msprobe.diagnose.origin.ledger import Suspect
@@ -54,6 +55,7 @@ BEFORE: tuple[Pass, ...] = (
 AFTER: tuple[Pass, ...] = (
     Pass("leftovers", "gradients of the step before that nothing cleared", look_for_leftovers),
     Pass("errors", "a call that raised an error on one side", look_for_errors),
+    Pass("detached", "branches that one side cuts off from the backward pass", look_for_detached),
     Pass("missing gradients", "gradients that arrive on one side only", look_for_missing_gradients),
     Pass("writes", "writes of one side to what outlives the step", look_for_lone_writes),
     Pass("steps", "optimizers that step on one side only", look_for_lone_steps),

@@ -1,0 +1,86 @@
+"""A branch that is cut off from the backward pass where it enters a call with others: ``cat([x, y.detach()])``.
+
+What is cut off gets its gradient by another way still, so that none is missed; it is too small by one share.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose.differences.records import Difference, is_floating
+from msprobe.diagnose.evidence import Named, Seen
+from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.tolerance.judge import Judged
+
+_DETACH = "detach"
+
+
+def look_for_detached(scene: Scene) -> None:
+    """Suspect the first call that takes a tensor which requires a gradient on one side alone."""
+    if scene.comparer.crossing or not scene.tainted & {"backward", "gradient", "recompute"}:
+        return
+    for judged in scene.judged.values():
+        if not judged.event.is_call or judged.event.direction != "forward":
+            continue
+        for difference in judged.inputs:
+            if difference.what == "requires_grad" and _is_cut(scene, judged, difference):
+                _say(scene, judged, difference)
+                return
+
+
+def _is_cut(scene: Scene, judged: Judged, difference: Difference) -> bool:
+    """True if the values agree, the results require gradients all the same, and what made the tensor gets one."""
+    others = [one for one in judged.inputs if one.slot == difference.slot and one.what in ("value", "not_finite")]
+    if others or not all(map(_requires_gradient, (judged.event, judged.partner))):
+        return False
+    if scene.makers.parameters(difference.left) or scene.other_makers.parameters(difference.right):
+        return False  # a frozen parameter
+    timeline, event, leaf, makers = _side(scene, judged, difference)
+    maker = _before_cut(makers, leaf, event)
+    return maker is not None and timeline.backward_of(maker) is not None
+
+
+def _side(scene: Scene, judged: Judged, difference: Difference) -> tuple[Timeline, Event, Any, Producers]:
+    """The side that cuts the branch off."""
+    if difference.left.get("requires_grad") is not True:
+        return scene.pairing.candidate, judged.event, difference.left, scene.makers
+    return scene.pairing.reference, judged.partner, difference.right, scene.other_makers
+
+
+def _before_cut(makers: Producers, leaf: Any, event: Event) -> Event | None:
+    """The call that made a tensor, before it was detached."""
+    maker = makers.of(leaf, event)
+    if maker is not None and operation(maker.stem) == _DETACH:
+        return next((one for _, taken in maker.inputs() if (one := makers.of(taken, maker)) is not None), None)
+    return maker
+
+
+def _requires_gradient(event: Event) -> bool:
+    return any(is_floating(leaf) and leaf.get("requires_grad") is True for _, leaf in event.outputs())
+
+
+def _say(scene: Scene, judged: Judged, difference: Difference) -> None:
+    event = judged.event
+    timeline, cutting, leaf, makers = _side(scene, judged, difference)
+    here = timeline is scene.pairing.candidate
+    paired = scene.pairing.partner if here else scene.pairing.back
+    cut = makers.of(leaf, cutting)
+    lone = cut is not None and operation(cut.stem) == _DETACH and cut not in paired
+    sides = ("candidate", "reference") if here else ("reference", "candidate")
+    text = (
+        f"no gradient goes back through {difference.slot} of {event.name} in the {sides[0]}, as it does in the "
+        f"{sides[1]}: it is detached"
+    )
+    kind: Kind = "missing_gradient"
+    entry = event
+    if cut is not None and lone:
+        kind, entry = "structure", cut
+        text += f" by {cut.name}, which the {sides[0]} alone calls"
+    facts = (Named("seen_in", event.name), Seen(difference))
+    finding = scene.finding(entry, kind, text, f"{event.name}, {difference.slot}", facts)
+    scene.ledger.add(Suspect(finding, event.index - 0.25, clear=True, judged=judged))
