@@ -148,14 +148,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         kind = "parameter_gradient"
         text, cause = _of_gradient(scene, event, first)
     elif is_random(event) and not judged.changed_inputs:
-        earlier = next((one for one in reversed(scene.random_alone) if one.index < event.index), None)
-        if earlier is not None:
-            kind, event = "structure", event
-            text = (
-                f"{event.name} draws other random numbers: the candidate alone calls {earlier.name}, which draws some "
-                "before"
-            )
-            scene.say(("calls", earlier), judged, kind, text, where=earlier.name, clear=True, entry=earlier)
+        if _blame_random(scene, judged):
             return
         text = f"{event.name} draws other random numbers: seed or state of the generator differ"
         cause = "random"
@@ -171,6 +164,23 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         matters=clear and (matters or scene.is_blind),
         facts=(Result(judged.left, judged.allowed, first.slot, judged.arrived), *because(cause), Seen(first)),
     )
+
+
+def _blame_random(scene: Scene, judged: Judged) -> bool:
+    """True if one side alone draws random numbers before: then all that are drawn later are others."""
+    for side, calls, user in (
+        ("candidate", scene.random_alone, judged.event),
+        ("reference", scene.random_missing, judged.partner),
+    ):
+        earlier = next((one for one in reversed(calls) if one.index < user.index), None)
+        if earlier is not None:
+            text = (
+                f"{judged.event.name} draws other random numbers: the {side} alone calls {earlier.name}, which draws "
+                "some before"
+            )
+            scene.say(("calls", earlier), judged, "structure", text, where=earlier.name, clear=True, entry=earlier)
+            return True
+    return False
 
 
 def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[str, Cause | None]:

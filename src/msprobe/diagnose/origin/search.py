@@ -34,6 +34,7 @@ from msprobe.diagnose.origin.steps_alone import look_for_lone_steps
 from msprobe.diagnose.origin.structure import look_for_lone_calls
 from msprobe.diagnose.origin.whole_numbers import look_for_rounded_numbers
 from msprobe.diagnose.origin.writes import look_for_lone_writes
+from msprobe.diagnose.tolerance.elements import mark_corrupted
 from msprobe.diagnose.tolerance.judge import Judged, is_random
 from msprobe.diagnose.verdict.recordings import look_for_errors
 
@@ -119,6 +120,8 @@ def look_at(scene: Scene, judged: Judged) -> None:
     if silent is not None and tells_something(silent):
         blame_argument(scene, silent)
         return
+    if not scene.comparer.crossing:
+        mark_corrupted(judged, scene.comparer)
     if judged.status == "guilty":
         ordered = behind_equal_statistics(scene, judged) if judged.changed_inputs else None
         if layouts and not judged.changed_inputs and (is_random(event) or judged.left > 1e-3):

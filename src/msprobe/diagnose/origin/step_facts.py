@@ -73,6 +73,7 @@ class StepFacts:
         self.same_passes = not any(event.is_module and event.direction == "forward" for event in lone)
         self.consumers = (consumers_of(pairing.candidate.events), consumers_of(pairing.reference.events))
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
+        self.random_missing = [event for event in pairing.missing() if is_random(event)]
         self.dtype_policy = dtype_policy(self.judged.values())
         for one in self.judged.values() if self.dtype_policy else ():
             if one.event.module is None and not _follows_policy(one):

@@ -1,0 +1,46 @@
+"""What rounding may do to a single element, where the values of a result were recorded and its inputs agree.
+
+The distance of two tensors is that of all elements together, in which one of ten thousand vanishes. The model gives the
+size of errors as a share of the typical element (``noise``), and the largest of n normal errors is √(2 ln n) times as
+large (Cramér, *Mathematical Methods of Statistics*, 28.6).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from msprobe.diagnose.differences.records import Comparer
+from msprobe.diagnose.tolerance.judge import Judged
+
+
+def mark_corrupted(judged: Judged, comparer: Comparer) -> None:
+    """Call a pair guilty that is apart by rounding as a whole, if one of its elements is not."""
+    if judged.status != "rounding" or judged.changed_inputs or judged.arrived or not judged.allowed:
+        return
+    for difference in judged.changed_outputs:
+        names = [
+            leaf.get("data_name") if isinstance(leaf, dict) else None for leaf in (difference.left, difference.right)
+        ]
+        if not (isinstance(names[0], str) and isinstance(names[1], str)):
+            continue
+        values = comparer.values(names[0], names[1])
+        size = _furthest(*values) if values is not None else 0.0
+        if size > judged.allowed:
+            judged.status, judged.left = "guilty", max(judged.left, size)
+
+
+def _furthest(one: Any, other: Any) -> float:
+    """The largest difference of an element, beside its own size or that of the typical one, as a share of what the
+    largest of so many errors may be.
+    """
+    import numpy as np
+
+    if one.size != other.size or one.size < 2 or one.dtype.kind not in "fc":
+        return 0.0
+    wide = [np.asarray(values, np.complex128 if values.dtype.kind == "c" else np.float64) for values in (one, other)]
+    typical = math.sqrt(float(np.mean(np.square(np.abs(wide[1])))))
+    if not typical or not math.isfinite(typical):
+        return 0.0
+    furthest = np.max(np.abs(wide[0] - wide[1]) / np.maximum(np.abs(wide[1]), typical))
+    return float(furthest) / math.sqrt(2 * math.log(one.size)) if math.isfinite(furthest) else 0.0
