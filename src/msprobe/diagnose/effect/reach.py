@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, is_integer, rms
+from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, is_integer, rms, statistics
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.arrival import arrival_of, common_factor
 from msprobe.diagnose.effect.results import changed_results
@@ -56,6 +56,7 @@ def reach_of(
     at_optimizer: list[Difference] = []
     sizes: dict[str, float] = {}
     chosen: set[str] = set()
+    nothing: set[str] = set()
     steps = False
     measured = 0.0
     for one in judged.values():
@@ -64,10 +65,14 @@ def reach_of(
                 if is_tensor(leaf):
                     name = parameter_name(one.event, slot)
                     sizes[name] = max(sizes.get(name, 0.0), rms(leaf))
+            nothing.update(parameter_name(one.event, slot) for slot in one.vanishing)
             if one.chosen:
                 chosen.update(parameter_name(one.event, slot) for slot, _ in one.event.outputs())
             else:
-                gradients += one.changed_outputs
+                gradients += [
+                    replace(found, delta=min(found.delta, one.left)) if found.slot in one.vanishing else found
+                    for found in one.changed_outputs
+                ]
                 measured = max(measured, one.left)
             for difference in one.changed_outputs:
                 name = parameter_name(one.event, difference.slot)
@@ -79,6 +84,19 @@ def reach_of(
                 if is_tensor(fields.get("grad")):
                     sizes[name] = max(sizes.get(name, 0.0), rms(fields["grad"]))
     largest = max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
+    # Where modules were not recorded, the optimizer's gradients are known by what they hold.
+    marks = {
+        statistics(found.left)
+        for one in judged.values()
+        for found in (one.changed_outputs if one.event.direction == "backward" and one.vanishing else ())
+        if found.slot in one.vanishing
+    }
+    at_optimizer = [
+        found
+        for found in at_optimizer
+        if found.slot.removesuffix(".grad") not in nothing
+        and not (is_tensor(found.left) and statistics(found.left) in marks)
+    ]
     # With another number of backward passes only their sum can be compared.
     lone = [*pairing.alone(), *pairing.missing()]
     # So it is where they are reduced over ranks in another way.
@@ -111,7 +129,7 @@ def reach_of(
     size, what = max(reached, key=lambda one: one[0])
     return Reach(
         size,
-        frozenset(name for name, size in sizes.items() if effect.is_vanishing(size, largest)),
+        frozenset(name for name, size in sizes.items() if effect.is_vanishing(size, largest)) | nothing,
         apart,
         carried,
         what,

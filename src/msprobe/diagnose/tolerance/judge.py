@@ -62,6 +62,8 @@ class Judged:
     allowed: float = 0.0
     chosen: bool = False
     product_unit: float = 0.0
+    #: Results that differ and are gradients which cancel to nothing but rounding.
+    vanishing: frozenset[str] = frozenset()
 
     @property
     def arguments(self) -> list[Difference]:
@@ -149,7 +151,7 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
         found[event] = one
     largest = max((rms(leaf) for _, partner in gradients for _, leaf in _tensors(partner.outputs())), default=0.0)
     last_passes: dict[str, Event] = {}
-    if comparer.crossing and gradients:
+    if gradients:
         last_passes = {
             one.parts.path: one for one in pairing.candidate if one.is_module and one.direction == "backward"
         }
@@ -286,6 +288,10 @@ def judge(
         weigh = partial(delta_of_gradient, least=least, expected=expected)
         judged.outputs.sort(key=weigh, reverse=True)
         judged.left = max(map(weigh, judged.changed_outputs), default=0.0)
+    elif event.direction in ("gradient", "backward") and judged.changed_outputs:
+        share = partial(_share_of_terms, expected=expected or _of_bias(inputs), unit=rounding)
+        judged.vanishing = frozenset(one.slot for one in judged.changed_outputs if share(one) < 1.0)
+        judged.left = max(one.delta * share(one) if share(one) < 1.0 else one.delta for one in judged.changed_outputs)
     everything = [*inputs, *event.parameters()]
     factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results), comparer.crossing)
     own = noise.own_noise(event, everything, outputs, rounding, factor, comparer.crossing)
@@ -323,6 +329,26 @@ def delta_of_gradient(difference: Difference, least: float, expected: Expected |
     size = max(rms(left), rms(right))
     least = max(least, expected(left) if expected is not None else 0.0)
     return difference.delta * min(1.0, size / least) if least and math.isfinite(size) else difference.delta
+
+
+def _of_bias(arriving: Sequence[Slot]) -> Expected:
+    """What size the gradient of a bias would have, a sum of what arrives, if the terms were unrelated."""
+    largest = max((leaf for _, leaf in arriving if is_floating(leaf)), key=numel, default=None)
+    if largest is None:
+        return lambda leaf: 0.0
+    size, count = rms(largest), numel(largest)
+    return lambda leaf: _without_cancellation(size, count, 1.0, leaf) if len(leaf.get("shape") or ()) == 1 else 0.0
+
+
+def _share_of_terms(difference: Difference, expected: Expected, unit: float) -> float:
+    """How large a gradient is beside what it is a sum of, if that cancels to nothing but rounding; else 1."""
+    left, right = difference.left, difference.right
+    if difference.what != "value" or not (is_tensor(left) and is_tensor(right)):
+        return 1.0
+    size, terms = max(rms(left), rms(right)), expected(left)
+    # What arrives was rounded in a module, and the sum of it in this call: 54 units in a healthy run (1 and 2 threads).
+    rounding = noise.SAFETY * noise.HANDED_ON * unit * terms
+    return min(1.0, size / terms) if terms and size <= rounding else 1.0
 
 
 def _is_valued(slot: Slot) -> bool:
