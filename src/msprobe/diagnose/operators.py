@@ -24,7 +24,7 @@ MOVES = frozenset(
 #: Of these, the ones whose settings count in the backward pass (which index is left out, where the window begins).
 MOVES_WITH_SETTINGS = frozenset(("embedding", "max_pool1d", "max_pool2d"))
 #: Their result may be a view of their first argument: who writes to it writes to that.
-VIEWS = frozenset(
+MAY_VIEW = frozenset(
     """
     reshape transpose permute expand expand_as squeeze unsqueeze flatten unflatten movedim moveaxis narrow select
     getitem split chunk tensor_split unbind as_strided unfold diagonal detach view_as_real view_as_complex real imag

@@ -73,7 +73,7 @@ def _written_to(write: Event, made: dict[Hashable, Event]) -> list[dict[str, Any
         found.append(leaf)
         mark = fingerprint(leaf)
         maker = made.get(mark) if mark is not None else None
-        if maker is None or operation(maker.stem) not in operators.VIEWS:
+        if maker is None or operation(maker.stem) not in operators.MAY_VIEW:
             break
         leaf = next((one for _, one in maker.inputs()), None)
     returned = {fingerprint(one) for _, one in write.outputs()} - {None}
