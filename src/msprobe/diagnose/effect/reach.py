@@ -110,10 +110,12 @@ def reach_of(
     )
     at_optimizer = [one for one in at_optimizer if one.slot.removesuffix(".grad") not in chosen]
     counted = at_optimizer if summed or comparer.crossing else [*gradients, *at_optimizer]
+    within = math.inf
     if any(one.chosen and any(d.what == "value" for d in one.outputs if is_integer(d.left)) for one in judged.values()):
-        # Something else was chosen, and all gradients are those of other terms: it is the loss that tells.
-        counted = [one for one in counted if not math.isfinite(one.delta)]
+        # Something else was chosen, and all gradients are those of other terms: it is the loss that tells of more.
+        within = effect.of_step(judged.values())
     reached = [(effect.of_gradient(one, largest), "gradients") for one in counted]
+    reached = [(min(size, within) if math.isfinite(size) else size, what) for size, what in reached]
     if comparer.crossing:
         reached.append((measured, "gradients"))  # measured by the terms that they are sums of
     if not summed:

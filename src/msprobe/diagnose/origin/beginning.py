@@ -110,6 +110,8 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     outer = next((found for one in (*lone, judged.event) if (found := _changed_module(scene, one)) is not None), None)
     if outer is not None:
         return math.isfinite(outer.left) and outer.left > _of_roundings(scene, [outer.event, outer.partner])
+    if lone and _is_answered(scene, suspect, judged) and is_integer(suspect.difference and suspect.difference.left):
+        return True  # whole numbers and truth values have no rounding
     if joined:
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
@@ -132,13 +134,22 @@ def _changed_module(scene: Scene, event: Event) -> Judged | None:
     return None
 
 
-def _is_joined(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
-    """True if the tensor that told is the same argument of the same call on both sides."""
+def _is_answered(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
+    """True if the same call takes the tensor that told on both sides, in one shape."""
     difference = suspect.difference
     if difference is None or judged.event in scene.pairing.loose or judged.event.stem != judged.partner.stem:
         return False
     left, right = difference.left, difference.right
-    if not (is_floating(left) and is_floating(right)) or left.get("shape") != right.get("shape"):
+    return is_tensor(left) and is_tensor(right) and left.get("shape") == right.get("shape")
+
+
+def _is_joined(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
+    """True if the tensor that told is the same argument of the same call on both sides, and not a factor times it."""
+    difference = suspect.difference
+    if difference is None or not _is_answered(scene, suspect, judged):
+        return False
+    left, right = difference.left, difference.right
+    if not (is_floating(left) and is_floating(right)):
         return False
     # A factor may be taken out again behind it.
     return math.isfinite(difference.delta) and ratio_of(left, right) is None

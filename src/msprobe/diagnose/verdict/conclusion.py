@@ -71,7 +71,7 @@ class Compared:
 class Extent:
     """How far the differences of a step reach. ``size``: in loss, gradients and weights, and what follows from these in
     the next step; ``tolerance``: what rounding may do in one step, ``allowed``: with what the step before has left,
-    ``agreeing``: where no call is to blame. ``known``: values were recorded.
+    ``agreeing``: where no call is to blame. ``known``: values were recorded. ``later``: how far the next step is apart.
     """
 
     size: float
@@ -79,6 +79,7 @@ class Extent:
     allowed: float
     agreeing: float
     known: bool
+    later: float = 0.0
 
     @property
     def is_harmless(self) -> bool:
@@ -106,7 +107,9 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "rounding may do so much that it hides arguments, and this one's result stands out, and something comes of it",
-        lambda one, extent: extent.size > 0 and effect.hides_arguments(extent.allowed) and _stands_out(one),
+        lambda one, extent: (
+            max(extent.size, extent.later) > 0 and effect.hides_arguments(extent.allowed) and _stands_out(one)
+        ),
     ),
     Reason(
         "rounding may do so much that it hides arguments, and the effect of this one stands out",
@@ -135,8 +138,8 @@ def conclude(
     if extent.size <= extent.allowed and (clear or quiet):
         # What the optimizer does shows in the weights of the next step. There rounding has grown.
         following = reach_later()
-        if following > effect.later(extent.tolerance):
-            extent = replace(extent, size=max(extent.size, following))
+        grown = following > effect.later(extent.tolerance)
+        extent = replace(extent, size=max(extent.size, following) if grown else extent.size, later=following)
     # What shows in the next step alone, and none follows.
     unknown = not goes_on and any(suspect.shows_later for suspect in found)
     if not clear and not unknown:
