@@ -110,7 +110,7 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     outer = next((found for one in (*lone, judged.event) if (found := _changed_module(scene, one)) is not None), None)
     if outer is not None:
         return math.isfinite(outer.left) and outer.left > _of_roundings(scene, [outer.event, outer.partner])
-    if lone and _is_answered(scene, suspect, judged) and is_integer(suspect.difference and suspect.difference.left):
+    if lone and _is_answered(scene, suspect, judged) and _is_whole(suspect.difference):
         return True  # whole numbers and truth values have no rounding
     if joined:
         assert suspect.difference is not None
@@ -141,6 +141,10 @@ def _is_answered(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
         return False
     left, right = difference.left, difference.right
     return is_tensor(left) and is_tensor(right) and left.get("shape") == right.get("shape")
+
+
+def _is_whole(difference: Difference | None) -> bool:
+    return difference is not None and is_integer(difference.left)
 
 
 def _is_joined(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
