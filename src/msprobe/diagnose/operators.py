@@ -167,7 +167,7 @@ STORED_OTHERWISE = frozenset("to type type_as float double half bfloat16 clone c
 RESHAPES = frozenset("reshape flatten unflatten squeeze unsqueeze expand expand_as".split())
 #: They leave most elements where they are, or move them along a sequence.
 KEEPS_MOST = STORED_OTHERWISE | RESHAPES | frozenset(("masked_fill", "clamp", "where"))
-SHIFTS = frozenset(("getitem", "pad", "cat", "roll"))
+SHIFTS_SEQUENCE = frozenset(("getitem", "pad", "cat", "roll"))
 #: They make the mask that hides later positions.
 TRIANGLES = frozenset(("tril", "triu"))
 #: They make a tensor of their own of what they are given.
@@ -194,7 +194,7 @@ FILLS = frozenset(
 #: Their first argument is written over and not read.
 OVERWRITES = frozenset(("copy", "set", "out"))
 #: They look at memory in another way.
-VIEWS = frozenset(
+READS_MEMORY_OTHERWISE = frozenset(
     """
     reshape transpose permute expand expand_as squeeze unsqueeze flatten unflatten movedim narrow select split chunk
     unbind as_strided view_as_real view_as_complex detach contiguous set resize

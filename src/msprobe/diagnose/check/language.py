@@ -99,8 +99,8 @@ def _text(moment: Moment, timeline: Timeline, embedding: Event, loss: Event) -> 
         chain.append(maker)
         word = operation(maker.stem)
         given = tensors(maker.inputs())
-        if word in operators.SHIFTS or (word not in operators.KEEPS_MOST) or not given:
-            source = maker if word in operators.SHIFTS else None
+        if word in operators.SHIFTS_SEQUENCE or (word not in operators.KEEPS_MOST) or not given:
+            source = maker if word in operators.SHIFTS_SEQUENCE else None
             break
         leaf, at = given[0], maker
         if fingerprint(leaf) == mark:

@@ -139,7 +139,7 @@ class _Watcher:
         if event.parts.kind == "api" and operation(event.stem) in operators.FILLS:
             return frozenset()
         made = _union(tensors(event.outputs()))
-        if made and event.parts.kind == "api" and operation(event.stem) in operators.VIEWS:
+        if made and event.parts.kind == "api" and operation(event.stem) in operators.READS_MEMORY_OTHERWISE:
             # What moves values makes none; memory that is not filled yet may look like anything.
             made &= self._reads(event) | ({"inf", "-inf"} if _puts_infinity(event) else set())
         return made
@@ -235,7 +235,7 @@ def _origins(exchange: Exchange, watchers: dict[Rank, _Watcher]) -> list[Origin]
         made = watcher.made.get(event, frozenset())
         if rank not in tainted and (given or made):
             birth = watcher.births.get(event)
-            moves = event.parts.kind == "api" and operation(event.stem) in operators.VIEWS
+            moves = event.parts.kind == "api" and operation(event.stem) in operators.READS_MEMORY_OTHERWISE
             if "nan" in given and "nan" not in seen[rank]:
                 if moves:
                     continue  # It may be memory that is not filled yet; who computes with it will tell.

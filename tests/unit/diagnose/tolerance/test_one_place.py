@@ -104,3 +104,12 @@ def test_every_operator_has_the_name_that_calls_have():
 
     renamed = {word: operation(f"Tensor.{word}") for word in WORDS - operators.BEGIN}
     assert {word: name for word, name in renamed.items() if name != word} == {}
+
+
+def test_no_set_of_operators_takes_the_name_of_another():
+    names = [
+        node.targets[0].id
+        for node in ast.parse(Path(operators.__file__).read_text()).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    ]
+    assert [name for name in names if names.count(name) > 1] == []
