@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 from msprobe import log
 from msprobe.compare.problems import ComparisonError
 from msprobe.config.declared import Declared, demand, is_list, is_object, is_text, read_declared, wrong
-from msprobe.config.mistakes import did_you_mean, ended, shown
+from msprobe.config.mistakes import did_you_mean, raise_in_one_line, shown
 from msprobe.config.yaml_source import read_yaml
 from msprobe.errors import InvalidInputError, NotAvailableError, PathError
 from msprobe.paths import StrPath
@@ -136,8 +136,7 @@ def read_merge_config(path: StrPath) -> MergeConfig:
         raise MergeError(problem.message) from problem
     read = read_declared(_CONFIGURATION, source, "the configuration", unknown="ignored")
     if read.mistakes:
-        lines = sorted(read.mistakes, key=lambda mistake: mistake.order)
-        raise MergeError(ended("; ".join(map(str, lines))))
+        raise_in_one_line(read.mistakes, MergeError)
     found: _File = read.value
     return MergeConfig(tuple(dict.fromkeys(found.api)), tuple(dict.fromkeys(found.compare_index or ())) or None)
 

@@ -90,6 +90,12 @@ def raise_mistakes(mistakes: Iterable[Mistake], name: str, error: type[MsprobeEr
     raise error(f"the configuration ({place}) has {len(lines)} mistakes:{told}")
 
 
+def raise_in_one_line(mistakes: Iterable[Mistake], error: type[MsprobeError]) -> NoReturn:
+    """Raise one error with all mistakes in one line, in the order of the file."""
+    lines = sorted(dict.fromkeys(mistakes), key=lambda mistake: mistake.order)
+    raise error(ended("; ".join(map(str, lines))))
+
+
 def ended(sentence: str) -> str:
     """The sentence with its full stop."""
     return sentence if sentence.endswith(("?", ".")) else f"{sentence}."

@@ -133,3 +133,14 @@ def test_all_mistakes_of_an_api_mapping_are_told_beside_a_missing_name(tmp_path:
         load_api_mapping(path)
     for part in ('"ms_api": is missing', '"ms_args": needs pt_args', '"pt_api": expected', '"pt_output[0]": expected'):
         assert part in caught.value.message
+
+
+def test_all_mistakes_of_a_layout_are_one_line_with_a_place_for_each(tmp_path: Path) -> None:
+    path = tmp_path / "layout.yaml"
+    path.write_text("reference:\n  mesh: {a: 0}\n  more: 1\n")
+    with pytest.raises(InvalidInputError) as caught:
+        read_annotations(path)
+    assert caught.value.message == (
+        f'"{path}":2: reference.mesh.a must be a whole number from 1 on, found 0; '
+        f'"{path}":3: reference.more is not known; known are mesh, parameters, modules, stages, names.'
+    )

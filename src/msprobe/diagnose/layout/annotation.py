@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msprobe.config import jsonc
 from msprobe.config.jsonc import FieldPath
-from msprobe.config.mistakes import Mistake, MistakeKind, Source, dotted, raise_mistakes, warn_of_duplicates
+from msprobe.config.mistakes import Mistake, MistakeKind, Source, dotted, raise_in_one_line, warn_of_duplicates
 from msprobe.diagnose.layout.placements import Placement
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath
@@ -109,7 +109,7 @@ def read_annotations(path: StrPath) -> dict[str, Annotation]:
     warn_of_duplicates(source)
     read = read_declared(FILE, source, "the file")
     if read.mistakes:
-        raise_mistakes(read.mistakes, source.name)
+        raise_in_one_line(read.mistakes, InvalidInputError)
     found = {side: getattr(read.value, side) for side in _SIDES}
     return {side: _annotation(fields) for side, fields in found.items() if fields is not None}
 
