@@ -13,7 +13,7 @@ from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.evidence import Effect, Result
 from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.origin.ledger import Suspect
-from msprobe.diagnose.tolerance import effect, frameworks
+from msprobe.diagnose.tolerance import effect, frameworks, noise
 from msprobe.diagnose.verdict.calls import StepCalls
 from msprobe.diagnose.verdict.common import Rank
 
@@ -117,6 +117,7 @@ REASONS: tuple[Reason, ...] = (
             effect.hides_arguments(extent.allowed)
             and effect.stands_out(extent.size, extent.tolerance)
             and _is_argument(one)
+            and _is_judged(one)
         ),
     ),
 )
@@ -250,11 +251,20 @@ def _is_wrong(suspect: Suspect) -> bool:
     small it has become where it is looked at.
     """
     finding, result = suspect.finding, suspect.finding.fact(Result)
-    return suspect.clear and finding.kind == "computation" and result is not None and result.arrived == 0.0
+    if not suspect.clear or finding.kind != "computation" or result is None or result.arrived != 0.0:
+        return False
+    # Where something differed before, what looks alike may be apart by rounding.
+    return suspect.begins or noise.is_clear(result.difference, result.explained)
 
 
 def _is_argument(suspect: Suspect) -> bool:
     return suspect.clear and suspect.finding.kind == "argument"
+
+
+def _is_judged(suspect: Suspect) -> bool:
+    """True unless anything may come out of the call, because other rows come in."""
+    result = suspect.finding.fact(Result)
+    return result is None or math.isfinite(result.explained)
 
 
 def _stands_out(suspect: Suspect) -> bool:
