@@ -166,4 +166,5 @@ def test_a_dump_holds_what_a_bystander_sees_and_agrees_with_its_twin(name: str, 
     assert not found, f"{len(found)} faults\n" + "\n".join(found[:15])
     verdict = compare_runs(tmp_path / "one/dump", tmp_path / "twin/dump")
     assert verdict.status == "agree", [str(finding)[:300] for finding in verdict.findings]
-    assert check_run(tmp_path / "one/dump").findings == ()
+    # Frozen parameters in an optimizer and a batch that comes again are remarks, and true of some of them.
+    assert [finding for finding in check_run(tmp_path / "one/dump").findings if not finding.harmless] == []

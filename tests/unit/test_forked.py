@@ -11,6 +11,8 @@ import forked
 def test_a_folder_that_is_also_that_of_the_forking_process_is_found(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("import forked; print(forked.__name__)")
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # What Python reads when it starts: so this test has a forking process of its own, without that folder.
+    bare["PYTHONHASHSEED"] = "20261122"
     place = str(Path(forked.__file__).parent)
     assert forked.run("program.py", cwd=tmp_path, env=bare).returncode == 1
     assert forked.run("program.py", cwd=tmp_path, env={**bare, "PYTHONPATH": place}).stdout == "forked\n"
