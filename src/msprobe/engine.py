@@ -174,8 +174,10 @@ def _in_processes(
     parallel = joblib.Parallel(
         n_jobs=count, backend="loky", batch_size=1, pre_dispatch=count + 1, max_nbytes=None, return_as="generator"
     )
-    results = parallel(joblib.delayed(work)(job) for job in jobs)
+    results: Generator[_Done[_Result], None, None] | None = None
     try:
+        # The first jobs may have ended their processes before the next are handed out.
+        results = parallel(joblib.delayed(work)(job) for job in jobs)
         for done in results:  # noqa: UP028  (`yield from` would close them before the finally)
             yield done
     except BrokenProcessPool as problem:
@@ -184,7 +186,8 @@ def _in_processes(
         with warnings.catch_warnings():
             # That jobs are given up is no news to who gives them up.
             warnings.simplefilter("ignore", UserWarning)
-            results.close()
+            if results is not None:
+                results.close()
 
 
 def _on_ray(
