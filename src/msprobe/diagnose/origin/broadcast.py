@@ -32,8 +32,8 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
         judged,
         "argument",
         f"{event.name} gets tensors of shapes {_told(mine)}, in the reference {_told(theirs)}: "
-        f"{'here' if _is_outer(mine) else 'there'} they are broadcast against each other, so that every element meets "
-        "every other one",
+        f"the {'candidate' if _is_outer(mine) else 'reference'} broadcasts them, so that every element of one is "
+        "combined with every element of the other",
         where=event.name,
         clear=True,
         facts=(Setting([list(shape) for shape in mine], [list(shape) for shape in theirs]),),

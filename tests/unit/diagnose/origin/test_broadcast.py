@@ -31,7 +31,8 @@ def test_a_loss_of_a_column_and_a_row(tmp_path: Path, turned: bool) -> None:
     verdict = of_programs(tmp_path, *(programs[::-1] if turned else programs))
     assert ("argument", "Functional.mse_loss.0.forward") in told(verdict)
     found = next(one for one in verdict.findings if one.kind == "argument")
-    assert "every element meets every other one" in found.message
+    side = "reference" if turned else "candidate"
+    assert f"the {side} broadcasts them, so that every element of one is combined with every" in found.message
     assert found.evidence["reference" if turned else "candidate"] == [[4, 1], [4]]
 
 
