@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, NoReturn
@@ -117,6 +117,20 @@ class _Ready:
 
 
 _ready: dict[tuple[int, frozenset[tuple[str, str]]], _Ready] = {}
+
+
+def end_of_all(ranks: Sequence[Started], seconds: float) -> None:
+    """Wait for the ranks of a job; if one fails or time is over, all are killed. AssertionError with what they said."""
+    until = time.monotonic() + seconds
+    while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:
+        if any(rank.poll() for rank in ranks):
+            break
+        time.sleep(0.05)
+    for rank in ranks:
+        rank.kill()
+    ended = [rank.wait() for rank in ranks]
+    said = "\n".join(f"rank {number}: {(rank.stdout + rank.stderr)[-3000:]}" for number, rank in enumerate(ended))
+    assert all(rank.returncode == 0 for rank in ended), said
 
 
 # ---------------------------------------------------------------- in the process that forks, and in its forks

@@ -9,7 +9,6 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -37,16 +36,7 @@ def launch(folder: Path, scenarios: list[str], with_launcher: bool = True) -> No
         if with_launcher:
             own.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD_SIZE))
         ranks.append(forked.start(__file__, str(folder), *scenarios, cwd=Path.cwd(), env=own))
-    until = time.monotonic() + SECONDS
-    while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:
-        if any(rank.poll() for rank in ranks):
-            break
-        time.sleep(0.05)
-    for rank in ranks:
-        rank.kill()
-    ended = [rank.wait() for rank in ranks]
-    said = "\n".join(f"rank {number}: {(rank.stdout + rank.stderr)[-3000:]}" for number, rank in enumerate(ended))
-    assert [rank.returncode for rank in ended] == [0] * WORLD_SIZE, said
+    forked.end_of_all(ranks, SECONDS)
 
 
 # ---------------------------------------------------------------- in the ranks

@@ -29,16 +29,7 @@ def launch(folder: Path, jobs: Sequence[str]) -> None:
         forked.start(__file__, str(folder), *jobs, cwd=Path.cwd(), env={**environment, "RANK": str(rank)})
         for rank in range(WORLD_SIZE)
     ]
-    until = time.monotonic() + SECONDS
-    while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:
-        if any(rank.poll() for rank in ranks):
-            break
-        time.sleep(0.05)
-    for rank in ranks:
-        rank.kill()
-    ended = [rank.wait() for rank in ranks]
-    said = "\n".join(f"rank {number}: {(rank.stdout + rank.stderr)[-3000:]}" for number, rank in enumerate(ended))
-    assert [rank.returncode for rank in ended] == [0] * WORLD_SIZE, said
+    forked.end_of_all(ranks, SECONDS)
 
 
 # ---------------------------------------------------------------- in the ranks
