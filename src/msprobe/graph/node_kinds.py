@@ -1,0 +1,30 @@
+"""What a node of the hierarchy is, by the beginning of its name.
+
+The numbers are those of the files that the TensorBoard plugin ``tb-graph-ascend`` opens.
+"""
+
+from __future__ import annotations
+
+ROOT = "DefaultModel"
+GROUP_PREFIX = "Apis_Between_Modules."
+
+MODULE = 0  # also the root, gradients of parameters, optimizer steps
+CALL = 1
+GROUP = 9
+
+_MODULES = ("Module.", "Cell.", "optimizer", "Optimizer.", "clip_grad")
+_CALLS = (
+    *("Tensor.", "Torch.", "Functional.", "NPU.", "VF.", "Distributed.", "Aten.", "Custom.", "MindSpeed."),
+    *("Mint.", "MintFunctional.", "Primitive.", "Jit."),
+)
+
+
+def kind_of(name: str) -> int | None:
+    """MODULE or CALL; None where the name begins like neither.
+
+    >>> kind_of("Functional.linear.0.forward") == CALL, kind_of("clip_grad") == MODULE, kind_of("Other.0")
+    (True, True, None)
+    """
+    if name.startswith(_CALLS):
+        return CALL
+    return MODULE if name.startswith(_MODULES) else None

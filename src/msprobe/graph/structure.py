@@ -1,0 +1,129 @@
+"""What a dump says of its structure: child to parent, as ``construct.json`` and the names of the records tell.
+
+``construct.json`` maps a child to its parent, to null, or (26.x with Megatron) to ``[parent, micro_step]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.compare.entry_names import read_name
+from msprobe.errors import InvalidInputError
+from msprobe.store.layout import CONSTRUCT_FILE
+from msprobe.store.part import DumpPart
+
+_MICRO_STEPS = "megatron_micro_step_number"
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Child to parent in the order of the file (None: at the top), without gradients of parameters.
+
+    ``gradients``: record of the gradients of a module's parameters -> backward pass that they belong to, None if
+    there is none. ``micro_steps``: what the file itself says of nodes; ``micro_step_count`` is 0 where it says nothing.
+    """
+
+    parents: Mapping[str, str | None]
+    gradients: Mapping[str, str | None]
+    micro_steps: Mapping[str, int]
+    micro_step_count: int
+    is_flat: bool
+    notices: tuple[str, ...]
+
+
+def read_structure(part: DumpPart) -> Structure:
+    """Read child and parent of all nodes. Raises InvalidInputError, naming file and entry."""
+    given = dict(part.parents())
+    count = given.pop(_MICRO_STEPS, 0)
+    path = part.folder / CONSTRUCT_FILE
+    parents: dict[str, str | None] = {}
+    steps: dict[str, int] = {}
+    for name, found in given.items():
+        if isinstance(found, list) and len(found) == 2 and type(found[1]) is int:
+            found, steps[name] = found
+        if found is not None and not isinstance(found, str):
+            raise InvalidInputError(f'"{path}": the parent of {name!r} must be a name or null, found {_said(found)}.')
+        parents[name] = found or None
+    notices: list[str] = []
+    if not part.complete:
+        notices.append("The dump was interrupted: what was still running has no record.")
+    is_flat = not any(parents.values())
+    found_in_dump = part.names()
+    gradients = [name for name in found_in_dump if _is_gradient(name)]
+    known = set(gradients)
+    missing = [name for name in found_in_dump if name not in parents and name not in known]
+    if is_flat and missing:
+        notices.append(
+            "No structure is recorded, so all calls stand side by side: dump with level L0 or mix to see modules."
+        )
+    elif missing:
+        notices.append(f"{len(missing)} records have no place in construct.json; shown at the top.")
+    if missing and not parents:
+        parents = dict.fromkeys(missing)
+    else:
+        parents.update(dict.fromkeys(missing))
+    _place_backward(parents)
+    return Structure(
+        parents=parents,
+        gradients=_backward_passes(gradients, parents),
+        micro_steps=steps,
+        micro_step_count=count if type(count) is int else 0,
+        is_flat=is_flat,
+        notices=tuple(notices),
+    )
+
+
+def _place_backward(parents: dict[str, str | None]) -> None:
+    """Put backward nodes without parent where their forward node has its own: in the backward pass of that module."""
+    for name, parent in parents.items():
+        if parent is not None or "backward" not in name:
+            continue
+        around = parents.get(_swapped(name, "backward", "forward"))
+        if around is not None:
+            twin = _swapped(around, "forward", "backward")
+            if twin in parents and twin != name:
+                parents[name] = twin
+
+
+def _swapped(name: str, one: str, other: str) -> str:
+    """The name in the other direction.
+
+    >>> _swapped("Module.backward.Fc.backward.0", "backward", "forward")
+    'Module.backward.Fc.forward.0'
+    """
+    words = name.split(".")
+    for place in (-1, -2):
+        if len(words) >= 2 and words[place] == one:
+            words[place] = other
+            break
+    return ".".join(words)
+
+
+def _is_gradient(name: str) -> bool:
+    return "parameters_grad" in name and read_name(name).kind == "parameters"
+
+
+def _backward_passes(gradients: list[str], parents: Mapping[str, Any]) -> dict[str, str | None]:
+    """The backward pass of each record of gradients: the one it names, else the last of its module."""
+    if not gradients:
+        return {}
+    last: dict[str, int] = {}
+    for name in parents:
+        if ".backward." in name:
+            stem, _, number = name.rpartition(".backward.")
+            if number.isdigit():
+                last[stem] = max(last.get(stem, 0), int(number))
+    found: dict[str, str | None] = {}
+    for name in gradients:
+        parts = read_name(name)
+        number_of = last.get(parts.stem) if parts.number is None else parts.number
+        backward = f"{parts.stem}.backward.{number_of}"
+        found[name] = backward if backward in parents else None
+    return found
+
+
+def _said(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
