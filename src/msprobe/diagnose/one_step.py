@@ -17,7 +17,7 @@ from msprobe.diagnose.origin.search import search
 from msprobe.diagnose.origin.step_facts import Before
 from msprobe.diagnose.pairing.compiled import leave_out_unseen
 from msprobe.diagnose.pairing.lone import lone_calls
-from msprobe.diagnose.pairing.match import pair
+from msprobe.diagnose.pairing.match import Pairing, pair
 from msprobe.diagnose.pairing.translation import NOTE, translate
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
@@ -94,10 +94,22 @@ def _compare_part(task: Task, calibration: Calibration) -> Compared:
         right.close()
 
 
-def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline, reference: Timeline) -> Compared:
-    left, right = candidate.part, reference.part
-    sides = ("candidate", left), ("reference", right)
-    crossing = translate(candidate, reference, task.mappings)
+@dataclass(frozen=True)
+class Paired:
+    """Two timelines whose calls answer to each other, and what compares their values.
+
+    ``crossing``: one ran on MindSpore, the other on PyTorch. ``unseen``: remarks on what one side could not record.
+    """
+
+    pairing: Pairing
+    comparer: Comparer
+    crossing: bool
+    unseen: tuple[str, ...]
+
+
+def pair_timelines(candidate: Timeline, reference: Timeline, mappings: Mappings | None, follows: bool) -> Paired:
+    """Pair the calls of two timelines, as every comparison does it. ``follows``: steps of both sides came before."""
+    crossing = translate(candidate, reference, mappings)
     if not crossing:
         add_digests(candidate, reference)
     unseen = leave_out_unseen(candidate, reference)
@@ -106,8 +118,16 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
     if not crossing:
         add_written(candidate)
         add_written(reference)
-    comparer = Comparer(left, right)
-    comparer.crossing, comparer.follows = crossing, bool(task.weights)
+    comparer = Comparer(candidate.part, reference.part)
+    comparer.crossing, comparer.follows = crossing, follows
+    return Paired(pairing, comparer, crossing, tuple(unseen))
+
+
+def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline, reference: Timeline) -> Compared:
+    left, right = candidate.part, reference.part
+    sides = ("candidate", left), ("reference", right)
+    paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights))
+    pairing, comparer, crossing = paired.pairing, paired.comparer, paired.crossing
     comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
     comparer.measured_limit = calibration.limit
     before = Before(task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched)
@@ -125,7 +145,7 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
         doubts=list(scene.ledger.doubts),
         unlike=cannot_be_compared(pairing),
         summary=counts_of(pairing, scene),
-        notes=[*([NOTE] if crossing else []), *notes_on(pairing, scene), *unseen],
+        notes=[*([NOTE] if crossing else []), *notes_on(pairing, scene), *paired.unseen],
         interrupted=tuple(side for side, part in sides if not part.complete),
         values=scene.has_values,
         carried=task.before.size > 0.0,

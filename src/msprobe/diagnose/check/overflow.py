@@ -104,6 +104,13 @@ def check(moment: Moment) -> Iterable[Finding]:
         )
 
 
+def births(timeline: Timeline) -> dict[Event, str]:
+    """The calls of one rank in which a NaN or an infinity is born that counts, and which of them: ``nan``, ``inf``,
+    ``-inf``. What other ranks sent is not looked at.
+    """
+    return {event: birth.value for event, birth in _Watcher(timeline).births.items() if not birth.dismissed}
+
+
 class _Watcher:
     """The bad values of one rank."""
 

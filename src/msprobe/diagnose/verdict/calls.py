@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from msprobe.diagnose.origin.scene import Scene
+    from msprobe.diagnose.pairing.match import Pairing
     from msprobe.diagnose.steps.timeline import Direction, Event
 
 #: As :data:`msprobe.diagnose.tolerance.judge.Status`, and for calls that have no partner the side that makes them.
@@ -46,12 +47,11 @@ def calls_of(scene: Scene) -> StepCalls:
     """All calls of a scene; those of the reference alone stand behind the call that they follow there."""
     pairing = scene.pairing
     found: list[Call] = []
-    missing = _after(pairing.reference.events, pairing.back)
-    found += [_alone(event, "reference_only") for event in missing.get(None, ())]
-    for event in pairing.candidate:
-        partner = pairing.partner.get(event)
-        if partner is None:
-            found.append(_alone(event, "candidate_only"))
+    for event, partner in in_order(pairing):
+        if event is None or partner is None:
+            lone = event or partner
+            assert lone is not None
+            found.append(_alone(lone, "reference_only" if event is None else "candidate_only"))
             continue
         judged = scene.judged[event]
         found.append(
@@ -66,8 +66,16 @@ def calls_of(scene: Scene) -> StepCalls:
                 judged.allowed,
             )
         )
-        found += [_alone(one, "reference_only") for one in missing.get(event, ())]
     return StepCalls(pairing.candidate.step, pairing.candidate.rank, tuple(found))
+
+
+def in_order(pairing: Pairing) -> Iterator[tuple[Event | None, Event | None]]:
+    """All events of both sides in one order of execution, each with its partner; None where it has none."""
+    missing = _after(pairing.reference.events, pairing.back)
+    yield from ((None, one) for one in missing.get(None, ()))
+    for event in pairing.candidate:
+        yield event, pairing.partner.get(event)
+        yield from ((None, one) for one in missing.get(event, ()))
 
 
 def _after(reference: Sequence[Event], back: dict[Event, Event]) -> dict[Event | None, list[Event]]:
