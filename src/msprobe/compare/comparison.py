@@ -19,7 +19,7 @@ from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.problems import DamagedDataError
 from msprobe.compare.rows import NO_DIGEST, Numbers, Rows, read_rows
 from msprobe.compare.task import Mode, check_tasks, mode_of
-from msprobe.compare.values_of_pair import NO_PARTNER, Prepare, measure_values
+from msprobe.compare.values_of_pair import NO_PARTNER, Measures, Prepare, measure_values
 from msprobe.store.part import DumpPart
 
 # Finds the names of the reference for the rows of both parts.
@@ -89,17 +89,19 @@ def compare_parts(
         task = "statistics"
     ours, theirs = read_rows(candidate), read_rows(reference)
     mode = mode_of(task, ours, theirs, (candidate, reference)) if len(ours) and len(theirs) else _only_mode(task)
+    names = NameMapping() if find_names is None else find_names(ours, theirs, candidate, reference)
     if find_names is not None:
-        pairing = match(ours, theirs, find_names(ours, theirs, candidate, reference))
+        pairing = match(ours, theirs, names)
     elif fuzzy:
         pairing = fuzzy_match(ours, theirs, candidate.parents(), reference.parents())
     else:
         pairing = match(ours, theirs)
-    agree = agreement(ours, theirs, pairing, cross_framework)
+    agree = agreement(ours, theirs, pairing, cross_framework, names.views)
     statistics = statistic_measures(ours, theirs, pairing)
     tensors = None
     if mode == "tensor":
-        tensors = measure_values(ours, theirs, pairing, agree, (candidate, reference), jobs, form, prepare, own)
+        measures = Measures(form, prepare, own, names.views)
+        tensors = measure_values(ours, theirs, pairing, agree, (candidate, reference), measures, jobs)
     return _judge(mode, (candidate, reference), ours, theirs, pairing, agree, statistics, tensors)
 
 

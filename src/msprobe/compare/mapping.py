@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from msprobe import log
 from msprobe.compare.entry_names import EntryName, read_name
 from msprobe.compare.layers import Names, pair_entries
@@ -109,9 +111,10 @@ def wanted_names(mappings: Mappings, candidate: Rows, reference: Rows) -> list[s
         _rename_apis(names, candidate, reference, mappings.api)
     if mappings.cell is not None:
         _rename_cells(names, candidate, there, mappings.cell)
+    if mappings.api is not None or mappings.cell is not None:
+        _keep_of_one_kind(names, candidate, reference)
     if mappings.data is not None:
-        pairs = mappings.data.pairs
-        _warn_unknown(pairs, set(candidate.name), there)
+        pairs = pairs_by_hand(mappings.data, candidate, reference)
         names = [pairs.get(name, wanted) for name, wanted in zip(candidate.name, names, strict=True)]
     return names
 
@@ -127,6 +130,22 @@ def data_mapping_from_layers(
         partner = partners.get(entry)
         pairs[name] = None if partner is None else _slot_of(entry, slot, partner, mine, theirs)
     return DataMapping(pairs)
+
+
+def _keep_of_one_kind(names: list[str | None], candidate: Rows, reference: Rows) -> None:
+    """Leave rows without partner whose partner is a tensor where they are a number or a word, or the other way: the
+    frameworks take their arguments in other orders. A null may stand for either. Data and layer mappings go by name
+    alone, as those of mindstudio-probe.
+    """
+    mine, theirs = _kinds(candidate), dict(zip(reference.name, _kinds(reference), strict=True))
+    for row, (kind, name) in enumerate(zip(mine, names, strict=True)):
+        if name is not None and {kind, theirs.get(name, kind)} == {"tensor", "plain"}:
+            names[row] = None
+
+
+def _kinds(rows: Rows) -> list[str]:
+    words = np.array(["null" if word == "None" else "plain" for word in rows.dtypes], dtype=object)
+    return np.where(rows.is_tensor, "tensor", words[rows.dtype]).tolist() if len(rows) else []
 
 
 def write_data_mapping(path: StrPath, mapping: DataMapping) -> None:
@@ -329,8 +348,9 @@ def renamed_module(entry: str, mapping: CellMapping) -> str:
     return with_stem(parsed, f"Module.{marked[1:-1]}")
 
 
-def _warn_unknown(pairs: Mapping[str, str | None], mine: set[str], theirs: set[str]) -> None:
-    """One line for what a data mapping names and the dumps do not have."""
+def pairs_by_hand(mapping: DataMapping, candidate: Rows, reference: Rows) -> Mapping[str, str | None]:
+    """The pairs of a data mapping; a warning tells what it names and the dumps do not have."""
+    pairs, mine, theirs = mapping.pairs, set(candidate.name), set(reference.name)
     for side, unknown in (
         ("candidate", [name for name in pairs if name not in mine]),
         ("reference", [other for other in pairs.values() if other is not None and other not in theirs]),
@@ -338,3 +358,4 @@ def _warn_unknown(pairs: Mapping[str, str | None], mine: set[str], theirs: set[s
         if unknown:
             more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
             log.warning(f"data mapping: the {side} has no tensor {unknown[0]}{more}.")
+    return pairs

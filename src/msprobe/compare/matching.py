@@ -58,12 +58,14 @@ class NameMapping:
     """How names of the candidate are called in the reference.
 
     ``rename`` gives the name of the reference's row for the name of a row, None for a row that has no partner by
-    intention. ``pairs`` names partners by hand and goes before it; shape and type of such a pair do not matter,
-    and several rows may have one partner.
+    intention. ``pairs`` names partners by hand (None: there is to be none) and goes before it; shape and type of such
+    a pair do not matter, and several rows may have one partner. ``views``: partners with as many elements are compared
+    element by element, whatever their shapes.
     """
 
     rename: Rename | None = None
-    pairs: Mapping[str, str] = field(default_factory=dict)
+    pairs: Mapping[str, str | None] = field(default_factory=dict)
+    views: bool = False
 
     def target(self, name: str) -> str | None:
         """The name to look for in the reference."""
@@ -112,8 +114,12 @@ class Agreement:
     null: npt.NDArray[np.bool_]
 
 
-def agreement(candidate: Rows, reference: Rows, pairing: Pairing, cross_framework: bool = False) -> Agreement:
-    """Compare types and shapes of paired rows; ``cross_framework`` takes MindSpore and PyTorch names as one."""
+def agreement(
+    candidate: Rows, reference: Rows, pairing: Pairing, cross_framework: bool = False, views: bool = False
+) -> Agreement:
+    """Compare types and shapes of paired rows; ``cross_framework`` takes MindSpore and PyTorch names as one, ``views``
+    shapes with as many elements.
+    """
     partner = pairing.partner
     matched = partner >= 0
     other = np.where(matched, partner, 0)
@@ -127,6 +133,9 @@ def agreement(candidate: Rows, reference: Rows, pairing: Pairing, cross_framewor
     codes = {word: code for code, word in enumerate(candidate.shapes)}
     translated = np.array([codes.get(word, -1) for word in reference.shapes], np.int64)
     shape = ~matched | (candidate.shape == translated[reference.shape[other]])
+    if views:
+        both = candidate.is_tensor & reference.is_tensor[other]
+        shape |= both & (candidate.elements == reference.elements[other])
     none_here = np.array([word == "None" for word in candidate.dtypes], np.bool_)[candidate.dtype]
     none_there = np.array([word == "None" for word in reference.dtypes], np.bool_)[reference.dtype[other]]
     return Agreement(dtype.astype(np.uint8), shape, matched & (none_here != none_there))

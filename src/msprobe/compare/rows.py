@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -119,6 +120,34 @@ def read_rows(part: DumpPart) -> Rows:
     for name, record in part.records():
         found.add(name, record)
     return found.finish()
+
+
+def slots_of(name: str, record: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The slot of each row that :func:`read_rows` makes of a record, and the object that describes its value. Rows of
+    nulls and of bare values have no such object, and are left out.
+    """
+    special = _special(name)
+    if special is not None:
+        yield from _slots_below("", record, special == GRADIENT)
+    elif isinstance(record, dict):
+        for key, word, _ in _PARTS:
+            yield from _slots_below(word, record.get(key), False)
+
+
+def _slots_below(slot: str, value: Any, lists_are_one: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    items: Iterable[tuple[Any, Any]]
+    if isinstance(value, dict):
+        if isinstance(value.get("type"), str):
+            yield slot, value
+            return
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    else:
+        return
+    for key, item in items:
+        below = slot if lists_are_one and isinstance(value, list) else f"{slot}.{key}" if slot else str(key)
+        yield from _slots_below(below, item, lists_are_one)
 
 
 def _is_value(dtype: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from msprobe.compare.matching import DIFFERENT, FAMILY, Agreement, Pairing
 from msprobe.compare.measures_tensor import UNSUPPORTED, Form, TensorMeasures, all_six, measure_tensors
@@ -26,16 +26,33 @@ NO_PARTNER = "No bench data matched."
 UNREADABLE = "The data file"
 
 
+@dataclass(frozen=True)
+class Measures:
+    """How the values of a pair are measured: by the formulas of ``form``, after ``prepare`` had them, and by the
+    metrics of the user besides. ``views``: values with as many elements are compared in the bench's shape.
+    """
+
+    form: Form = "8.1.1"
+    prepare: Prepare | None = None
+    own: OwnMetrics | None = None
+    views: bool = False
+
+    def of(self, target: Array, bench: Array) -> TensorMeasures:
+        """The measures of two arrays."""
+        if self.views and target.shape != bench.shape and target.size == bench.size:
+            target = target.reshape(bench.shape)
+        found = measure_tensors(target, bench, self.form)
+        return found if self.own is None else replace(found, own=self.own.measure(target, bench))
+
+
 def measure_values(
     candidate: Rows,
     reference: Rows,
     pairing: Pairing,
     agree: Agreement,
     parts: tuple[DumpPart, DumpPart],
+    measures: Measures,
     jobs: int = 1,
-    form: Form = "8.1.1",
-    prepare: Prepare | None = None,
-    own: OwnMetrics | None = None,
 ) -> list[TensorMeasures]:
     """The measures of every row. A file that cannot be read is a note in its row; the others go on."""
     found: list[TensorMeasures | None] = [None] * len(candidate)
@@ -56,8 +73,8 @@ def measure_values(
 
     def measured(item: _Item) -> _Result:
         row, ours, theirs = item
-        measures = _measure_files(parts, ours, theirs, form, prepare, own)
-        return row, _with_types(measures, agree, row, candidate, reference, pairing)
+        found_here = _measure_files(parts, ours, theirs, measures)
+        return row, _with_types(found_here, agree, row, candidate, reference, pairing)
 
     for row, result in _all(measured, work, jobs):
         found[row] = result
@@ -72,25 +89,17 @@ def _all(measured: Callable[[_Item], _Result], work: list[_Item], jobs: int) -> 
         yield from pool.map(measured, work)
 
 
-def _measure_files(
-    parts: tuple[DumpPart, DumpPart],
-    ours: str,
-    theirs: str,
-    form: Form,
-    prepare: Prepare | None,
-    own: OwnMetrics | None,
-) -> TensorMeasures:
+def _measure_files(parts: tuple[DumpPart, DumpPart], ours: str, theirs: str, measures: Measures) -> TensorMeasures:
     arrays: list[Array] = []
     for side, part, name in (("target", parts[0], ours), ("bench", parts[1], theirs)):
         try:
             array = read_values(part.tensor_path(name)).array
-            arrays.append(array if prepare is None else prepare(len(arrays), name, array))
+            arrays.append(array if measures.prepare is None else measures.prepare(len(arrays), name, array))
         except MsprobeError as problem:
             note = f"{UNREADABLE} {os.path.basename(name)} of the {side} cannot be read: {problem.message}"
             return all_six(UNSUPPORTED, note)
     try:
-        found = measure_tensors(arrays[0], arrays[1], form)
-        return found if own is None else replace(found, own=own.measure(arrays[0], arrays[1]))
+        return measures.of(arrays[0], arrays[1])
     except OSError as problem:  # a mapped file on a disk that fails
         return all_six(UNSUPPORTED, f"{UNREADABLE}s {ours} and {theirs} cannot be read: {problem}.")
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.differences.records import Comparer
-from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.effect.leftover import Left, gradients_left
 from msprobe.diagnose.effect.movement import weights_of
 from msprobe.diagnose.effect.reach import Reach, reach_of
@@ -15,10 +14,10 @@ from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.search import search
 from msprobe.diagnose.origin.step_facts import Before
-from msprobe.diagnose.pairing.compiled import leave_out_unseen
 from msprobe.diagnose.pairing.lone import lone_calls
-from msprobe.diagnose.pairing.match import Pairing, pair
-from msprobe.diagnose.pairing.translation import NOTE, translate
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.pairing.step import pair_step
+from msprobe.diagnose.pairing.translation import NOTE
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.steps.written import add_written
@@ -31,7 +30,6 @@ from msprobe.diagnose.verdict.precision_words import precision_in_words
 from msprobe.diagnose.verdict.recordings import (
     calls_answering,
     cannot_be_compared,
-    leave_out_unrecorded,
     look_for_steps_in_one,
     note_of_levels,
     precision_apart,
@@ -109,18 +107,14 @@ class Paired:
 
 def pair_timelines(candidate: Timeline, reference: Timeline, mappings: Mappings | None, follows: bool) -> Paired:
     """Pair the calls of two timelines, as every comparison does it. ``follows``: steps of both sides came before."""
-    crossing = translate(candidate, reference, mappings)
-    if not crossing:
-        add_digests(candidate, reference)
-    unseen = leave_out_unseen(candidate, reference)
-    leave_out_unrecorded(candidate, reference)
-    pairing = pair(candidate, reference)
+    paired = pair_step(candidate, reference, mappings)
+    crossing = paired.crossing
     if not crossing:
         add_written(candidate)
         add_written(reference)
     comparer = Comparer(candidate.part, reference.part)
     comparer.crossing, comparer.follows = crossing, follows
-    return Paired(pairing, comparer, crossing, tuple(unseen))
+    return Paired(paired.pairing, comparer, crossing, tuple(paired.notes))
 
 
 def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline, reference: Timeline) -> Compared:

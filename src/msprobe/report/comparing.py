@@ -16,15 +16,12 @@ import numpy as np
 from msprobe import log
 from msprobe.compare.colours import RED, YELLOW
 from msprobe.compare.comparison import Comparison, compare_parts
-from msprobe.compare.frameworks import crosses, framework_of
-from msprobe.compare.mapping import Mappings, apply_mappings, write_data_mapping
+from msprobe.compare.mapping import Mappings, write_data_mapping
 from msprobe.compare.mapping_files import DataMapping
-from msprobe.compare.matching import NameMapping
 from msprobe.compare.measures_tensor import UNSUPPORTED, Form
 from msprobe.compare.multiplications import GOLDEN, TARGET, Multiplications
 from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.problems import DamagedDataError, StackMissingError, TaskMismatchError
-from msprobe.compare.rows import Rows
 from msprobe.compare.sides import RankPair, files_of, open_pair, pair_ranks
 from msprobe.compare.stacks import StackOf, read_stacks
 from msprobe.compare.table import Table, table_of
@@ -32,10 +29,13 @@ from msprobe.engine import ALONE, Workers, run
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.report.advisor import unmatched_lines
 from msprobe.report.formats import always, sheet_format
+from msprobe.report.row_partners import crosses_frameworks, find_as_verdict, find_by_mappings, names_differ
 from msprobe.report.workbook import Column, Sheet
 from msprobe.store.part import DumpPart
 
 _LEAST_MATCHED = 0.5
+_OTHER_PROGRAM = "are these dumps of the same program?"
+_OTHER_FRAMEWORK = "calls inside layers, and calls that one framework alone makes, have none."
 _UNMATCHED_HEADER = ("Side", "Name", "Dtype", "Tensor Shape", "API", "Place")
 
 
@@ -149,18 +149,16 @@ def _compare_open(
         log.warning(f'"{empty.path}": field "data" is empty, so there is nothing to compare.')
         return Outcome((), 0, 0)
     generated: list[DataMapping] = []
-
-    def find_names(ours: Rows, theirs: Rows, one: DumpPart, other: DumpPart) -> NameMapping:
-        applied = apply_mappings(request.mappings, ours, theirs, one, other)
-        if applied.generated is not None:
-            generated.append(applied.generated)
-        return applied.names
-
+    find_names = None
+    if request.mappings:
+        find_names = find_by_mappings(request.mappings, generated.append)
+    elif not request.fuzzy and names_differ(first, second):
+        find_names = find_as_verdict(request.mappings)
     comparison = compare_parts(
         first,
         second,
         fuzzy=request.fuzzy,
-        find_names=find_names if request.mappings else None,
+        find_names=find_names,
         cross_framework=crosses_frameworks(first, second),
         jobs=threads,
         form=request.form,
@@ -174,7 +172,8 @@ def _compare_open(
     stacks = _stacks(first, request)
     files = _write(comparison, stacks, request, rank, make_folder(output), generated)
     matched = int(comparison.pairing.matched.sum())
-    _say_outcome(comparison, files, matched)
+    as_verdict = find_names is not None and not request.mappings
+    _say_outcome(comparison, files, matched, _OTHER_FRAMEWORK if as_verdict else _OTHER_PROGRAM)
     return Outcome(tuple(files), len(comparison), matched)
 
 
@@ -186,14 +185,6 @@ def _warn_multiplications(comparison: Comparison, asked: Multiplications) -> Non
         unknown = asked.unknown(side, {name for name in rows.data_name if name is not None})
         if unknown:
             log.warning(f"multiplications: the {word} has no data {', '.join(unknown[:5])} ({len(unknown)} in all).")
-
-
-def crosses_frameworks(first: DumpPart, second: DumpPart) -> bool:
-    """True if the frameworks differ. Dumps that do not say theirs are taken for one."""
-    known = [part.header.get("framework") for part in (first, second)]
-    if known[0] == known[1]:
-        return False
-    return crosses(framework_of(first), framework_of(second))
 
 
 def _warn_incomplete(*parts: DumpPart) -> None:
@@ -296,12 +287,9 @@ def _unmatched(comparison: Comparison) -> list[Column]:
     return list(cells)
 
 
-def _say_outcome(comparison: Comparison, files: list[Path], matched: int) -> None:
+def _say_outcome(comparison: Comparison, files: list[Path], matched: int, why_few: str) -> None:
     if len(comparison) and matched < _LEAST_MATCHED * len(comparison):
-        log.warning(
-            f"only {matched} of {len(comparison)} rows of the target have a partner; "
-            "are these dumps of the same program?"
-        )
+        log.warning(f"only {matched} of {len(comparison)} rows of the target have a partner; {why_few}")
     for line in unmatched_lines(comparison):
         log.info(line)
     log.info(_in_a_line(comparison, matched))

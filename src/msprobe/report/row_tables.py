@@ -9,16 +9,15 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.compare.comparison import Comparison, compare_parts
-from msprobe.compare.mapping import Mappings, apply_mappings
-from msprobe.compare.matching import NameMapping
+from msprobe.compare.mapping import Mappings
 from msprobe.compare.problems import ComparisonError
-from msprobe.compare.rows import Rows
 from msprobe.compare.table import table_of
 from msprobe.diagnose.runs import parts_in_common
 from msprobe.engine import ALONE, Workers, run
 from msprobe.paths import StrPath, make_folder
-from msprobe.report.comparing import crosses_frameworks, sheets_of
+from msprobe.report.comparing import sheets_of
 from msprobe.report.formats import Format
+from msprobe.report.row_partners import crosses_frameworks, find_as_verdict, find_by_mappings, names_differ
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump
 
@@ -77,14 +76,16 @@ def _name(dump: Dump) -> str:
 
 
 def _compare(first: DumpPart, second: DumpPart, wanted: Wanted, threads: int) -> Comparison:
-    def find_names(ours: Rows, theirs: Rows, one: DumpPart, other: DumpPart) -> NameMapping:
-        return apply_mappings(wanted.mappings, ours, theirs, one, other).names
-
+    find_names = None
+    if wanted.mappings.layer is None and not wanted.fuzzy and names_differ(first, second):
+        find_names = find_as_verdict(wanted.mappings)
+    elif wanted.mappings:
+        find_names = find_by_mappings(wanted.mappings)
     return compare_parts(
         first,
         second,
         fuzzy=wanted.fuzzy,
-        find_names=find_names if wanted.mappings else None,
+        find_names=find_names,
         cross_framework=crosses_frameworks(first, second),
         jobs=threads,
     )

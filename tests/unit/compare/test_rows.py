@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 
 from msprobe.compare.problems import DamagedDataError, TooDeepError
-from msprobe.compare.rows import BOOL, FLOAT, GRADIENT, INPUT, NULL, OUTPUT, PARAMETER, TEXT, WHOLE, Rows, read_rows
+from msprobe.compare.rows import (
+    BOOL,
+    FLOAT,
+    GRADIENT,
+    INPUT,
+    NULL,
+    OUTPUT,
+    PARAMETER,
+    TEXT,
+    WHOLE,
+    Rows,
+    read_rows,
+    slots_of,
+)
 from msprobe.store.reader import open_dump
 
 
@@ -58,6 +71,24 @@ def test_only_the_last_parts_of_a_name_tell_what_a_record_is(tmp_path: Path) -> 
 def test_saved_variables_keep_their_lists(tmp_path: Path) -> None:
     rows = rows_of(tmp_path, {"x.0.debug": {"k": [tensor()]}, "y.0.debug": tensor()}, "debug.json")
     assert rows.name == ["x.0.debug.k.0", "y.0.debug"]
+
+
+def test_the_slots_of_a_record_are_those_of_its_rows(tmp_path: Path) -> None:
+    number = {"type": "int", "value": 3}
+    data = {
+        "Torch.cat.0.forward": {
+            "input_args": [[tensor(), tensor()], number], "input_kwargs": {"dim": number}, "output": [tensor()],
+        },
+        "Torch.cat.0.backward": {"input": [tensor()], "output": [tensor()], "input_grads": {"input.0": tensor()}},
+        "Module.a.Linear.forward.0": {"input_args": [], "parameters": {"weight": tensor()}, "output": [tensor()]},
+        "Module.a.Linear.parameters_grad": {"weight": [tensor(), tensor()], "bias": [tensor()]},
+        "seen.0.debug": {"x": [tensor(), {"deep": number}]},
+        "one.0.debug": tensor(),
+    }  # fmt: skip
+    rows = rows_of(tmp_path, data)
+    expected = [(rows.entries[entry], slot) for entry, slot in zip(rows.entry.tolist(), rows.slot, strict=True)]
+    found = [(name, slot) for name, record in data.items() for slot, leaf in slots_of(name, record)]
+    assert found == expected
 
 
 def test_data_name_gives_the_row_its_name(tmp_path: Path) -> None:

@@ -46,6 +46,27 @@ class Difference:
     delta: float = 0.0
 
 
+def pair_slots(left: Sequence[Slot], right: Sequence[Slot]) -> tuple[list[tuple[Slot, Slot]], list[Slot], list[Slot]]:
+    """Which of two lists of slots answer to each other, and what each list has alone: those of one name answer to each
+    other, and a tensor by position to one by keyword.
+    """
+    pairs: list[tuple[Slot, Slot]] = []
+    others = dict(right)
+    rest: list[Slot] = []
+    for slot, value in left:
+        if slot in others:
+            pairs.append(((slot, value), (slot, others.pop(slot))))
+        else:
+            rest.append((slot, value))
+    if rest and others:
+        for one in list(rest):
+            twin = next((key for key, other in others.items() if is_tensor(other)), None)
+            if is_tensor(one[1]) and twin is not None:
+                pairs.append((one, (twin, others.pop(twin))))
+                rest.remove(one)
+    return pairs, rest, list(others.items())
+
+
 class Comparer:
     """Compares the values of two parts; reads tensor files where both sides wrote them."""
 
@@ -73,23 +94,10 @@ class Comparer:
         """What differs between two lists of slots; those of one name answer to each other."""
         if left == right and not any(_told_by_values_alone(value) for _, value in left):
             return []
-        found: list[Difference] = []
-        others = dict(right)
-        rest: list[Slot] = []
-        for slot, value in left:
-            if slot in others:
-                found += self.leaf(slot, value, others.pop(slot))
-            else:
-                rest.append((slot, value))
-        if rest and others:
-            # A tensor by position here, by keyword there.
-            for slot, value in list(rest):
-                twin = next((key for key, other in others.items() if is_tensor(other)), None)
-                if is_tensor(value) and twin is not None:
-                    found += self.leaf(slot, value, others.pop(twin))
-                    rest.remove((slot, value))
+        pairs, rest, others = pair_slots(left, right)
+        found = [one for (slot, value), (_, other) in pairs for one in self.leaf(slot, value, other)]
         found += [Difference(slot, "missing", value, None) for slot, value in rest if value is not None]
-        found += [Difference(slot, "missing", None, value) for slot, value in others.items() if value is not None]
+        found += [Difference(slot, "missing", None, value) for slot, value in others if value is not None]
         return found
 
     def leaf(self, slot: str, left: Any, right: Any) -> list[Difference]:

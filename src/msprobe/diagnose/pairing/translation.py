@@ -9,16 +9,15 @@ give the same elements another shape or type. A layer whose composition has its 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from msprobe.compare.alignment import align
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.compare.frameworks import crosses, framework_of
 from msprobe.compare.name_table import ARGUMENT_NAMES, PARAMETER_NAMES, layer_name, operation_in_torch
 from msprobe.compare.problems import InvalidArgumentError
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import fingerprint, is_floating, is_integer, numel
+from msprobe.diagnose.differences.records import fingerprint, is_integer
 from msprobe.diagnose.pairing.naming import drop_prefixes
 from msprobe.diagnose.steps.optimizer_words import CLASSES, in_words_of_torch
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, flatten, is_tensor
@@ -254,21 +253,3 @@ def _tells_nothing(event: Event) -> bool:
     if operation(event.stem) not in operators.SAME_ELEMENTS or len(results) != 1 or len(given) != 1:
         return False
     return fingerprint(results[0]) is not None and fingerprint(results[0]) == fingerprint(given[0])
-
-
-def answering(left: Sequence[Slot], right: Sequence[Slot]) -> tuple[list[Slot], list[Slot]]:
-    """Those of two lists of slots that answer to each other: the frameworks give calls more results, arguments and
-    gradients than the other has. Tensors of one kind and size answer in their order, all else by name.
-    """
-    mine, theirs = [s for s in left if is_tensor(s[1])], [s for s in right if is_tensor(s[1])]
-    names = {slot for slot, leaf in left if not is_tensor(leaf)} & {slot for slot, leaf in right if not is_tensor(leaf)}
-    plain = [[slot for slot in side if slot[0] in names] for side in (left, right)]
-    if len(mine) != len(theirs):
-        pairs = align([_kind(leaf) for _, leaf in mine], [_kind(leaf) for _, leaf in theirs])
-        mine, theirs = [mine[i] for i, _ in pairs], [theirs[j] for _, j in pairs]
-    theirs = [(slot, leaf) for (slot, _), (_, leaf) in zip(mine, theirs, strict=True)]
-    return [*mine, *plain[0]], [*theirs, *plain[1]]
-
-
-def _kind(leaf: Any) -> tuple[bool, int]:
-    return is_floating(leaf), numel(leaf)

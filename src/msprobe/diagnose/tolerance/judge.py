@@ -22,11 +22,10 @@ from msprobe.diagnose.differences.records import (
 )
 from msprobe.diagnose.effect.movement import weights_of
 from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.pairing.translation import answering
+from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten
-from msprobe.diagnose.steps.written import answering_writes
 from msprobe.diagnose.tolerance import frameworks, noise, units
 from msprobe.diagnose.tolerance.choices import Choices
 from msprobe.diagnose.tolerance.effective import Level, Products, kind_of, level_of
@@ -255,18 +254,7 @@ def judge(
     judged = Judged(event, partner)
     if _same_record(event, partner) and inherited == 0.0:
         return judged
-    inputs, others = event.inputs(), partner.inputs()
-    outputs, results = event.outputs(), partner.outputs()
-    if writes_in_place(event.stem):
-        inputs, others = answering_writes(inputs, others)
-        outputs, results = answering_writes(outputs, results)
-    if comparer.crossing:
-        inputs, others = answering(inputs, others)
-        if event.direction != "gradient":
-            outputs, results = answering(outputs, results)
-    elif event.direction == "backward" and ("input_grads" in event.record) != ("input_grads" in partner.record):
-        # One of them was written by a recorder that does not tell the gradients by argument.
-        outputs = results = []
+    (inputs, others), (outputs, results) = answering_slots(event, partner, comparer.crossing)
     judged.inputs = comparer.between(inputs, others)
     judged.parameters = comparer.between(event.parameters(), partner.parameters())
     judged.outputs = comparer.between(outputs, results)

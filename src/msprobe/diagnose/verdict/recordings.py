@@ -34,15 +34,6 @@ def cannot_be_compared(pairing: Pairing) -> str:
     )
 
 
-def leave_out_unrecorded(candidate: Timeline, reference: Timeline) -> None:
-    """Leave out the calls of one side where the other recorded modules alone: else they would be told as its own."""
-    if not (candidate.part.ours and reference.part.ours):
-        return
-    for timeline, other in ((candidate, reference), (reference, candidate)):
-        if timeline.part.header.get("level") == "mix" and other.part.header.get("level") == "L0":
-            timeline.leave_out({event for event in timeline if event.parts.kind == "api"})
-
-
 def notes_of_recordings(pairing: Pairing) -> list[str]:
     """Remarks on levels that differ, and on recordings that have next to nothing in common."""
     if cannot_be_compared(pairing):

@@ -11,7 +11,8 @@ from hand_made import backward, call, write_part
 from msprobe.compare.name_table import layer_name, operation_in_torch
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.pairing.match import pair
-from msprobe.diagnose.pairing.translation import answering, translate
+from msprobe.diagnose.pairing.slots import answering
+from msprobe.diagnose.pairing.translation import translate
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.tolerance.judge import delta_of_gradient
 
