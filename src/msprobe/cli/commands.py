@@ -28,6 +28,7 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "merge_result": ("merge_result", "show the comparisons of several ranks in one workbook"),
     "run": ("run", "record a training script without touching its source"),
     "summary": ("summary", "show what a dump contains"),
+    "view": ("view", "show a run, or two runs side by side, in the browser"),
 }
 
 # Names that users of earlier tools know and that this version does not have yet.

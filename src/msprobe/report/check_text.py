@@ -58,11 +58,26 @@ def check_text(result: CheckResult, written: Sequence[str] = (), width: int = WI
     return "".join(f"{line.text}\n" for line in check_lines(result, written, width))
 
 
+def finding_lines(finding: Finding, width: int = WIDTH) -> list[Line]:
+    """One finding in full."""
+    return list(_finding(finding, width))
+
+
+def check_headline(result: CheckResult) -> str:
+    """One line: what came out, and where."""
+    where = f" at {phrases.place(result.findings[0])}" if result.findings else ""
+    readable = " IN WHAT COULD BE READ" if result.unread and not result.findings else ""
+    return f"{HEADLINES[result.status]}{readable}{where}"
+
+
+def counts(result: CheckResult) -> list[str]:
+    """What was checked, and what there was nothing to look at for."""
+    return _counts(result)
+
+
 def _result(result: CheckResult, written: Sequence[str], width: int) -> Iterator[Line]:
     findings = result.findings
-    where = f" at {phrases.place(findings[0])}" if findings else ""
-    readable = " IN WHAT COULD BE READ" if result.unread and not findings else ""
-    yield Line(f"{HEADLINES[result.status]}{readable}{where}", "bad" if result.exit_code else "good")
+    yield Line(check_headline(result), "bad" if result.exit_code else "good")
     yield Line(f"  dump  {clean(result.dump)}", "dim")
     yield from section("Not read", result.unread, width)
     if findings:

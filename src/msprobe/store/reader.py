@@ -80,6 +80,10 @@ class Dump:
         path = Path(folder)
         return DumpPart(path, kind or self._kind or _kinds(path)[0], chosen, rank)
 
+    def folder(self, step: int | None, rank: int | str) -> Path:
+        """The folder of one part. KeyError if it is not there."""
+        return Path(self._folders[step, rank])
+
     def only(self, step: int | None, rank: int | str) -> Dump:
         """This dump without its other parts: what a process needs to know that reads the one. KeyError if it is not
         there.

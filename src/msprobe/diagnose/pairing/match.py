@@ -52,6 +52,14 @@ class Pairing:
         if loose:
             self.loose.add(candidate)
 
+    def replace(self, candidate: Event, reference: Event) -> None:
+        """Pair two events, and take their partners from those that had one."""
+        for one, other in ((candidate, self.partner.get(candidate)), (self.back.get(reference), reference)):
+            if one is not None and other is not None:
+                del self.partner[one], self.back[other]
+                self.loose.discard(one)
+        self.add(candidate, reference)
+
     def alone(self) -> list[Event]:
         """Events of the candidate without partner, in order. Asked for many times; nobody changes the list."""
         if self._alone is None:
@@ -84,6 +92,11 @@ def pair(candidate: Timeline, reference: Timeline) -> Pairing:
     _pair_backward(pairing)
     _pair_by_name(pairing)
     return pairing
+
+
+def pair_inside(pairing: Pairing, candidate: Event, reference: Event) -> None:
+    """Pair what runs inside two events that are taken for each other."""
+    _pair_calls(pairing, _calls(candidate), _calls(reference))
 
 
 def _pair_inside_unfinished(pairing: Pairing) -> None:

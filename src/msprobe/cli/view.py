@@ -1,0 +1,124 @@
+"""``msprobe view PATH...``: a run, or two runs side by side, in the browser."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msprobe.errors import InvalidInputError, PathError
+
+if TYPE_CHECKING:
+    from msprobe.view.source import Source
+
+_MOST_PORT = 65535
+_EPILOG = """\
+PATH: a dump (its root, or the folder of a step or rank); two dumps, the candidate first, which are compared as by
+`msprobe compare`; a folder with our verdict.json or check.json; or graph files (.vis, .vis.db), ours or of
+mindstudio-probe. The page is served on this machine alone, to those who have the address that is printed; Ctrl-C ends
+it. Inputs are only read; pairs made by hand go to a file of their own in the folder of --matches.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="what to show; see below")
+    parser.add_argument("--port", default="0", help="port of the page; 0, the default, is any free one")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
+    parser.add_argument("--html", metavar="OUT", help="write the page with its data to one file, and end")
+    parser.add_argument("--noise", metavar="DUMP", help="a second healthy run, as of msprobe compare")
+    parser.add_argument("--layout", metavar="FILE", help="how runs of other parallel layouts lie on their ranks")
+    parser.add_argument("--jobs", metavar="N", help="compare N ranks at once")
+    parser.add_argument("--matches", metavar="DIR", help="folder for pairs made by hand (default: the current one)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Open what was asked for, and show it until the user ends it; returns the exit status."""
+    from msprobe.cli.progress import progress
+    from msprobe.view.opening import Wanted, open_source
+
+    port, jobs = _checked(args)
+    if args.html is None:
+        from msprobe.view.serving import check_available
+
+        check_available()
+    wanted = Wanted(args.noise, args.layout, None, jobs, Path(args.matches) if args.matches else None)
+    with progress("comparing" if len(args.paths) > 1 else "reading") as tell:
+        source = open_source(args.paths, tell, wanted)
+    try:
+        return _write(source, Path(args.html)) if args.html is not None else _show(source, args, port)
+    finally:
+        source.close()
+
+
+def _checked(args: argparse.Namespace) -> tuple[int, int | None]:
+    """Port and jobs. Raises InvalidInputError with all that is wrong at once."""
+    problems = []
+    if not args.paths:
+        problems.append("give what to show: a dump, two dumps, a folder of results, or a graph file.")
+    port = int(args.port) if args.port.isdecimal() else -1
+    if not 0 <= port <= _MOST_PORT:
+        problems.append(f"--port: {args.port!r} is no port; give a number from 0 (any free one) to {_MOST_PORT}.")
+    jobs = int(args.jobs) if args.jobs is not None and args.jobs.isdecimal() else None
+    if args.jobs is not None and not jobs:
+        problems.append(f"--jobs: {args.jobs!r} is no number of processes; give 1 or more.")
+    if args.matches is not None and not Path(args.matches).is_dir():
+        problems.append(f"--matches: {args.matches!r} is no folder; make it first.")
+    if args.html is not None:
+        problems += _problems_of_output(args.html)
+    if problems:
+        raise InvalidInputError(" ".join(problems))
+    return port, jobs
+
+
+def _problems_of_output(path: str) -> list[str]:
+    """Asked before the work, whose result would be lost otherwise."""
+    file = Path(path)
+    if not path or file.is_dir():
+        return [f"--html: {path!r} is a folder; give the name of a file."]
+    if not file.parent.is_dir():
+        return [f"--html: there is no folder {str(file.parent)!r}; make it first."]
+    if not os.access(file.parent, os.W_OK):
+        return [f"--html: {str(file.parent)!r} cannot be written: permission denied."]
+    return []
+
+
+def _write(source: Source, file: Path) -> int:
+    from msprobe.paths import write_atomically
+    from msprobe.view.single_file import single_file
+
+    if file.is_symlink() and not file.exists():
+        raise PathError(f'"{file}" is a symbolic link to nothing; give another name.')
+    size = write_atomically(file, single_file(source), fsync=False)
+    print(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
+    return 0
+
+
+def _show(source: Source, args: argparse.Namespace, port: int) -> int:
+    from msprobe.view.server import new_token
+    from msprobe.view.serving import address_of, is_local, listen, open_browser, serve
+
+    listening = listen(args.host, port)
+    with listening:
+        token = new_token()
+        address = address_of(listening, args.host, token)
+
+        def ready() -> None:
+            if not is_local(args.host):
+                print(
+                    f"msprobe: {args.host} can be reached from other machines, and what is sent is not encrypted: "
+                    "whoever has the address sees the dump.",
+                    file=sys.stderr,
+                )
+            print(address, flush=True)
+            print("Ctrl-C ends it.", file=sys.stderr, flush=True)
+            if not args.no_browser:
+                open_browser(address)
+
+        serve(source, listening, token, args.host, ready)
+    return 0

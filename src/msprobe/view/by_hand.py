@@ -1,0 +1,79 @@
+"""Pairs that a person makes: which they are, and how they enter the pairing before it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msprobe.diagnose.pairing.match import Pairing, pair_inside
+from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.errors import InvalidInputError
+from msprobe.report.phrases import clean
+
+
+def put_in(pairs: Mapping[str, str], pairing: Pairing) -> list[str]:
+    """Pair what a person paired, whatever was paired before; returns notes on names that are not there."""
+    missing = 0
+    for one, other in pairs.items():
+        left, right = pairing.candidate.by_name.get(one), pairing.reference.by_name.get(other)
+        if left is None or right is None:
+            missing += 1
+        else:
+            pairing.replace(left, right)
+    notes = [f"{len(pairs) - missing} pairs were made by hand"] if len(pairs) > missing else []
+    if missing:
+        notes.append(f"{missing} pairs made by hand name calls that are not recorded here")
+    return notes
+
+
+def changes(
+    pairing: Pairing, candidate: str, reference: str | None, with_children: bool, known: Mapping[str, str]
+) -> tuple[dict[str, str], set[str]]:
+    """The pairs to add, by the candidate's names, and the names whose pairs go.
+
+    ``reference`` None undoes a pair. ``with_children`` means all that runs inside, too, as far as it answers to each
+    other. The backward calls of forward calls come with them. Raises InvalidInputError for names that are not recorded,
+    and for what cannot answer to each other.
+    """
+    left = pairing.candidate.by_name.get(candidate)
+    if left is None:
+        raise InvalidInputError(f"the candidate has no record {clean(candidate)!r} here.")
+    if reference is None:
+        gone = {one.name for one in _with_backward(_inside(left) if with_children else [left], pairing.candidate)}
+        if not gone & known.keys():
+            raise InvalidInputError(f"{clean(candidate)!r} was not matched by hand; nothing to undo.")
+        return {}, gone
+    right = pairing.reference.by_name.get(reference)
+    if right is None:
+        raise InvalidInputError(f"the reference has no record {clean(reference)!r} here.")
+    if left.parts.kind != right.parts.kind or left.direction != right.direction:
+        raise InvalidInputError(
+            f"{clean(candidate)!r} ({_kind_in_words(left)}) cannot answer to {clean(reference)!r} "
+            f"({_kind_in_words(right)}); choose two of a kind."
+        )
+    found = Pairing(pairing.candidate, pairing.reference)
+    found.add(left, right)
+    if with_children:
+        pair_inside(found, left, right)
+    for one, other in list(found.partner.items()):
+        backward = pairing.candidate.backward_of(one), pairing.reference.backward_of(other)
+        if one.direction == "forward" and backward[0] is not None and backward[1] is not None:
+            found.add(*backward)  # type: ignore[arg-type]
+    return {one.name: other.name for one, other in found.partner.items()}, set()
+
+
+def _kind_in_words(event: Event) -> str:
+    word = {"api": "a call", "module": "the pass of a module", "parameters": "gradients of parameters"}
+    return f"{word.get(event.parts.kind, event.parts.kind)}, {event.direction}"
+
+
+def _inside(event: Event) -> list[Event]:
+    found, todo = [], [event]
+    while todo:
+        one = todo.pop()
+        found.append(one)
+        todo += one.children
+    return found
+
+
+def _with_backward(events: list[Event], timeline: Timeline) -> list[Event]:
+    return [*events, *(back for one in events if (back := timeline.backward_of(one)) is not None)]

@@ -1,0 +1,171 @@
+"""What the page shows of all rows of a place at once, as columns: one entry a row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.diagnose.differences.records import is_floating, not_finite, numbers
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.view.judged import JudgedStep
+from msprobe.view.rows import CANDIDATE_ONLY, REFERENCE_ONLY, Row
+
+NOTHING, SAME, ROUNDING, EXPLAINED, UNEXPLAINED, OF_CANDIDATE, OF_REFERENCE = range(7)
+STATUSES = {"same": SAME, "rounding": ROUNDING, "victim": EXPLAINED, "guilty": UNEXPLAINED}
+
+IS_NOT_FINITE, IS_BORN, OTHER_DTYPE, OTHER_SHAPE, OTHER_ARGUMENT, COMMUNICATES, UNSET, RECOMPUTED = (
+    1 << bit for bit in range(8)
+)
+_FLAGS = {"dtype": OTHER_DTYPE, "shape": OTHER_SHAPE, "argument": OTHER_ARGUMENT}
+#: JSON has no infinity: a difference without size (NaN, another number of elements) is written as this.
+NO_SIZE = 1e300
+
+
+def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
+    """The columns of ``/api/place`` (see ``web/protocol.md``), culprits excepted. ``single``: there is but one run."""
+    rows = step.rows
+    statuses, flags = [], []
+    arrived: list[float | None] = []
+    left: list[float | None] = []
+    allowed: list[float | None] = []
+    largest: list[float | None] = []
+    norms: list[float | None] = []
+    for row in rows:
+        judged = step.judged.get(row.candidate) if row.candidate is not None else None
+        statuses.append(_status(row, judged, single))
+        size, norm, bits = _results(row, step)
+        flags.append(bits | (_of_differences(judged) if judged is not None else 0))
+        largest.append(size)
+        norms.append(norm)
+        if judged is None:
+            arrived.append(None)
+            left.append(None)
+            allowed.append(None)
+        else:
+            arrived.append(rounded(judged.arrived))
+            left.append(rounded(judged.left))
+            allowed.append(rounded(judged.allowed) if judged.left or judged.allowed else None)
+    first = _first(rows, statuses, flags)
+    return {
+        "names": [row.name for row in rows],
+        "twins": {str(row.number): twin for row in rows if (twin := row.twin) is not None},
+        "parents": [-1 if row.above is None else row.above.number for row in rows],
+        "kinds": [row.kind for row in rows],
+        "sides": [0 if single else row.side for row in rows],
+        "orders": _orders(rows),
+        "phases": [row.phase for row in rows],
+        "micro": [row.micro for row in rows],
+        "micro_steps": max((row.micro for row in rows), default=0) + 1,
+        "status": statuses,
+        "arrived": arrived,
+        "left": left,
+        "allowed": allowed,
+        "largest": largest,
+        "norm": norms,
+        "flags": flags,
+        "first": first,
+        "notes": list(step.notes),
+    }
+
+
+def rounded(value: float) -> float:
+    """A size for the page: four digits are enough."""
+    if value == 0.0:
+        return 0.0
+    return float(f"{value:.3e}") if math.isfinite(value) and value < NO_SIZE else NO_SIZE
+
+
+def _status(row: Row, judged: Judged | None, single: bool) -> int:
+    if single:
+        return NOTHING
+    if judged is None:
+        return {CANDIDATE_ONLY: OF_CANDIDATE, REFERENCE_ONLY: OF_REFERENCE}.get(row.side, NOTHING)
+    status = STATUSES[judged.status]
+    return status if status != SAME or _has_numbers(judged.event) else NOTHING
+
+
+def _has_numbers(event: Event) -> bool:
+    return any(map(is_measured, (leaf for _, leaf in (*event.outputs(), *event.inputs()))))
+
+
+def is_measured(leaf: Any) -> bool:
+    """True for a tensor of which more than type and shape was recorded."""
+    return is_tensor(leaf) and any(leaf.get(key) is not None for key in ("Max", "Norm", "digest", "md5", "data_name"))
+
+
+def _results(row: Row, step: JudgedStep) -> tuple[float | None, float | None, int]:
+    """Largest element and norm of a row's results, and what flags its own record tells."""
+    event = row.event
+    if event is None:
+        return None, None, 0
+    flags = IS_BORN if event in step.born else 0
+    if event.is_collective:
+        flags |= COMMUNICATES
+    if event.direction == "recompute":
+        flags |= RECOMPUTED
+    slots = event.outputs()
+    size, squares, measured = 0.0, 0.0, False
+    for _, leaf in slots:
+        if not isinstance(leaf, dict):
+            continue
+        if leaf.get("unset") is True:
+            flags |= UNSET
+        elif is_floating(leaf):
+            if not_finite(leaf):
+                flags |= IS_NOT_FINITE
+            found = numbers(leaf)
+            if found is not None:
+                measured = True
+                size = max(size, abs(found[0]), abs(found[1]))
+                squares += found[3] * found[3]
+    if not flags & UNSET and any(isinstance(leaf, dict) and leaf.get("unset") is True for _, leaf in event.inputs()):
+        flags |= UNSET
+    if not measured:
+        return None, None, flags
+    return _finite(size), _finite(math.sqrt(squares) if squares >= 0 else math.nan), flags
+
+
+def _finite(value: float) -> float | None:
+    return rounded(value) if math.isfinite(value) else None
+
+
+def _of_differences(judged: Judged) -> int:
+    flags = 0
+    for one in (*judged.inputs, *judged.parameters, *judged.outputs):
+        flags |= _FLAGS.get(one.what, 0)
+        if one.what == "missing" and one.slot.startswith("input"):
+            flags |= OTHER_ARGUMENT
+    return flags
+
+
+def _orders(rows: Sequence[Row]) -> list[int]:
+    """Places without gaps, also where a row was made for a pass that has no record."""
+    places = {order: place for place, order in enumerate(sorted({row.order for row in rows}))}
+    return [places[row.order] for row in rows]
+
+
+def _first(rows: Sequence[Row], statuses: Sequence[int], flags: Sequence[int]) -> int:
+    """The first call that differs beyond what its inputs and rounding explain, or is there on one side only; of a
+    single run the first in which a NaN or an infinity is born. -1: none.
+
+    A module is named only where nothing inside it is: what runs inside says it better.
+    """
+    named = [
+        row
+        for row, status, bits in zip(rows, statuses, flags, strict=True)
+        if status in (UNEXPLAINED, OF_CANDIDATE, OF_REFERENCE) or bits & IS_BORN
+    ]
+    holding = {id(above) for row in named for above in _above(row)}
+    inner = [row for row in named if id(row) not in holding]
+    return min(inner, key=lambda row: (row.order, row.number)).number if inner else -1
+
+
+def _above(row: Row) -> list[Row]:
+    found = []
+    above = row.above
+    while above is not None:
+        found.append(above)
+        above = above.above
+    return found

@@ -1,0 +1,124 @@
+"""Loss, gradients and weights over all steps: read of single records, before any step is judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from msprobe.compare.entry_names import read_name
+from msprobe.diagnose.differences.records import is_floating, numbers
+from msprobe.diagnose.steps.timeline import flatten
+from msprobe.errors import MsprobeError
+from msprobe.store.part import DumpPart
+from msprobe.store.reader import Dump
+from msprobe.view.columns import rounded
+
+NAMES = ("loss", "gradient norm", "weight norm")
+#: Before the first backward call so many records are looked at for a loss.
+_MOST_TRIED = 40
+Sizes = tuple[float | None, float | None, float | None]
+
+
+def sizes_of(dump: Dump, step: int | None, rank: int | str) -> Sizes:
+    """Loss, norm of all gradients of parameters, and norm of all weights of one step of one rank; None if not known.
+
+    The loss is the last number before the first backward call that gradients go back from.
+    """
+    try:
+        part = dump.part(step, rank)
+    except MsprobeError:
+        return None, None, None
+    try:
+        return _loss(part), _norm(_gradients(part)), _norm(_weights(part))
+    except MsprobeError:
+        return None, None, None
+    finally:
+        part.close()
+
+
+def as_curves(steps: list[int | None], candidate: list[Sizes], reference: list[Sizes]) -> list[dict[str, Any]]:
+    """The curves of the overview; a size that no step has makes none. ``reference`` is empty for a single run."""
+    curves = []
+    for place, name in enumerate(NAMES):
+        ours = [sizes[place] for sizes in candidate]
+        theirs = [sizes[place] for sizes in reference]
+        if all(value is None for value in (*ours, *theirs)):
+            continue
+        pairs = zip(ours, theirs, strict=True) if reference else ()
+        curves.append(
+            {
+                "name": name,
+                "steps": [0 if step is None else step for step in steps],
+                "candidate": [_finite(value) for value in ours],
+                "reference": [_finite(value) for value in theirs],
+                "difference": [_apart(one, other) for one, other in pairs],
+                "allowed": [None] * len(theirs),
+            }
+        )
+    return curves
+
+
+def _apart(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return None
+    if one == other or (math.isnan(one) and math.isnan(other)):
+        return 0.0
+    size = max(abs(one), abs(other))
+    apart = abs(one - other) / size if size else 0.0
+    return rounded(apart)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _loss(part: DumpPart) -> float | None:
+    names = part.names()
+    first = next((place for place, name in enumerate(names) if read_name(name).direction == "backward"), len(names))
+    tried = 0
+    for name in reversed(names[:first]):
+        parts = read_name(name)
+        if parts.kind not in ("api", "module") or parts.direction != "forward":
+            continue
+        for leaf in _tensors(part.record(name), "output"):
+            if leaf.get("shape") == [] and is_floating(leaf) and leaf.get("requires_grad"):
+                found = numbers(leaf)
+                return found[2] if found is not None else None
+        tried += 1
+        if tried >= _MOST_TRIED:
+            break
+    return None
+
+
+def _gradients(part: DumpPart) -> Iterator[dict[str, Any]]:
+    for name in part.names():
+        if "parameters_grad" in name and read_name(name).kind == "parameters":
+            yield from _tensors({"output": part.record(name)}, "output")
+
+
+def _weights(part: DumpPart) -> Iterator[dict[str, Any]]:
+    """The parameters of all modules, each once."""
+    seen: set[str] = set()
+    for name in part.names():
+        parts = read_name(name)
+        if parts.kind == "module" and parts.direction == "forward" and parts.path not in seen:
+            seen.add(parts.path)
+            yield from _tensors(part.record(name), "parameters")
+
+
+def _tensors(record: Any, key: str) -> Iterator[dict[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    flatten(key, record.get(key) if isinstance(record, dict) else None, found)
+    return (leaf for _, leaf in found if is_floating(leaf) and leaf.get("unset") is not True)
+
+
+def _norm(leaves: Iterator[dict[str, Any]]) -> float | None:
+    """The norm of all tensors together; None without any that was measured."""
+    squares, measured = 0.0, False
+    for leaf in leaves:
+        found = numbers(leaf)
+        if found is not None:
+            measured = True
+            squares += found[3] * found[3]
+    return math.sqrt(squares) if measured and squares >= 0 else None

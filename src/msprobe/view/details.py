@@ -1,0 +1,370 @@
+"""What the page shows of one row: its tensors and arguments on both sides, where it was called, who made what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msprobe.compare.entry_names import writes_in_place
+from msprobe.diagnose.differences.records import (
+    Comparer,
+    Difference,
+    described,
+    fingerprint,
+    numbers,
+    numel,
+    statistics,
+)
+from msprobe.diagnose.differences.words import relation_in_words
+from msprobe.diagnose.findings import plain
+from msprobe.diagnose.pairing.translation import answering
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.steps.written import answering_writes
+from msprobe.diagnose.tolerance import units
+from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.report.phrases import clean, frames
+from msprobe.view.columns import (
+    EXPLAINED,
+    NOTHING,
+    OF_CANDIDATE,
+    OF_REFERENCE,
+    ROUNDING,
+    SAME,
+    UNEXPLAINED,
+    is_measured,
+    rounded,
+)
+from msprobe.view.judged import JudgedStep
+from msprobe.view.rows import CALL, CANDIDATE_ONLY, MODULE, REFERENCE_ONLY, Row
+
+_MOST_LINKS = 20
+_MOST_TEXT = 2000
+_MOST_FRAMES = 60
+_WORDS = {
+    "dtype": "another dtype",
+    "shape": "another shape",
+    "layout": "other strides",
+    "requires_grad": "requires a gradient on one side only",
+    "argument": "another value",
+}
+
+
+def details_of(step: JudgedStep, row: Row, columns: dict[str, Any], single: bool) -> dict[str, Any]:
+    """The answer of ``/api/node`` (see ``web/protocol.md``), findings excepted."""
+    event = row.event
+    judged = step.judged.get(row.candidate) if row.candidate is not None else None
+    return {
+        "name": row.name,
+        "twin": row.twin,
+        "kind": row.kind,
+        "side": columns["sides"][row.number],
+        "status": columns["status"][row.number],
+        "order": columns["orders"][row.number],
+        "module": event.module if event is not None else None,
+        "why_unmatched": None if single else why_unmatched(step, row),
+        "tensors": _tensors(step, row, judged, single),
+        "source": {
+            "candidate": _frames(step, row.candidate),
+            "reference": _frames(step, row.reference),
+        },
+        "producers": _producers(step, event),
+        "consumers": _consumers(step, event),
+        "partners": [],
+        "notes": _notes(step, row, judged),
+    }
+
+
+def why_unmatched(step: JudgedStep, row: Row) -> str | None:
+    """Why a record of one side has no partner, in a sentence; None if it has one."""
+    event = row.event
+    if event is None or row.side not in (CANDIDATE_ONLY, REFERENCE_ONLY):
+        return None
+    side, other = ("candidate", "reference") if row.side == CANDIDATE_ONLY else ("reference", "candidate")
+    timeline = step.reference if row.side == CANDIDATE_ONLY else step.candidate
+    if timeline is None:
+        return f"only the {side} has this step and rank"
+    if row.above is not None and row.above.side == row.side:
+        return f"it runs inside {clean(row.above.name)}, which only the {side} runs"
+    own = step.candidate if row.side == CANDIDATE_ONLY else step.reference
+    if event.direction == "backward" and own is not None and (forward := own.forward_of(event)) is not None:
+        lone = step.row_of.get(forward)
+        if lone is not None and lone.side == row.side:
+            return f"its forward call {clean(forward.name)} is made by the {side} only"
+        return f"the {other} recorded no backward call for the forward call that it belongs to"
+    if not timeline.part.complete and event.index >= len(timeline.events):
+        return f"the {other} was interrupted before it came to this call"
+    siblings = row.above.below if row.above is not None else [one for one in step.rows if one.above is None]
+    alike = [one for one in siblings if one.event is not None and one.event.stem == event.stem and one is not row]
+    facing = [one for one in alike if one.side not in (row.side, 0)]
+    if facing:
+        return (
+            f"the {other} has {clean(facing[0].name)} here, which stands elsewhere in the order of calls or takes "
+            "other shapes"
+        )
+    if alike:
+        return f"the {side} makes one more call of {clean(event.stem)} here than the {other}"
+    return f"the {other} does not call {clean(event.stem)} here"
+
+
+def answering_slots(step: JudgedStep, row: Row) -> list[tuple[str, str, Any, Any]]:
+    """Slot, group (``input``, ``parameter``, ``output``) and the values of both sides; None where a side has none.
+
+    Slots answer to each other as they do when the pair is judged.
+    """
+    left, right = row.candidate, row.reference
+    sides: list[tuple[list[Slot], list[Slot], list[Slot]]] = [
+        (list(one.inputs()), list(one.parameters()), list(one.outputs())) if one is not None else ([], [], [])
+        for one in (left, right)
+    ]
+    inputs, parameters, outputs = ((sides[0][group], sides[1][group]) for group in range(3))
+    if left is not None and right is not None:
+        if writes_in_place(left.stem):
+            inputs, outputs = answering_writes(*inputs), answering_writes(*outputs)
+        if step.comparer is not None and step.comparer.crossing:
+            inputs = answering(*inputs)
+            if left.direction != "gradient":
+                outputs = answering(*outputs)
+    found = []
+    for group, (ours, theirs) in (("input", inputs), ("parameter", parameters), ("output", outputs)):
+        found += [(slot, group, one, other) for slot, one, other in _side_by_side(ours, theirs)]
+    return found
+
+
+def _side_by_side(left: Sequence[Slot], right: Sequence[Slot]) -> Iterable[tuple[str, Any, Any]]:
+    """Slots of one name beside each other; a tensor by position here answers to one by keyword there."""
+    others = dict(right)
+    rest: list[Slot] = []
+    pairs: list[tuple[str, Any, Any]] = []
+    for slot, value in left:
+        if slot in others:
+            pairs.append((slot, value, others.pop(slot)))
+        else:
+            rest.append((slot, value))
+            pairs.append((slot, value, None))
+    for slot, value in rest:
+        twin = next((key for key, other in others.items() if is_tensor(other)), None)
+        if is_tensor(value) and twin is not None:
+            place = next(number for number, one in enumerate(pairs) if one[0] == slot)
+            pairs[place] = (slot, value, others.pop(twin))
+    return [*pairs, *((slot, None, value) for slot, value in others.items())]
+
+
+def _tensors(step: JudgedStep, row: Row, judged: Judged | None, single: bool) -> list[dict[str, Any]]:
+    differences: dict[tuple[str, str], list[Difference]] = {}
+    if judged is not None:
+        groups = (("input", judged.inputs), ("parameter", judged.parameters), ("output", judged.outputs))
+        for group, found in groups:
+            for one in found:
+                differences.setdefault((group, one.slot), []).append(one)
+    told = []
+    for slot, group, left, right in answering_slots(step, row):
+        found = differences.get((group, slot), [])
+        told.append(_slot(step, slot, group, left, right, found, judged, single))
+    return told
+
+
+def _slot(
+    step: JudgedStep,
+    slot: str,
+    group: str,
+    left: Any,
+    right: Any,
+    found: list[Difference],
+    judged: Judged | None,
+    single: bool,
+) -> dict[str, Any]:
+    value = next((one for one in found if one.what in ("value", "not_finite")), None)
+    unit = units.of_pair(value) if value is not None else 0.0
+    told: dict[str, Any] = {
+        "slot": slot,
+        "group": group,
+        "candidate": leaf_of(left),
+        "reference": leaf_of(right),
+        "status": _status_of_slot(group, left, right, found, judged) if not single else NOTHING,
+        "relative": rounded(value.delta) if value is not None else None,
+        "units": rounded(value.delta / unit) if value is not None and unit else None,
+        "differences": _of_statistics(left, right),
+        "words": _in_words(found, step.comparer),
+    }
+    if judged is None or single:
+        told["relative"] = told["units"] = None
+    elif value is None and is_measured(left) and is_measured(right):
+        told["relative"] = told["units"] = 0.0
+    return told
+
+
+def _status_of_slot(group: str, left: Any, right: Any, found: list[Difference], judged: Judged | None) -> int:
+    if judged is None:
+        return OF_REFERENCE if left is None and right is not None else OF_CANDIDATE
+    kinds = {one.what for one in found}
+    if "missing" in kinds:
+        return OF_CANDIDATE if right is None else OF_REFERENCE
+    value = next((one for one in found if one.what in ("value", "not_finite")), None)
+    if value is not None and group == "output":
+        if judged.status == "guilty":
+            return UNEXPLAINED if not value.delta <= judged.allowed or judged.allowed == 0.0 else EXPLAINED
+        return ROUNDING if judged.status == "rounding" else EXPLAINED
+    if value is not None:
+        return ROUNDING if value.delta <= units.of_pair(value) else EXPLAINED
+    if kinds & {"argument", "shape"}:
+        return UNEXPLAINED
+    if "dtype" in kinds:
+        return EXPLAINED
+    known = is_measured(left) and is_measured(right) if is_tensor(left) or is_tensor(right) else left is not None
+    return SAME if known else NOTHING
+
+
+def _in_words(found: list[Difference], comparer: Comparer | None) -> str:
+    words = []
+    for one in found:
+        if one.what in ("value", "not_finite") and comparer is not None:
+            words.append(relation_in_words(one, comparer, bound=True))
+        elif one.what == "missing":
+            words.append("only in the candidate" if one.right is None else "only in the reference")
+        elif one.what in _WORDS:
+            extra = f" ({described(one.left)}, in the reference {described(one.right)})"
+            words.append(_WORDS[one.what] + (extra if one.what in ("argument", "dtype") else ""))
+    return clean("; ".join(dict.fromkeys(filter(None, words))))
+
+
+def leaf_of(leaf: Any) -> dict[str, Any] | None:
+    """A tensor or an argument as the page shows it; None where there is none."""
+    if leaf is None:
+        return None
+    if not isinstance(leaf, dict):
+        return _plain_leaf(type(leaf).__name__, leaf)
+    if not is_tensor(leaf):
+        kind = str(leaf.get("type"))
+        rest = {key: value for key, value in leaf.items() if key not in ("type", "Max", "Min", "Mean", "Norm")}
+        return _plain_leaf(kind, rest.get("value", rest))
+    largest, least, mean, norm = (_statistic(value) for value in statistics(leaf))
+    strides = leaf.get("stride")
+    return {
+        "type": clean(leaf.get("type")),
+        "dtype": clean(leaf["dtype"]).removeprefix("torch."),
+        "shape": plain(leaf.get("shape")) if isinstance(leaf.get("shape"), list) else None,
+        "strides": plain(strides) if isinstance(strides, list) else None,
+        "max": largest,
+        "min": least,
+        "mean": mean,
+        "norm": norm,
+        "nan": leaf.get("nan") if isinstance(leaf.get("nan"), int) else None,
+        "inf": leaf.get("inf") if isinstance(leaf.get("inf"), int) else None,
+        "digest": _text(leaf.get("digest") or leaf.get("md5")),
+        "requires_grad": leaf.get("requires_grad") if isinstance(leaf.get("requires_grad"), bool) else None,
+        "value": None,
+        "file": isinstance(leaf.get("data_name"), str) and leaf["data_name"] != "-1",
+        "unset": leaf.get("unset") is True,
+    }
+
+
+def _plain_leaf(kind: str, value: Any) -> dict[str, Any]:
+    text = clean(value)
+    return {
+        **dict.fromkeys(("dtype", "shape", "strides", "max", "min", "mean", "norm", "digest", "requires_grad")),
+        "type": clean(kind),
+        "value": text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}...",
+        "file": False,
+        "unset": False,
+    }
+
+
+def _statistic(value: Any) -> float | str | None:
+    if isinstance(value, str):
+        return {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}.get(value)
+    if not isinstance(value, (int, float)):
+        return None
+    number = float(value) if abs(value) < 1e308 else math.copysign(math.inf, value)
+    if math.isfinite(number):
+        return number
+    return "nan" if math.isnan(number) else "inf" if number > 0 else "-inf"
+
+
+def _text(value: Any) -> str | None:
+    return clean(value) if isinstance(value, str) else None
+
+
+def _of_statistics(left: Any, right: Any) -> dict[str, list[float | None]]:
+    """Absolute and relative difference of each statistic; relative to the size that rounding of it has."""
+    if not (is_tensor(left) and is_tensor(right)):
+        return {}
+    one, other = numbers(left), numbers(right)
+    if one is None or other is None:
+        return {}
+    extreme = max(abs(one[0]), abs(one[1]), abs(other[0]), abs(other[1]))
+    typical = max(one[3] / math.sqrt(max(numel(left), 1)), other[3] / math.sqrt(max(numel(right), 1)))
+    sizes = (extreme, extreme, typical or extreme, max(one[3], other[3]))
+    recorded = zip(statistics(left), statistics(right), strict=True)
+    found: dict[str, list[float | None]] = {}
+    for name, a, b, size, known in zip(("max", "min", "mean", "norm"), one, other, sizes, recorded, strict=True):
+        if None in known:
+            continue
+        apart = 0.0 if a == b else a - b
+        if not math.isfinite(apart):
+            found[name] = [None, None]
+        else:
+            share = abs(apart) / size if apart and size else 0.0
+            found[name] = [apart, rounded(share) if math.isfinite(share) else None]
+    return found
+
+
+def _frames(step: JudgedStep, event: Event | None) -> list[str]:
+    if event is None:
+        return []
+    timeline = step.candidate if step.is_of_candidate(event) else step.reference
+    if timeline is None:
+        return []
+    forward = timeline.forward_of(event) or event if event.direction == "backward" else event
+    stack = [frame for frame in timeline.part.stack(forward.name) if isinstance(frame, str)]
+    found = [
+        f"{frame.place}{f' in {frame.function}' if frame.function else ''}{f': {frame.code}' if frame.code else ''}"
+        for frame in frames(stack[:_MOST_FRAMES])
+    ]
+    return found or ([clean(forward.source)] if forward.source else [])
+
+
+def _producers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
+    if event is None:
+        return []
+    makers = step.makers_of(event)
+    found = []
+    for slot, leaf in event.inputs():
+        maker = makers.of(leaf, event) if is_tensor(leaf) else None
+        row = step.row_of.get(maker) if maker is not None else None
+        if maker is not None and row is not None:
+            found.append({"slot": slot, "row": row.number, "name": maker.name})
+    return found[:_MOST_LINKS]
+
+
+def _consumers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
+    if event is None:
+        return []
+    takers = step.takers[0 if step.is_of_candidate(event) else -1]
+    found: dict[int, dict[str, Any]] = {}
+    for slot, leaf in event.outputs():
+        mark = fingerprint(leaf)
+        for taker in takers.get(mark, ()) if mark is not None else ():
+            row = step.row_of.get(taker)
+            if taker.index > event.index and row is not None and taker is not event:
+                found.setdefault(row.number, {"slot": slot, "row": row.number, "name": taker.name})
+            if len(found) >= _MOST_LINKS:
+                return list(found.values())
+    return list(found.values())
+
+
+def _notes(step: JudgedStep, row: Row, judged: Judged | None) -> list[str]:
+    notes = []
+    event = row.event
+    if event is not None and (value := step.born.get(event)) is not None:
+        name = {"nan": "NaN", "inf": "infinity", "-inf": "minus infinity"}[value]
+        notes.append(f"{name} is born here: what goes in does not hold it")
+    if judged is not None and judged.chosen:
+        notes.append("what it gives follows from a choice that rounding may decide otherwise")
+    if judged is not None and judged.vanishing:
+        notes.append("gradients that cancel to nothing but rounding are not measured")
+    if event is None and row.kind == MODULE:
+        notes.append("its end was not recorded: the recording was interrupted inside it")
+    if row.kind == CALL and step.pairing is not None and row.candidate in step.pairing.loose:
+        notes.append("it was matched by what it computes, not by its name")
+    return notes

@@ -1,0 +1,175 @@
+"""One step of one rank, read and judged, with all its records at hand until it is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msprobe.diagnose.check.overflow import births
+from msprobe.diagnose.differences.records import Comparer, fingerprint
+from msprobe.diagnose.differences.value_digests import add_digests
+from msprobe.diagnose.one_step import pair_timelines
+from msprobe.diagnose.origin.step_facts import StepFacts
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.steps.collector import no_collection
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.verdict.calls import in_order
+from msprobe.store.reader import Dump
+from msprobe.view.by_hand import put_in
+from msprobe.view.rows import Row, rows_of
+
+if TYPE_CHECKING:
+    from msprobe.compare.mapping import Mappings
+
+
+class JudgedStep:
+    """What is known of one step of one rank: of the runs that have it, and of each pair of calls.
+
+    ``judged`` holds what the diagnosis says of each pair, by the candidate's record; ``makers`` tells which call made
+    a tensor, for the candidate and for the reference; ``born`` the records in which NaN or infinities are born.
+    """
+
+    def __init__(self, candidate: Timeline | None, reference: Timeline | None, notes: tuple[str, ...]) -> None:
+        self.candidate = candidate
+        self.reference = reference
+        self.notes = list(notes)
+        self.pairing: Pairing | None = None
+        self.comparer: Comparer | None = None
+        self.judged: dict[Event, Judged] = {}
+        self.makers: list[Producers] = []
+        self.born: dict[Event, str] = {}
+        self.rows: list[Row] = []
+        self.row_of: dict[Event, Row] = {}
+
+    @property
+    def timelines(self) -> list[Timeline]:
+        """Those that there are."""
+        return [one for one in (self.candidate, self.reference) if one is not None]
+
+    @property
+    def records(self) -> int:
+        """How many records are held."""
+        return sum(map(len, self.timelines))
+
+    def is_of_candidate(self, event: Event) -> bool:
+        """True for a record of the candidate, or of the only run."""
+        return self.candidate is not None and self.candidate.by_name.get(event.name) is event
+
+    def makers_of(self, event: Event) -> Producers:
+        """Who made the tensors of the side that a record is of."""
+        return self.makers[0 if self.is_of_candidate(event) else -1]
+
+    @cached_property
+    def takers(self) -> tuple[dict[Hashable, list[Event]], ...]:
+        """The calls that take a tensor, by what tells the tensor; of the candidate and of the reference."""
+        return tuple(_takers(timeline) for timeline in self.timelines)
+
+    def close(self) -> None:
+        """Let go of all records and files."""
+        for timeline in self.timelines:
+            timeline.close()
+            timeline.part.close()
+        self.rows, self.row_of, self.judged = [], {}, {}
+
+
+def judge_pair(
+    candidate: Dump,
+    reference: Dump,
+    mappings: Mappings | None = None,
+    follows: bool = False,
+    by_hand: Mapping[str, str] | None = None,
+) -> JudgedStep:
+    """Read and judge one step of one rank of two runs; each dump has one part. ``follows``: steps came before it;
+    ``by_hand``: names of the candidate that answer to names of the reference, whatever the pairing says.
+    """
+    with no_collection():
+        timelines = _read(candidate, reference)
+        try:
+            return _judge_pair(timelines[0], timelines[1], mappings, follows, by_hand or {})
+        except BaseException:
+            _close(timelines)
+            raise
+
+
+def read_one(dump: Dump, is_reference: bool = False) -> JudgedStep:
+    """Read one step of one rank of a single run, or of the only run that has it; the dump has one part."""
+    with no_collection():
+        timelines = _read(dump)
+        try:
+            return _read_one(timelines[0], is_reference)
+        except BaseException:
+            _close(timelines)
+            raise
+
+
+def _judge_pair(
+    candidate: Timeline, reference: Timeline, mappings: Mappings | None, follows: bool, by_hand: Mapping[str, str]
+) -> JudgedStep:
+    paired = pair_timelines(candidate, reference, mappings, follows)
+    found = JudgedStep(candidate, reference, (*paired.unseen, *put_in(by_hand, paired.pairing)))
+    found.pairing, found.comparer = paired.pairing, paired.comparer
+    facts = StepFacts(paired.pairing, paired.comparer, first_step=False)
+    found.judged = facts.judged
+    found.makers = [facts.makers, facts.other_makers]
+    _finish(found, rows_of(in_order(paired.pairing), (candidate, reference)))
+    return found
+
+
+def _read_one(timeline: Timeline, is_reference: bool) -> JudgedStep:
+    add_digests(timeline)
+    found = JudgedStep(None, timeline, ()) if is_reference else JudgedStep(timeline, None, ())
+    found.makers = [Producers(timeline)]
+    pairs = (((None, event) if is_reference else (event, None)) for event in timeline)
+    _finish(found, rows_of(pairs, (timeline,)))
+    return found
+
+
+def _finish(found: JudgedStep, rows: list[Row]) -> None:
+    found.rows = rows
+    for row in rows:
+        found.row_of.update((one, row) for one in (row.candidate, row.reference) if one is not None)
+    for timeline in found.timelines[:1]:
+        found.born = births(timeline)
+    sides = (found.candidate, "candidate"), (found.reference, "reference")
+    for timeline, side in [(one, side) for one, side in sides if one is not None]:
+        whose = f"the {side}" if len(found.timelines) > 1 else "the recording"
+        if not timeline.part.complete:
+            found.notes.append(f"{whose} was interrupted in this step: what it recorded until then is shown")
+        if not timeline.events:
+            found.notes.append(f"{whose} holds no record of this step")
+
+
+def _read(*dumps: Dump) -> list[Timeline]:
+    found: list[Timeline] = []
+    try:
+        for dump in dumps:
+            part = dump.part()
+            try:
+                found.append(Timeline(part))
+            except BaseException:
+                part.close()
+                raise
+    except BaseException:
+        _close(found)
+        raise
+    return found
+
+
+def _close(timelines: list[Timeline]) -> None:
+    for timeline in timelines:
+        timeline.close()
+        timeline.part.close()
+
+
+def _takers(timeline: Timeline) -> dict[Hashable, list[Event]]:
+    found: dict[Hashable, list[Event]] = {}
+    for event in timeline:
+        if event.is_call or event.parts.kind == "optimizer":
+            for _, leaf in event.inputs():
+                mark = fingerprint(leaf)
+                if mark is not None:
+                    found.setdefault(mark, []).append(event)
+    return found

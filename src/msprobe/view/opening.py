@@ -1,0 +1,166 @@
+"""What the paths of a user lead to: a dump, two dumps, results of ours, or graph files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.paths import StrPath
+from msprobe.store.reader import Dump, open_dump
+from msprobe.view.dumps import Dumps
+from msprobe.view.source import Source
+
+if TYPE_CHECKING:
+    from msprobe.compare.mapping import Mappings
+    from msprobe.diagnose.findings import Verdict
+
+Progress = Callable[[str], None]
+
+VERDICT_FILES = ("verdict.json", "check.json")
+GRAPH_SUFFIXES = (".vis", ".vis.db")
+_MOST_VERDICT_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What else a user may ask of a comparison; see :func:`msprobe.diagnose.runs.compare_runs`.
+
+    ``matches``: the folder for pairs made by hand; the current one if it is None.
+    """
+
+    noise: StrPath | None = None
+    layout: StrPath | None = None
+    mappings: Mappings | None = None
+    jobs: int | None = None
+    matches: Path | None = None
+
+
+def open_source(paths: Sequence[StrPath], progress: Progress | None = None, wanted: Wanted | None = None) -> Source:
+    """Open what a user wants to see, and compare or check it on the way.
+
+    One path: a dump, a folder of results (``verdict.json`` or ``check.json``), or graph files. Two: two dumps, the
+    candidate first. Raises PathError or InvalidInputError, with all that is wrong at once.
+    """
+    wanted = wanted or Wanted()
+    if not 1 <= len(paths) <= 2:
+        raise InvalidInputError(f"give one path, or two dumps (candidate and reference); found {len(paths)}.")
+    if any(map(_is_graph, paths)):
+        if len(paths) > 1:
+            raise InvalidInputError("graph files hold both sides already; give one path.")
+        from msprobe.view.vis import open_graph_files
+
+        return open_graph_files(Path(paths[0]))
+    if len(paths) == 2:
+        dumps = _opened(paths)
+        return compared(dumps[0], dumps[1], progress, wanted)
+    verdict = _verdict_file(Path(paths[0]))
+    if verdict is not None:
+        return _from_results(verdict, progress, wanted)
+    return checked(open_dump(paths[0]), progress)
+
+
+def compared(candidate: Dump, reference: Dump, progress: Progress | None = None, wanted: Wanted | None = None) -> Dumps:
+    """Two dumps, compared as ``msprobe compare`` does it."""
+    from msprobe.diagnose.runs import compare_runs
+    from msprobe.diagnose.verdict.readable import readable_verdict
+
+    wanted = wanted or Wanted()
+
+    def compare(one: StrPath, other: StrPath) -> Verdict:
+        return compare_runs(
+            one,
+            other,
+            progress,
+            noise=wanted.noise,
+            jobs=wanted.jobs,
+            layout=wanted.layout,
+            mappings=wanted.mappings,
+        )
+
+    verdict, left, right = readable_verdict(compare, candidate, reference)
+    return Dumps(open_dump(left), open_dump(right), verdict, wanted.mappings, wanted.matches)
+
+
+def checked(dump: Dump, progress: Progress | None = None) -> Dumps:
+    """One dump, checked as ``msprobe check`` does it."""
+    from msprobe.diagnose.check import check_run
+
+    return Dumps(dump, None, check_run(dump, progress=progress))
+
+
+def _opened(paths: Sequence[StrPath]) -> list[Dump]:
+    """All dumps. Raises PathError for all that are none, at once."""
+    found: list[Dump] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            found.append(open_dump(path))
+        except PathError as problem:
+            text = problem.message
+            problems.append(f"{text[0].upper()}{text[1:]}" if problems else text)
+    if problems:
+        raise PathError(" ".join(dict.fromkeys(problems)))
+    return found
+
+
+def _is_graph(path: StrPath) -> bool:
+    given = Path(path)
+    if given.is_dir():
+        return not _has_dump(given) and any(_has_graph_name(entry) for entry in given.iterdir())
+    return _has_graph_name(given)
+
+
+def _has_graph_name(path: Path) -> bool:
+    return path.name.endswith(GRAPH_SUFFIXES)
+
+
+def _has_dump(folder: Path) -> bool:
+    try:
+        open_dump(folder)
+    except MsprobeError:
+        return False
+    return True
+
+
+def _verdict_file(path: Path) -> Path | None:
+    """The result of ours that a path is, or holds."""
+    if path.name in VERDICT_FILES:
+        return path
+    if path.is_dir() and not _has_dump(path):
+        return next((path / name for name in VERDICT_FILES if (path / name).is_file()), None)
+    return None
+
+
+def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dumps:
+    """The dumps that a result names, compared or checked again: the page needs them, not only what was said of them."""
+    from msprobe.paths import check_readable_file
+
+    try:
+        found = json.loads(check_readable_file(file, ".json", _MOST_VERDICT_BYTES, follow_symlink=True).read_bytes())
+    except (ValueError, RecursionError, OSError) as problem:
+        raise InvalidInputError(f'"{file}" is no readable JSON: it is no result of msprobe.') from problem
+    keys = ("candidate", "reference") if file.name == VERDICT_FILES[0] else ("dump",)
+    names = [found.get(key) if isinstance(found, dict) else None for key in keys]
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidInputError(f'"{file}" does not name {" and ".join(keys)}: it is no result of msprobe.')
+    paths, missing = [], []
+    for name in names:
+        # As it was given then, from the folder of the result, or from here.
+        places = [Path(str(name)), file.parent / str(name), file.parent.parent / str(name)]
+        path = next((place for place in places if place.exists()), None)
+        if path is None:
+            missing.append(f'"{name}"')
+        else:
+            paths.append(path)
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise PathError(
+            f'"{file}" tells of {" and ".join(missing)}, which {verb} not there any more; '
+            "give the dumps themselves: msprobe view CANDIDATE REFERENCE."
+        )
+    dumps = _opened(paths)
+    return compared(dumps[0], dumps[1], progress, wanted) if len(dumps) == 2 else checked(dumps[0], progress)

@@ -1,0 +1,135 @@
+"""How the values of two tensors differ, as a picture: the worst slice as a grid of cells, and histograms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from msprobe.errors import InvalidInputError
+
+#: Cells along each side of the picture.
+MOST_CELLS = 128
+_BINS = 60
+#: Of larger tensors so many elements are counted for the histogram, evenly spread.
+_MOST_COUNTED = 1 << 22
+#: Larger tensors are not read: the answer would take many seconds, and as much memory.
+MOST_ELEMENTS = 1 << 28
+
+Values = npt.NDArray[Any]
+
+
+def picture_of(candidate: Values, reference: Values) -> dict[str, Any]:
+    """The answer of ``/api/picture``.
+
+    Both arrays have the same shape. ``cells`` shows the last two dimensions of the slice with the largest difference,
+    the largest absolute difference of each cell; NaN or infinity on one side alone is as large as JSON can tell. Raises
+    InvalidInputError for shapes that differ, kinds of numbers without a difference, and tensors that are too large.
+    """
+    if candidate.shape != reference.shape:
+        raise InvalidInputError(
+            f"the shapes differ ({list(candidate.shape)}, in the reference {list(reference.shape)}): "
+            "there is no picture of their difference."
+        )
+    if candidate.size > MOST_ELEMENTS:
+        raise InvalidInputError(f"a tensor of {candidate.size} elements is too large for a picture.")
+    if candidate.dtype.kind not in "fiubc" or reference.dtype.kind not in "fiubc":
+        raise InvalidInputError("these values have no difference that could be shown.")
+    shape = list(candidate.shape)
+    if not candidate.size:
+        raise InvalidInputError("the tensor is empty: there is nothing to show.")
+    kind = np.complex128 if "c" in (candidate.dtype.kind, reference.dtype.kind) else np.float64
+    matrix = _as_slices(candidate), _as_slices(reference)
+    worst, largest = _worst_slice(*matrix, kind)
+    apart = _difference(matrix[0][worst], matrix[1][worst], kind)
+    return {
+        "shape": shape,
+        "slice": _slice_in_words(worst, candidate.shape),
+        "cells": [[_number(value) for value in row] for row in _cells(apart)],
+        "cell": [-(-apart.shape[0] // MOST_CELLS), -(-apart.shape[1] // MOST_CELLS)],
+        "largest": _number(largest),
+        "histogram": _histograms(candidate, reference, kind),
+    }
+
+
+def _as_slices(values: Values) -> Values:
+    """Three dimensions: the slices, and the last two of the tensor."""
+    while values.ndim < 2:
+        values = values[np.newaxis]
+    return values.reshape((-1, *values.shape[-2:]))
+
+
+def _difference(left: Values, right: Values, kind: Any) -> npt.NDArray[np.float64]:
+    """Absolute difference; infinite where one side alone is NaN or infinite, 0 where both are alike."""
+    a, b = left.astype(kind), right.astype(kind)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(a - b)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    apart[same] = 0.0
+    apart[~np.isfinite(apart)] = np.inf
+    return np.asarray(apart, np.float64)
+
+
+def _worst_slice(left: Values, right: Values, kind: Any) -> tuple[int, float]:
+    worst, largest = 0, -1.0
+    for number in range(left.shape[0]):
+        found = float(_difference(left[number], right[number], kind).max())
+        if found > largest:
+            worst, largest = number, found
+    return worst, largest
+
+
+def _slice_in_words(number: int, shape: tuple[int, ...]) -> str:
+    if len(shape) < 2:
+        return "[:]"
+    index = [str(int(one)) for one in np.unravel_index(number, shape[:-2])] if len(shape) > 2 else []
+    return f"[{', '.join([*index, ':', ':'])}]"
+
+
+def _cells(apart: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    rows = np.arange(0, apart.shape[0], -(-apart.shape[0] // MOST_CELLS))
+    columns = np.arange(0, apart.shape[1], -(-apart.shape[1] // MOST_CELLS))
+    found: npt.NDArray[np.float64] = np.maximum.reduceat(np.maximum.reduceat(apart, rows, axis=0), columns, axis=1)
+    return found
+
+
+def _histograms(candidate: Values, reference: Values, kind: Any) -> dict[str, Any]:
+    every = max(1, candidate.size // _MOST_COUNTED)
+    a, b = (side.reshape(-1)[::every].astype(kind) for side in (candidate, reference))
+    if kind is np.complex128:
+        a, b = np.abs(a), np.abs(b)
+    values = np.concatenate([a, b])
+    finite = values[np.isfinite(values)]
+    edges = _edges(finite)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = a - b
+    differences = apart[np.isfinite(apart)]
+    apart_edges = _edges(differences)
+    return {
+        "edges": [_number(edge) for edge in edges],
+        "candidate": np.histogram(a[np.isfinite(a)], edges)[0].tolist(),
+        "reference": np.histogram(b[np.isfinite(b)], edges)[0].tolist(),
+        "difference_edges": [_number(edge) for edge in apart_edges],
+        "difference": np.histogram(differences, apart_edges)[0].tolist(),
+        "every": every,
+    }
+
+
+def _edges(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    # A span that float64 cannot hold, or of one number, which cannot be cut.
+    if not math.isfinite(high - low) or high - low <= 1e-12 * max(abs(low), abs(high)):
+        pad = max(abs(low), abs(high), 1e-12) * 1e-3
+        if not math.isfinite(high - low):
+            return np.linspace(low / 2, high / 2, _BINS + 1) * 2.0
+        return np.linspace(low - pad, high + pad, _BINS + 1)
+    return np.linspace(low, high, _BINS + 1)
+
+
+def _number(value: float) -> float:
+    found = float(value)
+    if math.isnan(found):
+        return 1e300
+    return max(-1e300, min(1e300, float(f"{found:.5e}"))) if math.isfinite(found) else math.copysign(1e300, found)

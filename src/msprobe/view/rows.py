@@ -1,0 +1,167 @@
+"""The tree of modules and calls of both sides, merged: a row for each pair, and for each call of one side alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from msprobe.diagnose.steps.timeline import Event, Timeline
+
+MODULE, CALL, COLLECTION, GRADIENTS, OPTIMIZER = range(5)
+BOTH, CANDIDATE_ONLY, REFERENCE_ONLY = range(3)
+FORWARD, BACKWARD, OPTIMIZING = range(3)
+_PHASES = {"backward": BACKWARD, "recompute": BACKWARD, "gradient": BACKWARD, "optimizer": OPTIMIZING}
+#: What a run of calls between modules is called, as in graph files.
+_BETWEEN = "Apis_Between_Modules"
+_GRADIENTS = "Parameter_Gradients"
+
+
+@dataclass(eq=False)
+class Row:
+    """One row: a pair, a record of one side alone, or a group without a record of its own.
+
+    ``order`` is the place in the merged order of execution, of a group that of its first child; ``micro`` counts the
+    passes of the outermost module from 0.
+    """
+
+    name: str
+    candidate: Event | None
+    reference: Event | None
+    kind: int
+    phase: int
+    order: int
+    above: Row | None = None
+    below: list[Row] = field(default_factory=list)
+    number: int = -1
+    micro: int = 0
+
+    @property
+    def event(self) -> Event | None:
+        """The candidate's record, or that of the reference where it is alone."""
+        return self.candidate or self.reference
+
+    @property
+    def side(self) -> int:
+        """Whose it is: of both, or of one side alone."""
+        if self.candidate is None and self.reference is not None:
+            return REFERENCE_ONLY
+        return BOTH if self.reference is not None or self.candidate is None else CANDIDATE_ONLY
+
+    @property
+    def twin(self) -> str | None:
+        """The reference's name where it differs."""
+        if self.candidate is None or self.reference is None or self.reference.name == self.name:
+            return None
+        return self.reference.name
+
+
+def rows_of(pairs: Iterable[tuple[Event | None, Event | None]], timelines: Sequence[Timeline]) -> list[Row]:
+    """All rows, a parent before its children, siblings in order of execution.
+
+    ``pairs``: all records in one order of execution, each with its partner; ``timelines``: those of the candidate and
+    of the reference, or of the only run.
+    """
+    own: dict[Event, Row] = {}
+    rows: list[Row] = []
+    for order, (left, right) in enumerate(pairs):
+        event = left or right
+        assert event is not None
+        row = Row(event.name, left, right, _kind(event), _PHASES.get(event.direction, FORWARD), order)
+        rows.append(row)
+        own.update((one, row) for one in (left, right) if one is not None)
+    last_backward = [_last_backward(timeline) for timeline in timelines]
+    for row in list(rows):
+        for event, passes in zip((row.candidate, row.reference), (last_backward[0], last_backward[-1]), strict=True):
+            if event is not None and row.above is None:
+                parent = event.parent or (passes.get(event.stem) if event.direction == "gradient" else None)
+                row.above = _row_of(parent, own, rows)
+    for row in rows:
+        _hand_up(row)
+    for row in rows:
+        if row.above is not None:
+            row.above.below.append(row)
+    roots = _grouped([row for row in rows if row.above is None])
+    found = list(_in_order(roots))
+    for number, row in enumerate(found):
+        row.number = number
+    _count_micro_steps(roots)
+    return found
+
+
+def _row_of(parent: Event | None, own: dict[Event, Row], rows: list[Row]) -> Row | None:
+    """The row of a module pass; one that an interruption left without a record gets a row now."""
+    if parent is None or parent in own:
+        return own.get(parent) if parent is not None else None
+    row = Row(parent.name, None, None, MODULE, _PHASES.get(parent.direction, FORWARD), len(rows) << 20)
+    own[parent] = row
+    rows.append(row)
+    row.above = _row_of(parent.parent, own, rows)
+    return row
+
+
+def _hand_up(row: Row) -> None:
+    """A module begins where the first of what runs in it begins. A ring of parents in a broken file is cut."""
+    seen = {id(row)}
+    below, above = row, row.above
+    while above is not None:
+        if id(above) in seen:
+            below.above = None
+            return
+        seen.add(id(above))
+        above.order = min(above.order, row.order)
+        below, above = above, above.above
+
+
+def _in_order(roots: Sequence[Row]) -> Iterator[Row]:
+    todo = sorted(roots, key=_begins, reverse=True)
+    while todo:
+        row = todo.pop()
+        yield row
+        todo += sorted(row.below, key=_begins, reverse=True)
+
+
+def _begins(row: Row) -> int:
+    return row.order
+
+
+def _grouped(roots: Sequence[Row]) -> list[Row]:
+    """The outermost rows, with calls between modules, and gradients of parameters, as one row each."""
+    if not any(row.kind == MODULE for row in roots):
+        return list(roots)
+    found: list[Row] = []
+    numbers = {_BETWEEN: 0, _GRADIENTS: 0}
+    for row in sorted(roots, key=_begins):
+        name = {CALL: _BETWEEN, GRADIENTS: _GRADIENTS}.get(row.kind)
+        if name is None or row.below:
+            found.append(row)
+            continue
+        group = found[-1] if found else None
+        if group is None or group.kind != COLLECTION or group.phase != row.phase or not group.name.startswith(name):
+            group = Row(f"{name}.{numbers[name]}", None, None, COLLECTION, row.phase, row.order)
+            numbers[name] += 1
+            found.append(group)
+        row.above = group
+        group.below.append(row)
+    return found
+
+
+def _count_micro_steps(roots: Sequence[Row]) -> None:
+    """Number the passes of the outermost module: a step that gathers gradients has several."""
+    ordered = sorted(roots, key=_begins)
+    first = next((row for row in ordered if row.kind == MODULE and row.phase == FORWARD), None)
+    stem = first.event.stem if first is not None and first.event is not None else None
+    number = -1
+    for row in ordered:
+        if stem is not None and row.event is not None and row.phase == FORWARD and row.event.stem == stem:
+            number += 1
+        for one in _in_order([row]) if number > 0 else ():
+            one.micro = number
+
+
+def _last_backward(timeline: Timeline) -> dict[str, Event]:
+    return {one.stem: one for one in timeline if one.is_module and one.direction == "backward"}
+
+
+def _kind(event: Event) -> int:
+    kinds = {"module": MODULE, "parameters": GRADIENTS, "optimizer": OPTIMIZER}
+    return kinds.get(event.parts.kind, CALL)

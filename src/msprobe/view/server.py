@@ -1,0 +1,269 @@
+"""The server of the page: HTTP on this machine, for whoever has the token.
+
+The page itself is public (it holds nothing of a run); all that is asked of ``/api/`` needs the token in a header, which
+no other page of a browser can send along. Nothing is kept between two questions: several tabs and users do not disturb
+each other. Each question is answered in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hmac
+import json
+import re
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from msprobe.errors import MsprobeError
+from msprobe.view.page_files import Page
+from msprobe.view.source import NoSuchThingError, Source
+from msprobe.view.unchanged import ChangedError
+
+TOKEN_HEADER = "x-msprobe-token"
+_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+#: A question is short: a name or two.
+MOST_QUESTION_BYTES = 1 << 16
+_COMPRESSED_FROM = 1024
+#: Compressed answers of whole places that stay in memory, bytes.
+_MOST_ANSWER_BYTES = 64 << 20
+_NUMBER = re.compile(r"-?\d{1,9}")
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+#: Scripts, styles and questions of this server alone; pictures also of what the page draws itself.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+Answer = Callable[[Request], Any]
+
+
+def new_token() -> str:
+    """A token that nobody guesses: 256 bits."""
+    return secrets.token_urlsafe(32)
+
+
+def application(source: Source, token: str, page: Page, hosts: tuple[str, ...] = ()) -> ASGIApp:
+    """The application that shows ``source`` to those who have ``token``.
+
+    ``hosts``: names by which this machine may be asked besides those of itself; another name in ``Host`` or ``Origin``
+    is refused, so that a page from elsewhere cannot ask through a browser.
+    """
+    questions = _Questions(source)
+    api = {
+        "/api/overview": (questions.overview, "GET"),
+        "/api/place": (questions.place, "GET"),
+        "/api/node": (questions.node, "GET"),
+        "/api/picture": (questions.picture, "GET"),
+        "/api/ranks": (questions.ranks, "GET"),
+        "/api/matches": (questions.matches, "GET"),
+    }
+    routes = [Route(path, _answered(ask), methods=[method]) for path, (ask, method) in api.items()]
+    routes.append(Route("/api/matches", _matched(source), methods=["POST"]))
+    routes.append(Route("/", _file(page, "index.html"), methods=["GET"]))
+    routes += [Route(f"/{name}", _file(page, name), methods=["GET"]) for name in page.names]
+    return _Guard(Starlette(routes=routes), token, (*_HOSTS, *hosts))
+
+
+class _Guard:
+    """Refuses questions without the token, for another host, or from another page; sets the headers of all answers."""
+
+    def __init__(self, inner: ASGIApp, token: str, hosts: tuple[str, ...]) -> None:
+        self._inner = inner
+        self._token = token.encode()
+        self._hosts = {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._inner(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        problem = self._problem(scope)
+        if problem:
+            await _refusal(403, problem)(scope, receive, send)
+            return
+        await self._inner(scope, receive, send)
+
+    def _problem(self, scope: Scope) -> str:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1")
+        if _without_port(host) not in self._hosts:
+            return "this server answers under the name of this machine alone; open the address that msprobe printed."
+        origin = headers.get(b"origin")
+        if origin is not None and origin.decode("latin-1") != f"{scope.get('scheme', 'http')}://{host}":
+            return "another page asks; only the page of this server may."
+        if headers.get(b"sec-fetch-site", b"none") == b"cross-site" and scope["path"].startswith("/api/"):
+            return "another page asks; only the page of this server may."
+        if scope["path"].startswith("/api/"):
+            given = headers.get(TOKEN_HEADER.encode(), b"")
+            if not hmac.compare_digest(given, self._token):
+                return "the token is missing or wrong; open the address that msprobe printed."
+        return ""
+
+
+def _without_port(host: str) -> str:
+    return re.sub(r":\d+$", "", host).lower()
+
+
+class _Questions:
+    """Reads what is asked from the address, and asks the source."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._answers: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def overview(self, request: Request) -> Any:
+        return self._source.overview()
+
+    def place(self, request: Request) -> Any:
+        index = _number(request, "index")
+        key = (index, self._source.version(index))
+        with self._lock:
+            known = self._answers.get(key)
+            if known is not None:
+                self._answers.move_to_end(key)
+        # Asked all the same: it tells if a file has changed.
+        found = self._source.place(index)
+        if known is not None:
+            return known
+        made = gzip.compress(_json(found), 3)
+        with self._lock:
+            self._answers[key] = made
+            self._bytes += len(made)
+            while self._bytes > _MOST_ANSWER_BYTES and len(self._answers) > 1:
+                self._bytes -= len(self._answers.popitem(last=False)[1])
+        return made
+
+    def node(self, request: Request) -> Any:
+        return self._source.node(_number(request, "index"), _number(request, "row"))
+
+    def picture(self, request: Request) -> Any:
+        slot = request.query_params.get("slot")
+        if not slot:
+            raise _BadQuestionError("slot is missing: name the tensor.")
+        return self._source.picture(_number(request, "index"), _number(request, "row"), slot)
+
+    def ranks(self, request: Request) -> Any:
+        step = request.query_params.get("step")
+        return self._source.ranks(None if step in (None, "", "null") else _number(request, "step"))
+
+    def matches(self, request: Request) -> Any:
+        return self._source.matches(_number(request, "index"))
+
+
+class _BadQuestionError(MsprobeError):
+    """The address, or the body of a question, makes no sense."""
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "")
+    if not _NUMBER.fullmatch(text):
+        raise _BadQuestionError(f"{name} must be a whole number, found {text[:40]!r}.")
+    return int(text)
+
+
+def _answered(ask: Answer) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return await run_in_threadpool(_answer, ask, request)
+
+    return answer
+
+
+def _answer(ask: Answer, request: Request) -> Response:
+    try:
+        found = ask(request)
+    except MemoryError:
+        return _refusal(500, "this is too large for the memory of this machine.")
+    except MsprobeError as problem:
+        return _refusal(_status_of(problem), problem.message)
+    except Exception as problem:
+        return _refusal(500, f"a mistake of msprobe: {type(problem).__name__}: {problem}; run it with --debug.")
+    return _compressed(request, found)
+
+
+def _matched(source: Source) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        body = b""
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MOST_QUESTION_BYTES:
+                return _refusal(400, f"the question has more than {MOST_QUESTION_BYTES} bytes.")
+        return await run_in_threadpool(_answer, lambda _: _match(source, body), request)
+
+    return answer
+
+
+def _match(source: Source, body: bytes) -> Any:
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError) as problem:
+        raise _BadQuestionError("the question is no JSON.") from problem
+    if not isinstance(asked, dict):
+        raise _BadQuestionError("the question must be a JSON object.")
+    index, candidate, reference = asked.get("index"), asked.get("candidate"), asked.get("reference")
+    if type(index) is not int or not isinstance(candidate, str) or not isinstance(reference, (str, type(None))):
+        raise _BadQuestionError("index must be a whole number, candidate a name, reference a name or null.")
+    return source.match(index, candidate, reference, asked.get("with_children") is True)
+
+
+def _status_of(problem: MsprobeError) -> int:
+    if isinstance(problem, ChangedError):
+        return 409
+    return 404 if isinstance(problem, NoSuchThingError) else 400
+
+
+def _compressed(request: Request, found: Any) -> Response:
+    """An answer; bytes are compressed JSON already."""
+    accepts = "gzip" in request.headers.get("accept-encoding", "")
+    headers = {**_HEADERS, "Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+    data = found if isinstance(found, bytes) else _json(found)
+    if isinstance(found, bytes) and not accepts:
+        data = gzip.decompress(found)
+    elif not isinstance(found, bytes) and accepts and len(data) >= _COMPRESSED_FROM:
+        data, found = gzip.compress(data, 3), b""
+    if isinstance(found, bytes) and accepts:
+        headers["Content-Encoding"] = "gzip"
+    return Response(data, headers=headers, media_type="application/json")
+
+
+def _json(found: Any) -> bytes:
+    return orjson.dumps(found, default=str, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _refusal(status: int, message: str) -> Response:
+    text = message.encode("utf-8", "backslashreplace").decode()
+    return Response(
+        orjson.dumps({"error": text}),
+        status_code=status,
+        headers={**_HEADERS, "Cache-Control": "no-store"},
+        media_type="application/json",
+    )
+
+
+def _file(page: Page, name: str) -> Callable[[Request], Awaitable[Response]]:
+    """A file of the page. Only those that the package has are there: no path is taken from an address."""
+
+    async def answer(request: Request) -> Response:
+        headers = {**_HEADERS, "Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
+        return Response(page.read(name), headers=headers, media_type=page.type_of(name))
+
+    return answer

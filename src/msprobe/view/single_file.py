@@ -1,0 +1,124 @@
+"""The page with its data in one file: opens without a server and asks nobody for anything."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from msprobe.errors import MsprobeError, NotAvailableError
+from msprobe.view.page_files import Page
+from msprobe.view.source import Json, Source
+
+#: The rows whose details are in the file: the worst of all places.
+MOST_DETAILS = 2000
+#: Rows of places that are in the file in all; the places of findings go first, and at least one is.
+MOST_ROWS = 400_000
+MOST_PLACES = 40
+_PLAIN_UP_TO = 1 << 16
+_STYLE = '<link rel="stylesheet" href="app.css">'
+_SCRIPT = '<script src="app.js"></script>'
+_CHARSET = '<meta charset="utf-8">'
+_LACKS = "the page of this installation has another form than this version expects; install msprobe again."
+#: How bad each status is, from nothing to see to what a person looks for.
+_WEIGHT = (0, 1, 2, 3, 6, 5, 4)
+
+
+def single_file(source: Source, page: Page | None = None) -> bytes:
+    """The file. Raises MsprobeError if the page, or what it shows, cannot be read."""
+    page = page or Page()
+    source.wait()
+    return with_data(page, embedded(source))
+
+
+def embedded(source: Source) -> Json:
+    """The answers that the file holds; see ``web/protocol.md``."""
+    overview = source.overview()
+    overview = {**overview, "can": {"picture": False, "match": False}}
+    places: dict[str, Json] = {}
+    rows, left_out = 0, 0
+    for number in _by_importance(overview):
+        if len(places) >= MOST_PLACES or (places and rows >= MOST_ROWS):
+            left_out += 1
+            continue
+        try:
+            place = source.place(number)
+        except MsprobeError:
+            left_out += 1
+            continue
+        if places and rows + len(place["names"]) > MOST_ROWS:
+            left_out += 1
+            continue
+        rows += len(place["names"])
+        places[str(number)] = place
+    if left_out:
+        word = "1 step or rank is" if left_out == 1 else f"{left_out} steps or ranks are"
+        overview["notes"] = [*overview["notes"], f"{word} not in this file; msprobe view shows all"]
+    nodes: dict[str, Json] = {}
+    for place_number, row in _worst(places):
+        nodes.setdefault(place_number, {})[str(row)] = source.node(int(place_number), row)
+    return {"overview": overview, "places": places, "nodes": nodes, "pictures": {}}
+
+
+def with_data(page: Page, data: Json) -> bytes:
+    """The page with its style, its script and its data inside; nothing else may run, and nothing be fetched."""
+    html = page.read("index.html").decode("utf-8")
+    if html.count(_STYLE) != 1 or html.count(_SCRIPT) != 1 or html.count(_CHARSET) != 1:
+        raise NotAvailableError(_LACKS)
+    style, script = page.read("app.css").decode("utf-8"), page.read("app.js").decode("utf-8")
+    if "</style" in style.lower() or "</script" in script.lower() or "<!--" in script:
+        raise NotAvailableError(_LACKS)
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = f'{_CHARSET}\n<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    # Of the parts that are put in, none is searched for the places of the others.
+    before, _, rest = html.partition(_CHARSET)
+    middle, _, rest = rest.partition(_STYLE)
+    body, _, after = rest.partition(_SCRIPT)
+    text = f"{before}{head}{middle}<style>{style}</style>{body}{_data_element(data)}<script>{script}</script>{after}"
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _data_element(data: Json) -> str:
+    raw = orjson.dumps(data, default=str, option=orjson.OPT_NON_STR_KEYS)
+    if len(raw) <= _PLAIN_UP_TO:
+        # No name from a dump can end the element, or begin a comment.
+        text = raw.decode("utf-8").replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+        return f'<script type="application/json" id="msprobe-data">{text}</script>\n'
+    packed = base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode("ascii")
+    return f'<script type="application/gzip+base64" id="msprobe-data">{packed}</script>\n'
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+    return f"'sha256-{digest}'"
+
+
+def _by_importance(overview: Json) -> Iterator[int]:
+    """The numbers of the places: those of findings first, then those that differ, then the others in order."""
+    findings = (overview["verdict"] or {"findings": []})["findings"]
+    named = [one["place"] for one in findings if one["place"] is not None]
+    differ = [number for number, place in enumerate(overview["places"]) if place["status"] not in ("agree", "clean")]
+    yield from dict.fromkeys([*named, *differ, *range(len(overview["places"]))])
+
+
+def _worst(places: dict[str, Json]) -> list[tuple[str, int]]:
+    """The rows whose details are kept: those of findings, then the worst; of a single run the first that are large."""
+    found: list[tuple[tuple[Any, ...], str, int]] = []
+    for number, place in places.items():
+        named = {one["row"] for one in place["culprits"]} | {place["first"]}
+        columns = zip(place["status"], place["left"], place["allowed"], place["flags"], place["orders"], strict=True)
+        for row, (status, left, allowed, flags, order) in enumerate(columns):
+            excess = (left or 0.0) / allowed if allowed else (math.inf if left else 0.0)
+            found.append(
+                ((row not in named, not flags & 2, -_WEIGHT[status], not flags & 1, -excess, order), number, row)
+            )
+    found.sort()
+    return [(number, row) for _, number, row in found[:MOST_DETAILS]]

@@ -1,0 +1,51 @@
+"""What the page asks, whatever it is that is shown."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from msprobe.errors import MsprobeError
+
+Json = dict[str, Any]
+
+
+class NoSuchThingError(MsprobeError):
+    """A place, a row or a tensor was asked for that there is not."""
+
+
+class Source(Protocol):
+    """Answers the questions of the page (``web/protocol.md``); every method may be called by several threads at once.
+
+    All raise MsprobeError: :class:`NoSuchThingError` for what there is not, and
+    :class:`msprobe.view.unchanged.ChangedError` where a file is no longer what it was.
+    """
+
+    def overview(self) -> Json:
+        """What is shown, its places, and the verdict."""
+
+    def place(self, index: int) -> Json:
+        """All rows of a place, as columns."""
+
+    def node(self, index: int, row: int) -> Json:
+        """One row in full."""
+
+    def picture(self, index: int, row: int, slot: str) -> Json:
+        """How the values of a tensor differ."""
+
+    def ranks(self, step: int | None) -> Json:
+        """Layers beside ranks."""
+
+    def matches(self, index: int) -> Json:
+        """The pairs made by hand."""
+
+    def match(self, index: int, candidate: str, reference: str | None, with_children: bool) -> Json:
+        """Pair two rows by hand, or undo that (``reference`` None)."""
+
+    def version(self, index: int) -> int:
+        """Grows when what :meth:`place` answers changes."""
+
+    def wait(self) -> None:
+        """Wait until all that is computed beside is there."""
+
+    def close(self) -> None:
+        """Let go of all files."""

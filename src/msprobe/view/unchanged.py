@@ -1,0 +1,51 @@
+"""That the files which are shown are still those that were opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from msprobe.errors import PathError
+from msprobe.paths import StrPath
+
+_State = tuple[int, int, int] | None
+
+
+class ChangedError(PathError):
+    """A file changed, or vanished, since it was opened: open it again."""
+
+
+class OpenedFiles:
+    """The state of files when they were opened; a file that did not exist then must not exist later."""
+
+    def __init__(self, paths: Iterable[StrPath] = ()) -> None:
+        self._states: dict[str, _State] = {}
+        self.add(paths)
+
+    def add(self, paths: Iterable[StrPath]) -> None:
+        """Note the state of files that are opened now; what is known of a file already stays."""
+        for path in paths:
+            name = os.fspath(path)
+            if name not in self._states:
+                self._states[name] = _state(name)
+
+    def check(self, paths: Iterable[StrPath]) -> None:
+        """Raises ChangedError if one of these files is not what it was."""
+        for path in paths:
+            name = os.fspath(path)
+            before, now = self._states.get(name), _state(name)
+            if name not in self._states or before == now:
+                continue
+            what = "vanished" if now is None else "changed" if before is not None else "appeared"
+            raise ChangedError(
+                f'"{Path(name)}" {what} since it was opened; close this page and run msprobe view again.'
+            )
+
+
+def _state(name: str) -> _State:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
