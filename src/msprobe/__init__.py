@@ -1,12 +1,57 @@
 """msprobe tells where two neural-network trainings part ways, and why.
 
-Importing this package loads nothing but itself: the tools live in sub-packages and are imported where they
-are used (``from msprobe.pytorch import PrecisionDebugger``).
+    import msprobe
+
+    verdict = msprobe.compare("runs/new/dump", "runs/old/dump")
+    verdict.findings[0]
+    msprobe.check("runs/new/dump")
+    msprobe.open("runs/new/dump")
+
+Importing this package loads nothing but itself: each of these names, and each sub-package, is loaded where it is used
+first. To record a training: ``from msprobe.pytorch import PrecisionDebugger``.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from msprobe.results import CheckedRun as CheckedRun
+    from msprobe.results import Comparison as Comparison
+    from msprobe.results import Finding as Finding
+    from msprobe.results import Run as Run
+    from msprobe.results import check as check
+    from msprobe.results import compare as compare
+    from msprobe.results import open_run as open
+
 # The one place of the version: the build and `msprobe --version` read it here.
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = ["CheckedRun", "Comparison", "Finding", "Run", "__version__", "check", "compare", "open"]
+
+# Name here -> name in msprobe.results.
+_RESULTS = {
+    "CheckedRun": "CheckedRun",
+    "Comparison": "Comparison",
+    "Finding": "Finding",
+    "Run": "Run",
+    "check": "check",
+    "compare": "compare",
+    "open": "open_run",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _RESULTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    if name == "compare":
+        # The sub-package of this name can be called; it would take the place of a function as soon as it is imported.
+        return importlib.import_module("msprobe.compare")
+    found: object = getattr(importlib.import_module("msprobe.results"), _RESULTS[name])
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -93,10 +93,10 @@ class Finding:
     direction: Direction = "none"
     order: int | None = None
     harmless: bool = False
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: dict[str, Any] = field(default_factory=dict, hash=False)
     stack: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[Fact, ...] = field(default=(), hash=False)
 
     def fact(self, kind: type[F]) -> F | None:
         """The first fact of a kind that the finding rests on."""
@@ -147,7 +147,7 @@ class Verdict:
     reference: str
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict, hash=False)
     calls: StepCalls | None = None
     apart: tuple[int | None, ...] = ()
 

@@ -39,7 +39,7 @@ class CheckResult:
     dump: str
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict, hash=False)
     unread: tuple[str, ...] = ()
 
     @property

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.diagnose.training import Plan, train
+from unit.report.verdicts import finding, verdict
+
+import msprobe
+from msprobe.errors import InvalidInputError, NotAvailableError, PathError
+from msprobe.report.console import verdict_text
+from msprobe.results import Comparison, Finding, Table, tables, verdicts
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[2J"
+
+
+class Page(HTMLParser):
+    """The tags of a piece of HTML, and whether they are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.open.append(tag)
+        assert not [name for name, _ in attrs if name.startswith("on") or name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two small runs; the candidate has a call that gives something else."""
+    folder = tmp_path_factory.mktemp("pair")
+    return train(folder / "candidate", Plan(results={"blocks.0.tanh": lambda x: x * np.float32(1.5)})), train(
+        folder / "reference", Plan()
+    )
+
+
+def in_a_process(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_package_loads_nothing_but_itself() -> None:
+    loaded = in_a_process(
+        "import sys, msprobe; print([m for m in sys.modules if m.startswith('msprobe.') or m in ('numpy', 'torch')])"
+    )
+    assert loaded.strip() == "[]"
+
+
+def test_results_need_no_framework(pair: tuple[Path, Path]) -> None:
+    code = (
+        f"import sys, msprobe; a, b = {str(pair[0])!r}, {str(pair[1])!r}\n"
+        "msprobe.compare(a, b)._repr_html_(); msprobe.check(a); list(msprobe.open(a))\n"
+        "print('torch' in sys.modules, 'mindspore' in sys.modules)"
+    )
+    assert in_a_process(code).split() == ["False", "False"]
+
+
+def test_compare_can_be_called_before_and_after_its_room_is_imported(pair: tuple[Path, Path]) -> None:
+    code = (
+        f"import msprobe; a, b = {str(pair[0])!r}, {str(pair[1])!r}\n"
+        "one = msprobe.compare(a, b)\nimport msprobe.compare.rows\ntwo = msprobe.compare(a, b)\nprint(one == two)"
+    )
+    assert in_a_process(code).strip() == "True"
+
+
+def test_a_name_that_there_is_not_is_said_as_python_says_it() -> None:
+    with pytest.raises(AttributeError, match="module 'msprobe' has no attribute 'opne'"):
+        msprobe.opne
+    assert {"compare", "check", "open"} <= set(dir(msprobe))
+
+
+def test_a_comparison_says_what_the_command_prints(pair: tuple[Path, Path]) -> None:
+    found = msprobe.compare(*pair)
+    assert found.status == "diverged"
+    assert str(found) == verdict_text(found).rstrip()
+    assert repr(found).startswith(f"<Comparison {found.headline}; ")
+    assert str(found.findings[0].message) in str(found).replace("\n  ", " ")
+    assert str(found.findings[0]) in str(found)
+
+
+def test_results_of_the_same_dumps_are_equal_and_have_one_hash(pair: tuple[Path, Path]) -> None:
+    one, other = msprobe.compare(*pair), msprobe.compare(*pair)
+    assert one == other
+    assert hash(one) == hash(other)
+    assert len({*one.findings, *other.findings}) == len(one.findings)
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert hash(msprobe.check(pair[0])) == hash(msprobe.check(pair[0]))
+
+
+def test_results_cannot_be_changed(pair: tuple[Path, Path]) -> None:
+    found = msprobe.compare(*pair)
+    with pytest.raises(AttributeError):
+        found.status = "agree"  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        found.findings[0].kind = "data"  # type: ignore[misc]
+
+
+def test_the_table_of_findings_has_a_row_for_each(pair: tuple[Path, Path]) -> None:
+    found = msprobe.compare(*pair)
+    assert [row["message"] for row in found.rows] == [one.message for one in found.findings]
+    assert found.to_pandas()["kind"].tolist() == [one.kind for one in found.findings]
+
+
+def test_all_calls_of_a_step_are_judged_as_the_comparison_judges_them(pair: tuple[Path, Path]) -> None:
+    found = msprobe.compare(*pair)
+    counts: dict[str, int] = {}
+    for row in found.call_table(step=found.findings[0].step):
+        counts[row["status"]] = counts.get(row["status"], 0) + 1
+    assert counts.get("unexplained", 0) == found.summary["guilty"]
+    assert counts.get("rounding", 0) == found.summary["rounding"]
+    assert counts.get("explained", 0) == found.summary["victim"]
+
+
+def test_a_step_that_the_runs_do_not_have_is_named(pair: tuple[Path, Path]) -> None:
+    with pytest.raises(InvalidInputError, match="no step 77"):
+        msprobe.compare(*pair).call_table(step=77)
+
+
+def test_a_path_without_a_dump_is_told(tmp_path: Path) -> None:
+    for ask in (msprobe.open, msprobe.check, lambda path: msprobe.compare(path, path)):
+        with pytest.raises(PathError, match="does not exist"):
+            ask(tmp_path / "nothing")
+
+
+def test_checks_are_chosen_by_name_and_unknown_names_refused(pair: tuple[Path, Path]) -> None:
+    assert msprobe.check(pair[0], only=["overflow"]).summary["checks"] == ["overflow"]
+    assert "overflow" not in msprobe.check(pair[0], skip=["overflow"]).summary["checks"]
+    with pytest.raises(InvalidInputError, match="no check 'overflwo'"):
+        msprobe.check(pair[0], only=["overflwo"])
+    with pytest.raises(InvalidInputError, match="list of names"):
+        msprobe.check(pair[0], only="overflow")
+
+
+def test_nothing_from_a_dump_becomes_markup_in_a_notebook() -> None:
+    nasty = finding(message=EVIL, where=EVIL, entry=EVIL, module=EVIL, stack=(EVIL,))
+    plain = verdict(nasty, notes=(EVIL,))
+    found = Comparison(**verdicts._values(plain))
+    for html in (found._repr_html_(), found.findings[0]._repr_html_(), Table({EVIL: [EVIL]}, EVIL)._repr_html_()):
+        assert set(Page(html).tags) <= {
+            "div", "p", "b", "pre", "details", "summary", "table", "thead", "tbody", "tr", "th", "td"
+        }  # fmt: skip
+        assert "\x1b" not in html
+
+
+def test_what_a_notebook_shows_stays_small() -> None:
+    many = Comparison(**verdicts._values(verdict(*[finding() for _ in range(2000)])))
+    assert len(many._repr_html_()) < 30_000
+    assert "the first 5 of 2000 findings" in many._repr_html_()
+    table = Table({"n": range(100_000)})
+    assert "and 99990 more rows" in table._repr_html_()
+    assert len(table._repr_html_()) < 2_000
+
+
+def test_a_table_needs_no_package_and_says_which_one_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table({"a": [1, 2], "b": ["x", None]})
+    assert table.rows == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+    assert (len(table), table.names, table["a"]) == (2, ("a", "b"), (1, 2))
+
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(tables.importlib, "import_module", missing)
+    for convert, name in ((table.to_polars, "polars"), (table.to_pandas, "pandas")):
+        with pytest.raises(NotAvailableError, match=f"needs {name}, which is not installed"):
+            convert()
+
+
+def test_a_table_for_polars_has_the_same_rows() -> None:
+    pytest.importorskip("polars")
+    table = Table({"a": [1, 2.5, None], "b": ["x", None, "y"]})
+    assert table.to_polars().to_dicts() == table.rows
+
+
+def test_a_run_is_looked_into_step_by_step(pair: tuple[Path, Path]) -> None:
+    run = msprobe.open(pair[0])
+    assert [part.step for part in run] == list(run.steps)
+    part = run[run.steps[0]]
+    assert part == run.part(run.steps[0], run.ranks(run.steps[0])[0])
+    assert list(part) == [name for name in part if name in part]
+    name = next(name for name in part if part[name].tensors)
+    record = part[name]
+    slot, tensor = next(iter(record.tensors.items()))
+    assert record[slot] == tensor
+    assert (tensor.dtype, tensor.shape) == ("int64", (6,))
+    assert len([row for row in part.table if row["record"] == name]) == len(record.tensors)
+    for told in (run, part, record):
+        assert repr(told).startswith("<")
+        Page(told._repr_html_())
+
+
+def test_what_a_run_does_not_have_is_a_key_error_that_says_what_it_has(pair: tuple[Path, Path]) -> None:
+    run = msprobe.open(pair[0])
+    part = run[run.steps[0]]
+    cases: list[tuple[Callable[[], Any], str]] = [
+        (lambda: run[99], "no step 99"),
+        (lambda: part["nothing"], "no record 'nothing'"),
+        (lambda: part[next(iter(part))]["nothing"], "no tensor 'nothing'"),
+    ]
+    for ask, words in cases:
+        with pytest.raises(KeyError, match=words):
+            ask()
+
+
+def test_a_finding_of_a_check_tells_itself_in_full() -> None:
+    told = Finding("overflow", "NaN is born", "there", evidence={"check": "overflow"})
+    assert "overflow: a NaN or an infinity is born" in str(told)
+    assert repr(told) == "<Finding overflow: NaN is born>"
