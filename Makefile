@@ -18,7 +18,7 @@ MINDSPORE_STAMP := $(MINDSPORE_VENV)/.msprobe-installed
 NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-without-extension test-browser test-mindspore lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-bugs test-trainers test-without-extension test-browser test-mindspore web web-check lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
@@ -29,6 +29,7 @@ help:
 	@echo "make test-without-extension  run the recorder's tests without the C extension"
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
 	@echo "make test-mindspore  run the tests on MindSpore, which it installs in an environment of its own"
+	@echo "make web       build the page of msprobe view from web/ (needs node)   make web-check  is what is committed that build?"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
 	@echo "make types     mypy, strict, on the package    make imports  the import rules of the architecture"
 	@echo "make check     test, lint, types and imports"
@@ -96,6 +97,23 @@ test-mindspore: $(MINDSPORE_STAMP)
 	@# In a process of their own: after other trainings MindSpore tells of a kernel's error at other moments.
 	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest tests/unit/mindspore/test_program_errors.py
 
+# The page is built by those who change it; what is built is committed, so that nobody else needs node.
+WEB_STAMP := web/node_modules/.msprobe-installed
+PAGE := src/msprobe/view/page
+
+$(WEB_STAMP): web/package.json web/package-lock.json web/.npmrc
+	.ci/node
+	cd web && npm ci --silent
+	@touch $@
+
+web: $(WEB_STAMP)
+	cd web && npm run --silent types && npm run --silent build
+
+web-check: $(WEB_STAMP)
+	cd web && npm run --silent types && npm run --silent test
+	@built=$$(mktemp -d) && trap 'rm -rf "$$built"' EXIT && (cd web && node build.mjs "$$built") && \
+	  { diff -rq "$$built" $(PAGE) || { echo "$(PAGE) is not what web/ builds: run make web and commit the result" >&2; exit 1; }; }
+
 lint: $(STAMP)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -125,4 +143,4 @@ clean:
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.so' -delete
-	rm -f $(STAMP) $(MINDSPORE_STAMP)
+	rm -f $(STAMP) $(MINDSPORE_STAMP) $(WEB_STAMP)

@@ -1,0 +1,182 @@
+// What the server answers (../../protocol.md says what each field means).
+
+export interface Side {
+  label: string;
+  path: string;
+  framework: string | null;
+  level: string | null;
+  task: string | null;
+  interrupted: boolean;
+}
+
+export interface PlaceHead {
+  step: number | null;
+  rank: number | string | null;
+  sides: 0 | 1 | 2;
+  status: string;
+}
+
+export interface Finding {
+  title: string;
+  lines: string[];
+  name: string | null;
+  twin: string | null;
+  step: number | null;
+  rank: number | string | null;
+  place: number | null;
+  reason: string;
+  source: string[];
+}
+
+export interface Verdict {
+  status: string;
+  headline: string;
+  exit_code: number;
+  notes: string[];
+  findings: Finding[];
+}
+
+export interface Curve {
+  name: string;
+  steps: number[];
+  candidate: (number | null)[];
+  reference: (number | null)[];
+  difference: (number | null)[];
+  allowed: (number | null)[];
+}
+
+export interface Overview {
+  format: number;
+  product: string;
+  kind: "pair" | "single";
+  title: string;
+  sides: Side[];
+  places: PlaceHead[];
+  verdict: Verdict | null;
+  curve: Curve[];
+  can: { picture: boolean; match: boolean };
+  notes: string[];
+}
+
+export type Column = readonly (number | null)[];
+
+export interface PlaceAnswer {
+  names: string[];
+  twins: Record<string, string>;
+  parents: number[];
+  kinds: number[];
+  sides: number[];
+  orders: number[];
+  phases: number[];
+  micro: number[];
+  micro_steps: number;
+  status: number[];
+  arrived: Column;
+  left: Column;
+  allowed: Column;
+  largest: Column;
+  norm: Column;
+  flags: number[];
+  first: number;
+  culprits: { row: number; finding: number }[];
+  notes: string[];
+}
+
+/** A number of a record; what JSON has no number for comes as a word. */
+export type Figure = number | "nan" | "inf" | "-inf" | null;
+
+export interface TensorSide {
+  type: string;
+  dtype: string | null;
+  shape: number[] | null;
+  strides: number[] | null;
+  max: Figure;
+  min: Figure;
+  mean: Figure;
+  norm: Figure;
+  digest: string | null;
+  requires_grad: boolean | null;
+  value: string | null;
+  file: boolean;
+  unset: boolean;
+}
+
+export type Statistic = "max" | "min" | "mean" | "norm";
+
+export interface TensorRow {
+  slot: string;
+  group: "input" | "parameter" | "output";
+  candidate: TensorSide | null;
+  reference: TensorSide | null;
+  status: number;
+  relative: number | null;
+  units: number | null;
+  differences?: Partial<Record<Statistic, [Figure, Figure]>>;
+  words?: string;
+}
+
+export interface Link {
+  slot: string;
+  row: number;
+  name: string;
+}
+
+export interface Partner {
+  rank: number | string;
+  place: number | null;
+  row: number | null;
+  name: string;
+  direction: "send" | "receive" | "both";
+}
+
+export interface NodeAnswer {
+  name: string;
+  twin: string | null;
+  kind: number;
+  side: number;
+  status: number;
+  order: number;
+  module: string | null;
+  why_unmatched: string | null;
+  tensors: TensorRow[];
+  source: { candidate: string[]; reference: string[] };
+  producers: Link[];
+  consumers: Link[];
+  partners: Partner[];
+  findings: number[];
+  notes: string[];
+}
+
+export interface Picture {
+  shape: number[];
+  slice: string;
+  cells: (number | null)[][];
+  largest: number;
+  histogram: {
+    edges: number[];
+    candidate: number[];
+    reference: number[];
+    difference_edges: number[];
+    difference: number[];
+  };
+}
+
+export interface RanksAnswer {
+  layers: string[];
+  ranks: (number | string)[];
+  worst: number[][];
+}
+
+export interface MatchesAnswer {
+  pairs: Record<string, string>;
+  file: string;
+}
+
+/** What a file made with `--html` carries. */
+export interface Embedded {
+  overview: Overview;
+  places: Record<string, PlaceAnswer>;
+  nodes: Record<string, Record<string, NodeAnswer>>;
+  pictures: Record<string, Picture>;
+  ranks?: Record<string, RanksAnswer>;
+}

@@ -1,0 +1,33 @@
+// How numbers are written: as wide as needed, never more digits than they carry.
+
+import type { Figure } from "../data/protocol.ts";
+
+/** Three digits: for tables where magnitudes matter. */
+export function short(value: number | null | undefined): string {
+  if (value === null || value === undefined || Number.isNaN(value)) return "";
+  if (value === 0) return "0";
+  if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
+  const size = Math.abs(value);
+  if (size >= 1e-2 && size < 1e4) return value.toPrecision(3);
+  return value.toExponential(1).replace("e-", "e\u2212").replace("e+", "e");
+}
+
+/** Seven digits, what a 32-bit number carries. */
+export function long(value: Figure | undefined): string {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "string") return value === "nan" ? "NaN" : value;
+  if (value === 0) return Object.is(value, -0) ? "-0" : "0";
+  const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e9) return String(value);
+  if (size >= 1e-4 && size < 1e7) return String(Number(value.toPrecision(7)));
+  return String(value.toExponential(5)).replace("e+", "e");
+}
+
+/** All digits, for copying. */
+export function full(value: Figure | undefined): string {
+  return value === null || value === undefined ? "" : String(value);
+}
+
+export function whole(value: number): string {
+  return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+}

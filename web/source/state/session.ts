@@ -1,0 +1,338 @@
+// All that the page knows and shows, and what can be done to it. The components only draw this.
+
+import type { NodeAnswer, Overview, PlaceHead } from "../data/protocol.ts";
+import { NoAnswer } from "../data/source.ts";
+import type { Reason, Source } from "../data/source.ts";
+import { nameOf, OutOfOrder, placeOf, rowOf, SEVERITY, worstRow } from "../model/place.ts";
+import type { Place } from "../model/place.ts";
+import { keptOf, Opened, visibleRows } from "../model/rows.ts";
+import type { Kept } from "../model/rows.ts";
+import { askedRows, EVERYTHING } from "../model/search.ts";
+import type { Question } from "../model/search.ts";
+import { fromHash, NOTHING, toHash } from "./url.ts";
+import type { Shown, Tab, View } from "./url.ts";
+
+export interface Problem {
+  readonly reason: Reason | "order";
+  readonly words: string;
+}
+
+/** Where the address of the page is kept; a stand-in in tests. */
+export interface Address {
+  read(): string;
+  write(hash: string, push: boolean): void;
+}
+
+export class Session {
+  overview: Overview | null = null;
+  place: Place | null = null;
+  shown: Shown = NOTHING;
+  selected = -1;
+  rows: Int32Array = new Int32Array(0);
+  kept: Kept | null = null;
+  opened = new Opened(0);
+  node: NodeAnswer | null = null;
+  nodeProblem: Problem | null = null;
+  /** Why nothing can be shown at all, or why this place cannot. */
+  problem: Problem | null = null;
+  placeProblem: Problem | null = null;
+  /** The finding that n and p stepped to last. */
+  finding = 0;
+  /** A row that waits for its partner to be chosen. */
+  matching: number | null = null;
+  matched: Record<string, string> = {};
+  notice: string | null = null;
+  helpOpen = false;
+  /** Counts selections that the table has to scroll to. */
+  reveals = 0;
+  private asked = 0;
+  private recent = new Map<number, { place: Place; opened: Opened }>();
+  private listeners = new Set<() => void>();
+
+  constructor(readonly source: Source, private readonly address: Address) {}
+
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  changed(): void {
+    for (const listener of this.listeners) listener();
+  }
+
+  async start(): Promise<void> {
+    this.problem = null;
+    try {
+      this.overview = await this.source.overview();
+    } catch (error) {
+      this.problem = problemOf(error);
+      this.changed();
+      return;
+    }
+    this.shown = fromHash(this.address.read());
+    const wanted = this.shown.place;
+    const count = this.overview.places.length;
+    const index = wanted !== null && wanted < count ? wanted : (this.firstPlace() ?? 0);
+    this.changed();
+    if (count) await this.openPlace(index, { fresh: this.shown.at === null });
+  }
+
+  /** The address was changed by hand, or by the back button. */
+  async follow(): Promise<void> {
+    const next = fromHash(this.address.read());
+    const place = next.place ?? this.shown.place ?? 0;
+    const same = place === this.shown.place;
+    this.shown = { ...next, place };
+    if (!same) return this.openPlace(place, { fresh: false });
+    this.ask(next.question, false);
+    this.restoreSelection();
+    return undefined;
+  }
+
+  get head(): PlaceHead | null {
+    return this.overview?.places[this.shown.place ?? -1] ?? null;
+  }
+
+  get single(): boolean {
+    return this.overview?.kind === "single";
+  }
+
+  /** The place of the first finding, else the first that diverged. */
+  private firstPlace(): number | null {
+    const overview = this.overview!;
+    const named = overview.verdict?.findings.find((finding) => finding.place !== null)?.place;
+    if (named !== undefined && named !== null) return named;
+    const worst = overview.places.findIndex((place) => place.status === "diverged");
+    return worst >= 0 ? worst : null;
+  }
+
+  async openPlace(index: number, { fresh = true, name = null as string | null, again = false } = {}): Promise<void> {
+    const ticket = ++this.asked;
+    const other = index !== this.shown.place;
+    this.shown = { ...this.shown, place: index, ...(fresh && other ? { at: null, side: 0 } : {}) };
+    const known = again ? undefined : this.recent.get(index);
+    let place = known?.place;
+    if (!place) {
+      this.place = null;
+      this.placeProblem = null;
+      this.node = null;
+      this.selected = -1;
+      this.changed();
+      try {
+        place = placeOf(await this.source.place(index));
+      } catch (error) {
+        if (ticket !== this.asked) return;
+        this.placeProblem = problemOf(error);
+        this.changed();
+        return;
+      }
+      if (ticket !== this.asked) return;
+    }
+    this.place = place;
+    this.placeProblem = null;
+    this.node = null;
+    this.selected = -1;
+    this.opened = known?.opened ?? new Opened(place.size);
+    if (!known) openTop(place, this.opened);
+    this.recent.delete(index);
+    this.recent.set(index, { place, opened: this.opened });
+    // Going back and forth between two ranks asks nothing; more would hold too much memory.
+    while (this.recent.size > 2) this.recent.delete(this.recent.keys().next().value!);
+    this.ask(this.shown.question, false);
+    if (name !== null) {
+      const row = rowOf(place, name);
+      if (row >= 0) this.select(row, { tab: null });
+    } else if (this.shown.at === null && place.first >= 0) this.select(place.first, { push: false, tab: null });
+    else this.restoreSelection();
+    void this.readMatches(index);
+  }
+
+  private restoreSelection(): void {
+    if (!this.place || this.shown.at === null) return this.changed();
+    const row = rowOf(this.place, this.shown.at, this.shown.side);
+    if (row >= 0 && row !== this.selected) this.select(row, { push: false, tab: null });
+    else this.changed();
+    return undefined;
+  }
+
+  select(row: number, { push = true, tab = "call" as Tab | null, reveal = true } = {}): void {
+    const place = this.place;
+    if (!place || row < 0 || row >= place.size) return;
+    this.selected = row;
+    const side = place.sides[row] === 2 ? 2 : 0;
+    this.shown = { ...this.shown, at: nameOf(place, row), side, tab: tab ?? this.shown.tab };
+    if (reveal) this.reveal(row);
+    this.write(push);
+    this.changed();
+    void this.readNode(row);
+  }
+
+  private reveal(row: number): void {
+    const place = this.place!;
+    if (this.kept && !this.kept.asked[row] && !this.kept.above[row] && !this.kept.inside[row]) {
+      this.ask(EVERYTHING, false);
+    }
+    let changed = false;
+    for (let up = place.parents[row]; up >= 0; up = place.parents[up]) {
+      if (!this.opened.isOpen(up, this.kept)) {
+        this.opened.set(up, true, this.kept);
+        changed = true;
+      }
+    }
+    if (changed) this.rows = visibleRows(place, this.opened, this.kept);
+    this.reveals++;
+  }
+
+  private async readNode(row: number): Promise<void> {
+    const index = this.shown.place!;
+    const isStill = (): boolean => this.selected === row && this.shown.place === index;
+    try {
+      const node = await this.source.node(index, row);
+      if (!isStill()) return;
+      this.node = node;
+      this.nodeProblem = null;
+    } catch (error) {
+      if (!isStill()) return;
+      this.node = null;
+      this.nodeProblem = problemOf(error);
+    }
+    this.changed();
+  }
+
+  private async readMatches(index: number): Promise<void> {
+    if (!this.overview?.can.match) return;
+    try {
+      this.matched = (await this.source.matches(index)).pairs;
+      this.changed();
+    } catch {
+      // The page is whole without them; a server that is gone is told at the next question.
+    }
+  }
+
+  toggle(row: number, open = !this.opened.isOpen(row, this.kept)): void {
+    if (!this.place) return;
+    this.opened.set(row, open, this.kept);
+    this.rows = visibleRows(this.place, this.opened, this.kept);
+    this.changed();
+  }
+
+  setAllOpen(open: boolean): void {
+    if (!this.place) return;
+    this.opened.setAll(open);
+    if (this.selected >= 0) this.reveal(this.selected);
+    this.rows = visibleRows(this.place, this.opened, this.kept);
+    this.changed();
+  }
+
+  /** Open the way from a row, or from the top, to the worst below it. */
+  openWorst(row = this.selected): void {
+    const place = this.place;
+    if (!place || !place.size) return;
+    if (row >= 0 && place.ends[row] > row + 1) return this.select(worstRow(place, row));
+    let best = 0;
+    for (let at = 1; at < place.size; at++) if (SEVERITY[place.status[at]] > SEVERITY[place.status[best]]) best = at;
+    return this.select(best);
+  }
+
+  ask(question: Question, push = true): void {
+    const place = this.place;
+    this.shown = { ...this.shown, question };
+    if (!place) return;
+    const mask = askedRows(place, question);
+    this.kept = mask && keptOf(place, mask);
+    this.opened.forget();
+    this.rows = visibleRows(place, this.opened, this.kept);
+    this.write(push);
+    this.changed();
+  }
+
+  show(view: View): void {
+    this.shown = { ...this.shown, view };
+    this.write(true);
+    this.changed();
+  }
+
+  showTab(tab: Tab): void {
+    this.shown = { ...this.shown, tab };
+    this.write(false);
+    this.changed();
+  }
+
+  /** The first divergence of this place, or of the place where the first finding lies. */
+  async goFirst(): Promise<void> {
+    if (this.place && this.place.first >= 0) return this.select(this.place.first);
+    const index = this.overview ? this.firstPlace() : null;
+    if (index !== null && index !== this.shown.place) {
+      await this.openPlace(index);
+      if (this.place && this.place.first >= 0) this.select(this.place.first);
+    }
+    return undefined;
+  }
+
+  async goFinding(index: number): Promise<void> {
+    const findings = this.overview?.verdict?.findings ?? [];
+    if (!findings.length) return;
+    this.finding = (index + findings.length) % findings.length;
+    const finding = findings[this.finding];
+    this.shown = { ...this.shown, tab: "findings" };
+    if (finding.place !== null && finding.place !== this.shown.place) {
+      await this.openPlace(finding.place, { name: finding.name });
+      return;
+    }
+    const place = this.place;
+    const culprit = place?.culprits.find((entry) => entry.finding === this.finding)?.row ?? -1;
+    const row = culprit >= 0 ? culprit : place && finding.name ? rowOf(place, finding.name) : -1;
+    if (row >= 0) this.select(row, { tab: "findings" });
+    else this.changed();
+  }
+
+  stepFinding(by: number): void {
+    const place = this.place;
+    const isAt = place?.culprits.some((entry) => entry.finding === this.finding && entry.row === this.selected);
+    void this.goFinding(this.finding + (isAt || by < 0 ? by : 0));
+  }
+
+  startMatching(row: number | null): void {
+    this.matching = row;
+    this.notice = null;
+    this.changed();
+  }
+
+  /** Keep that two rows belong together (`reference` null: no more), then show the place anew. */
+  async match(candidate: string, reference: string | null, withChildren: boolean): Promise<void> {
+    const index = this.shown.place!;
+    try {
+      const answer = await this.source.match(index, candidate, reference, withChildren);
+      this.matched = answer.pairs;
+      this.matching = null;
+      this.shown = { ...this.shown, at: candidate, side: 0 };
+      this.notice = answer.file;
+      await this.openPlace(index, { again: true, fresh: false });
+    } catch (error) {
+      this.nodeProblem = problemOf(error);
+      this.changed();
+    }
+  }
+
+  private write(push: boolean): void {
+    this.address.write(toHash(this.shown), push);
+  }
+}
+
+function problemOf(error: unknown): Problem {
+  if (error instanceof NoAnswer) return { reason: error.reason, words: error.message };
+  if (error instanceof OutOfOrder) return { reason: "order", words: error.message };
+  return { reason: "broken", words: String(error) };
+}
+
+/** The first look: the top of the tree, opened as long as there is only one way down. */
+function openTop(place: Place, opened: Opened): void {
+  for (let row = 0; row < place.size; row = place.ends[row]) {
+    let at = row;
+    while (place.ends[at] > at + 1) {
+      opened.set(at, true, null);
+      if (place.ends[at + 1] !== place.ends[at]) break;
+      at += 1;
+    }
+  }
+}

@@ -1,0 +1,58 @@
+import type { JSX } from "preact";
+import { useEffect, useReducer, useState } from "preact/hooks";
+import { keepPreferences, loadPreferences } from "../state/preferences.ts";
+import type { Preferences } from "../state/preferences.ts";
+import type { Session } from "../state/session.ts";
+import { setLanguage, t } from "../texts/index.ts";
+import { Body } from "./Body.tsx";
+import { Header } from "./Header.tsx";
+import { Heat } from "./Heat.tsx";
+import { Help } from "./Help.tsx";
+import { handleKey } from "./keys.ts";
+import { Headline } from "./Headline.tsx";
+import { Trouble } from "./Trouble.tsx";
+
+export interface Shared {
+  session: Session;
+  preferences: Preferences;
+  prefer(change: Partial<Preferences>): void;
+}
+
+export function App({ session }: { session: Session }): JSX.Element {
+  const [, redraw] = useReducer<number, void>((count) => count + 1, 0);
+  const [preferences, setPreferences] = useState(loadPreferences);
+  useEffect(() => session.subscribe(redraw as () => void), [session]);
+  setLanguage(preferences.language);
+
+  const prefer = (change: Partial<Preferences>): void => {
+    const next = { ...preferences, ...change };
+    setPreferences(next);
+    keepPreferences(next);
+  };
+  useEffect(() => {
+    document.documentElement.lang = preferences.language === "zh" ? "zh-CN" : "en";
+    document.documentElement.dataset["theme"] = preferences.theme;
+  }, [preferences.language, preferences.theme]);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => handleKey(event, session, preferences, prefer);
+    window.addEventListener("keydown", onKey);
+    return () => window.removeEventListener("keydown", onKey);
+  });
+
+  const { overview, problem } = session;
+  useEffect(() => {
+    if (overview) document.title = `${overview.title} · msprobe`;
+  }, [overview]);
+  if (problem) return <Trouble problem={problem} retry={() => void session.start()} />;
+  if (!overview) return <p class="waiting" role="status">{t("opening")}</p>;
+  const shared: Shared = { session, preferences, prefer };
+  return (
+    <div class="page">
+      <Header {...shared} overview={overview} />
+      <Headline session={session} overview={overview} />
+      <Heat session={session} theme={preferences.theme} language={preferences.language} />
+      <Body {...shared} overview={overview} />
+      {session.helpOpen && <Help session={session} />}
+    </div>
+  );
+}

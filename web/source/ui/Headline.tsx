@@ -1,0 +1,54 @@
+// The verdict in one line, and the way to the first divergence and through the findings.
+
+import type { JSX } from "preact";
+import type { Overview } from "../data/protocol.ts";
+import { nameOf } from "../model/place.ts";
+import type { Session } from "../state/session.ts";
+import { t } from "../texts/index.ts";
+import { Glyph, Status } from "./Icons.tsx";
+import { verdictWords } from "./Header.tsx";
+
+const TONES: Record<string, string> = { diverged: "bad", incomparable: "bad", broken: "bad", harmless: "warn", suspicious: "warn", agree: "good", clean: "good" };
+const ICONS: Record<string, number> = { bad: 4, warn: 3, good: 1 };
+
+export function Headline({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
+  const { verdict } = overview;
+  const findings = verdict?.findings ?? [];
+  const { place } = session;
+  const tone = verdict ? (TONES[verdict.status] ?? (verdict.exit_code ? "bad" : "good")) : "none";
+  const first = place && place.first >= 0 ? nameOf(place, place.first) : null;
+  const notes = [...overview.notes, ...(place?.notes ?? [])];
+  if (overview.sides.some((side) => side.interrupted)) notes.unshift(t("interrupted.long"));
+  return (
+    <section class={`verdict ${tone}`} aria-label={t("verdict")}>
+      <div class="line">
+        {verdict && <Status status={ICONS[tone] ?? 0} />}
+        <h1 title={verdict?.headline}>{verdict ? verdict.headline : overview.title}</h1>
+        {verdict && !verdict.headline && <span>{verdictWords(verdict.status)}</span>}
+        <span class="grow" />
+        {overview.kind === "pair" && (
+          <button type="button" class="first" disabled={first === null && !findings.length} title={first ?? ""} onClick={() => void session.goFirst()}>
+            <Glyph name="target" />{first === null && !findings.length ? t("first.none") : t("first")}<kbd>f</kbd>
+          </button>
+        )}
+        {findings.length > 0 && (
+          <span class="stepper" role="group" aria-label={t("findings")}>
+            <button type="button" class="plain" aria-label={t("finding.previous")} title="p" onClick={() => session.stepFinding(-1)}><Glyph name="left" /></button>
+            <button type="button" class="plain count" onClick={() => void session.goFinding(session.finding)}>
+              {t("finding.of", { index: session.finding + 1, count: findings.length })}
+            </button>
+            <button type="button" class="plain" aria-label={t("finding.next")} title="n" onClick={() => session.stepFinding(1)}><Glyph name="right" /></button>
+          </span>
+        )}
+      </div>
+      {notes.length > 0 && (
+        <ul class="notes">{notes.slice(0, 3).map((note) => <li key={note}>{note}</li>)}
+          {notes.length > 3 && <li class="quiet" title={notes.slice(3).join("\n")}>{t("notes.more", { count: notes.length - 3 })}</li>}</ul>
+      )}
+      {session.notice !== null && (
+        <p class="notice" role="status">{session.notice ? t("match.saved", { file: session.notice }) : t("match.done")}
+          <button type="button" class="plain" aria-label={t("close")} onClick={() => { session.notice = null; session.changed(); }}><Glyph name="close" /></button></p>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,27 @@
+// What is selected, and the findings: the right side of the page.
+
+import type { JSX } from "preact";
+import type { Overview } from "../data/protocol.ts";
+import type { Session } from "../state/session.ts";
+import { t } from "../texts/index.ts";
+import { Details } from "./Details.tsx";
+import { Findings } from "./Findings.tsx";
+
+export function Pane({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
+  const { tab } = session.shown;
+  const count = overview.verdict?.findings.length ?? 0;
+  return (
+    <aside class="pane" aria-label={t("pane")}>
+      <div class="bar">
+        <div class="tabs" role="tablist" aria-label={t("pane")}>
+          <button type="button" role="tab" aria-selected={tab === "call"} onClick={() => session.showTab("call")}>{t("tab.call")}</button>
+          <button type="button" role="tab" aria-selected={tab === "findings"} onClick={() => session.showTab("findings")}>
+            {t("findings")}{count > 0 && <b class="badge">{count}</b>}</button>
+        </div>
+      </div>
+      <div class="content" tabIndex={0} data-own-keys>
+        {tab === "findings" ? <Findings session={session} overview={overview} /> : <Details session={session} overview={overview} />}
+      </div>
+    </aside>
+  );
+}

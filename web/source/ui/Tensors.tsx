@@ -1,0 +1,110 @@
+// The tensors of a call: a block for each, the statistics of both sides under each other, and what they differ by.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import type { Figure, NodeAnswer, Overview, TensorRow, TensorSide } from "../data/protocol.ts";
+import { full, long, short } from "../model/figures.ts";
+import { SEVERITY, STATUSES } from "../model/place.ts";
+import { STATISTICS } from "../model/tsv.ts";
+import type { Session } from "../state/session.ts";
+import { t } from "../texts/index.ts";
+import type { Key } from "../texts/index.ts";
+import { Status, statusWords } from "./Icons.tsx";
+import { DifferencePicture } from "./Picture.tsx";
+
+const GROUPS = ["input", "parameter", "output"] as const;
+
+export function Tensors({ session, overview, node }: { session: Session; overview: Overview; node: NodeAnswer }): JSX.Element {
+  const [worstFirst, setWorstFirst] = useState(false);
+  const block = (row: TensorRow): JSX.Element => <Tensor key={`${node.name}/${row.slot}`} session={session} overview={overview} row={row} />;
+  const sorted = [...node.tensors].sort((a, b) => SEVERITY[b.status] - SEVERITY[a.status] || (b.relative ?? 0) - (a.relative ?? 0));
+  return (
+    <div class="tensors">
+      {overview.kind === "pair" && node.tensors.length > 2 && (
+        <p class="order"><label><input type="checkbox" checked={worstFirst} onChange={(event) => setWorstFirst(event.currentTarget.checked)} />{t("tensors.worst")}</label></p>
+      )}
+      {worstFirst ? sorted.map(block) : GROUPS.map((group) => {
+        const rows = node.tensors.filter((row) => row.group === group);
+        return rows.length > 0 && <div key={group}><h4>{t(`group.${group}` as Key)}</h4>{rows.map(block)}</div>;
+      })}
+    </div>
+  );
+}
+
+function Tensor({ session, overview, row }: { session: Session; overview: Overview; row: TensorRow }): JSX.Element {
+  const isPair = overview.kind === "pair";
+  const { candidate, reference } = row;
+  const any = candidate ?? reference;
+  const plain = any !== null && any.value !== null && any.norm === null && any.max === null;
+  return (
+    <div class={`tensor edge-${STATUSES[row.status] ?? "none"}`}>
+      <div class="title">
+        {isPair && <Status status={row.status} quiet />}<span class="mono slot">{row.slot.replace(/^(input|output|parameters)\./, "")}</span>
+        <Form candidate={candidate} reference={reference} isPair={isPair} />
+        <span class="grow" />
+        {row.units !== null && row.units !== undefined && row.status > 1 && <span class="units" title={t("units.long")}>{t("units", { value: short(row.units) })}</span>}
+      </div>
+      {plain ? <Values candidate={candidate} reference={reference} isPair={isPair} /> : any && <Numbers row={row} isPair={isPair} />}
+      {row.words && row.status > 1 && <p class="words">{row.words}</p>}
+      {overview.can.picture && isPair && candidate?.file && reference?.file && <DifferencePicture session={session} slot={row.slot} />}
+    </div>
+  );
+}
+
+/** dtype, shape and strides: once where both sides agree, both where they do not. */
+function Form({ candidate, reference, isPair }: { candidate: TensorSide | null; reference: TensorSide | null; isPair: boolean }): JSX.Element {
+  const one = (side: TensorSide | null, part: "dtype" | "shape" | "strides"): string => {
+    const value = side?.[part];
+    if (value === null || value === undefined) return "";
+    return typeof value === "string" ? value.replace(/^(torch|mindspore)\./, "") : `[${value.join(", ")}]`;
+  };
+  const part = (name: "dtype" | "shape" | "strides"): JSX.Element | null => {
+    const [first, second] = [one(candidate, name), one(reference, name)];
+    if (!first && !second) return null;
+    const label = name === "strides" ? <span class="label">{t("tensor.strides")}</span> : null;
+    if (!isPair || !candidate || !reference || first === second) return name === "strides" && isPair && first === second ? null : <span class="form">{label}{first || second}</span>;
+    return <span class={name === "strides" ? "form" : "form other"}>{label}{first || "?"} ↔ {second || "?"}</span>;
+  };
+  const any = candidate ?? reference;
+  return <>
+    {!any?.dtype && any && any.value === null && <span class="form">{any.type}</span>}
+    {part("dtype")}{part("shape")}{part("strides")}
+    {any?.unset && <span class="tag">{t("flag.unset")}</span>}
+    {isPair && (!candidate || !reference) && <span class="tag">{candidate ? statusWords(5) : statusWords(6)}</span>}
+    {candidate && reference && candidate.requires_grad !== null && reference.requires_grad !== null && candidate.requires_grad !== reference.requires_grad
+      && <span class="form other">requires_grad {String(candidate.requires_grad)} ↔ {String(reference.requires_grad)}</span>}
+  </>;
+}
+
+function Values({ candidate, reference, isPair }: { candidate: TensorSide | null; reference: TensorSide | null; isPair: boolean }): JSX.Element {
+  if (!isPair || candidate?.value === reference?.value) return <p class="value mono">{(candidate ?? reference)?.value}</p>;
+  return <p class="value mono other">{candidate?.value ?? "–"} ↔ {reference?.value ?? "–"}</p>;
+}
+
+function Numbers({ row, isPair }: { row: TensorRow; isPair: boolean }): JSX.Element {
+  const sides = isPair ? (["candidate", "reference"] as const) : (["candidate"] as const);
+  const differ = row.differences && row.status !== 1;
+  return (
+    <table class="numbers">
+      <thead><tr><td />{STATISTICS.map((name) => <th key={name} scope="col">{t(`statistic.${name}` as Key)}</th>)}</tr></thead>
+      <tbody>
+        {sides.map((side) => row[side] && (
+          <tr key={side}><th scope="row">{isPair ? t(side) : ""}</th>
+            {STATISTICS.map((name) => <Number_ key={name} value={row[side]![name]} text={long(row[side]![name])} />)}</tr>
+        ))}
+        {isPair && differ && ([["absolute", 0], ["relative", 1]] as const).map(([name, index]) => (
+          <tr key={name} class="difference"><th scope="row">{t(`difference.${name}` as Key)}</th>
+            {STATISTICS.map((statistic) => {
+              const value = row.differences?.[statistic]?.[index] ?? null;
+              return <Number_ key={statistic} value={value} text={typeof value === "string" ? long(value) : short(value)} />;
+            })}</tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Number_({ value, text }: { value: Figure; text: string }): JSX.Element {
+  const isBroken = typeof value === "string";
+  return <td class={isBroken ? "broken" : value === 0 ? "zero" : ""} title={full(value)}>{text || "–"}</td>;
+}
