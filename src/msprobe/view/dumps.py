@@ -27,6 +27,7 @@ from msprobe.view.grid import grid_of, layers_of
 from msprobe.view.judged import JudgedStep, judge_pair, read_one
 from msprobe.view.matches import SUFFIX, Matches
 from msprobe.view.remembered import Remembered
+from msprobe.view.rows import BOTH, REFERENCE_ONLY
 from msprobe.view.source import Json, NoSuchThingError
 from msprobe.view.unchanged import OpenedFiles
 from msprobe.view.words import check_in_words, verdict_in_words, without_name
@@ -255,13 +256,19 @@ class Dumps:
         }
         if not wanted:
             return []
-        rows = {name: number for number, name in enumerate(columns["names"])}
+        # One name may stand for two rows: a record of each side, that do not answer to each other.
+        rows: dict[str, int] = {}
         twins = {twin: int(row) for row, twin in columns["twins"].items()}
+        for row, (name, side) in enumerate(zip(columns["names"], columns["sides"], strict=True)):
+            if side != REFERENCE_ONLY:
+                rows.setdefault(name, row)
+            if side == REFERENCE_ONLY or (side == BOTH and str(row) not in columns["twins"]):
+                twins.setdefault(name, row)
         found = []
         for (name, twin), number in sorted(wanted.items(), key=lambda item: item[1]):
-            row = rows.get(name) if name is not None else twins.get(twin, rows.get(twin))
-            if row is not None:
-                found.append({"row": row, "finding": number})
+            at = rows.get(name) if name is not None else twins.get(twin)
+            if at is not None:
+                found.append({"row": at, "finding": number})
         return found
 
     def _in_words(self) -> Json | None:

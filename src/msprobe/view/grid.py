@@ -63,5 +63,5 @@ def grid_of(ranks: Sequence[int | str | None], layers: Sequence[dict[str, int] |
     return {
         "layers": list(names),
         "ranks": list(ranks),
-        "worst": [[(found or {}).get(name, 0) for found in layers] for name in names],
+        "worst": [[(found or {}).get(name, 0) for name in names] for found in layers],
     }

@@ -62,7 +62,19 @@ def embedded(source: Source) -> Json:
     nodes: dict[str, Json] = {}
     for place_number, row in _worst(places):
         nodes.setdefault(place_number, {})[str(row)] = source.node(int(place_number), row)
-    return {"overview": overview, "places": places, "nodes": nodes, "pictures": {}}
+    return {"overview": overview, "places": places, "nodes": nodes, "pictures": {}, "ranks": _ranks(source, places)}
+
+
+def _ranks(source: Source, places: dict[str, Json]) -> Json:
+    """The grids of the steps of which all ranks are in the file: of others, ranks would have to be judged for them."""
+    heads = source.overview()["places"]
+    steps = dict.fromkeys(head["step"] for head in heads)
+    whole = [
+        step
+        for step in steps
+        if all(str(number) in places for number, head in enumerate(heads) if head["step"] == step)
+    ]
+    return {"null" if step is None else str(step): source.ranks(step) for step in whole}
 
 
 def with_data(page: Page, data: Json) -> bytes:
@@ -93,7 +105,7 @@ def _data_element(data: Json) -> str:
         text = raw.decode("utf-8").replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
         return f'<script type="application/json" id="msprobe-data">{text}</script>\n'
     packed = base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode("ascii")
-    return f'<script type="application/gzip+base64" id="msprobe-data">{packed}</script>\n'
+    return f'<script type="application/gzip" id="msprobe-data">{packed}</script>\n'
 
 
 def _hash(text: str) -> str:

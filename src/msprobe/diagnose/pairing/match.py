@@ -54,9 +54,10 @@ class Pairing:
 
     def replace(self, candidate: Event, reference: Event) -> None:
         """Pair two events, and take their partners from those that had one."""
-        for one, other in ((candidate, self.partner.get(candidate)), (self.back.get(reference), reference)):
+        for one in (candidate, self.back.get(reference)):
+            other = self.partner.pop(one, None) if one is not None else None
             if one is not None and other is not None:
-                del self.partner[one], self.back[other]
+                del self.back[other]
                 self.loose.discard(one)
         self.add(candidate, reference)
 

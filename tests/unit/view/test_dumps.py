@@ -1,0 +1,324 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.diagnose.training import Plan, train
+from unit.view.pages import LARGER, opened, pair, row
+
+from msprobe.diagnose import compare_runs
+from msprobe.diagnose.check import check_run
+from msprobe.diagnose.runs import compare_runs as with_calls
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.report.check_text import check_lines
+from msprobe.report.console import verdict_lines
+from msprobe.view import dumps
+from msprobe.view.columns import NO_SIZE, STATUSES, UNEXPLAINED
+from msprobe.view.opening import open_source
+from msprobe.view.source import NoSuchThingError
+from msprobe.view.unchanged import ChangedError
+
+COLUMNS = ("parents", "kinds", "sides", "orders", "phases", "micro", "status", "arrived", "left", "allowed", "flags")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return pair(tmp_path_factory.mktemp("runs"))
+
+
+def test_every_call_is_judged_as_the_comparison_judges_it(runs: tuple[Path, Path]) -> None:
+    verdict = with_calls(*runs, with_calls=True)
+    assert verdict.calls is not None
+    with opened(*runs) as shown:
+        place = shown.place(0)
+    for call in verdict.calls.calls:
+        number = row(place, call.name)
+        assert place["status"][number] in (STATUSES[call.status], 0), call
+        assert place["left"][number] == pytest.approx(min(call.left, NO_SIZE), rel=1e-3)
+        assert place["arrived"][number] == pytest.approx(min(call.arrived, NO_SIZE), rel=1e-3)
+
+
+def test_a_verdict_is_told_in_the_words_of_the_console(runs: tuple[Path, Path]) -> None:
+    verdict = compare_runs(*runs)
+    with opened(*runs) as shown:
+        told = shown.overview()["verdict"]
+    printed = [line.text for line in verdict_lines(verdict, width=100)]
+    assert told["headline"] == printed[0]
+    assert told["exit_code"] == verdict.exit_code == 1
+    assert [one["title"] for one in told["findings"]] == [one.message for one in verdict.findings]
+    first = "\n".join(told["findings"][0]["lines"])
+    assert first in "\n".join(printed)
+
+
+def test_a_single_run_is_told_in_the_words_of_check(tmp_path: Path) -> None:
+    broken = train(tmp_path / "run", Plan(results={"blocks.1.tanh": lambda x: x * np.float32(np.nan)}))
+    result = check_run(broken)
+    with opened(broken) as shown:
+        overview, place = shown.overview(), shown.place(0)
+    printed = [line.text for line in check_lines(result, width=100)]
+    assert overview["kind"] == "single"
+    assert overview["verdict"]["headline"] == printed[0]
+    assert "\n".join(overview["verdict"]["findings"][0]["lines"]) in "\n".join(printed)
+    born = [name for name, flags in zip(place["names"], place["flags"], strict=True) if flags & 2]
+    assert place["names"][place["first"]] in born
+    assert set(place["status"]) == {0}
+    assert set(place["sides"]) == {0}
+
+
+def test_rows_are_a_tree_in_pre_order_with_siblings_as_they_ran(runs: tuple[Path, Path]) -> None:
+    with opened(*runs) as shown:
+        place = shown.place(0)
+    count = len(place["names"])
+    assert all(len(place[name]) == count for name in COLUMNS)
+    path: list[int] = []
+    last: dict[int, int] = {}
+    for number, parent in enumerate(place["parents"]):
+        while path and path[-1] != parent:
+            path.pop()
+        # A subtree is one block: the parent is on the way here.
+        assert parent == (path[-1] if path else -1)
+        assert place["orders"][number] >= last.get(parent, -1)
+        last[parent] = place["orders"][number]
+        path.append(number)
+    assert sorted(set(place["orders"])) == list(range(len(set(place["orders"]))))
+    children: dict[int, list[int]] = {}
+    for number, parent in enumerate(place["parents"]):
+        children.setdefault(parent, []).append(number)
+    for parent, numbers in children.items():
+        if parent >= 0:
+            assert place["orders"][parent] == min(place["orders"][number] for number in numbers)
+
+
+def test_the_first_row_is_that_of_the_first_finding(runs: tuple[Path, Path]) -> None:
+    with opened(*runs) as shown:
+        overview, place = shown.overview(), shown.place(0)
+        assert overview["verdict"]["findings"][0]["place"] == 0
+        assert place["names"][place["first"]] == overview["verdict"]["findings"][0]["name"]
+        assert place["culprits"][0] == {"row": place["first"], "finding": 0}
+        assert place["status"][place["first"]] == UNEXPLAINED
+        assert shown.node(0, place["first"])["findings"] == [0]
+
+
+def test_a_call_of_one_side_stands_in_its_place_and_says_why(tmp_path: Path) -> None:
+    runs = pair(tmp_path, Plan(left_out=frozenset(["blocks.1.tanh"])))
+    with opened(*runs) as shown:
+        place = shown.place(0)
+        alone = [number for number, side in enumerate(place["sides"]) if side == 2]
+        assert alone
+        assert {place["status"][number] for number in alone} == {6}
+        forward = next(number for number in alone if place["names"][number].endswith("forward"))
+        parent = place["names"][place["parents"][forward]]
+        assert parent.startswith("Module.blocks.1")
+        told = shown.node(0, forward)
+    assert told["side"] == 2
+    assert "tanh" in told["why_unmatched"]
+    assert all(one["candidate"] is None for one in told["tensors"])
+
+
+def test_a_row_tells_its_tensors_on_both_sides(runs: tuple[Path, Path]) -> None:
+    with opened(*runs) as shown:
+        place = shown.place(0)
+        told = shown.node(0, place["first"])
+        result = next(one for one in told["tensors"] if one["group"] == "output")
+        assert result["status"] == UNEXPLAINED
+        assert result["relative"] == pytest.approx(place["left"][place["first"]])
+        apart, share = result["differences"]["norm"]
+        assert apart == pytest.approx(result["candidate"]["norm"] - result["reference"]["norm"])
+        assert share == pytest.approx(1 / 3, rel=1e-3)
+        assert result["units"] > 1000
+        assert "1.5 times" in result["words"]
+        given = next(one for one in told["tensors"] if one["group"] == "input")
+        assert (given["status"], given["relative"]) == (1, 0.0)
+        producers = [one["name"] for one in told["producers"]]
+        consumers = [one["name"] for one in told["consumers"]]
+        assert producers
+        assert consumers
+        for one in told["producers"] + told["consumers"]:
+            assert place["names"][one["row"]] == one["name"]
+        again = shown.node(0, told["consumers"][0]["row"])
+    assert told["name"] in [one["name"] for one in again["producers"]]
+
+
+def test_numbers_that_json_does_not_know_become_words_or_the_largest(tmp_path: Path) -> None:
+    runs = pair(tmp_path, Plan(results={"blocks.0.tanh": lambda x: x * np.float32(np.inf)}))
+    with opened(*runs) as shown:
+        place = shown.place(0)
+        told = shown.node(0, place["first"])
+        text = json.dumps([shown.overview(), place, told], allow_nan=False)
+    assert "1e+300" in text
+    assert NO_SIZE in place["left"]
+    leaf = next(one for one in told["tensors"] if one["group"] == "output")["candidate"]
+    assert {leaf["max"], leaf["min"], leaf["mean"]} & {"inf", "nan", "-inf"}
+
+
+def test_places_are_in_the_order_of_their_numbers_and_say_what_came_of_them(tmp_path: Path) -> None:
+    plans = [Plan(steps=11, blocks=1), Plan(steps=11, blocks=1)]
+    late = [Plan(steps=11, blocks=1, updated={"head.bias": lambda w: w + np.float32(1)}), plans[1]]
+    runs = pair(tmp_path, late, plans)
+    with opened(*runs) as shown:
+        places = shown.overview()["places"]
+        assert [(one["step"], one["rank"]) for one in places] == [(s, r) for s in range(11) for r in (0, 1)]
+        assert places[0]["status"] == "diverged"
+        assert places[-1]["status"] == "not_compared"
+        grid = shown.ranks(0)
+    assert grid["ranks"] == [0, 1]
+    assert len(grid["worst"]) == 2
+    assert {len(line) for line in grid["worst"]} == {len(grid["layers"])}
+    assert "blocks.0" in grid["layers"]
+    assert grid["places"] == [0, 1]
+
+
+def test_a_step_of_one_side_alone_can_be_looked_at(tmp_path: Path) -> None:
+    runs = pair(tmp_path, Plan(steps=3), Plan(steps=2))
+    with opened(*runs) as shown:
+        places = shown.overview()["places"]
+        assert [one["sides"] for one in places] == [0, 0, 1]
+        assert places[2]["status"] == "candidate_only"
+        place = shown.place(2)
+        assert set(place["status"]) == {0, 5} or set(place["status"]) == {5}
+        told = shown.node(2, 1)
+    assert told["why_unmatched"] == "only the candidate has this step and rank"
+
+
+def test_the_curve_has_the_loss_and_the_norms_of_every_step(tmp_path: Path) -> None:
+    runs = pair(tmp_path, Plan(steps=3, updated={"head.bias": lambda w: w + np.float32(1)}), Plan(steps=3))
+    with opened(*runs) as shown:
+        shown.wait()
+        overview = shown.overview()
+    curves = {one["name"]: one for one in overview["curve"]}
+    assert overview["curve_complete"] is True
+    assert set(curves) == {"loss", "gradient norm", "weight norm"}
+    assert curves["loss"]["steps"] == [0, 1, 2]
+    assert curves["loss"]["difference"][0] == 0.0
+    assert all(value > 0 for value in curves["loss"]["difference"][1:])
+
+
+@pytest.mark.parametrize("ask", ["place", "node", "picture", "matches"])
+def test_what_there_is_not_is_said_in_words(runs: tuple[Path, Path], ask: str) -> None:
+    more: dict[str, tuple[Any, ...]] = {"node": (0,), "picture": (0, "input.0")}
+    with opened(*runs) as shown:
+        for number in (-1, 99):
+            with pytest.raises(NoSuchThingError, match="there is no place"):
+                getattr(shown, ask)(number, *more.get(ask, ()))
+        if ask == "node":
+            for number in (-1, 10**9):
+                with pytest.raises(NoSuchThingError, match="there is no row"):
+                    shown.node(0, number)
+        if ask == "picture":
+            with pytest.raises(NoSuchThingError, match=r"no tensor 'output\.77'"):
+                shown.picture(0, shown.place(0)["first"], "output.77")
+            with pytest.raises(NoSuchThingError, match="values were not recorded"):
+                shown.picture(0, shown.place(0)["first"], "output.0")
+
+
+def test_a_picture_shows_where_values_differ(tmp_path: Path) -> None:
+    def change(x: np.ndarray) -> np.ndarray:
+        y = x.copy()
+        y[2, 3] += 1
+        return y
+
+    runs = pair(tmp_path, Plan(results={"blocks.0.tanh": change}, values=True), Plan(values=True))
+    with opened(*runs) as shown:
+        found = shown.picture(0, shown.place(0)["first"], "output.0")
+    cells = np.array(found["cells"])
+    assert np.argwhere(cells > 0).tolist() == [[2, 3]]
+    assert found["largest"] == pytest.approx(1.0)
+    assert sum(found["histogram"]["candidate"]) == cells.size
+
+
+def test_a_changed_or_vanished_file_is_told(tmp_path: Path) -> None:
+    runs = pair(tmp_path)
+    with opened(*runs) as shown:
+        shown.place(0)
+        file = next(runs[0].rglob("dump.json"))
+        before = file.stat()
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
+        for ask in (lambda: shown.place(0), lambda: shown.node(0, 0)):
+            with pytest.raises(ChangedError, match=r'dump\.json" changed since it was opened'):
+                ask()
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        shown.place(0)
+        file.rename(file.with_suffix(".away"))
+        with pytest.raises(ChangedError, match="vanished"):
+            shown.place(0)
+
+
+def test_inputs_are_only_read(tmp_path: Path) -> None:
+    runs = pair(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))}
+    with opened(*runs, matches=tmp_path.parent) as shown:
+        for number in range(len(shown.places)):
+            shown.node(number, shown.place(number)["first"])
+        shown.ranks(0)
+    assert {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))} == before
+
+
+def test_judged_steps_leave_memory_when_others_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = pair(tmp_path, Plan(steps=4), Plan(steps=4))
+    monkeypatch.setattr(dumps, "MOST_RECORDS", 1)
+    with opened(*runs) as shown:
+        answers = [shown.place(number) for number in range(4)]
+        assert len(shown._steps._entries) == 1
+        assert [shown.place(number) for number in range(4)] == answers
+
+
+def test_an_interrupted_dump_says_so(tmp_path: Path) -> None:
+    runs = pair(tmp_path, Plan(), Plan())
+    file = next(runs[0].rglob("dump.json"))
+    content = json.loads(file.read_bytes())
+    content.setdefault("msprobe", {})["complete"] = False
+    file.write_text(json.dumps(content))
+    with opened(*runs) as shown:
+        assert [side["interrupted"] for side in shown.overview()["sides"]] == [True, False]
+        assert (
+            "the candidate was interrupted in this step: what it recorded until then is shown"
+            in shown.place(0)["notes"]
+        )
+
+
+def test_a_result_folder_shows_the_dumps_that_it_names(tmp_path: Path) -> None:
+    runs = pair(tmp_path)
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "verdict.json").write_text(json.dumps(compare_runs(*runs).to_json()))
+    with opened(results) as shown:
+        assert shown.overview()["verdict"]["status"] == "diverged"
+    (results / "verdict.json").rename(results / "gone.json")
+    (results / "check.json").write_text(json.dumps(check_run(runs[0]).to_json()))
+    with opened(results) as shown:
+        assert shown.overview()["kind"] == "single"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "no readable JSON"),
+        ("[]", "does not name candidate and reference"),
+        ('{"candidate": 3, "reference": "x"}', "does not name candidate and reference"),
+        ('{"candidate": "/nowhere/a", "reference": "/nowhere/b"}', 'tells of "/nowhere/a" and "/nowhere/b"'),
+    ],
+)
+def test_a_broken_result_is_told(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "verdict.json").write_text(content)
+    with pytest.raises((InvalidInputError, PathError), match=words):
+        open_source([tmp_path])
+
+
+def test_all_paths_without_a_dump_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(PathError, match=r'one" does not exist.*two" does not exist'):
+        open_source([tmp_path / "one", tmp_path / "two"])
+    with pytest.raises(InvalidInputError, match="found 3"):
+        open_source([tmp_path] * 3)
+    with pytest.raises(PathError, match="holds no dump"):
+        open_source([tmp_path])
+
+
+def test_the_same_mistake_is_found_in_a_recording_of_others(tmp_path: Path) -> None:
+    runs = pair(tmp_path, Plan(results=LARGER, ours=False, digests=False), Plan(ours=False, digests=False))
+    with opened(*runs) as shown:
+        place = shown.place(0)
+    assert "tanh" in place["names"][place["first"]]
