@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose.differences.records import (
     Comparer,
     Difference,
@@ -14,13 +13,13 @@ from msprobe.diagnose.differences.records import (
     fingerprint,
     numbers,
     numel,
+    pair_slots,
     statistics,
 )
 from msprobe.diagnose.differences.words import relation_in_words
 from msprobe.diagnose.findings import plain
-from msprobe.diagnose.pairing.translation import answering
+from msprobe.diagnose.pairing.slots import answering_slots as pairing_slots
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
-from msprobe.diagnose.steps.written import answering_writes
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.report.phrases import clean, frames
@@ -119,35 +118,21 @@ def answering_slots(step: JudgedStep, row: Row) -> list[tuple[str, str, Any, Any
     ]
     inputs, parameters, outputs = ((sides[0][group], sides[1][group]) for group in range(3))
     if left is not None and right is not None:
-        if writes_in_place(left.stem):
-            inputs, outputs = answering_writes(*inputs), answering_writes(*outputs)
-        if step.comparer is not None and step.comparer.crossing:
-            inputs = answering(*inputs)
-            if left.direction != "gradient":
-                outputs = answering(*outputs)
+        crossing = step.comparer is not None and step.comparer.crossing
+        inputs, compared = pairing_slots(left, right, crossing)
+        # Gradients that are not compared (one recorder does not tell them by argument) are shown all the same.
+        outputs = compared if any(compared) else outputs
     found = []
     for group, (ours, theirs) in (("input", inputs), ("parameter", parameters), ("output", outputs)):
         found += [(slot, group, one, other) for slot, one, other in _side_by_side(ours, theirs)]
     return found
 
 
-def _side_by_side(left: Sequence[Slot], right: Sequence[Slot]) -> Iterable[tuple[str, Any, Any]]:
-    """Slots of one name beside each other; a tensor by position here answers to one by keyword there."""
-    others = dict(right)
-    rest: list[Slot] = []
-    pairs: list[tuple[str, Any, Any]] = []
-    for slot, value in left:
-        if slot in others:
-            pairs.append((slot, value, others.pop(slot)))
-        else:
-            rest.append((slot, value))
-            pairs.append((slot, value, None))
-    for slot, value in rest:
-        twin = next((key for key, other in others.items() if is_tensor(other)), None)
-        if is_tensor(value) and twin is not None:
-            place = next(number for number, one in enumerate(pairs) if one[0] == slot)
-            pairs[place] = (slot, value, others.pop(twin))
-    return [*pairs, *((slot, None, value) for slot, value in others.items())]
+def _side_by_side(left: Sequence[Slot], right: Sequence[Slot]) -> list[tuple[str, Any, Any]]:
+    """Slots that answer to each other beside each other, in the order of *left*; then those of *right* alone."""
+    pairs, _, alone = pair_slots(left, right)
+    others = {one[0]: twin[1] for one, twin in pairs}
+    return [*((slot, value, others.get(slot)) for slot, value in left), *((slot, None, value) for slot, value in alone)]
 
 
 def _tensors(step: JudgedStep, row: Row, judged: Judged | None, single: bool) -> list[dict[str, Any]]:
