@@ -96,10 +96,27 @@ class Journal(Protocol):
 def create(path: str, generation: int, first: bytes) -> Journal:
     """Start a journal under a name that is not in use, mapped if the file system allows it.
 
-    ``generation`` is a number below 2**64 that no other journal has, ``first`` the body of the first frame.
+    ``generation`` is a number below 2**64 that no other journal has, ``first`` the body of the first frame. The file
+    has its name only when that is in it, since without an owner it is taken for what a killed process left.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(path, flags, FILE_MODE)
+    begun = os.path.join(os.path.dirname(path), f".msprobe-{os.getpid()}-{generation}.tmp")
+    try:
+        created = _begin(begun, path, generation, first)
+        try:
+            os.replace(begun, path)
+        except BaseException:
+            created.abandon()
+            raise
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(begun)
+        raise
+    return created
+
+
+def _begin(begun: str, path: str, generation: int, first: bytes) -> Journal:
+    """The journal, which stands at ``begun`` and is to be at ``path``."""
+    descriptor = os.open(begun, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
         os.fchmod(descriptor, FILE_MODE)
         is_local = file_systems.is_local(descriptor)
@@ -112,9 +129,6 @@ def create(path: str, generation: int, first: bytes) -> Journal:
         return PlainJournal(descriptor, path, generation, first, 0 if is_local else _HELD_BYTES)
     except BaseException:
         os.close(descriptor)
-        # One without a first frame tells nothing, and would stand for a dump.
-        with contextlib.suppress(OSError):
-            os.unlink(path)
         raise
 
 

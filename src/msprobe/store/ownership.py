@@ -220,8 +220,7 @@ def _other_owner(folder: Path, ours: str) -> Owner | None:
         if name == ours or not layout.is_journal(name):
             continue
         with contextlib.suppress(OSError):
-            # One without an owner was being made when its process died, or is of a process that has yet to look
-            # who is here.
+            # One without an owner was cut short, or is of a version that named journals before they told it.
             owner, written = _look(folder / name, from_end=False)
             if owner is not None and owner != me and _writes(owner, folder / name, time.time() - written, is_local):
                 return owner

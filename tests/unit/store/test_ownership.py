@@ -15,7 +15,7 @@ import pytest
 
 from msprobe import log
 from msprobe.errors import PathError
-from msprobe.store import durable, file_systems, heartbeat, layout, locks, ownership, processes, recycling
+from msprobe.store import durable, file_systems, heartbeat, journal, layout, locks, ownership, processes, recycling
 from msprobe.store.writer import DumpWriter
 
 HEADER: dict[str, object] = {
@@ -386,6 +386,26 @@ def test_who_announced_itself_looks_who_else_came(
     finally:
         others[0].__exit__(None, None, None)
     assert "which still runs" in capsys.readouterr().out
+
+
+def test_a_folder_that_another_process_clears_of_old_runs_stays_ours(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at the worst of moments: when our journal is there and does not yet tell whose it is."""
+    hold = locks.hold
+    looked: list[bool] = []
+
+    def while_another_looks(descriptor: int) -> None:
+        hold(descriptor)
+        if not looked:
+            child = os.fork()
+            if child == 0:
+                os._exit(ownership.remove_old_dump(folder))
+            looked.append(os.waitpid(child, 0)[1] == 0)
+
+    monkeypatch.setattr(journal.locks, "hold", while_another_looks)
+    assert write_one(folder) == folder
+    assert len(looked) == 1
 
 
 def test_a_folder_that_cannot_be_ours_keeps_no_journal_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
