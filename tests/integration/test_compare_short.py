@@ -251,7 +251,7 @@ def test_without_dumps_it_says_what_to_give() -> None:
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert "msprobe compare CANDIDATE REFERENCE" in line
-    assert command_line.call("-f", "pytorch", "compare").returncode == 1
+    assert command_line.call("-f", "pytorch", "compare").returncode == 2
 
 
 def test_an_output_that_cannot_be_written_is_said_before_the_work(dumps: Path, tmp_path: Path) -> None:

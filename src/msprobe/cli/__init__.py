@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from msprobe import __version__
 from msprobe.cli import commands
-from msprobe.cli.parser import USAGE_STATUS, Parser, did_you_mean
+from msprobe.cli.parser import USAGE_STATUS, Parser, UsageError, did_you_mean
 from msprobe.errors import MsprobeError
 
 INTERRUPTED_STATUS = 130
@@ -64,7 +64,7 @@ def _execute(command: commands.Command, args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        return _say(problem.message, 1)
+        return _say(problem.message, USAGE_STATUS if isinstance(problem, UsageError) else 1)
     except BrokenPipeError:
         if args.foreign:
             raise  # the user's script met it, and Python answers it

@@ -13,7 +13,8 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.cli.parser import UsageError
+from msprobe.errors import NotAvailableError
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -127,10 +128,6 @@ def execute(args: argparse.Namespace) -> int:
 
     usable_output(args.output_path or DEFAULT_OUTPUT)
     return _by_file(args, sheet.word) if form == "-i" else _by_paths(args, sheet.word)
-
-
-class UsageError(InvalidInputError):
-    """The command line is not one of the forms: correct it."""
 
 
 def _short_form(args: argparse.Namespace) -> int:

@@ -7,7 +7,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+from msprobe.errors import InvalidInputError
+
 USAGE_STATUS = 2
+
+
+class UsageError(InvalidInputError):
+    """Options that do not belong together, or one that is missing: correct the command line."""
 
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:

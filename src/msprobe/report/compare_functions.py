@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from msprobe import log
 from msprobe.compare.mapping import load_mappings
-from msprobe.compare.problems import InvalidArgumentError, InvalidPathError, WrongTypeError
+from msprobe.compare.problems import InvalidPathError, WrongTypeError
 from msprobe.compare.sides import is_folder_pair
 from msprobe.engine import Engine, Workers
 from msprobe.report.comparing import Request, compare_files, compare_folders
+from msprobe.report.function_arguments import Arguments
 
+_PATHS = ("npu_json_path", "bench_json_path")
 _KNOWN = ("data_mapping", "suffix", "is_print_compare_log")
 
 
@@ -33,28 +34,30 @@ def compare(
 
     Raises the errors of :mod:`msprobe.compare.problems` and PathError; then nothing was written.
     """
-    if not isinstance(input_param, Mapping):
-        raise WrongTypeError(f"compare: input_param must be a dict, found {_kind(input_param)}.")
-    log_rows = input_param.get("is_print_compare_log", True)
-    _check_flags(
+    arguments = Arguments("compare")
+    paths = arguments.fields(input_param, _PATHS, InvalidPathError)
+    log_rows = input_param.get("is_print_compare_log", True) if isinstance(input_param, Mapping) else True
+    arguments.flags(
         stack_mode=stack_mode, auto_analyze=auto_analyze, fuzzy_match=fuzzy_match, is_print_compare_log=log_rows
     )
-    suffix = kwargs.get("suffix", "")
-    if not isinstance(suffix, str) or "/" in suffix:
-        raise InvalidArgumentError(f"compare: suffix must be a word for a file name, found {suffix!r}.")
-    candidate, reference = (_path_of(input_param, field) for field in ("npu_json_path", "bench_json_path"))
+    suffix, data_mapping = kwargs.get("suffix", ""), kwargs.get("data_mapping")
+    arguments.suffix(suffix)
+    arguments.path("output_path", output_path)
+    _demand_mapping(arguments, data_mapping)
+    arguments.tell()
+    candidate, reference = paths
     stack = input_param.get("stack_json_path")
     request = Request(
-        output=_output(output_path),
+        output=output_path,
         stack=None if stack is None else stack if stack_mode else False,
         advise=auto_analyze,
         fuzzy=fuzzy_match,
-        mappings=load_mappings(data=_data_mapping(kwargs)),
+        mappings=load_mappings(data=data_mapping),
         suffix=suffix,
         log_rows=log_rows,
     )
-    _warn_unknown("compare", kwargs)
-    if is_folder_pair(candidate, reference, ("npu_json_path", "bench_json_path")):
+    arguments.warn_unknown(kwargs, _KNOWN)
+    if is_folder_pair(candidate, reference, _PATHS):
         raise InvalidPathError("compare: both paths are folders; use compare_distributed for them.")
     compare_files(candidate, reference, request)
 
@@ -76,59 +79,31 @@ def compare_distributed(
     ``jobs`` ranks at once, in processes of this machine or on a Ray cluster.
     """
     workers = Workers(jobs, engine)
-    log_rows = kwargs.get("is_print_compare_log", True)
-    _check_flags(
+    log_rows, data_mapping = kwargs.get("is_print_compare_log", True), kwargs.get("data_mapping")
+    arguments = Arguments("compare_distributed")
+    arguments.path("npu_dump_dir", npu_dump_dir)
+    arguments.path("bench_dump_dir", bench_dump_dir)
+    arguments.flags(
         stack_mode=stack_mode, auto_analyze=auto_analyze, fuzzy_match=fuzzy_match, is_print_compare_log=log_rows
     )
-    if kwargs.get("suffix"):
-        raise InvalidArgumentError("compare_distributed: suffix is the name of the rank here; leave it out.")
+    arguments.demand(not kwargs.get("suffix"), "suffix is the name of the rank here; leave it out")
+    arguments.path("output_path", output_path)
+    _demand_mapping(arguments, data_mapping)
+    arguments.tell()
     request = Request(
-        output=_output(output_path),
+        output=output_path,
         advise=auto_analyze,
         fuzzy=fuzzy_match,
-        mappings=load_mappings(data=_data_mapping(kwargs)),
+        mappings=load_mappings(data=data_mapping),
         log_rows=log_rows,
         workers=workers,
     )
-    _warn_unknown("compare_distributed", kwargs)
+    arguments.warn_unknown(kwargs, _KNOWN)
     if not is_folder_pair(npu_dump_dir, bench_dump_dir, ("npu_dump_dir", "bench_dump_dir")):
         raise InvalidPathError("compare_distributed: both paths are files; use compare for them.")
     compare_folders(npu_dump_dir, bench_dump_dir, request)
 
 
-def _check_flags(**flags: object) -> None:
-    wrong = [f"{name} = {value!r}" for name, value in flags.items() if not isinstance(value, bool)]
-    if wrong:
-        raise InvalidArgumentError(f"compare: {', '.join(wrong)}; must be True or False.")
-
-
-def _path_of(input_param: Mapping[str, Any], field: str) -> str:
-    value = input_param.get(field)
-    if not value:
-        raise InvalidPathError(f'compare: field "{field}" of input_param is missing; give the path of a dump.json.')
-    if not isinstance(value, (str, os.PathLike)):
-        raise InvalidPathError(f'compare: field "{field}" of input_param must be a path, found {_kind(value)}.')
-    return os.fspath(value)
-
-
-def _output(path: object) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        raise WrongTypeError(f"compare: output_path must be a path, found {_kind(path)}.")
-    return os.fspath(path)
-
-
-def _data_mapping(kwargs: Mapping[str, Any]) -> Any:
-    found = kwargs.get("data_mapping")
-    if found is not None and not isinstance(found, (str, os.PathLike, Mapping)):
-        raise WrongTypeError(f"compare: data_mapping must be a path or a dict, found {_kind(found)}.")
-    return found
-
-
-def _warn_unknown(function: str, kwargs: Mapping[str, Any]) -> None:
-    unknown = [name for name in kwargs if name not in _KNOWN]
-    if unknown:
-        log.warning(f"{function}: {', '.join(unknown)} not known, so not used; known are {', '.join(_KNOWN)}.")
-
-
-def _kind(value: object) -> str:
-    return f"a {type(value).__name__}"
+def _demand_mapping(arguments: Arguments, found: object) -> None:
+    is_right = found is None or isinstance(found, (str, os.PathLike, Mapping))
+    arguments.demand(is_right, f"data_mapping must be a path or a dict, found a {type(found).__name__}", WrongTypeError)

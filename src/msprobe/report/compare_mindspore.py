@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from msprobe import log
 from msprobe.compare.mapping import load_mappings
-from msprobe.compare.problems import InvalidArgumentError, WrongTypeError
+from msprobe.compare.problems import InvalidArgumentError
 from msprobe.compare.sides import is_folder_pair
 from msprobe.report.comparing import Request, compare_files, compare_folders
+from msprobe.report.function_arguments import Arguments
 
+_PATHS = ("npu_json_path", "bench_json_path")
 _MAPPINGS = ("data_mapping", "api_mapping", "cell_mapping", "layer_mapping")
 _KNOWN = (*_MAPPINGS, "suffix", "is_print_compare_log")
 
@@ -31,27 +32,18 @@ def ms_compare(
 
     Raises the errors of :mod:`msprobe.compare.problems` and PathError; then nothing was written.
     """
-    if not isinstance(input_param, Mapping):
-        raise WrongTypeError(f"ms_compare: input_param must be a dict, found a {type(input_param).__name__}.")
-    if not isinstance(output_path, (str, os.PathLike)):
-        raise WrongTypeError(f"ms_compare: output_path must be a path, found a {type(output_path).__name__}.")
-    flags = {"stack_mode": stack_mode, "auto_analyze": auto_analyze, "fuzzy_match": fuzzy_match}
-    flags["is_print_compare_log"] = input_param.get("is_print_compare_log", True)
-    mistakes = [f"{name} = {value!r} must be True or False" for name, value in flags.items() if type(value) is not bool]
-    paths = {field: input_param.get(field) for field in ("npu_json_path", "bench_json_path")}
-    mistakes += [
-        f'field "{field}" of input_param must be the path of a dump.json, found {value!r}'
-        for field, value in paths.items()
-        if not isinstance(value, (str, os.PathLike)) or not os.fspath(value)
-    ]
+    arguments = Arguments("ms_compare")
+    paths = arguments.fields(input_param, _PATHS, InvalidArgumentError)
+    log_rows = input_param.get("is_print_compare_log", True) if isinstance(input_param, Mapping) else True
+    arguments.path("output_path", output_path)
+    arguments.flags(
+        stack_mode=stack_mode, auto_analyze=auto_analyze, fuzzy_match=fuzzy_match, is_print_compare_log=log_rows
+    )
     suffix = kwargs.get("suffix", "")
-    if not isinstance(suffix, str) or "/" in suffix:
-        mistakes.append(f"suffix must be a word for a file name, found {suffix!r}")
-    if mistakes:
-        raise InvalidArgumentError(f"ms_compare: {'; '.join(mistakes)}.")
-    unknown = [name for name in kwargs if name not in _KNOWN]
-    if unknown:
-        log.warning(f"ms_compare: {', '.join(unknown)} not known, so not used; known are {', '.join(_KNOWN)}.")
+    arguments.suffix(suffix)
+    arguments.tell()
+    arguments.warn_unknown(kwargs, _KNOWN)
+    candidate, reference = paths
     stack = input_param.get("stack_json_path")
     request = Request(
         output=output_path,
@@ -60,10 +52,9 @@ def ms_compare(
         fuzzy=fuzzy_match,
         mappings=load_mappings(**{name.removesuffix("_mapping"): kwargs.get(name) for name in _MAPPINGS}),
         suffix=suffix,
-        log_rows=flags["is_print_compare_log"],
+        log_rows=log_rows,
     )
-    candidate, reference = (os.fspath(value) for value in paths.values() if value is not None)
-    if is_folder_pair(candidate, reference, ("npu_json_path", "bench_json_path")):
+    if is_folder_pair(candidate, reference, _PATHS):
         compare_folders(candidate, reference, request)
     else:
         compare_files(candidate, reference, request)

@@ -96,6 +96,7 @@ def test_a_format_of_sheets_serves_all_forms_of_the_command(dumps: Path) -> None
         assert "--csv and --tabs exclude each other" in refused.stderr
         refused = command_line.call(*words, "-o", folder, "--haiku")
         assert "--haiku belongs to the form with two dumps" in refused.stderr
+        assert refused.returncode == 2
 
 
 @pytest.mark.usefixtures("toys")
