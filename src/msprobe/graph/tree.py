@@ -87,13 +87,13 @@ def read_tree(part: DumpPart, *, rehang_recomputed: bool = True) -> Tree:
     """
     structure = read_structure(part)
     growing = _Growing(structure)
-    growing.add_gradients()
     growing.add_lost_passes()
     growing.cut_cycles()
     if rehang_recomputed and not structure.is_flat:
         growing.move(recomputed.places(part, growing.names, growing.parents))
     if not structure.is_flat:
         growing.group_calls()
+    growing.add_gradients()
     return growing.finish(part.step, part.rank)
 
 

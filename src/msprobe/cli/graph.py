@@ -1,0 +1,108 @@
+"""``msprobe -f pytorch|mindspore graph -i compare.json -o DIR``: graph files, as mindstudio-probe 8.1.1."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from msprobe.compare.mapping_files import LayerMapping
+    from msprobe.graph.matching import Mode
+    from msprobe.graph.request import Request
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        *("-i", "--input_path"),
+        required=True,
+        metavar="FILE",
+        help="compare.json: npu_path; to compare, bench_path, too",
+    )
+    add_common(parser, "-f")
+    parser.add_argument(
+        "-cs", "--complete_stack", action="store_true", help="whole call stacks, not the one line that matters"
+    )
+    parser.add_argument(
+        "--strict-reference-values",
+        action="store_true",
+        help="an index of 1 and the published ranges of digests, which the viewer's filters do not list",
+    )
+
+
+def add_common(parser: argparse.ArgumentParser, short: str) -> None:
+    """Add the arguments that both graph commands have. ``short``: the old name of ``-fm``."""
+    parser.add_argument(*("-o", "--output_path"), required=True, metavar="DIR", help="folder of the results")
+    parser.add_argument(
+        *("-lm", "--layer_mapping"),
+        nargs="?",
+        const=True,
+        metavar="YAML",
+        help="pair by the place in the model; the file says which layers have other names",
+    )
+    parser.add_argument("-oc", "--overflow_check", action="store_true", help="mark NaN, infinities and growing norms")
+    names = dict.fromkeys((short, "-fm", "--fuzzy_match"))
+    parser.add_argument(
+        *names, dest="fuzzy_match", action="store_true", help="pair modules by name, the calls in them by their order"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="pair only equal names, places, types and shapes (mindstudio-probe 8.1.1)"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Build or compare, and write one ``.vis`` file for each step and rank."""
+    from msprobe.graph.request import Request, read_compare_file
+
+    asked = read_compare_file(args.input_path)
+    request = Request(
+        candidate=asked.npu_path,
+        reference=asked.bench_path,
+        output=args.output_path,
+        file_type="vis",
+        fields=("npu_path", "bench_path"),
+        match=match_of(args),
+        mapping=mapping_of(args),
+        overflow_check=args.overflow_check,
+        complete_stacks=args.complete_stack,
+        published_values=args.strict_reference_values,
+        layouts=asked.layouts,
+    )
+    return carry_out(request)
+
+
+def match_of(args: argparse.Namespace) -> Mode:
+    """The way to pair nodes. Raises UsageError where two are asked for."""
+    from msprobe.cli.compare import UsageError
+
+    asked = [flag for flag, given in (("--strict", args.strict), ("--fuzzy_match", args.fuzzy_match)) if given]
+    if args.layer_mapping is not None:
+        asked.append("--layer_mapping")
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)} exclude each other: choose one way to pair nodes.")
+    return "strict" if args.strict else "fuzzy" if args.fuzzy_match else "aligned"
+
+
+def mapping_of(args: argparse.Namespace) -> LayerMapping | None:
+    """The layer mapping, read. Raises PathError or InvalidInputError."""
+    if args.layer_mapping is None:
+        return None
+    from msprobe.compare.mapping_files import load_layer_mapping
+
+    return load_layer_mapping(args.layer_mapping)
+
+
+def carry_out(request: Request) -> int:
+    """Build, write, and say where."""
+    from msprobe import log
+    from msprobe.cli.output_folder import usable_output
+    from msprobe.cli.progress import progress
+    from msprobe.graph.build import build_graphs
+
+    usable_output(request.output)
+    with progress() as tell:
+        files = build_graphs(request, time.strftime("%Y%m%d%H%M%S"), tell)
+    for file in files:
+        log.info(f'The graph is in "{file}".')
+    return 0

@@ -1,0 +1,112 @@
+"""``msprobe graph_visualize -tp TARGET [-gp GOLDEN] -o DIR``: a graph file, as mindstudio-probe 26.2."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from msprobe.cli.graph import add_common, carry_out, mapping_of, match_of
+
+if TYPE_CHECKING:
+    from msprobe.graph.merge.layout import Layout
+    from msprobe.graph.request import Request
+
+_SIZES = ("rank_size", "tp", "pp", "vpp", "order")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        *("-tp", "--target_path"), required=True, metavar="DIR", help="a dump: of one rank, of ranks, or of steps"
+    )
+    parser.add_argument("-gp", "--golden_path", metavar="DIR", help="the same of the trusted run, to compare with")
+    add_common(parser, "-f")
+    parser.add_argument("-tensor_log", "--is_print_compare_log", action="store_true", help="accepted; nothing to log")
+    parser.add_argument(
+        "-progress_log", "--is_print_progress_log", action="store_true", help="print progress as lines of JSON"
+    )
+    merging = parser.add_argument_group("ranks as one graph (one value, or one for each side)")
+    for name in _SIZES:
+        kind = str if name == "order" else int
+        metavar = "ORDER" if name == "order" else "N"
+        merging.add_argument(f"--{name}", nargs="+", type=kind, metavar=metavar)
+    parser.add_argument(
+        "--file_type", choices=("db", "json"), default="db", help="json: merged ranks as a dump; only with --rank_size"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Build or compare, and write one ``.vis.db`` for all steps and ranks."""
+    from msprobe import log
+    from msprobe.cli.compare import UsageError
+    from msprobe.graph.request import Request
+
+    layouts = _layouts(args)
+    if args.file_type == "json":
+        if args.golden_path is not None:
+            raise UsageError("--file_type json writes merged ranks as a dump and cannot compare; leave out -gp.")
+        if not layouts:
+            log.warning("--file_type json is only there with --rank_size; a database is written.")
+    request = Request(
+        candidate=args.target_path,
+        reference=args.golden_path,
+        output=args.output_path,
+        file_type="json" if args.file_type == "json" and layouts else "db",
+        fields=("--target_path", "--golden_path"),
+        match=match_of(args),
+        mapping=mapping_of(args),
+        overflow_check=args.overflow_check,
+        layouts=layouts,
+    )
+    if not args.is_print_progress_log:
+        return carry_out(request)
+    return _with_progress(request)
+
+
+def _with_progress(request: Request) -> int:
+    """The same, with a line of JSON at the beginning and the end, which viewers read."""
+    import json
+
+    from msprobe.errors import MsprobeError
+
+    def say(percent: int, running: bool, errors: list[str]) -> None:
+        content = {"current_progress": percent, "process_running": running, "error_msg": errors}
+        print(f"PROGRESS: {json.dumps(content)}", flush=True)
+
+    say(0, True, [])
+    try:
+        status = carry_out(request)
+    except MsprobeError as problem:
+        say(100, False, [problem.message])
+        raise
+    say(100, False, [])
+    return status
+
+
+def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
+    """The layouts of the sides. Raises UsageError or InvalidInputError."""
+    from msprobe.cli.compare import UsageError
+    from msprobe.graph.merge.layout import Layout
+
+    if args.rank_size is None:
+        given = [f"--{name}" for name in _SIZES[1:] if getattr(args, name) is not None]
+        if given:
+            raise UsageError(f"{' and '.join(given)} need --rank_size.")
+        return ()
+    missing = [f"--{name}" for name in ("tp", "pp") if getattr(args, name) is None]
+    if missing:
+        raise UsageError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} required with --rank_size.")
+    sides = 1 if args.golden_path is None else 2
+    found = []
+    for side, where in zip(range(sides), ("--target_path", "--golden_path"), strict=False):
+        fields = {}
+        for name in _SIZES:
+            values = getattr(args, name)
+            if values is None:
+                continue
+            if len(values) != sides:
+                word = "one value" if sides == 1 else "two values: one for each side"
+                raise UsageError(f"--{name} must have {word}; found {len(values)}.")
+            fields[name] = values[side]
+        found.append(Layout.of(fields, where))
+    return tuple(found)

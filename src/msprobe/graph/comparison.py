@@ -1,0 +1,123 @@
+"""Two graphs side by side: who answers to whom, how far each pair is off, and what graph files say of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from msprobe.compare.mapping_files import LayerMapping
+from msprobe.graph.differences import DIFFERENT, PASS, Differ, Difference, Texts
+from msprobe.graph.index import best_of, index_of
+from msprobe.graph.levels import Row, levels_of
+from msprobe.graph.matching import NOTHING, Partners, match, paired_parameters
+from msprobe.graph.matching import Mode as MatchMode
+from msprobe.graph.modes import Mode, mode_of
+from msprobe.graph.node_kinds import GROUP
+from msprobe.graph.own_errors import Errors, worst, worst_below
+from msprobe.graph.side import Side
+from msprobe.graph.value_texts import Form
+from msprobe.store.part import DumpPart
+
+
+@dataclass(eq=False)
+class Comparison:
+    """Two sides of one step of one rank. All columns have one place for each node of the candidate.
+
+    ``partner``: its node in the reference, -1 for none. ``index``: the number in the files (8.1.1: 0 to 1; 26.2: 0,
+    0.5 or 1), None where there is none. ``columns``: for each argument, then each result, what graph files add.
+    ``verdicts``: ``pass`` or ``Different`` where digests are compared.
+
+    ``own_error`` is how far the results are off beyond rounding, relative to the size of the tensor; ``input_error``
+    the same of the arguments; ``error_below`` the worst of all descendants. NaN where nothing can be told, infinity
+    for NaN or infinities on one side alone.
+    """
+
+    candidate: Side
+    reference: Side
+    mode: Mode
+    form: Form
+    partner: Partners
+    index: list[float | int | None]
+    columns: dict[int, list[Texts]]
+    verdicts: dict[int, str]
+    own_error: Errors
+    input_error: Errors
+    error_below: Errors
+
+
+def compare_sides(
+    candidate: Side,
+    reference: Side,
+    parts: tuple[DumpPart, DumpPart],
+    *,
+    form: Form = "8.1.1",
+    match_mode: MatchMode = "aligned",
+    mapping: LayerMapping | None = None,
+) -> Comparison:
+    """Pair the nodes of two sides and compare each pair.
+
+    Raises TaskMismatchError if the dumps are of different kinds.
+    """
+    mode = mode_of(candidate, reference, mapping is not None)
+    partner = match(candidate, reference, parts, match_mode, mapping)
+    count = len(candidate.tree)
+    index: list[float | int | None] = [None] * count
+    columns: dict[int, list[Texts]] = {}
+    verdicts: dict[int, str] = {}
+    own, into = np.full(count, math.nan), np.full(count, math.nan)
+    differ = Differ(mode, form, parts)
+    for node, other in enumerate(partner.tolist()):
+        if other < 0 or not (candidate.inputs[node] or candidate.outputs[node]):
+            continue
+        name = candidate.tree.names[node]
+        pairs = paired_parameters(candidate, node, reference, other)
+        rows: list[Row] = [
+            (mine, theirs, None if theirs is NOTHING else differ.difference(mine, theirs))
+            for (_, mine), theirs in pairs
+        ]
+        end = len(candidate.inputs[node])
+        inputs, outputs = rows[:end], rows[end:]
+        into[node] = worst([(mine, theirs) for mine, theirs, _ in inputs])
+        own[node] = worst([(mine, theirs) for mine, theirs, _ in outputs])
+        texts: list[Texts] = [{} if difference is None else difference.texts for _, _, difference in rows]
+        if form == "26.2" and mode != "structure":
+            level, more = levels_of(name, mode, inputs, outputs)
+            index[node] = level if level == 0.5 else int(level)
+            texts = [{**before, **after} for before, after in zip(texts, more, strict=True)]
+        else:
+            surplus = any(theirs is NOTHING for _, theirs, _ in rows)
+            index[node] = index_of(name, mode, _differences(inputs), _differences(outputs), surplus)
+            if mode == "md5":
+                verdicts[node] = PASS if index[node] == 1 else DIFFERENT
+        columns[node] = texts
+    _rate_groups(candidate, form, mode, index)
+    return Comparison(
+        candidate=candidate,
+        reference=reference,
+        mode=mode,
+        form=form,
+        partner=partner,
+        index=index,
+        columns=columns,
+        verdicts=verdicts,
+        own_error=own,
+        input_error=into,
+        error_below=worst_below(candidate.tree, own),
+    )
+
+
+def _differences(rows: list[Row]) -> list[Difference | None]:
+    return [difference for _, _, difference in rows]
+
+
+def _rate_groups(candidate: Side, form: Form, mode: Mode, index: list[float | int | None]) -> None:
+    """Groups have the worst index of their calls."""
+    reverse = mode == "md5" and form == "8.1.1"
+    for node, kind in enumerate(candidate.tree.kinds.tolist()):
+        if kind != GROUP:
+            continue
+        found = [one for child in candidate.tree.children(node) if (one := index[child]) is not None]
+        worst_one = (min if reverse else max)(found, default=None)
+        index[node] = (best_of(mode) if form == "8.1.1" else 0) if worst_one is None else worst_one

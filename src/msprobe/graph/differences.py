@@ -1,0 +1,151 @@
+"""How a parameter of the candidate differs from its partner, in the columns that graph files hold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.compare.measures_tensor import TENSOR_MEASURES, UNSUPPORTED, measure_tensors
+from msprobe.graph.modes import Mode
+from msprobe.graph.value_texts import Form, digest_of, text_of
+from msprobe.store.part import DumpPart
+
+NO_NUMBER = "N/A"
+DIFFERENCES = ("Max diff", "Min diff", "Mean diff", "L2norm diff")
+RELATIVE = ("MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr")
+PASS, DIFFERENT = "pass", "Different"
+
+Texts = dict[str, str]
+_NO_DIFFERENCE: Texts = dict.fromkeys(DIFFERENCES, "0.0") | dict.fromkeys(RELATIVE, "0.0%")
+_NO_NUMBERS: Texts = dict.fromkeys((*DIFFERENCES, *RELATIVE), NO_NUMBER)
+_UNSUPPORTED: Texts = dict.fromkeys(TENSOR_MEASURES, UNSUPPORTED)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One pair of parameters: its columns, and the numbers that levels and indices are made of.
+
+    ``relative`` are the relative errors of Max, Min, Mean and Norm (1 means as large as the value; NaN where there is
+    none), ``one_thousandth`` and ``cosine`` those of tensors, ``same`` whether digests agree. ``is_bad``: the candidate
+    has NaN or infinities in Max or Min.
+    """
+
+    texts: Texts
+    relative: tuple[float, ...] = ()
+    one_thousandth: float | None = None
+    cosine: float | None = None
+    same: bool | None = None
+    is_bad: bool = False
+
+
+def statistics_of(leaf: Any) -> tuple[Any, ...] | None:
+    """Max, Min, Mean and Norm of a tensor; of another argument its value, four times; None for null."""
+    if type(leaf) is dict:
+        if "dtype" in leaf:
+            high = leaf.get("Max")
+            return None if high is None else (high, leaf.get("Min"), leaf.get("Mean"), leaf.get("Norm"))
+        leaf = leaf.get("value")
+    return None if leaf is None else (leaf,) * 4
+
+
+def is_bad(leaf: Any) -> bool:
+    """True if Max or Min of a tensor is NaN or infinite."""
+    if type(leaf) is not dict or "dtype" not in leaf:
+        return False
+    return any(_is_abnormal(leaf.get(name)) for name in ("Max", "Min"))
+
+
+def _is_abnormal(value: Any) -> bool:
+    if type(value) is float:
+        return not math.isfinite(value)
+    return isinstance(value, str) and value.lower().lstrip("-") in ("nan", "inf", "infinity")
+
+
+class Differ:
+    """Compares parameters in one mode and writes them in one form."""
+
+    def __init__(self, mode: Mode, form: Form, parts: tuple[DumpPart, DumpPart]) -> None:
+        self._mode = mode
+        self._form = form
+        self._parts = parts
+
+    def difference(self, mine: Any, theirs: Any) -> Difference | None:
+        """The difference of two descriptions; None where nothing can be said."""
+        if self._mode == "structure":
+            return None
+        ours = statistics_of(mine)
+        if ours is None:
+            return None
+        if self._mode == "md5":
+            return _digests(mine, theirs)
+        if self._mode == "all":
+            return self._values(mine, theirs)
+        return self._summary(ours, statistics_of(theirs), is_bad(mine))
+
+    def _summary(self, ours: tuple[Any, ...], theirs: tuple[Any, ...] | None, bad: bool) -> Difference:
+        if theirs is None:
+            return Difference(_NO_NUMBERS, is_bad=bad)
+        form = self._form
+        if ours == theirs and not bad and 0.0 not in theirs and all(type(value) is float for value in ours):
+            return _SAME
+        texts: Texts = {}
+        relative = []
+        for name, a, b in zip(DIFFERENCES, ours, theirs, strict=True):
+            a, b = _number(a), _number(b)
+            if a is None or b is None:
+                texts[name] = NO_NUMBER
+                relative.append(math.nan)
+                continue
+            difference = a - b
+            texts[name] = text_of(difference, form)
+            # By way of per cent, as the files show it: the index is made of that number.
+            relative.append(abs(difference / b) * 100 / 100 if b and difference == difference else math.nan)
+        for name, ratio in zip(RELATIVE, relative, strict=True):
+            texts[name] = percent(ratio)
+        return Difference(texts, tuple(relative), is_bad=bad)
+
+    def _values(self, mine: Any, theirs: Any) -> Difference:
+        names = [leaf.get("data_name") if type(leaf) is dict else None for leaf in (mine, theirs)]
+        bad = is_bad(mine)
+        arrays = [part.array(name) if name else None for part, name in zip(self._parts, names, strict=True)]
+        if arrays[0] is None or arrays[1] is None:
+            return Difference(_UNSUPPORTED, is_bad=bad)
+        measures = measure_tensors(arrays[0], arrays[1], "8.1.1" if self._form == "8.1.1" else "26.2")
+        texts = {name: text_of(value, self._form) for name, value in zip(TENSOR_MEASURES, measures.values, strict=True)}
+        ratio, cosine = measures.one_thousandth, measures.cosine
+        return Difference(
+            texts,
+            one_thousandth=ratio if isinstance(ratio, float) else None,
+            cosine=cosine if isinstance(cosine, float) else None,
+            is_bad=bad,
+        )
+
+
+_SAME = Difference(_NO_DIFFERENCE, (0.0,) * 4)
+
+
+def percent(ratio: float) -> str:
+    """A relative error as it stands in graph files: with six decimals, fewer where those are all.
+
+    >>> percent(0.0540436119), percent(float("nan")), percent(0.0)
+    ('5.404361%', 'N/A', '0.0%')
+    """
+    if ratio != ratio:
+        return NO_NUMBER
+    text = repr(ratio * 100)
+    return f"{text}%" if "e" in text or len(text) - text.find(".") <= 7 else f"{ratio * 100:.6f}%"
+
+
+def _digests(mine: Any, theirs: Any) -> Difference:
+    same = digest_of(mine) == digest_of(theirs)
+    return Difference({"Result": PASS if same else DIFFERENT}, same=same, is_bad=is_bad(mine))
+
+
+def _number(value: Any) -> Any:
+    """A number as it is, None for what is none; ``strict_json`` writes NaN and the infinities as strings."""
+    if type(value) is float or type(value) is int:
+        return value
+    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+        return float(value.replace("Infinity", "inf"))
+    return None

@@ -1,0 +1,174 @@
+"""Which folders of a path are meant: a single dump, ranks, or steps; and what of two sides answers to each other.
+
+Shapes and names: mindstudio-probe 8.1.1 and 26.2.0. Ours: unknown files are passed over with a notice, and of differing
+ranks and steps the common ones are taken.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from msprobe import log
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.store import layout
+from msprobe.store.part import DumpPart
+from msprobe.store.whereabouts import where_instead
+
+Kind = Literal["single", "ranks", "steps"]
+
+_RANK = re.compile(r"rank(\d*)")
+_STEP = re.compile(r"step(\d+)")
+_PROCESS = re.compile(r"proc\d+")
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class RankFolder:
+    """The folder of one rank. ``label`` names it in file names: ``rank0``, ``rank`` where it has no number."""
+
+    path: Path
+    step: int | None
+    rank: int
+    label: str
+
+    def open(self) -> DumpPart:
+        """Read the outline of the dump. Raises PathError or InvalidInputError."""
+        return DumpPart(self.path, "dump", self.step, self.rank)
+
+
+@dataclass(frozen=True)
+class DumpFolders:
+    """The folders of one side, by step and rank, in the order of their numbers."""
+
+    path: Path
+    kind: Kind
+    ranks: tuple[RankFolder, ...]
+
+
+def find_folders(path: str, field: str) -> DumpFolders:
+    """Find the dumps in a folder; ``field`` names the path in messages.
+
+    Raises PathError if the folder is not there or holds none, InvalidInputError if its shape is none of the three.
+    """
+    folder = Path(path)
+    if not folder.exists():
+        raise PathError(f"{field}: folder {path!r} does not exist. {where_instead(folder)}".rstrip())
+    if not folder.is_dir():
+        raise PathError(f"{field}: {path!r} is not a folder; give the folder of a dump.")
+    try:
+        entries = sorted(entry.name for entry in folder.iterdir())
+    except OSError as problem:
+        raise PathError(f"{field}: folder {path!r} cannot be read: {(problem.strerror or '').lower()}.") from problem
+    if not entries:
+        raise PathError(f"{field}: {path!r} is empty.")
+    folders = [name for name in entries if (folder / name).is_dir()]
+    if layout.TENSOR_FOLDER in entries or layout.DUMP_FILE in entries or layout.journals(folder):
+        return DumpFolders(folder, "single", (_single(folder, field),))
+    steps = [name for name in folders if _STEP.fullmatch(name)]
+    ranks = [name for name in folders if _RANK.fullmatch(name) or _PROCESS.fullmatch(name)]
+    if not folders or (steps and ranks) or not (steps or ranks):
+        others = [name for name in entries if name not in ranks and name not in steps]
+        raise InvalidInputError(
+            f"{field}: {path!r} must hold rank<N> folders, step<N> folders, or {layout.DUMP_FILE}; found: "
+            f"{_listed(others or folders)}."
+        )
+    kind: Kind = "steps" if steps else "ranks"
+    unknown = [name for name in folders if name not in (steps or ranks)]
+    if unknown:
+        log.warning(f"{field}: {path!r} also holds {_listed(unknown)}, which is left out.")
+    if steps:
+        found = [rank for name in _by_number(steps) for rank in _ranks(folder / name, int(name[4:]), field)]
+    else:
+        found = _ranks(folder, _step_of(folder), field)
+    return DumpFolders(folder, kind, tuple(found))
+
+
+def _single(folder: Path, field: str) -> RankFolder:
+    match = _RANK.fullmatch(folder.absolute().name)
+    rank = int(match[1]) if match and match[1] else 0
+    _need_files(folder, field)
+    return RankFolder(folder, _step_of(folder.absolute().parent), rank, "")
+
+
+def _step_of(folder: Path) -> int | None:
+    match = _STEP.fullmatch(folder.absolute().name)
+    return int(match[1]) if match else None
+
+
+def _ranks(folder: Path, step: int | None, field: str) -> list[RankFolder]:
+    names = [entry.name for entry in folder.iterdir() if entry.is_dir()]
+    known = [name for name in names if _RANK.fullmatch(name)]
+    # A process that came when its rank was taken stands for rank 0 where there is no other.
+    known = known or [name for name in names if _PROCESS.fullmatch(name)][:1]
+    if not known:
+        raise InvalidInputError(f'{field}: "{folder}" holds no rank<N> folder; found: {_listed(sorted(names))}.')
+    found = []
+    for name in _by_number(known):
+        _need_files(folder / name, field)
+        match = _RANK.fullmatch(name)
+        found.append(RankFolder(folder / name, step, int(match[1]) if match and match[1] else 0, name))
+    return found
+
+
+def _need_files(folder: Path, field: str) -> None:
+    """Say which file of a dump is missing. Stacks may be; an interrupted dump has a journal instead."""
+    if layout.journals(folder):
+        return
+    for name in (layout.DUMP_FILE, layout.CONSTRUCT_FILE):
+        if not os.path.lexists(folder / name):
+            raise PathError(f'{field}: "{folder}" has no {name}; a graph needs it.')
+    if not os.path.lexists(folder / layout.STACK_FILE):
+        log.warning(f'{field}: "{folder}" has no {layout.STACK_FILE}; the graph has no stacks.')
+
+
+def _by_number(names: Sequence[str]) -> list[str]:
+    return sorted(names, key=lambda name: (int("".join(filter(str.isdigit, name)) or "-1"), name))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+
+
+def pair_folders(
+    candidate: DumpFolders, reference: DumpFolders, fields: tuple[str, str]
+) -> list[tuple[RankFolder, RankFolder]]:
+    """The folders of both sides that answer to each other: of the same step and rank.
+
+    Raises InvalidInputError if the sides are of different kinds or have nothing in common.
+    """
+    if candidate.kind != reference.kind:
+        words = {"single": "a single dump", "ranks": "ranks", "steps": "steps"}
+        raise InvalidInputError(
+            f"{fields[0]} holds {words[candidate.kind]}, {fields[1]} holds {words[reference.kind]}; "
+            "give two of one kind."
+        )
+    if candidate.kind == "single":
+        return [(candidate.ranks[0], reference.ranks[0])]
+    theirs = {_place(rank, candidate.kind): rank for rank in reference.ranks}
+    mine = {_place(rank, candidate.kind): rank for rank in candidate.ranks}
+    common = [place for place in mine if place in theirs]
+    if len(common) < max(len(mine), len(theirs)):
+        sides = " and ".join(
+            f"{field} has {_places(list(side))}" for field, side in zip(fields, (mine, theirs), strict=True)
+        )
+        if not common:
+            raise InvalidInputError(f"no step and rank is on both sides: {sides}.")
+        log.warning(
+            f"the two sides hold different steps and ranks: {sides}; the {len(common)} common ones are compared."
+        )
+    return [(mine[place], theirs[place]) for place in common]
+
+
+def _place(rank: RankFolder, kind: Kind) -> tuple[int | None, int]:
+    # Ranks of two runs may lie in folders of different steps.
+    return (rank.step if kind == "steps" else None, rank.rank)
+
+
+def _places(places: Sequence[tuple[int | None, int]]) -> str:
+    words = [f"rank {rank}" if step is None else f"step {step} rank {rank}" for step, rank in places]
+    return _listed(words)

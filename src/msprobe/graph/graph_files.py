@@ -1,0 +1,102 @@
+"""What the readers of graph files (``.vis``, ``.vis.db``) give, whoever wrote them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msprobe.errors import InvalidInputError
+
+Fields = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class FileNode:
+    """A node of a graph file.
+
+    ``kind``: 0 module, 1 call, 8 fused operators, 9 calls between modules. ``link``: the partner behind all that is
+    around it, empty if there is none. ``index`` and ``overflow`` are None where there is none. ``merged``: how ranks
+    were merged, one line each. ``inputs_read`` and ``outputs_read`` may still be JSON text: ask :meth:`inputs`.
+    """
+
+    name: str
+    kind: int
+    parent: str | None
+    children: tuple[str, ...]
+    link: tuple[str, ...]
+    index: float | int | None
+    overflow: str | None
+    micro_step: int
+    stack: tuple[str, ...]
+    communication: Any
+    inputs_read: Fields | str
+    outputs_read: Fields | str
+    merged: tuple[str, ...] = ()
+
+    def inputs(self) -> Fields:
+        """Arguments and their fields, all texts."""
+        return _fields(self.inputs_read, self.name)
+
+    def outputs(self) -> Fields:
+        """Results and their fields, all texts."""
+        return _fields(self.outputs_read, self.name)
+
+    @property
+    def partner(self) -> str | None:
+        """The name of the partner; None if there is none."""
+        return self.link[-1] if self.link else None
+
+
+@dataclass(frozen=True)
+class FileGraph:
+    """One side of one step and rank: ``source`` is ``NPU`` (candidate, or alone) or ``Bench`` (reference)."""
+
+    source: str
+    step: int
+    rank: int
+    dump_data_dir: str | None
+    nodes: Mapping[str, FileNode]
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """The content of a graph file. ``task``: summary, md5, all (tensors), structure; empty for one dump alone."""
+
+    path: Path
+    is_comparison: bool
+    task: str
+    tool_tip: Mapping[str, str]
+    colours: Mapping[str, Any]
+    micro_steps: int
+    overflow_check: bool
+    graphs: tuple[FileGraph, ...]
+
+
+def read_graph_file(path: Path) -> GraphFile:
+    """Read ``.vis`` or ``.vis.db``, by the ending of the name. Raises InvalidInputError or PathError."""
+    from msprobe.graph.vis_db import read_vis_db
+    from msprobe.graph.vis_file import read_vis
+
+    if path.name.endswith(".vis.db"):
+        return read_vis_db(path)
+    if path.name.endswith(".vis"):
+        return read_vis(path)
+    raise InvalidInputError(f'"{path}" is no graph file: its name ends neither in .vis nor in .vis.db.')
+
+
+def without_prefixes(link: Iterable[Any]) -> tuple[str, ...]:
+    """A link without the marks of sides (``N___``, ``B___``) that older files put before names."""
+    return tuple(str(one).removeprefix("N___").removeprefix("B___") for one in link)
+
+
+def _fields(found: Fields | str, name: str) -> Fields:
+    if not isinstance(found, str):
+        return found
+    try:
+        read = json.loads(found) if found else {}
+    except ValueError as problem:
+        raise InvalidInputError(f"node {name!r}: its data is no readable JSON: {problem}.") from problem
+    return read if isinstance(read, dict) else {}

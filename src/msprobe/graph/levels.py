@@ -1,0 +1,109 @@
+"""Pass, warning or error for each argument and result of a node. Rules: mindstudio-probe 26.2.0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.graph.differences import Difference, Texts, is_bad
+from msprobe.graph.modes import Mode
+
+PASS, WARNING, ERROR = 0.0, 0.5, 1.0
+_WORDS = {PASS: "pass", WARNING: "warning", ERROR: "error"}
+# What they give is memory that nobody has written, or what went in.
+_WITHOUT_RULES = frozenset(
+    "empty empty_like numpy to __setitem__ empty_with_format new_empty_strided new_empty empty_strided".split()
+)
+# What comes out of them came from other ranks.
+_FROM_ELSEWHERE = frozenset(("_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"))
+
+Row = tuple[Any, Any, Difference | None]
+"""The description of the candidate, that of the reference, and how they differ."""
+
+
+def levels_of(name: str, mode: Mode, inputs: Sequence[Row], outputs: Sequence[Row]) -> tuple[float, list[Texts]]:
+    """The level of a node, and for each argument, then each result, the columns that say why."""
+    words = name.split(".", 2)
+    api = words[1] if len(words) > 1 else ""
+    by_input = api not in _FROM_ELSEWHERE
+    into = _norm_error(inputs), *_ratios(inputs)
+    found: list[Texts] = []
+    worst = PASS
+    for rows, are_outputs in ((inputs, False), (outputs, True)):
+        for mine, theirs, difference in rows:
+            if difference is None:
+                found.append({})
+                continue
+            reasons = [] if api in _WITHOUT_RULES else _own_reasons(mine, theirs, difference, mode)
+            if are_outputs and by_input and api not in _WITHOUT_RULES:
+                reasons += _against_inputs(difference, mode, into)
+            level = max((level for level, _ in reasons), default=PASS)
+            worst = max(worst, level)
+            grads = _requires_grad(mine), _requires_grad(theirs)
+            found.append(
+                {
+                    "Requires_grad Consistent": str(grads[0] == grads[1]),
+                    "Result": _WORDS[level],
+                    "Err_message": json.dumps([f"{_WORDS[level]}: {text}" for level, text in reasons]),
+                }
+            )
+    return worst, found
+
+
+def _own_reasons(mine: Any, theirs: Any, difference: Difference, mode: Mode) -> list[tuple[float, str]]:
+    found: list[tuple[float, str]] = []
+    if difference.is_bad and not is_bad(theirs):
+        found.append((ERROR, "NaN or infinities on the debug side only."))
+    if _requires_grad(mine) != _requires_grad(theirs):
+        found.append((ERROR, "requires_grad differs."))
+    if type(mine) is dict and type(theirs) is dict and "dtype" in mine and "dtype" in theirs:
+        if mine["dtype"] != theirs["dtype"]:
+            found.append((ERROR, "The dtype differs."))
+        if mine.get("shape") != theirs.get("shape"):
+            found.append((ERROR, "The shape differs."))
+    elif _value(mine) != _value(theirs):
+        found.append((ERROR, "The value differs."))
+    if mode == "md5" and difference.same is False:
+        found.append((ERROR, "The digest differs."))
+    return found
+
+
+def _against_inputs(
+    difference: Difference, mode: Mode, into: tuple[float | None, float | None, float | None]
+) -> list[tuple[float, str]]:
+    found: list[tuple[float, str]] = []
+    norm_in, ratio_in, cosine_in = into
+    if mode == "summary" and difference.relative:
+        error = difference.relative[3]
+        if error == error and norm_in is not None:
+            if norm_in < 0.1 and error > 0.5:
+                found.append((ERROR, "The norm is off by more than half, and those of the inputs by less than 0.1."))
+            if error > (10 * norm_in if norm_in else 0.1):
+                found.append((WARNING, "The norm is off ten times as much as those of the inputs."))
+    elif mode == "all":
+        ratio, cosine = difference.one_thousandth, difference.cosine
+        if ratio is not None and ratio_in is not None and ratio_in > 0.9 and ratio < 0.1:
+            found.append((ERROR, "Nine tenths of the inputs are within a thousandth, not a tenth of the output."))
+        if cosine is not None and cosine_in is not None and cosine_in > 0.9 and cosine_in - cosine > 0.1:
+            found.append((WARNING, "The cosine is lower than those of the inputs by more than 0.1."))
+    return found
+
+
+def _norm_error(rows: Sequence[Row]) -> float | None:
+    found = [d.relative[3] for _, _, d in rows if d is not None and d.relative and d.relative[3] == d.relative[3]]
+    return max(found, default=None)
+
+
+def _ratios(rows: Sequence[Row]) -> tuple[float | None, float | None]:
+    ratios = [d.one_thousandth for _, _, d in rows if d is not None and d.one_thousandth is not None]
+    cosines = [d.cosine for _, _, d in rows if d is not None and d.cosine is not None]
+    return min(ratios, default=None), min(cosines, default=None)
+
+
+def _requires_grad(leaf: Any) -> Any:
+    return leaf.get("requires_grad") if type(leaf) is dict else None
+
+
+def _value(leaf: Any) -> Any:
+    return leaf.get("value") if type(leaf) is dict else leaf

@@ -1,0 +1,245 @@
+"""``.vis.db``: all steps and ranks of a run, or of two compared, in one SQLite file. Writer and reader.
+
+The format of mindstudio-probe 26.2.0, which its bundled TensorBoard plugin and ``tb-graph-ascend`` from 8.2.0 on open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.graph.colours import colours_of, tool_tip_of
+from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
+from msprobe.graph.node_texts import NodeTexts, Source, Written, distributed, micro_steps_of
+from msprobe.paths import FILE_MODE, StrPath
+
+SUFFIX = ".vis.db"
+
+_TABLES = """
+CREATE TABLE tb_nodes (id TEXT PRIMARY KEY, graph_id TEXT NOT NULL, node_order INTEGER NOT NULL,
+  node_name TEXT NOT NULL, node_type TEXT NOT NULL, up_node TEXT, sub_nodes TEXT, precision_index INTEGER,
+  overflow_level TEXT, micro_step_id INTEGER NOT NULL, matched_node_link TEXT, stack_id TEXT, parallel_merge_info TEXT,
+  matched_distributed TEXT, modified INTEGER NOT NULL, input_data TEXT, output_data TEXT, data_source TEXT,
+  dump_data_dir TEXT, step INTEGER NOT NULL, rank INTEGER NOT NULL, is_distributed INTEGER);
+CREATE TABLE tb_config (id TEXT PRIMARY KEY, graph_type TEXT NOT NULL, task TEXT, tool_tip TEXT, micro_steps INTEGER,
+  overflow_check INTEGER, node_colors TEXT NOT NULL, rank_list TEXT NOT NULL, step_list TEXT NOT NULL);
+CREATE TABLE tb_stack (id TEXT PRIMARY KEY, stack_info TEXT);
+"""
+_INDEXES = (
+    "step, rank, data_source, up_node, node_order",
+    "step, rank, data_source, node_name",
+    "step, rank, data_source, node_order",
+    "step, rank, node_order",
+    "step, rank, micro_step_id, node_order",
+    "step, rank, modified, matched_node_link",
+    "is_distributed",
+)
+_COLUMNS = 22
+
+
+class VisDbWriter:
+    """Writes one database, a step and rank at a time; it appears under its name when it is whole."""
+
+    def __init__(self, path: StrPath) -> None:
+        self._path = Path(path)
+        self._growing = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        self._places: set[tuple[int, int]] = set()
+        self._config: tuple[Any, ...] | None = None
+        with contextlib.suppress(OSError):
+            self._growing.unlink()
+        try:
+            os.close(os.open(self._growing, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
+            self._database = sqlite3.connect(self._growing)
+            self._database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_TABLES}")
+        except (OSError, sqlite3.Error) as problem:
+            raise PathError(f'cannot write "{path}": {problem}.') from problem
+
+    def __enter__(self) -> VisDbWriter:
+        return self
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        if kind is None:
+            self._finish()
+        else:
+            self._database.close()
+            with contextlib.suppress(OSError):
+                self._growing.unlink()
+
+    def add(self, written: Written) -> None:
+        """Add one step and rank."""
+        side, comparison = written.candidate, written.comparison
+        micro_steps = micro_steps_of(written)
+        for number, (source, _) in enumerate(written.sides):
+            self._add_side(written, source, micro_steps[number])
+        self._places.add((side.step, side.rank))
+        steps = side.tree.micro_step_count
+        if self._config is not None:
+            steps = max(steps, self._config[3])
+        if comparison is None:
+            self._config = ("build", "", "", steps, int(written.overflow_check), "null")
+        else:
+            colours = json.dumps(colours_of(comparison.mode, "26.2"))
+            tips = tool_tip_of(comparison.mode)
+            self._config = ("compare", comparison.mode, tips, steps, int(written.overflow_check), colours)
+
+    def _add_side(self, written: Written, source: Source, micro_steps: Sequence[int]) -> None:
+        texts = NodeTexts(written, source, "26.2")
+        graph_id = f"{source}_{texts.side.step}_{texts.side.rank}"
+        rows = _rows(written, source, texts, graph_id, micro_steps, self._add_stacks(texts.side.stacks, graph_id))
+        marks = ", ".join("?" * _COLUMNS)
+        self._database.executemany(f"INSERT INTO tb_nodes VALUES ({marks})", rows)
+
+    def _add_stacks(self, stacks: Sequence[Sequence[str]], graph_id: str) -> list[str]:
+        """Write each stack once; the key of each node's."""
+        known: dict[tuple[str, ...], str] = {}
+        by_object: dict[int, str] = {}
+        keys: list[str] = []
+        for frames in stacks:
+            key = by_object.get(id(frames))
+            if key is None:
+                key = by_object[id(frames)] = known.setdefault(tuple(frames), f"{graph_id}_{len(known)}")
+            keys.append(key)
+        rows = ((key, json.dumps(list(frames))) for frames, key in known.items())
+        self._database.executemany("INSERT INTO tb_stack VALUES (?, ?)", rows)
+        return keys
+
+    def _finish(self) -> None:
+        database = self._database
+        if self._config is not None:
+            kind, task, tips, micro_steps, overflow, colours = self._config
+            ranks = json.dumps(sorted({rank for _, rank in self._places}))
+            steps = json.dumps(sorted({step for step, _ in self._places}))
+            row = ("1", kind, task, tips, micro_steps, overflow, colours, ranks, steps)
+            database.execute("INSERT INTO tb_config VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        for number, columns in enumerate(_INDEXES, 1):
+            database.execute(f"CREATE INDEX index{number} ON tb_nodes ({columns})")
+        database.commit()
+        database.close()
+        os.chmod(self._growing, FILE_MODE)
+        os.replace(self._growing, self._path)
+
+
+def _rows(
+    written: Written,
+    source: Source,
+    texts: NodeTexts,
+    graph_id: str,
+    micro_steps: Sequence[int],
+    stacks: Sequence[str],
+) -> Iterator[tuple[Any, ...]]:
+    side = texts.side
+    tree, names = side.tree, side.tree.names
+    index = written.comparison.index if written.comparison is not None and source == "NPU" else None
+    kinds, parents = tree.kinds.tolist(), tree.parents.tolist()
+    for order, node in enumerate(tree.by_order.tolist()):
+        inputs, outputs = texts.parameters(node)
+        children = tree.children(node)
+        merged = side.merged.get(node)
+        name = names[node]
+        yield (
+            f"{graph_id}_{name}",
+            graph_id,
+            order,
+            name,
+            str(kinds[node]),
+            names[parents[node]] if parents[node] >= 0 else "",
+            _json([names[child] for child in children]) if children else "",
+            None if index is None else index[node],
+            side.overflow.get(node),
+            micro_steps[node],
+            _json(texts.link(node)),
+            stacks[node],
+            json.dumps(merged) if merged else "",
+            _json(distributed(side, node)),
+            0,
+            _json(inputs) if inputs else "{}",
+            _json(outputs) if outputs else "{}",
+            source,
+            side.dump_data_dir,
+            side.step,
+            side.rank,
+            int(name.startswith("Distributed.")),
+        )
+
+
+def _json(value: Any) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except (TypeError, ValueError):  # lone surrogates
+        return json.dumps(value)
+
+
+def read_vis_db(path: StrPath) -> GraphFile:
+    """Read a ``.vis.db`` file, ours or one of mindstudio-probe (with or without ``is_distributed``).
+
+    It is opened read-only. Raises PathError if it is not there, InvalidInputError if it is no such database.
+    """
+    place = Path(path)
+    if not place.is_file():
+        raise PathError(f'file "{path}" does not exist.')
+    try:
+        database = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            return _read(place, database)
+        finally:
+            database.close()
+    except sqlite3.Error as problem:
+        raise InvalidInputError(f'"{path}" is no graph database: {problem}.') from problem
+
+
+def _read(path: Path, database: sqlite3.Connection) -> GraphFile:
+    database.row_factory = sqlite3.Row
+    config = database.execute("SELECT * FROM tb_config").fetchone()
+    if config is None:
+        raise InvalidInputError(f'"{path}" is no whole graph database: its table tb_config is empty.')
+    stacks = {row["id"]: row["stack_info"] for row in database.execute("SELECT id, stack_info FROM tb_stack")}
+    read_stacks: dict[Any, tuple[str, ...]] = {}
+    graphs: dict[tuple[int, int, str], dict[str, FileNode]] = {}
+    folders: dict[tuple[int, int, str], Any] = {}
+    for row in database.execute("SELECT * FROM tb_nodes ORDER BY step, rank, data_source DESC, node_order"):
+        place = (row["step"], row["rank"], row["data_source"])
+        stack = row["stack_id"]
+        if stack not in read_stacks:
+            read_stacks[stack] = tuple(_list(stacks.get(stack)))
+        graphs.setdefault(place, {})[row["node_name"]] = FileNode(
+            name=row["node_name"],
+            kind=int(row["node_type"]),
+            parent=row["up_node"] or None,
+            children=tuple(_list(row["sub_nodes"])),
+            link=without_prefixes(_list(row["matched_node_link"])),
+            index=row["precision_index"],
+            overflow=row["overflow_level"],
+            micro_step=row["micro_step_id"],
+            stack=read_stacks[stack],
+            communication=json.loads(row["matched_distributed"] or "{}"),
+            inputs_read=row["input_data"] or "",
+            outputs_read=row["output_data"] or "",
+            merged=tuple(_list(row["parallel_merge_info"])),
+        )
+        folders[place] = row["dump_data_dir"]
+    return GraphFile(
+        path=path,
+        is_comparison=config["graph_type"] == "compare",
+        task=config["task"] or "",
+        tool_tip=json.loads(config["tool_tip"] or "{}"),
+        colours=json.loads(config["node_colors"] or "null") or {},
+        micro_steps=config["micro_steps"] or 0,
+        overflow_check=bool(config["overflow_check"]),
+        graphs=tuple(
+            FileGraph(source, step, rank, folders[step, rank, source], nodes)
+            for (step, rank, source), nodes in graphs.items()
+        ),
+    )
+
+
+def _list(text: Any) -> Iterable[Any]:
+    found = json.loads(text) if text else []
+    return found if isinstance(found, list) else []

@@ -1,0 +1,160 @@
+"""``.vis``: one step of one rank, or two of them compared, as one JSON file. Writer and reader.
+
+The format of mindstudio-probe 8.1.1, which the TensorBoard plugin ``tb-graph-ascend`` up to 8.3.2 opens. One line for
+each node instead of an indent of four: the file is smaller, and every reader of JSON reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from msprobe.errors import InvalidInputError
+from msprobe.graph.colours import colours_of, shown_index, tool_tip_of
+from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
+from msprobe.graph.node_kinds import ROOT
+from msprobe.graph.node_texts import NodeTexts, Source, Written, micro_steps_of
+from msprobe.paths import StrPath, write_atomically
+from msprobe.store.json_index import load_json
+
+SUFFIX = ".vis"
+
+
+def write_vis(path: StrPath, written: Written, *, published_values: bool = False) -> int:
+    """Write one ``.vis`` file; the number of its bytes. ``published_values``: see :mod:`msprobe.graph.colours`."""
+    return write_atomically(path, _pieces(written, published_values))
+
+
+def _pieces(written: Written, published: bool) -> Iterator[bytes]:
+    comparison = written.comparison
+    micro_steps = micro_steps_of(written)
+    steps = written.candidate.tree.micro_step_count
+    more: dict[str, Any] = {"MicroSteps": steps} if steps else {}
+    if comparison is None:
+        yield b"{"
+        yield from _side(written, "NPU", micro_steps[0], published)
+    else:
+        for number, (source, _) in enumerate(written.sides):
+            yield b'%s"%s": {' % (b",\n" if number else b"{\n", source.encode())
+            yield from _side(written, source, micro_steps[number], published)
+            yield b"}"
+        tips = tool_tip_of(comparison.mode)
+        more = {"ToolTip": tips, "Colors": colours_of(comparison.mode, "8.1.1", published), **more}
+        more["task"] = comparison.mode
+    more["OverflowCheck"] = written.overflow_check
+    yield b",\n" + json.dumps(more, indent=1).encode()[1:]
+
+
+def _side(written: Written, source: Source, micro_steps: list[int], published: bool) -> Iterator[bytes]:
+    texts = NodeTexts(written, source, "8.1.1")
+    side = texts.side
+    tree = side.tree
+    index = written.comparison.index if written.comparison is not None and source == "NPU" else None
+    yield b'"root": "%s",\n"dump_data_dir": %s,\n"node": {' % (ROOT.encode(), json.dumps(side.dump_data_dir).encode())
+    names = tree.names
+    for node, name in enumerate(names):
+        inputs, outputs = texts.parameters(node)
+        parent = int(tree.parents[node])
+        data: dict[str, Any] = {}
+        if index is not None and (value := shown_index(index[node], published)) is not None:
+            data["precision_index"] = value
+        if index is not None and written.comparison is not None and node in written.comparison.verdicts:
+            data["Result"] = written.comparison.verdicts[node]
+        if node in side.overflow:
+            data["overflow_level"] = side.overflow[node]
+        content = {
+            "id": name,
+            "node_type": int(tree.kinds[node]),
+            "output_data": outputs,
+            "input_data": inputs,
+            "upnode": "None" if parent < 0 else names[parent],
+            "subnodes": [names[child] for child in tree.children(node)],
+            "matched_node_link": texts.link(node),
+            "suggestions": {},
+            "stack_info": list(side.stacks[node]),
+        }
+        if parent == 0:
+            content["micro_step_id"] = micro_steps[node]
+        content["data"] = data
+        if node in side.communication:
+            content["matched_distributed"] = side.communication[node]
+        yield b"%s%s: %s" % (b",\n" if node else b"\n", _json(name), _json(content))
+    yield b"}"
+
+
+def _json(value: Any) -> bytes:
+    try:
+        text = orjson.dumps(value)
+    except (TypeError, ValueError):  # lone surrogates
+        return json.dumps(value).encode()
+    return text if text.isascii() else json.dumps(value).encode()
+
+
+def read_vis(path: StrPath) -> GraphFile:
+    """Read a ``.vis`` file, ours or one of mindstudio-probe. Raises InvalidInputError or PathError."""
+    place = Path(path)
+    found = load_json(place)
+    if not isinstance(found, dict) or not ("NPU" in found or "node" in found):
+        raise InvalidInputError(f'"{path}" is no graph file: it has neither "NPU" nor "node".')
+    step, rank = step_and_rank(place.name)
+    sides: dict[str, Any] = {name: found[name] for name in ("NPU", "Bench") if name in found} or {"NPU": found}
+    graphs = []
+    for source, side in sides.items():
+        if not isinstance(side, dict) or not isinstance(side.get("node"), dict):
+            raise InvalidInputError(f'"{path}": "{source}" must hold an object "node".')
+        graphs.append(_graph(place, source, side, step, rank))
+    tips = found.get("ToolTip")
+    return GraphFile(
+        path=place,
+        is_comparison="NPU" in found,
+        task=str(found.get("task") or ""),
+        tool_tip=json.loads(tips) if isinstance(tips, str) and tips else {},
+        colours=found.get("Colors") or {},
+        micro_steps=int(found.get("MicroSteps") or 0),
+        overflow_check=bool(found.get("OverflowCheck")),
+        graphs=tuple(graphs),
+    )
+
+
+def step_and_rank(name: str) -> tuple[int, int]:
+    """Step and rank by the name of a file; 0 where it does not tell.
+
+    >>> step_and_rank("compare_step3_rank12_20250101000000.vis")
+    (3, 12)
+    """
+    words = name.split("_")
+    numbers = {"step": 0, "rank": 0}
+    for word in words:
+        for key in numbers:
+            if word.startswith(key) and word[len(key) :].isdigit():
+                numbers[key] = int(word[len(key) :])
+    return numbers["step"], numbers["rank"]
+
+
+def _graph(path: Path, source: str, side: dict[str, Any], step: int, rank: int) -> FileGraph:
+    nodes: dict[str, FileNode] = {}
+    for name, one in side["node"].items():
+        if not isinstance(one, dict):
+            raise InvalidInputError(f'"{path}": node {name!r} must be an object.')
+        data = one.get("data") or {}
+        up = one.get("upnode")
+        nodes[name] = FileNode(
+            name=name,
+            kind=int(one.get("node_type") or 0),
+            parent=None if up in (None, "None", "") else str(up),
+            children=tuple(one.get("subnodes") or ()),
+            link=without_prefixes(one.get("matched_node_link") or ()),
+            index=data.get("precision_index"),
+            overflow=data.get("overflow_level"),
+            micro_step=int(one.get("micro_step_id") or 0),
+            stack=tuple(one.get("stack_info") or ()),
+            communication=one.get("matched_distributed") or {},
+            inputs_read=one.get("input_data") or {},
+            outputs_read=one.get("output_data") or {},
+        )
+    folder = side.get("dump_data_dir")
+    return FileGraph(source, step, rank, folder if isinstance(folder, str) else None, nodes)
