@@ -1,6 +1,6 @@
 """Make the environments of the published mindstudio-probe that bench/ and tests/compat measure against.
 
-    python bench/reference_env.py              # both versions, into .bench/ref-8.1.1 and .bench/ref-26.2.0
+    python bench/reference_env.py              # all, into .bench/ref-8.1.1, .bench/ref-26.2.0, .bench/ref-plugin-8.3.2
     python bench/reference_env.py 8.1.1        # one of them
 
 An environment that already works is left alone, so this can stand in front of every run. The published
@@ -30,6 +30,8 @@ class Reference:
     also: tuple[str, ...]
     #: Imports that must work before the environment counts as made.
     must_import: tuple[str, ...]
+    package: str = "mindstudio-probe"
+    with_torch: bool = True
 
 
 REFERENCES = {
@@ -40,6 +42,8 @@ REFERENCES = {
         ("msprobe.pytorch", "twisted.internet.ssl"),
     ),
     "26.2.0": Reference("26.2.0", (), ("msprobe.pytorch",)),
+    # The viewer of graph files, which 26.2.0 bundles and which was published by itself before.
+    "plugin-8.3.2": Reference("8.3.2", (), ("tensorboard", "server.plugin"), "tb-graph-ascend", with_torch=False),
 }
 
 
@@ -64,15 +68,16 @@ def clean_environment() -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-def works(reference: Reference) -> bool:
+def works(name: str) -> bool:
     """Whether the environment exists, holds exactly this version, and can import what is needed."""
-    python = python_of(reference.version)
+    reference, python = REFERENCES[name], python_of(name)
     if not python.exists():
         return False
     check = (
         "import importlib, importlib.metadata\n"
-        f"assert importlib.metadata.version('mindstudio-probe') == {reference.version!r}\n"
-        f"assert importlib.metadata.version('torch').split('+')[0] == {TORCH.split('==')[1]!r}\n"
+        f"assert importlib.metadata.version({reference.package!r}) == {reference.version!r}\n"
+        f"if {reference.with_torch}:\n"
+        f"  assert importlib.metadata.version('torch').split('+')[0] == {TORCH.split('==')[1]!r}\n"
         f"for name in {reference.must_import!r}: importlib.import_module(name)\n"
     )
     done = subprocess.run([str(python), "-c", check], env=clean_environment(), capture_output=True)
@@ -82,19 +87,21 @@ def works(reference: Reference) -> bool:
 def make(version: str) -> Path:
     """Make the environment of `version` if it is not there yet; return its interpreter."""
     reference = REFERENCES[version]
-    if works(reference):
+    if works(version):
         return python_of(version)
     folder = environment_folder(version)
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / ".gitignore").write_text("*\n")
-    print(f"making {folder} (torch and mindstudio-probe {version}; a few minutes)", flush=True)
+    print(f"making {folder} ({reference.package} {reference.version}; a few minutes)", flush=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     install = [str(python_of(version)), "-m", "pip", "install", "--quiet"]
-    subprocess.run([*install, TORCH], check=True, env=clean_environment())
-    subprocess.run([*install, f"mindstudio-probe=={version}", *reference.also], check=True, env=clean_environment())
-    if not works(reference):
+    if reference.with_torch:
+        subprocess.run([*install, TORCH], check=True, env=clean_environment())
+    wanted = f"{reference.package}=={reference.version}"
+    subprocess.run([*install, wanted, *reference.also], check=True, env=clean_environment())
+    if not works(version):
         raise SystemExit(
-            f"{folder}: mindstudio-probe {version} was installed but does not import; see the output above"
+            f"{folder}: {wanted} was installed but does not import; see the output above"
         )
     return python_of(version)
 
