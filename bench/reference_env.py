@@ -100,9 +100,7 @@ def make(version: str) -> Path:
     wanted = f"{reference.package}=={reference.version}"
     subprocess.run([*install, wanted, *reference.also], check=True, env=clean_environment())
     if not works(version):
-        raise SystemExit(
-            f"{folder}: {wanted} was installed but does not import; see the output above"
-        )
+        raise SystemExit(f"{folder}: {wanted} was installed but does not import; see the output above")
     return python_of(version)
 
 

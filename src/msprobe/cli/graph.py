@@ -74,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def match_of(args: argparse.Namespace) -> Mode:
     """The way to pair nodes. Raises UsageError where two are asked for."""
-    from msprobe.cli.compare import UsageError
+    from msprobe.cli.parser import UsageError
 
     asked = [flag for flag, given in (("--strict", args.strict), ("--fuzzy_match", args.fuzzy_match)) if given]
     if args.layer_mapping is not None:

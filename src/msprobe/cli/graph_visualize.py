@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Build or compare, and write one ``.vis.db`` for all steps and ranks."""
     from msprobe import log
-    from msprobe.cli.compare import UsageError
+    from msprobe.cli.parser import UsageError
     from msprobe.graph.request import Request
 
     layouts = _layouts(args)
@@ -85,7 +85,7 @@ def _with_progress(request: Request) -> int:
 
 def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
     """The layouts of the sides. Raises UsageError or InvalidInputError."""
-    from msprobe.cli.compare import UsageError
+    from msprobe.cli.parser import UsageError
     from msprobe.graph.merge.layout import Layout
 
     if args.rank_size is None:

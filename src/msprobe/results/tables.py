@@ -63,11 +63,16 @@ class Table:
         """The table for polars. Raises NotAvailableError if polars is not installed."""
         package = _package("polars")
         # strict=False: a column may hold whole numbers and numbers with a fraction.
-        return package.DataFrame({name: list(column) for name, column in self._columns.items()}, strict=False)
+        frame: polars.DataFrame = package.DataFrame(self._lists(), strict=False)
+        return frame
 
     def to_pandas(self) -> pandas.DataFrame:
         """The table for pandas. Raises NotAvailableError if pandas is not installed."""
-        return _package("pandas").DataFrame({name: list(column) for name, column in self._columns.items()})
+        frame: pandas.DataFrame = _package("pandas").DataFrame(self._lists())
+        return frame
+
+    def _lists(self) -> dict[str, list[Any]]:
+        return {name: list(column) for name, column in self._columns.items()}
 
     def _repr_html_(self) -> str:
         rows = [[column[number] for column in self._columns.values()] for number in range(min(len(self), _SHOWN))]
