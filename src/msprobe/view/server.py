@@ -78,7 +78,13 @@ def application(source: Source, token: str, page: Page, hosts: tuple[str, ...] =
     routes.append(Route("/api/matches", _matched(source), methods=["POST"]))
     routes.append(Route("/", _file(page, "index.html"), methods=["GET"]))
     routes += [Route(f"/{name}", _file(page, name), methods=["GET"]) for name in page.names]
-    return _Guard(Starlette(routes=routes), token, (*_HOSTS, *hosts))
+    app = Starlette(routes=routes, exception_handlers={404: _nothing_here, 405: _nothing_here})
+    return _Guard(app, token, (*_HOSTS, *hosts))
+
+
+async def _nothing_here(request: Request, problem: Exception) -> Response:
+    status = getattr(problem, "status_code", 404)
+    return _refusal(status, f"there is nothing here to {request.method.lower()}.")
 
 
 class _Guard:

@@ -38,9 +38,7 @@ class OpenedFiles:
             if name not in self._states or before == now:
                 continue
             what = "vanished" if now is None else "changed" if before is not None else "appeared"
-            raise ChangedError(
-                f'"{Path(name)}" {what} since it was opened; close this page and run msprobe view again.'
-            )
+            raise ChangedError(f'"{Path(name)}" {what} since it was opened; run msprobe view again.')
 
 
 def _state(name: str) -> _State:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.view.pages import pair
+
+from msprobe import cli
+from msprobe.errors import NotAvailableError
+from msprobe.view import serving
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    assert cli.main(["view", *map(str, words)]) == 1
+    return capsys.readouterr().err
+
+
+def test_all_wrong_options_are_told_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = said(capsys, "--port", "99999", "--jobs", "no", "--matches", "/nowhere", "--html", tmp_path)
+    for told in ("give what to show", "'99999' is no port", "--jobs: 'no'", "--matches: '/nowhere'", "is a folder"):
+        assert told in words, told
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_work(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert "there is no folder" in said(capsys, tmp_path / "no", "--html", tmp_path / "none" / "out.html")
+
+
+def test_one_file_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    assert cli.main(["view", *map(str, pair(tmp_path)), "--html", str(out)]) == 0
+    assert "opens in any browser" in capsys.readouterr().out
+    assert out.stat().st_mode & 0o777 == 0o640
+    assert b"msprobe-data" in out.read_bytes()
+
+
+def test_a_port_in_use_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    runs = pair(tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        words = said(capsys, runs[0], "--port", str(port), "--no-browser")
+    assert f"cannot listen on 127.0.0.1, port {port}" in words
+    assert "choose another --host or --port" in words
+
+
+def test_a_host_that_is_none_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "cannot listen on no.such.host.invalid" in said(
+        capsys, pair(tmp_path)[0], "--host", "no.such.host.invalid", "--no-browser"
+    )
+
+
+def test_a_missing_package_is_named_before_the_work(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+
+    def without(name: str, *more: Any) -> Any:
+        return None if name == "uvicorn" else found(name, *more)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without)
+    words = said(capsys, tmp_path / "nothing")
+    assert "needs uvicorn, which is not installed: pip install 'msprobe[view]'" in words
+    with pytest.raises(NotAvailableError):
+        serving.check_available()
+
+
+def test_one_file_needs_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = builtins.__import__
+
+    def without(name: str, *more: Any) -> Any:
+        if name.partition(".")[0] in ("uvicorn", "starlette"):
+            raise ImportError(name)
+        return imported(name, *more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert cli.main(["view", str(pair(tmp_path)[0]), "--html", str(tmp_path / "page.html")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("127.8.8.8", True), ("0.0.0.0", False), ("a.b", False)],
+)
+def test_only_this_machine_is_local(host: str, local: bool) -> None:
+    assert serving.is_local(host) is local
+    assert bool(serving.names_of(host)) is not local
