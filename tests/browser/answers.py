@@ -8,7 +8,6 @@ explained by its inputs.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +87,7 @@ class Place:
         columns.micro.append(self.step)
         if status is None:
             status = EXPLAINED if self.is_wrong else self.random.choice([IDENTICAL, IDENTICAL, ROUNDING])
-        columns.status.append(status)
+        columns.status.append(NO_NUMBERS if self.single else status)
         noise = 10 ** self.random.uniform(-7.5, -6.5)
         size = 10 ** self.random.uniform(-2.2, -0.8) if self.is_wrong else noise
         columns.left.append(None if self.single or side else 0.0 if status == IDENTICAL else round(size, 9))
@@ -96,7 +95,9 @@ class Place:
         columns.allowed.append(None if self.single or side else round(max(size * 1.4, 4e-7), 9))
         columns.norm.append(round(10 ** self.random.uniform(-1, 3), 4))
         columns.largest.append(round(10 ** self.random.uniform(-1, 1), 4))
-        columns.flags.append(0)
+        columns.flags.append(1 if self.single and self.is_wrong else 0)
+        if columns.flags[-1]:
+            columns.norm[-1] = columns.largest[-1] = None
         return len(columns.names) - 1
 
     def module(self, path: str, kind: str, parent: int = -1) -> int:
@@ -134,12 +135,10 @@ class Place:
         else:
             row = self.call("linear", self.module(f"{path}.mlp.fc2", "Linear", mlp))
             if number == self.wrong_block and self.single:
-                self.columns.flags[row] |= 3
-                self.columns.norm[row] = None
+                if not self.is_wrong:
+                    self.columns.flags[row] |= 2
+                    self.first = row
                 self.is_wrong = True
-        if self.is_wrong and self.single:
-            for row in range(top, len(self.columns.names)):
-                self.columns.flags[row] |= 1
         self.call("all_reduce", top, "Distributed")
         self.columns.flags[-1] |= 32
         for name in (
@@ -164,7 +163,7 @@ class Place:
             **vars(columns),
             "micro_steps": self.micro_steps,
             "first": self.first,
-            "culprits": [{"row": self.first, "finding": 0}] if self.first >= 0 else [],
+            "culprits": [{"row": self.first, "finding": 0}] if self.first >= 0 and not self.single else [],
             "notes": [],
         }
 
@@ -346,17 +345,10 @@ def picture(shape: tuple[int, int] = (8, 64)) -> dict[str, Any]:
     }
 
 
-def ranks(place: dict[str, Any]) -> dict[str, Any]:
+def ranks(count: int = 2) -> dict[str, Any]:
     layers = [f"model.layers.{layer}" for layer in range(12)]
-    return {
-        "layers": layers,
-        "ranks": [0, 1],
-        "worst": [
-            [EXPLAINED if layer > 2 else UNEXPLAINED if layer == 2 and rank == 0 else ROUNDING for layer in range(12)]
-            for rank in range(2)
-        ],
-    }
-
-
-def walk(place: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    yield from enumerate(place["names"])
+    worst = [
+        [EXPLAINED if layer > 2 else UNEXPLAINED if layer == 2 and rank == 0 else ROUNDING for layer in range(12)]
+        for rank in range(count)
+    ]
+    return {"layers": layers, "ranks": list(range(count)), "places": list(range(count)), "worst": worst}

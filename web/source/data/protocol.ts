@@ -26,6 +26,8 @@ export interface Finding {
   place: number | null;
   reason: string;
   source: string[];
+  kind?: string;
+  harmless?: boolean;
 }
 
 export interface Verdict {
@@ -33,6 +35,7 @@ export interface Verdict {
   headline: string;
   exit_code: number;
   notes: string[];
+  compared?: string[];
   findings: Finding[];
 }
 
@@ -54,6 +57,8 @@ export interface Overview {
   places: PlaceHead[];
   verdict: Verdict | null;
   curve: Curve[];
+  /** False while the server still reads steps: ask again a little later. */
+  curve_complete?: boolean;
   can: { picture: boolean; match: boolean };
   notes: string[];
 }
@@ -94,6 +99,8 @@ export interface TensorSide {
   min: Figure;
   mean: Figure;
   norm: Figure;
+  nan?: number | null;
+  inf?: number | null;
   digest: string | null;
   requires_grad: boolean | null;
   value: string | null;
@@ -150,6 +157,8 @@ export interface NodeAnswer {
 export interface Picture {
   shape: number[];
   slice: string;
+  /** How many rows and columns of the tensor one cell stands for. */
+  cell?: [number, number];
   cells: (number | null)[][];
   largest: number;
   histogram: {
@@ -158,12 +167,17 @@ export interface Picture {
     reference: number[];
     difference_edges: number[];
     difference: number[];
+    /** One of so many elements was counted. */
+    every?: number;
   };
 }
 
 export interface RanksAnswer {
   layers: string[];
   ranks: (number | string)[];
+  /** The place of each rank. */
+  places: (number | null)[];
+  /** A list for each rank, with the status of each layer; 0: not known. */
   worst: number[][];
 }
 

@@ -2,14 +2,17 @@
 
 import type { Figure } from "../data/protocol.ts";
 
-/** Three digits: for tables where magnitudes matter. */
+/** A difference without size: NaN or Inf on one side, or another number of elements. */
+export const BEYOND = 1e300;
+
+/** Two or three digits: for tables where magnitudes matter. */
 export function short(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "";
   if (value === 0) return "0";
-  if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   const size = Math.abs(value);
-  if (size >= 1e-2 && size < 1e4) return value.toPrecision(3);
-  return value.toExponential(1).replace("e-", "e\u2212").replace("e+", "e");
+  if (size >= BEYOND) return value > 0 ? "∞" : "−∞";
+  if (size >= 0.1 && size < 1e4) return value.toPrecision(3).replace("-", "\u2212");
+  return value.toExponential(1).replaceAll("-", "\u2212").replace("e+", "e");
 }
 
 /** Seven digits, what a 32-bit number carries. */
@@ -20,7 +23,7 @@ export function long(value: Figure | undefined): string {
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e9) return String(value);
   if (size >= 1e-4 && size < 1e7) return String(Number(value.toPrecision(7)));
-  return String(value.toExponential(5)).replace("e+", "e");
+  return String(value.toExponential(4)).replace("e+", "e");
 }
 
 /** All digits, for copying. */

@@ -139,13 +139,19 @@ export function countBelow(place: Place, row: number, status: number): number {
   return place.counts[status][place.ends[row]] - place.counts[status][row + 1];
 }
 
-/** The row with the worst status in the block of `row`, itself included; among equals the first in execution. */
+/** The row with the worst status in the block of `row`, itself included (-1: of all); among equals the first in execution. */
 export function worstRow(place: Place, row: number): number {
-  let best = row;
-  for (let at = row + 1; at < place.ends[row]; at++) {
-    if (SEVERITY[place.status[at]] > SEVERITY[place.status[best]]) best = at;
-  }
+  const from = Math.max(0, row);
+  const to = row < 0 ? place.size : place.ends[row];
+  let best = from;
+  for (let at = from + 1; at < to; at++) if (badness(place, at) > badness(place, best)) best = at;
   return best;
+}
+
+/** Status first; of a single run, which has none, where NaN or Inf begins, then where they are. */
+function badness(place: Place, row: number): number {
+  const flags = place.flags[row];
+  return SEVERITY[place.status[row]] * 4 + (flags & FLAG.bornNotFinite ? 2 : flags & FLAG.notFinite ? 1 : 0);
 }
 
 /** The worse of a row's own status and what is below. */

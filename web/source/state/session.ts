@@ -3,6 +3,7 @@
 import type { NodeAnswer, Overview, PlaceHead } from "../data/protocol.ts";
 import { NoAnswer } from "../data/source.ts";
 import type { Reason, Source } from "../data/source.ts";
+import { parseName } from "../model/names.ts";
 import { nameOf, OutOfOrder, placeOf, rowOf, SEVERITY, worstRow } from "../model/place.ts";
 import type { Place } from "../model/place.ts";
 import { keptOf, Opened, visibleRows } from "../model/rows.ts";
@@ -75,6 +76,21 @@ export class Session {
     const index = wanted !== null && wanted < count ? wanted : (this.firstPlace() ?? 0);
     this.changed();
     if (count) await this.openPlace(index, { fresh: this.shown.at === null });
+    void this.completeCurve();
+  }
+
+  /** Steps that the server is still reading when the page opens come later. */
+  private async completeCurve(): Promise<void> {
+    while (this.overview?.curve_complete === false) {
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      try {
+        const { curve, curve_complete } = await this.source.overview();
+        this.overview = { ...this.overview, curve, curve_complete: curve_complete ?? true };
+      } catch {
+        return;
+      }
+      this.changed();
+    }
   }
 
   /** The address was changed by hand, or by the back button. */
@@ -229,9 +245,7 @@ export class Session {
     const place = this.place;
     if (!place || !place.size) return;
     if (row >= 0 && place.ends[row] > row + 1) return this.select(worstRow(place, row));
-    let best = 0;
-    for (let at = 1; at < place.size; at++) if (SEVERITY[place.status[at]] > SEVERITY[place.status[best]]) best = at;
-    return this.select(best);
+    return this.select(worstRow(place, -1));
   }
 
   ask(question: Question, push = true): void {
@@ -267,6 +281,23 @@ export class Session {
       if (this.place && this.place.first >= 0) this.select(this.place.first);
     }
     return undefined;
+  }
+
+  /** The worst row of a layer in another place. */
+  async goLayer(index: number, layer: string): Promise<void> {
+    if (index < 0) return;
+    this.shown = { ...this.shown, view: "tree" };
+    if (index !== this.shown.place || !this.place) await this.openPlace(index, { fresh: true });
+    const place = this.place;
+    if (!place || index !== this.shown.place) return;
+    let best = -1;
+    for (let row = 0; row < place.size; row++) {
+      if (place.kinds[row] !== 0 || parseName(nameOf(place, row)).path !== layer) continue;
+      const worst = worstRow(place, row);
+      if (best < 0 || SEVERITY[place.status[worst]] > SEVERITY[place.status[best]]) best = worst;
+    }
+    if (best >= 0) this.select(best);
+    else this.changed();
   }
 
   async goFinding(index: number): Promise<void> {

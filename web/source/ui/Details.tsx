@@ -45,7 +45,7 @@ function Whole({ session, overview, node }: { session: Session; overview: Overvi
     {node.module && <p class="pairline"><span class="label">{t("details.module")}</span><span class="mono">{node.module}</span></p>}
     {node.why_unmatched && <p class="why">{node.why_unmatched}</p>}
     {node.notes.map((note) => <p class="why" key={note}>{note}</p>)}
-    {node.findings.length > 0 && (
+    {overview.verdict !== null && node.findings.length > 0 && (
       <p class="in-findings">{t("details.findings")} {node.findings.map((index) => (
         <button key={index} type="button" class="jump" onClick={() => void session.goFinding(index)}>{index + 1}. {overview.verdict?.findings[index]?.title ?? ""}</button>))}</p>
     )}

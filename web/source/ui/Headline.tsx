@@ -26,6 +26,9 @@ export function Headline({ session, overview }: { session: Session; overview: Ov
         <h1 title={verdict?.headline}>{verdict ? verdict.headline : overview.title}</h1>
         {verdict && !verdict.headline && <span>{verdictWords(verdict.status)}</span>}
         <span class="grow" />
+        {overview.kind === "single" && first !== null && (
+          <button type="button" class="first" title={first} onClick={() => void session.goFirst()}><Glyph name="target" />{t("first.single")}<kbd>f</kbd></button>
+        )}
         {overview.kind === "pair" && (
           <button type="button" class="first" disabled={first === null && !findings.length} title={first ?? ""} onClick={() => void session.goFirst()}>
             <Glyph name="target" />{first === null && !findings.length ? t("first.none") : t("first")}<kbd>f</kbd>

@@ -19,9 +19,8 @@ export function statusWords(status: number): string {
   return t(`status.${STATUSES[status] ?? "none"}` as Key);
 }
 
-export function Status({ status, quiet = false }: { status: number; quiet?: boolean }): JSX.Element {
+export function Status({ status, quiet = false, words = statusWords(status) }: { status: number; quiet?: boolean; words?: string }): JSX.Element {
   const name = STATUSES[status] ?? "none";
-  const words = statusWords(status);
   return (
     <svg class={`icon s-${name}${quiet ? " small" : ""}`} viewBox="0 0 14 14" role="img" aria-label={words}>
       <title>{words}</title>
@@ -42,6 +41,8 @@ const PATHS = {
   link: "M5.800 8.200 8.200 5.800M6.500 4l1.300-1.300a2.500 2.500 0 0 1 3.500 3.500L10 7.500M7.500 10l-1.300 1.300a2.500 2.500 0 0 1-3.500-3.500L4 6.500",
   theme: "M7 1.800a5.200 5.200 0 1 0 0 10.400zM7 1.800a5.200 5.200 0 0 1 0 10.400",
   warning: "M7 2 12.600 12H1.400ZM7 5.800v2.700M7 10.200v.1",
+  unfold: "m3.500 2.500 3.500 3.200 3.500-3.200M3.500 8.200l3.500 3.200 3.500-3.200",
+  fold: "m3.500 5.800 3.500-3.200 3.500 3.200M3.500 11.400l3.500-3.200 3.500 3.200",
   down: "m3.500 5.200 3.500 3.600 3.500-3.600",
 } as const;
 

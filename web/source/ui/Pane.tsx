@@ -8,15 +8,15 @@ import { Details } from "./Details.tsx";
 import { Findings } from "./Findings.tsx";
 
 export function Pane({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
-  const { tab } = session.shown;
+  const tab = overview.verdict ? session.shown.tab : "call";
   const count = overview.verdict?.findings.length ?? 0;
   return (
     <aside class="pane" aria-label={t("pane")}>
       <div class="bar">
         <div class="tabs" role="tablist" aria-label={t("pane")}>
           <button type="button" role="tab" aria-selected={tab === "call"} onClick={() => session.showTab("call")}>{t("tab.call")}</button>
-          <button type="button" role="tab" aria-selected={tab === "findings"} onClick={() => session.showTab("findings")}>
-            {t("findings")}{count > 0 && <b class="badge">{count}</b>}</button>
+          {overview.verdict && <button type="button" role="tab" aria-selected={tab === "findings"} onClick={() => session.showTab("findings")}>
+            {t("findings")}{count > 0 && <b class="badge">{count}</b>}</button>}
         </div>
       </div>
       <div class="content" tabIndex={0} data-own-keys>

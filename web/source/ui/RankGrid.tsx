@@ -1,2 +1,56 @@
+// Ranks against layers: which rank went wrong first, and whether all of them did.
+
 import type { JSX } from "preact";
-export function RankGrid(_: { session: unknown; place?: unknown; overview?: unknown }): JSX.Element { return <p class="waiting">…</p>; }
+import { useEffect, useState } from "preact/hooks";
+import type { Overview, RanksAnswer } from "../data/protocol.ts";
+import { NoAnswer } from "../data/source.ts";
+import type { Problem, Session } from "../state/session.ts";
+import { t } from "../texts/index.ts";
+import { statusWords } from "./Icons.tsx";
+import { gridKeys, Mark } from "./Mark.tsx";
+import { Trouble } from "./Trouble.tsx";
+
+export function RankGrid({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
+  const steps = [...new Set(overview.places.map((place) => place.step))];
+  const [step, setStep] = useState<number | null>(session.head?.step ?? steps[0] ?? null);
+  const [answer, setAnswer] = useState<RanksAnswer | null>(null);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [again, setAgain] = useState(0);
+  useEffect(() => {
+    let isCurrent = true;
+    setAnswer(null);
+    setProblem(null);
+    session.source.ranks(step).then((found) => isCurrent && setAnswer(found), (error: unknown) => isCurrent
+      && setProblem(error instanceof NoAnswer ? { reason: error.reason, words: error.message } : { reason: "broken", words: String(error) }));
+    return () => { isCurrent = false; };
+  }, [step, again]);
+  const go = (event: Event): void => {
+    const data = (event.target as HTMLElement).closest<HTMLElement>("[data-place]")?.dataset;
+    if (!data || !answer) return;
+    void session.goLayer(Number(data["place"]), answer.layers[Number(data["row"])] ?? "");
+  };
+  return (
+    <div class="grids" data-own-keys onClick={go} onKeyDown={gridKeys}>
+      <div class="grid-head">
+        {steps.length > 1 && (
+          <label>{t("ranks.step")} <select value={String(step)} onChange={(event) => setStep(event.currentTarget.value === "null" ? null : Number(event.currentTarget.value))}>
+            {steps.map((each) => <option key={String(each)} value={String(each)}>{String(each)}</option>)}</select></label>
+        )}
+        <p class="quiet">{t("ranks.legend")}</p>
+      </div>
+      {problem ? <Trouble problem={problem} small retry={() => setAgain(again + 1)} /> : !answer ? <p class="waiting" role="status">{t("loading")}</p>
+        : answer.layers.length === 0 ? <p class="waiting">{t("ranks.none")}</p> : (
+        <section class="grid">
+          <table>
+            <thead><tr><td />{answer.ranks.map((rank) => <th key={rank} scope="col"><span>{t("place.rank", { rank })}</span></th>)}</tr></thead>
+            <tbody>{answer.layers.map((layer, row) => (
+              <tr key={layer}><th scope="row">{layer}</th>{answer.ranks.map((rank, column) => {
+                const status = answer.worst[column]?.[row] ?? 0;
+                return <td key={rank}>{status > 0 && <Mark status={status} row={row} place={answer.places[column] ?? -1} words={`${layer}, ${t("place.rank", { rank })}: ${statusWords(status)}`} />}</td>;
+              })}</tr>))}</tbody>
+          </table>
+        </section>
+      )}
+    </div>
+  );
+}

@@ -69,6 +69,12 @@ function Form({ candidate, reference, isPair }: { candidate: TensorSide | null; 
   return <>
     {!any?.dtype && any && any.value === null && <span class="form">{any.type}</span>}
     {part("dtype")}{part("shape")}{part("strides")}
+    {(["nan", "inf"] as const).map((name) => {
+      const counts = [candidate?.[name], reference?.[name]];
+      if (!counts.some(Boolean)) return null;
+      const words = counts.filter((_, side) => (side ? reference : candidate)).map((count) => count ?? 0);
+      return <span key={name} class="form other">{t(`tensor.${name}`, { count: words[0] === words[1] ? words[0]! : words.join(" ↔ ") })}</span>;
+    })}
     {any?.unset && <span class="tag">{t("flag.unset")}</span>}
     {isPair && (!candidate || !reference) && <span class="tag">{candidate ? statusWords(5) : statusWords(6)}</span>}
     {candidate && reference && candidate.requires_grad !== null && reference.requires_grad !== null && candidate.requires_grad !== reference.requires_grad

@@ -57,9 +57,9 @@ export function Toolbar({ session }: { session: Session }): JSX.Element | null {
       </details>
       {!asksNothing(question) && <button type="button" class="plain" onClick={() => session.ask(EVERYTHING)}><Glyph name="close" />{t("filter.clear")}</button>}
       <span class="grow" />
-      <button type="button" class="plain" title={`${t("key.worst")} (e)`} onClick={() => session.openWorst()}>{t("worst")}</button>
-      <button type="button" class="plain" onClick={() => session.setAllOpen(true)}>{t("open.all")}</button>
-      <button type="button" class="plain" onClick={() => session.setAllOpen(false)}>{t("close.all")}</button>
+      <button type="button" class="plain" title={`${t("key.worst")} (e)`} aria-label={t("worst")} onClick={() => session.openWorst()}><Glyph name="target" /><span class="words">{t("worst")}</span></button>
+      <button type="button" class="plain" title={t("open.all")} aria-label={t("open.all")} onClick={() => session.setAllOpen(true)}><Glyph name="unfold" /></button>
+      <button type="button" class="plain" title={t("close.all")} aria-label={t("close.all")} onClick={() => session.setAllOpen(false)}><Glyph name="fold" /></button>
     </div>
   );
 }

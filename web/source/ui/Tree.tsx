@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { long, short, whole } from "../model/figures.ts";
 import { labelOf } from "../model/names.ts";
-import { countBelow, FLAG, nameOf, PHASES, REFERENCE_ONLY, SEVERITY, STATUSES, WORST_FIRST, worstOf } from "../model/place.ts";
+import { countBelow, FLAG, nameOf, PHASES, SEVERITY, STATUSES, WORST_FIRST, worstOf } from "../model/place.ts";
 import type { Place } from "../model/place.ts";
 import { heightOf, positionOf, scrollTo, windowOf } from "../model/rows.ts";
 import type { Session } from "../state/session.ts";
@@ -22,15 +22,15 @@ export function Tree({ session, place }: { session: Session; place: Place }): JS
 
   useLayoutEffect(() => {
     const element = area.current!;
-    const watch = new ResizeObserver(() => setView(element.clientHeight));
+    const watch = new ResizeObserver(() => setView(element.clientHeight - ROW));
     watch.observe(element);
-    setView(element.clientHeight);
+    setView(element.clientHeight - ROW);
     return () => watch.disconnect();
   }, []);
   useEffect(() => {
     const element = area.current!;
     if (selected < 0) return;
-    const wanted = scrollTo(positionOf(rows, selected), rows.length, ROW, element.clientHeight, element.scrollTop);
+    const wanted = scrollTo(positionOf(rows, selected), rows.length, ROW, element.clientHeight - ROW, element.scrollTop);
     if (wanted !== element.scrollTop) element.scrollTop = wanted;
   }, [session.reveals, place]);
 
@@ -40,21 +40,21 @@ export function Tree({ session, place }: { session: Session; place: Place }): JS
   const layout = session.single ? "single" : place.twins.size ? "pair twins" : "pair";
   return (
     <div class={`table ${layout}`}>
-      <div class="head" aria-hidden="true">
-        <span>{t("column.name")}</span><span>{t("column.pass")}</span>
-        {session.single ? <>
-          <span class="number">{t("column.norm")}</span><span class="number">{t("column.largest")}</span><span>{t("column.flags")}</span>
-        </> : <>
-          <span class="number" title={t("column.left.long")}>{t("column.left")}</span>
-          <span class="number" title={t("column.arrived.long")}>{t("column.arrived")}</span>
-          <span class="number allowed" title={t("column.allowed.long")}>{t("column.allowed")}</span>
-          <span title={t("column.below.long")}>{t("column.below")}</span>
-          {place.twins.size > 0 && <span class="twin">{t("reference")}</span>}
-        </>}
-      </div>
       <div class="rows" ref={area} role="treegrid" tabIndex={0} aria-label={t("view.tree")} aria-rowcount={rows.length}
         aria-activedescendant={selected >= 0 ? `row-${selected}` : undefined}
         onScroll={(event) => setScroll(event.currentTarget.scrollTop)}>
+        <div class="head" aria-hidden="true">
+          <span>{t("column.name")}</span><span>{t("column.pass")}</span>
+          {session.single ? <>
+            <span class="number">{t("column.norm")}</span><span class="number">{t("column.largest")}</span><span>{t("column.flags")}</span>
+          </> : <>
+            <span class="number" title={t("column.left.long")}>{t("column.left")}</span>
+            <span class="number" title={t("column.arrived.long")}>{t("column.arrived")}</span>
+            <span class="number allowed" title={t("column.allowed.long")}>{t("column.allowed")}</span>
+            <span title={t("column.below.long")}>{t("column.below")}</span>
+            {place.twins.size > 0 && <span class="twin">{t("reference")}</span>}
+          </>}
+        </div>
         {rows.length === 0 && <p class="waiting">{t("search.none")}</p>}
         <div class="space" role="presentation" style={{ height: `${heightOf(rows.length, ROW)}px` }}>
           <div class="shown" role="presentation" style={{ transform: `translateY(${shown.offset}px)` }}>{lines}</div>
@@ -69,7 +69,7 @@ function Line({ session, place, row, position }: { session: Session; place: Plac
   const isOpen = holds && session.opened.isOpen(row, session.kept);
   const label = labelOf(place, row);
   const status = place.status[row];
-  const edge = isOpen ? status : worstOf(place, row);
+  const edge = session.single ? brokenStatus(place.flags[row] | (isOpen ? 0 : place.flagsBelow[row])) : isOpen ? status : worstOf(place, row);
   const classes = ["row", row === session.selected && "selected", row === place.first && "first-one",
     session.kept && !session.kept.asked[row] && "dim", row === session.matching && "matching", `edge-${STATUSES[edge]}`];
   const choose = (): void => {
@@ -87,7 +87,7 @@ function Line({ session, place, row, position }: { session: Session; place: Plac
           : <span class="fold" />}
         {session.single ? <Broken flags={place.flags[row]} /> : <Status status={status} />}
         <span class="main">{label.main}</span><span class="quiet">{label.quiet}</span>
-        {row === place.first && <span class="tag bad">{t("first.tag")}</span>}
+        {row === place.first && <span class="tag bad">{t(session.single ? "first.single.tag" : "first.tag")}</span>}
         {place.flags[row] & FLAG.communication ? <span class="tag">{t("flag.communication")}</span> : null}
         {place.flags[row] & FLAG.recomputed ? <span class="tag">{t("flag.recomputed")}</span> : null}
       </span>
@@ -154,11 +154,11 @@ function Size({ value }: { value: number }): JSX.Element | null {
   return <i class="meter b-rounding" style={{ width: `${width * 0.44}px` }} />;
 }
 
-function Broken({ flags }: { flags: number }): JSX.Element {
-  return <Status status={flags & FLAG.bornNotFinite ? 4 : flags & FLAG.notFinite ? 3 : 0} />;
+function brokenStatus(flags: number): number {
+  return flags & FLAG.bornNotFinite ? 4 : flags & FLAG.notFinite ? 3 : 0;
 }
 
-/** Whether a row stands for the reference alone. */
-export function isReferenceOnly(place: Place, row: number): boolean {
-  return place.sides[row] === 2 || place.status[row] === REFERENCE_ONLY;
+function Broken({ flags }: { flags: number }): JSX.Element {
+  return <Status status={brokenStatus(flags)}
+    words={flags & FLAG.bornNotFinite ? t("flag.born") : flags & FLAG.notFinite ? t("flag.notFinite") : t("flag.finite")} />;
 }

@@ -76,6 +76,13 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): v
     pen.fillRect(GUTTER + drawn.span[0], TOP, Math.max(2, drawn.span[1] - drawn.span[0]), base - TOP + LANES);
   }
 
+  // A light body with a strong top: thousands of bars beside each other read as a line, and a red one stands out.
+  const bar = (x: number, tallest: number, body: number): void => {
+    pen.globalAlpha = body;
+    pen.fillRect(x, base - tallest, 1, tallest);
+    pen.globalAlpha = 1;
+    pen.fillRect(x, base - tallest, 1, Math.min(tallest, 2));
+  };
   const fills = STATUSES.map((name) => colour(`s-${name}`));
   for (let column = 0; column < heat.columns; column++) {
     const status = heat.status[column];
@@ -87,7 +94,7 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): v
       const tallest = heightOf(value, axis) * tall;
       pen.fillStyle = fills[status >= 5 ? 3 : status]!;
       // A column in which one side stands alone has its ticks below; the bar shows the numbers of the others.
-      if (tallest > 0) pen.fillRect(x, base - tallest, 1, tallest);
+      if (tallest > 0) bar(x, tallest, status === UNEXPLAINED ? 1 : 0.42);
       else if (status !== 0 && status < 5) pen.fillRect(x, base - 1, 1, 1);
       if (status === UNEXPLAINED) {
         pen.fillStyle = fills[UNEXPLAINED]!;
@@ -105,7 +112,7 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): v
     } else {
       const tallest = broken ? tall : heightOf(value, axis) * tall;
       pen.fillStyle = broken ? fills[4]! : fills[2]!;
-      if (tallest > 0) pen.fillRect(x, base - tallest, 1, tallest);
+      if (tallest > 0) bar(x, tallest, heat.flags[column] & FLAG.bornNotFinite ? 1 : 0.42);
       if (heat.flags[column] & FLAG.bornNotFinite) pen.fillRect(x - 1, TOP, 3, TICKS);
     }
   }

@@ -1,0 +1,59 @@
+// Axes and lines of the curves over steps.
+
+export interface Axis {
+  readonly ticks: readonly number[];
+  /** Where a value stands between the ends, 0 to 1. */
+  share(value: number): number;
+}
+
+/** An axis over these values: linear with round ticks, or logarithmic (what is 0 stands at its foot). */
+export function axisOf(values: readonly (number | null)[], isLog: boolean): Axis {
+  const known = values.filter((value): value is number => value !== null && Number.isFinite(value) && Math.abs(value) < 1e299 && (!isLog || value > 0));
+  if (isLog) {
+    const low = known.length ? Math.floor(Math.log10(Math.min(...known))) : -8;
+    const high = Math.max(low + 1, known.length ? Math.ceil(Math.log10(Math.max(...known))) : 0);
+    const step = Math.max(1, Math.ceil((high - low) / 3));
+    const ticks: number[] = [];
+    for (let power = high; power >= low; power -= step) ticks.push(Number(`1e${power}`));
+    return { ticks, share: (value) => (value > 0 ? clamp((Math.log10(value) - low) / (high - low)) : 0) };
+  }
+  let low = known.length ? Math.min(...known) : 0;
+  let high = known.length ? Math.max(...known) : 1;
+  if (low === high) {
+    const margin = Math.abs(low) / 10 || 1;
+    low -= margin;
+    high += margin;
+  }
+  const rough = (high - low) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough)!;
+  const from = Math.floor(low / step);
+  const to = Math.ceil(high / step);
+  const ticks: number[] = [];
+  for (let tick = from; tick <= to; tick++) ticks.push(Number((tick * step).toPrecision(12)));
+  return { ticks, share: (value) => clamp((value - from * step) / ((to - from) * step)) };
+}
+
+/** The line through the values; a gap where one is missing, a dot where one stands alone. */
+export function pathOf(values: readonly (number | null)[], x: (index: number) => number, y: (value: number) => number): string {
+  let path = "";
+  let isDown = false;
+  values.forEach((value, index) => {
+    if (value === null) {
+      isDown = false;
+      return;
+    }
+    path += `${isDown ? "L" : "M"}${x(index).toFixed(1)} ${y(value).toFixed(1)}`;
+    if (!isDown && (index + 1 >= values.length || values[index + 1] === null)) path += "h.1";
+    isDown = true;
+  });
+  return path;
+}
+
+export function stepAt(offset: number, width: number, count: number): number {
+  return Math.max(0, Math.min(count - 1, Math.round((offset / Math.max(1, width)) * (count - 1))));
+}
+
+function clamp(share: number): number {
+  return Math.max(0, Math.min(1, share));
+}
