@@ -26,16 +26,24 @@ export interface Grid {
 
 export const cellKey = (layer: string, part: string): string => `${layer}\n${part}`;
 
+/** More columns than this are too many to look at: the numbers within layers (experts) are folded, too. */
+export const MOST_PARTS = 48;
+
 /** The parts of a module's path: its group of layers, its layer, its place within. */
-export function fold(path: string): { group: string; layer: string; part: string } {
+export function fold(path: string, foldsInner: boolean): { group: string; layer: string; part: string } {
   const parts = path.split(".");
   const at = parts.findIndex((part, index) => index > 0 && /^\d+$/.test(part));
   if (at < 0) return { group: "", layer: "", part: path };
-  const rest = parts.slice(at + 1).map((part) => (/^\d+$/.test(part) ? "*" : part));
+  const rest = parts.slice(at + 1).map((part) => (foldsInner && /^\d+$/.test(part) ? "*" : part));
   return { group: parts.slice(0, at).join("."), layer: parts[at], part: rest.join(".") };
 }
 
 export function grids(place: Place, measure: "norm" | "largest" = "norm"): Grid[] {
+  const whole = gridsOf(place, measure, false);
+  return whole.some((grid) => grid.name !== "" && grid.parts.length > MOST_PARTS) ? gridsOf(place, measure, true) : whole;
+}
+
+function gridsOf(place: Place, measure: "norm" | "largest", foldsInner: boolean): Grid[] {
   const found = new Map<string, { layers: Set<string>; parts: Set<string>; cells: Map<string, Cell> }>();
   // The cell of each row's module: calls count for the module that makes them.
   const cellOf: (Cell | null)[] = new Array(place.size).fill(null);
@@ -46,7 +54,7 @@ export function grids(place: Place, measure: "norm" | "largest" = "norm"): Grid[
     let cell: Cell | null = parent >= 0 ? cellOf[parent] : null;
     if (parsed?.isModule) {
       const known_ = known.get(parsed.path);
-      cell = known_ ?? newCell(found, parsed.path);
+      cell = known_ ?? newCell(found, parsed.path, foldsInner);
       if (!known_) known.set(parsed.path, cell);
     }
     cellOf[row] = cell;
@@ -61,8 +69,8 @@ export function grids(place: Place, measure: "norm" | "largest" = "norm"): Grid[
   return result.sort((a, b) => Number(a.name === "") - Number(b.name === "") || b.layers.length * b.parts.length - a.layers.length * a.parts.length);
 }
 
-function newCell(found: Map<string, { layers: Set<string>; parts: Set<string>; cells: Map<string, Cell> }>, path: string): Cell {
-  const { group, layer, part } = fold(path);
+function newCell(found: Map<string, { layers: Set<string>; parts: Set<string>; cells: Map<string, Cell> }>, path: string, foldsInner: boolean): Cell {
+  const { group, layer, part } = fold(path, foldsInner);
   let grid = found.get(group);
   if (!grid) found.set(group, (grid = { layers: new Set(), parts: new Set(), cells: new Map() }));
   grid.layers.add(layer);

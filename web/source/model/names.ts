@@ -41,6 +41,7 @@ export interface Label {
 /** What to write in the tree: what the rows above have said already is left out. */
 export function labelOf(place: Place, row: number): Label {
   const parsed = parseName(nameOf(place, row));
+  if (place.kinds[row] === 2) return { main: nameOf(place, row).split(".").pop() ?? "", quiet: "" };
   if (!parsed.isModule) return { main: parsed.path, quiet: [parsed.prefix, parsed.number].filter(Boolean).join(" ") };
   let path = parsed.path;
   const parent = place.parents[row];

@@ -356,8 +356,11 @@ function problemOf(error: unknown): Problem {
   return { reason: "broken", words: String(error) };
 }
 
-/** The first look: the top of the tree, opened as long as there is only one way down. */
+/** The first look: a few rows at the top are opened as long as there is only one way down. */
 function openTop(place: Place, opened: Opened): void {
+  let count = 0;
+  for (let row = 0; row < place.size; row = place.ends[row]) count++;
+  if (count > 6) return;
   for (let row = 0; row < place.size; row = place.ends[row]) {
     let at = row;
     while (place.ends[at] > at + 1) {

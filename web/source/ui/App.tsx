@@ -21,7 +21,11 @@ export interface Shared {
 export function App({ session }: { session: Session }): JSX.Element {
   const [, redraw] = useReducer<number, void>((count) => count + 1, 0);
   const [preferences, setPreferences] = useState(loadPreferences);
-  useEffect(() => session.subscribe(redraw as () => void), [session]);
+  useEffect(() => {
+    const end = session.subscribe(redraw as () => void);
+    redraw(); // a single file has its answers before anybody listens
+    return end;
+  }, [session]);
   setLanguage(preferences.language);
 
   const prefer = (change: Partial<Preferences>): void => {

@@ -82,11 +82,15 @@ function Source({ node, isPair }: { node: NodeAnswer; isPair: boolean }): JSX.El
   );
 }
 
+const FOREIGN = /\S*([\\/](?:site|dist)-packages[\\/])/;
+
 function Frames({ frames }: { frames: string[] }): JSX.Element {
   const [all, setAll] = useState(false);
-  const shown = all ? frames : frames.slice(0, 3);
+  // The lines of the user's own program first: what lies between them belongs to the framework.
+  const own = frames.filter((frame) => !FOREIGN.test(frame)).slice(0, 4);
+  const shown = all ? frames : own.length ? own : frames.slice(0, 3);
   return <>
-    <ol class="frames mono">{shown.map((frame, index) => <li key={index}>{frame}</li>)}</ol>
+    <ol class="frames mono">{shown.map((frame, index) => <li key={index} class={FOREIGN.test(frame) ? "foreign" : ""} title={frame}>{frame.replace(FOREIGN, "…$1")}</li>)}</ol>
     {frames.length > shown.length && <button type="button" class="plain" onClick={() => setAll(true)}>{t("frames.more", { count: frames.length - shown.length })}</button>}
   </>;
 }

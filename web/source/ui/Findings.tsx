@@ -1,9 +1,12 @@
 // The findings of the comparison, in the words that the command line uses.
 
 import type { JSX } from "preact";
-import type { Overview } from "../data/protocol.ts";
+import type { Finding, Overview } from "../data/protocol.ts";
+import { blocksOf } from "../model/findings.ts";
+import type { Block } from "../model/findings.ts";
 import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
+import { breakable } from "./Details.tsx";
 import { Glyph } from "./Icons.tsx";
 
 export function Findings({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
@@ -14,14 +17,39 @@ export function Findings({ session, overview }: { session: Session; overview: Ov
       {verdict.findings.length === 0 && <p class="waiting">{t("findings.none")}</p>}
       <ol>{verdict.findings.map((finding, index) => (
         <li key={index} class={index === session.finding ? "now" : ""} aria-current={index === session.finding}>
-          <button type="button" class="title" onClick={() => void session.goFinding(index)}><span class={finding.harmless ? "rank harmless" : "rank"}>{index + 1}</span><span>{finding.title}</span></button>
-          {finding.lines.map((line, at) => <p key={at}>{line}</p>)}
-          {finding.name && <button type="button" class="jump mono" onClick={() => void session.goFinding(index)}><Glyph name="target" />{finding.name}</button>}
-          {finding.source.length > 0 && <pre class="frames">{finding.source.join("\n")}</pre>}
+          <button type="button" class="title" onClick={() => void session.goFinding(index)}>
+            <span class={finding.harmless ? "rank harmless" : "rank"}>{index + 1}</span><span>{finding.title}</span></button>
+          {finding.name && <button type="button" class="jump mono" onClick={() => void session.goFinding(index)}><Glyph name="target" /><span>{breakable(finding.name)}</span></button>}
+          <Words finding={finding} />
         </li>
       ))}</ol>
       {(verdict.compared?.length ?? 0) > 0 && <><h3>{t("compared")}</h3><ul class="plain-list">{verdict.compared!.map((line) => <li key={line}>{line}</li>)}</ul></>}
       {verdict.notes.length > 0 && <><h3>{t("notes")}</h3><ul class="plain-list">{verdict.notes.map((note) => <li key={note}>{note}</li>)}</ul></>}
     </div>
+  );
+}
+
+function Words({ finding }: { finding: Finding }): JSX.Element {
+  const blocks = blocksOf(finding.lines);
+  const tellsSource = blocks.some((block) => block.type === "field" && block.values.some((value) => value.isCode));
+  return (
+    <div class="words">
+      {blocks.map((block, index) => <OneBlock key={index} block={block} />)}
+      {!tellsSource && finding.source.length > 0 && <pre class="frames">{finding.source.join("\n")}</pre>}
+    </div>
+  );
+}
+
+function OneBlock({ block }: { block: Block }): JSX.Element {
+  if (block.type === "text") return <p>{block.text}</p>;
+  if (block.type === "table") {
+    const [head, ...rows] = block.rows;
+    return (
+      <table class="told"><thead><tr>{head!.map((cell, at) => <th key={at} scope="col">{cell}</th>)}</tr></thead>
+        <tbody>{rows.map((cells, at) => <tr key={at}>{cells.map((cell, column) => (column ? <td key={column}>{cell}</td> : <th key={column} scope="row">{cell}</th>))}</tr>)}</tbody></table>
+    );
+  }
+  return (
+    <dl><dt>{block.name}</dt><dd>{block.values.map((value, at) => (value.isCode ? <code key={at}>{value.text}</code> : <span key={at}>{value.text}</span>))}</dd></dl>
   );
 }

@@ -68,7 +68,7 @@ function Chart({ session, curve, width, isPair }: { session: Session; curve: Cur
         {values.ticks.map((tick) => <Tick key={tick} y={y(values, 8, VALUES)(tick)} width={width} words={tickWords(tick)} />)}
         {lines.map((side) => <path key={side} class={`c-${side}`} d={pathOf(curve[side], x, y(values, 8, VALUES))} />)}
         {hasDifference && <>
-          {differences.ticks.map((tick) => <Tick key={tick} y={y(differences, bottom + 12, DIFFERENCES)(tick)} width={width} words={tickWords(tick)} />)}
+          {differences.ticks.map((tick) => <Tick key={tick} y={y(differences, bottom + 12, DIFFERENCES)(tick)} width={width} words={short(tick).replace(".0e", "e")} />)}
           <path class="c-allowed" d={pathOf(curve.allowed, x, y(differences, bottom + 12, DIFFERENCES))} />
           <path class="c-difference" d={pathOf(curve.difference, x, y(differences, bottom + 12, DIFFERENCES))} />
         </>}
@@ -81,7 +81,8 @@ function Chart({ session, curve, width, isPair }: { session: Session; curve: Cur
 }
 
 function tickWords(value: number): string {
-  return short(value).replace(".0e", "e").replace(/\.?0+$/, (zeros) => (zeros.startsWith(".") ? "" : zeros));
+  const text = String(Number(value.toPrecision(7)));
+  return text.length > 8 ? short(value).replace(".0e", "e") : text;
 }
 
 function Tick({ y, width, words }: { y: number; width: number; words: string }): JSX.Element {

@@ -40,11 +40,11 @@ function Tensor({ session, overview, row }: { session: Session; overview: Overvi
     <div class={`tensor edge-${STATUSES[row.status] ?? "none"}`}>
       <div class="title">
         {isPair && <Status status={row.status} quiet />}<span class="mono slot">{row.slot.replace(/^(input|output|parameters)\./, "")}</span>
-        <Form candidate={candidate} reference={reference} isPair={isPair} />
+        {plain ? <Values candidate={candidate} reference={reference} isPair={isPair} /> : <Form candidate={candidate} reference={reference} isPair={isPair} />}
         <span class="grow" />
         {row.units !== null && row.units !== undefined && row.status > 1 && <span class="units" title={t("units.long")}>{t("units", { value: short(row.units) })}</span>}
       </div>
-      {plain ? <Values candidate={candidate} reference={reference} isPair={isPair} /> : any && <Numbers row={row} isPair={isPair} />}
+      {!plain && any && <Numbers row={row} isPair={isPair} />}
       {row.words && row.status > 1 && <p class="words">{row.words}</p>}
       {overview.can.picture && isPair && candidate?.file && reference?.file && <DifferencePicture session={session} slot={row.slot} />}
     </div>
@@ -83,8 +83,8 @@ function Form({ candidate, reference, isPair }: { candidate: TensorSide | null; 
 }
 
 function Values({ candidate, reference, isPair }: { candidate: TensorSide | null; reference: TensorSide | null; isPair: boolean }): JSX.Element {
-  if (!isPair || candidate?.value === reference?.value) return <p class="value mono">{(candidate ?? reference)?.value}</p>;
-  return <p class="value mono other">{candidate?.value ?? "–"} ↔ {reference?.value ?? "–"}</p>;
+  if (!isPair || candidate?.value === reference?.value) return <span class="value mono">{(candidate ?? reference)?.value}</span>;
+  return <span class="value mono other">{candidate?.value ?? "–"} ↔ {reference?.value ?? "–"}</span>;
 }
 
 function Numbers({ row, isPair }: { row: TensorRow; isPair: boolean }): JSX.Element {

@@ -86,10 +86,10 @@ function Line({ session, place, row, position }: { session: Session; place: Plac
               onClick={(event) => { event.stopPropagation(); session.toggle(row); }}><Glyph name="chevron" /></button>
           : <span class="fold" />}
         {session.single ? <Broken flags={place.flags[row]} /> : <Status status={status} />}
-        <span class="main">{label.main}</span><span class="quiet">{label.quiet}</span>
+        <span class="main">{place.kinds[row] === 2 ? t("kind.collection.one") : label.main}</span><span class="quiet">{place.kinds[row] === 2 ? label.main : label.quiet}</span>
         {row === place.first && <span class="tag bad">{t(session.single ? "first.single.tag" : "first.tag")}</span>}
-        {place.flags[row] & FLAG.communication ? <span class="tag">{t("flag.communication")}</span> : null}
-        {place.flags[row] & FLAG.recomputed ? <span class="tag">{t("flag.recomputed")}</span> : null}
+        {place.flags[row] & FLAG.communication ? <span class="tag sign" title={t("flag.communication")}>⇄</span> : null}
+        {place.flags[row] & FLAG.recomputed ? <span class="tag sign" title={t("flag.recomputed")}>↻</span> : null}
       </span>
       <span class="pass" role="gridcell">{t(`pass.${PHASES[place.phases[row]] ?? "forward"}` as Key)}{place.microSteps > 1 ? ` ${place.micro[row] + 1}` : ""}</span>
       {session.single ? <SingleCells place={place} row={row} /> : <PairCells place={place} row={row} holds={holds} />}
@@ -105,7 +105,7 @@ function PairCells({ place, row, holds }: { place: Place; row: number; holds: bo
     <span class={`number left t-${STATUSES[status]}`} role="gridcell" title={Number.isNaN(left) ? statusWords(status) : `${statusWords(status)}: ${long(left)}`}>
       {alone ? <em>{statusWords(status === 0 ? 4 + place.sides[row] : status)}</em> : <><Bar value={left} status={status} /><span>{short(left)}</span></>}
     </span>
-    <span class="number" role="gridcell">{alone ? "" : short(place.arrived[row])}</span>
+    <span class={place.arrived[row] === 0 ? "number quiet" : "number"} role="gridcell">{alone ? "" : short(place.arrived[row])}</span>
     <span class="number allowed quiet" role="gridcell">{alone ? "" : short(place.allowed[row])}</span>
     <span class="below" role="gridcell">{holds && <Below place={place} row={row} />}</span>
     {place.twins.size > 0 && <span class="twin quiet" role="gridcell" title={place.twins.get(row)}>{place.twins.get(row) ?? ""}</span>}

@@ -140,10 +140,10 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): v
   const used = new Set<number>();
   for (const { column, finding } of drawn.marks) {
     // Marks that would cover each other become one.
-    const near = Math.round(column / 16);
+    const near = Math.round(column / 26);
     if (used.has(near) || finding > 8) continue;
     used.add(near);
     flagAt(column, String(finding + 1), true);
   }
-  if (drawn.first >= 0 && !used.has(Math.round(drawn.first / 16))) flagAt(drawn.first, "1", true);
+  if (drawn.first >= 0 && !used.has(Math.round(drawn.first / 26))) flagAt(drawn.first, "1", true);
 }

@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import type { Embedded, NodeAnswer, Overview } from "../source/data/protocol.ts";
+import { SingleFile } from "../source/data/source.ts";
+import { EVERYTHING } from "../source/model/search.ts";
+import { nameOf } from "../source/model/place.ts";
+import { Session } from "../source/state/session.ts";
+import { fromHash, NOTHING, toHash } from "../source/state/url.ts";
+import type { Shown } from "../source/state/url.ts";
+import { TREE } from "./made_up.ts";
+
+test("what the address says is what was shown", () => {
+  const shown: Shown = {
+    place: 3, at: "Module.a b.ä/&=#.forward.0", side: 2, view: "layers", tab: "call",
+    question: { query: "x & y", status: 48, kinds: 1, phases: 2, flags: 32, micro: 1 },
+  };
+  assert.deepEqual(fromHash(toHash(shown)), shown);
+  assert.deepEqual(fromHash(toHash(NOTHING)), NOTHING);
+});
+
+test("nonsense in the address is the plain page", () => {
+  assert.deepEqual(fromHash("#place=-4&view=moon&tab=&status=x&micro=NaN&side=q"), NOTHING);
+  assert.deepEqual(fromHash(""), NOTHING);
+});
+
+const finding = (name: string, place: number) => ({ title: name, lines: [], name, twin: null, step: 0, rank: 0, place, reason: "", source: [] });
+const overview: Overview = {
+  format: 1, product: "", kind: "pair", title: "", sides: [], can: { picture: false, match: false }, notes: [], curve: [],
+  places: [{ step: 0, rank: 0, sides: 0, status: "agree" }, { step: 0, rank: 1, sides: 0, status: "diverged" }],
+  verdict: { status: "diverged", headline: "", exit_code: 1, notes: [], findings: [finding("Tensor.__mul__.0.forward", 1), finding("Functional.linear.1.forward", 1)] },
+};
+const content: Embedded = {
+  overview, places: { "0": TREE, "1": { ...TREE, first: 4, culprits: [{ row: 4, finding: 0 }, { row: 5, finding: 1 }] } },
+  nodes: { "1": { "4": { name: "Tensor.__mul__.0.forward" } as NodeAnswer } }, pictures: {},
+};
+
+async function opened(hash = ""): Promise<{ session: Session; hash: () => string }> {
+  let now = hash;
+  const session = new Session(new SingleFile(content), { read: () => now, write: (next) => { now = next; } });
+  await session.start();
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  return { session, hash: () => now };
+}
+
+test("the page opens at the place and the row of the first finding, which is on the screen", async () => {
+  const { session } = await opened();
+  assert.equal(session.shown.place, 1);
+  assert.equal(session.selected, 4);
+  assert.ok(session.rows.includes(4));
+  assert.equal(session.shown.tab, "findings");
+});
+
+test("a reload shows the same row", async () => {
+  const first = await opened();
+  first.session.select(2);
+  const second = await opened(first.hash());
+  assert.equal(second.session.selected, 2);
+  assert.ok(second.session.rows.includes(2));
+});
+
+test("n and p go round the findings", async () => {
+  const { session } = await opened();
+  session.stepFinding(1);
+  assert.equal(session.selected, 5);
+  session.stepFinding(1);
+  assert.equal(session.selected, 4);
+  session.stepFinding(-1);
+  assert.equal(session.selected, 5);
+});
+
+test("a jump out of a search ends it", async () => {
+  const { session } = await opened();
+  session.ask({ ...EVERYTHING, query: "cross_entropy" });
+  assert.deepEqual([...session.rows], [0, 6]);
+  session.select(2);
+  assert.ok(session.rows.includes(2));
+  assert.equal(session.shown.question.query, "");
+});
+
+test("what a single file does not hold is told, not awaited", async () => {
+  const { session } = await opened();
+  session.select(0);
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  assert.equal(session.node, null);
+  assert.equal(session.nodeProblem?.reason, "absent");
+});
+
+test("the worst path leads from a container to the worst in it", async () => {
+  const { session } = await opened();
+  session.openWorst(0);
+  assert.equal(nameOf(session.place!, session.selected), "Functional.linear.1.forward");
+});
+
+test("another rank and back keeps what was open", async () => {
+  const { session } = await opened();
+  session.setAllOpen(true);
+  await session.openPlace(0);
+  assert.notEqual(session.rows.length, TREE.names.length);
+  await session.openPlace(1);
+  assert.equal(session.rows.length, TREE.names.length);
+});

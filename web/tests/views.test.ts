@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { axisOf, pathOf, stepAt } from "../source/model/curve.ts";
+import { long, short } from "../source/model/figures.ts";
+import { blocksOf } from "../source/model/findings.ts";
+import { decades, heatOf, strip } from "../source/model/heat.ts";
+import { cellKey, fold, grids } from "../source/model/layers.ts";
+import { labelOf, parseName } from "../source/model/names.ts";
+import { placeOf } from "../source/model/place.ts";
+import { tableText } from "../source/model/tsv.ts";
+import type { NodeAnswer, TensorSide } from "../source/data/protocol.ts";
+import { answer, TREE } from "./made_up.ts";
+
+test("a column of the strip shows the worst of what falls into it, and a click goes there", () => {
+  const rows = Array.from({ length: 1000 }, (_, row) => [`c.${row}`, -1, { status: row === 500 ? 4 : 3, left: row === 501 ? 10 : 1e-3 }] as [string, number, object]);
+  const place = placeOf(answer(rows));
+  const heat = heatOf(place, strip(place), 100, "left");
+  assert.equal(heat.status[50], 4);
+  assert.equal(heat.rows[50], 500);
+  assert.equal(heat.values[50], 10);
+  assert.equal(heat.status[49], 3);
+});
+
+test("few rows fill all columns", () => {
+  const place = placeOf(TREE);
+  const heat = heatOf(place, strip(place), 300, "left");
+  assert.ok(heat.rows.every((row) => row >= 0));
+  assert.equal(heat.segments.length, 1);
+  assert.equal(heat.segments[0]!.to, 300);
+});
+
+test("passes and micro-steps are segments of the strip", () => {
+  const place = placeOf(answer([["a", -1, { phase: 0 }], ["b", -1, { phase: 1 }], ["c", -1, { phase: 0, micro: 1 }], ["d", -1, { phase: 2 }]]));
+  const { segments } = heatOf(place, strip(place), 40, "left");
+  assert.deepEqual(segments.map(({ phase, micro }) => [phase, micro]), [[0, 0], [1, 0], [0, 1], [2, 0]]);
+  assert.deepEqual(segments.map(({ from }) => from), [0, 10, 20, 30]);
+});
+
+test("the axis holds what there is, infinite differences aside", () => {
+  assert.deepEqual(decades(Float32Array.from([1e-4, Infinity, NaN]), "left"), [-6, 0]);
+  assert.deepEqual(decades(new Float32Array(0), "left"), [-8, 0]);
+});
+
+test("names are read as they are recorded", () => {
+  const module = parseName("Module.layers.0.attn.Attention.forward.1");
+  assert.deepEqual([module.path, module.className, module.number, module.isModule], ["layers.0.attn", "Attention", "1", true]);
+  const call = parseName("Functional.linear.5.backward");
+  assert.deepEqual([call.prefix, call.path, call.number, call.isModule], ["Functional", "linear", "5", false]);
+  assert.equal(parseName("Cell.net.fc.Dense.parameters_grad").path, "net.fc");
+  assert.equal(parseName("odd").path, "odd");
+});
+
+test("a label leaves out what its parent says", () => {
+  const place = placeOf(TREE);
+  assert.deepEqual(labelOf(place, 1), { main: "layers.0", quiet: "Block" });
+  assert.deepEqual(labelOf(place, 2), { main: "linear", quiet: "Functional 0" });
+});
+
+test("layers are folded, calls counted for their module", () => {
+  assert.deepEqual(fold("model.layers.3.attn.q", false), { group: "model.layers", layer: "3", part: "attn.q" });
+  assert.deepEqual(fold("model.layers.3.experts.7.fc", true), { group: "model.layers", layer: "3", part: "experts.*.fc" });
+  assert.deepEqual(fold("head", false), { group: "", layer: "", part: "head" });
+  const [grid] = grids(placeOf(TREE));
+  assert.deepEqual(grid!.layers, ["0", "1"]);
+  assert.deepEqual(grid!.cells.get(cellKey("1", ""))!.status, [4, 255, 255]);
+  assert.equal(grid!.cells.get(cellKey("1", ""))!.rows[0], 5);
+});
+
+test("layers stand in numeric order", () => {
+  const rows = [10, 9, 2].map((layer) => [`Module.m.layers.${layer}.Block.forward.0`, -1, { kind: 0 }] as [string, number, object]);
+  assert.deepEqual(grids(placeOf(answer(rows)))[0]!.layers, ["2", "9", "10"]);
+});
+
+test("a finding's lines keep their columns, code, tables and sentences apart", () => {
+  const blocks = blocksOf([
+    "  kind       argument: both sides make the same call", "  source     /a/demo.py:39 in forward", "                 scores = q @ k",
+    "             /a/demo.py:68 in forward", "                 return x", "", "           candidate      reference", "  input.1  0.125          0.25",
+    "  the result differs by 0.5", "", "  to do      Make it the same: what differs later may be", "             gone.",
+  ]);
+  assert.deepEqual(blocks, [
+    { type: "field", name: "kind", values: [{ text: "argument: both sides make the same call", isCode: false }] },
+    { type: "field", name: "source", values: [{ text: "/a/demo.py:39 in forward", isCode: false }, { text: "scores = q @ k", isCode: true },
+      { text: "/a/demo.py:68 in forward", isCode: false }, { text: "return x", isCode: true }] },
+    { type: "table", rows: [["", "candidate", "reference"], ["input.1", "0.125", "0.25"]] },
+    { type: "text", text: "the result differs by 0.5" },
+    { type: "field", name: "to do", values: [{ text: "Make it the same: what differs later may be gone.", isCode: false }] },
+  ]);
+  assert.deepEqual(blocksOf(["It is made by one side."]), [{ type: "text", text: "It is made by one side." }]);
+});
+
+test("figures are as wide as they need to be", () => {
+  assert.deepEqual([0, 0.5, 0.0123, 12345, 1.5e-9, -0.02].map((value) => short(value)), ["0", "0.500", "1.2e\u22122", "1.2e4", "1.5e\u22129", "\u22122.0e\u22122"]);
+  assert.deepEqual([short(null), short(NaN), short(1e300), short(Infinity)], ["", "", "∞", "∞"]);
+  assert.deepEqual([long(2.7713434), long("nan"), long("-inf"), long(16), long(-4.967054e-9), long(null)], ["2.771343", "NaN", "-inf", "16", "-4.9671e-9", ""]);
+});
+
+test("a copied table has a column for every figure, and nothing in a cell breaks it", () => {
+  const side: TensorSide = { type: "torch.Tensor", dtype: "torch.float32", shape: [2, 3], strides: [3, 1], max: 1, min: -1, mean: 0, norm: "nan", digest: null,
+    requires_grad: null, value: "a\tb\nc", file: false, unset: false };
+  const node = { tensors: [{ slot: "output.0", group: "output", candidate: side, reference: null, status: 5, relative: null, units: null, differences: { max: [1, 2] } }] } as unknown as NodeAnswer;
+  const [head, line, end] = tableText(node, true).split("\n").map((text) => text.split("\t"));
+  assert.equal(head!.length, line!.length);
+  assert.equal(line![head!.indexOf("candidate shape")], "[2, 3]");
+  assert.equal(line![head!.indexOf("candidate norm")], "nan");
+  assert.equal(line![head!.indexOf("candidate value")], "a b c");
+  assert.equal(line![head!.indexOf("max relative difference")], "2");
+  assert.deepEqual(end, [""]);
+});
+
+test("curves have round ticks, gaps where a value is missing, and a step under every point", () => {
+  const axis = axisOf([0.3, 4.1, null], false);
+  assert.deepEqual(axis.ticks, [0, 1, 2, 3, 4, 5]);
+  assert.equal(axis.share(2.5), 0.5);
+  assert.deepEqual(axisOf([0, 1e-6, 1e300], true).ticks, [1e-5, 1e-6]);
+  assert.equal(pathOf([1, null, 2, 3], (x) => x, (y) => y), "M0.0 1.0h.1M2.0 2.0L3.0 3.0");
+  assert.equal(stepAt(55, 100, 11), 6);
+  assert.equal(stepAt(-5, 100, 11), 0);
+});
