@@ -78,7 +78,10 @@ class Dump:
         if folder is None:
             raise InvalidInputError(f'"{self.path}" has no rank {rank!r} in step {chosen}; it has {_listed(ranks)}.')
         path = Path(folder)
-        return DumpPart(path, kind or self._kind or _kinds(path)[0], chosen, rank)
+        kind = kind or self._kind or next(iter(_kinds(path)), None)
+        if kind is None:
+            raise PathError(f'folder "{path}" holds no dump any more; it was moved or removed.')
+        return DumpPart(path, kind, chosen, rank)
 
     def folder(self, step: int | None, rank: int | str) -> Path:
         """The folder of one part. KeyError if it is not there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from msprobe.diagnose.differences.records import (
@@ -18,7 +18,7 @@ from msprobe.diagnose.differences.records import (
 )
 from msprobe.diagnose.differences.words import relation_in_words
 from msprobe.diagnose.findings import plain
-from msprobe.diagnose.pairing.slots import answering_slots as pairing_slots
+from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
@@ -106,33 +106,31 @@ def why_unmatched(step: JudgedStep, row: Row) -> str | None:
     return f"the {other} does not call {clean(event.stem)} here"
 
 
-def answering_slots(step: JudgedStep, row: Row) -> list[tuple[str, str, Any, Any]]:
+def slots_of(step: JudgedStep, row: Row) -> list[tuple[str, str, Any, Any]]:
     """Slot, group (``input``, ``parameter``, ``output``) and the values of both sides; None where a side has none.
 
     Slots answer to each other as they do when the pair is judged.
     """
     left, right = row.candidate, row.reference
-    sides: list[tuple[list[Slot], list[Slot], list[Slot]]] = [
-        (list(one.inputs()), list(one.parameters()), list(one.outputs())) if one is not None else ([], [], [])
-        for one in (left, right)
-    ]
-    inputs, parameters, outputs = ((sides[0][group], sides[1][group]) for group in range(3))
+    inputs, parameters, outputs = (
+        (_of(left, what), _of(right, what)) for what in (Event.inputs, Event.parameters, Event.outputs)
+    )
     if left is not None and right is not None:
-        crossing = step.comparer is not None and step.comparer.crossing
-        inputs, compared = pairing_slots(left, right, crossing)
-        # Gradients that are not compared (one recorder does not tell them by argument) are shown all the same.
-        outputs = compared if any(compared) else outputs
+        inputs, judged = answering_slots(left, right, step.comparer is not None and step.comparer.crossing)
+        # Results that cannot be compared can be looked at.
+        outputs = judged if any(judged) else outputs
     found = []
     for group, (ours, theirs) in (("input", inputs), ("parameter", parameters), ("output", outputs)):
-        found += [(slot, group, one, other) for slot, one, other in _side_by_side(ours, theirs)]
+        pairs, alone, missing = pair_slots(ours, theirs)
+        told = {mine[0]: (group, mine[1], other[1]) for mine, other in pairs}
+        told.update({slot: (group, value, None) for slot, value in alone})
+        found += [(slot, *told[slot]) for slot, _ in ours]
+        found += [(slot, group, None, value) for slot, value in missing]
     return found
 
 
-def _side_by_side(left: Sequence[Slot], right: Sequence[Slot]) -> list[tuple[str, Any, Any]]:
-    """Slots that answer to each other beside each other, in the order of *left*; then those of *right* alone."""
-    pairs, _, alone = pair_slots(left, right)
-    others = {one[0]: twin[1] for one, twin in pairs}
-    return [*((slot, value, others.get(slot)) for slot, value in left), *((slot, None, value) for slot, value in alone)]
+def _of(event: Event | None, what: Callable[[Event], list[Slot]]) -> list[Slot]:
+    return what(event) if event is not None else []
 
 
 def _tensors(step: JudgedStep, row: Row, judged: Judged | None, single: bool) -> list[dict[str, Any]]:
@@ -143,7 +141,7 @@ def _tensors(step: JudgedStep, row: Row, judged: Judged | None, single: bool) ->
             for one in found:
                 differences.setdefault((group, one.slot), []).append(one)
     told = []
-    for slot, group, left, right in answering_slots(step, row):
+    for slot, group, left, right in slots_of(step, row):
         found = differences.get((group, slot), [])
         told.append(_slot(step, slot, group, left, right, found, judged, single))
     return told

@@ -22,7 +22,7 @@ from msprobe.store.reader import Dump
 from msprobe.view.by_hand import changes
 from msprobe.view.columns import columns_of
 from msprobe.view.curve import Sizes, as_curves, sizes_of
-from msprobe.view.details import answering_slots, details_of
+from msprobe.view.details import details_of, slots_of
 from msprobe.view.grid import grid_of, layers_of
 from msprobe.view.judged import JudgedStep, judge_pair, read_one
 from msprobe.view.matches import SUFFIX, Matches
@@ -87,6 +87,11 @@ class Dumps:
         self._layers: dict[tuple[int, int], dict[str, int]] = {}
         self._versions: dict[int, int] = {}
         self._words = self._in_words()
+        self._sides = [
+            self._side(dump, label)
+            for dump, label in zip(self._dumps, ("candidate", "reference"), strict=True)
+            if dump is not None
+        ]
         self._curves: list[Json] = []
         self._is_closed = threading.Event()
         self._curve = threading.Thread(target=self._read_curve, name="msprobe-curve", daemon=True)
@@ -99,17 +104,12 @@ class Dumps:
 
     def overview(self) -> Json:
         """What is shown, its places, and the verdict."""
-        sides = [
-            self._side(dump, label)
-            for dump, label in zip(self._dumps, ("candidate", "reference"), strict=True)
-            if dump is not None
-        ]
         return {
             "format": _FORMAT,
             "product": f"msprobe {__version__}",
             "kind": "single" if self.is_single else "pair",
-            "title": _title([side["path"] for side in sides]),
-            "sides": sides,
+            "title": _title([side["path"] for side in self._sides]),
+            "sides": self._sides,
             "places": [
                 {
                     "step": one.step,
@@ -148,7 +148,7 @@ class Dumps:
         with self._judged(index) as step:
             if not 0 <= row < len(step.rows):
                 raise NoSuchThingError(f"there is no row {row}; this place has {len(step.rows)}.")
-            for name, _, left, right in answering_slots(step, step.rows[row]):
+            for name, _, left, right in slots_of(step, step.rows[row]):
                 if name == slot:
                     return picture_of(*_values(step, left, right))
         raise NoSuchThingError(f"this row has no tensor {clean(slot)!r}.")
@@ -345,8 +345,7 @@ class Dumps:
         }
 
     def _has_values(self) -> bool:
-        sides = [one for one in self._dumps if one is not None]
-        return len(sides) == 2 and all(self._side(one, "candidate")["task"] == "tensor" for one in sides)
+        return not self.is_single and all(side["task"] == "tensor" for side in self._sides)
 
     def _notes(self) -> list[str]:
         sides = {place.side for place in self.places}

@@ -119,6 +119,22 @@ def test_a_call_of_one_side_stands_in_its_place_and_says_why(tmp_path: Path) -> 
     assert all(one["candidate"] is None for one in told["tensors"])
 
 
+def test_a_finding_about_the_reference_is_marked_on_the_row_of_the_reference(tmp_path: Path) -> None:
+    # What the reference calls tanh.0 the candidate does not call; its own tanh.0 is another, which is the same.
+    runs = pair(tmp_path, Plan(left_out=frozenset(["blocks.0.tanh"])))
+    with opened(*runs) as shown:
+        overview, place = shown.overview(), shown.place(0)
+        told = [one for one in overview["verdict"]["findings"] if one["twin"] is not None]
+        assert told, overview["verdict"]["findings"]
+        number = overview["verdict"]["findings"].index(told[0])
+        marked = next(one["row"] for one in place["culprits"] if one["finding"] == number)
+    assert place["names"][marked] == told[0]["twin"]
+    assert place["sides"][marked] == 2
+    same_name = [row for row, name in enumerate(place["names"]) if name == told[0]["twin"] and row != marked]
+    assert same_name
+    assert {place["sides"][row] for row in same_name} == {0}
+
+
 def test_a_row_tells_its_tensors_on_both_sides(runs: tuple[Path, Path]) -> None:
     with opened(*runs) as shown:
         place = shown.place(0)
