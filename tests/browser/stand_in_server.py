@@ -1,6 +1,6 @@
 """A server with made-up answers, for tests of the page alone: the protocol of web/protocol.md, nothing of msprobe.
 
-``python tests/browser/stand_in_server.py ROWS [--single]`` serves until it is ended.
+``python -m browser.stand_in_server ROWS [--single]`` (in tests/) serves until it is ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import answers
+from browser import answers
 
 PAGE = Path(__file__).resolve().parents[2] / "src" / "msprobe" / "view" / "page"
 TOKEN = "a-token-of-tests"

@@ -326,6 +326,7 @@ export class Session {
   startMatching(row: number | null): void {
     this.matching = row;
     this.notice = null;
+    if (row !== null) this.shown = { ...this.shown, tab: "call" };
     this.changed();
   }
 

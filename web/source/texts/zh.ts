@@ -145,7 +145,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "statistic.min": "最小值",
   "statistic.mean": "均值",
   "statistic.norm": "范数",
-  "difference.absolute": "绝对差",
+  "difference.absolute": "差值",
   "difference.relative": "相对差",
   "units": "舍入误差的 {value} 倍",
   "units.long": "以舍入误差可能造成的差异为单位",

@@ -137,13 +137,13 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): v
     const wide = pen.measureText(words).width;
     pen.fillText(words, x + 7 + wide > width ? x - 7 - wide : x + 7, TOP - 5);
   };
-  const used = new Set<number>();
-  for (const { column, finding } of drawn.marks) {
+  const used: number[] = [];
+  const mark = (column: number, finding: number): void => {
     // Marks that would cover each other become one.
-    const near = Math.round(column / 26);
-    if (used.has(near) || finding > 8) continue;
-    used.add(near);
+    if (used.some((other) => Math.abs(other - column) < 22)) return;
+    used.push(column);
     flagAt(column, String(finding + 1), true);
-  }
-  if (drawn.first >= 0 && !used.has(Math.round(drawn.first / 26))) flagAt(drawn.first, "1", true);
+  };
+  for (const { column, finding } of drawn.marks) if (finding < 9) mark(column, finding);
+  if (drawn.first >= 0) mark(drawn.first, 0);
 }
