@@ -5,7 +5,7 @@ import { long, short } from "../source/model/figures.ts";
 import { blocksOf } from "../source/model/findings.ts";
 import { decades, heatOf, strip } from "../source/model/heat.ts";
 import { cellKey, fold, grids } from "../source/model/layers.ts";
-import { labelOf, parseName } from "../source/model/names.ts";
+import { labelOf, modulePathOf, parseName } from "../source/model/names.ts";
 import { placeOf } from "../source/model/place.ts";
 import { tableText } from "../source/model/tsv.ts";
 import type { NodeAnswer, TensorSide } from "../source/data/protocol.ts";
@@ -48,6 +48,14 @@ test("names are read as they are recorded", () => {
   assert.deepEqual([call.prefix, call.path, call.number, call.isModule], ["Functional", "linear", "5", false]);
   assert.equal(parseName("Cell.net.fc.Dense.parameters_grad").path, "net.fc");
   assert.equal(parseName("odd").path, "odd");
+});
+
+test("the quick way to a module's path and the thorough one agree", () => {
+  for (const name of ["Module.layers.0.attn.Attention.forward.1", "Module.forwarding.fc.Linear.backward.0", "Cell.net.fc.Dense.parameters_grad", "Module.m.forward.0",
+    "Functional.linear.5.backward", "odd", "Module", "Module.a.B.forward", "Optimizer.Adam.step.0", "Module.x.Y"]) {
+    const parsed = parseName(name);
+    assert.equal(modulePathOf(name), parsed.isModule ? parsed.path : null, name);
+  }
 });
 
 test("a label leaves out what its parent says", () => {

@@ -2,7 +2,7 @@
 
 import { FLAG, SEVERITY } from "./place.ts";
 import type { Place } from "./place.ts";
-import { parseName } from "./names.ts";
+import { modulePathOf } from "./names.ts";
 import { nameOf } from "./place.ts";
 
 export interface Cell {
@@ -22,6 +22,8 @@ export interface Grid {
   /** Modules within a layer; "" is the layer itself. */
   readonly parts: readonly string[];
   readonly cells: ReadonlyMap<string, Cell>;
+  /** Which of forward, backward and gradients a part has in any layer. */
+  readonly passes: ReadonlyMap<string, readonly boolean[]>;
 }
 
 export const cellKey = (layer: string, part: string): string => `${layer}\n${part}`;
@@ -49,13 +51,13 @@ function gridsOf(place: Place, measure: "norm" | "largest", foldsInner: boolean)
   const cellOf: (Cell | null)[] = new Array(place.size).fill(null);
   const known = new Map<string, Cell>();
   for (let row = 0; row < place.size; row++) {
-    const parsed = place.kinds[row] === 1 || place.kinds[row] === 2 ? null : parseName(nameOf(place, row));
+    const path = place.kinds[row] === 1 || place.kinds[row] === 2 ? null : modulePathOf(nameOf(place, row));
     const parent = place.parents[row];
     let cell: Cell | null = parent >= 0 ? cellOf[parent] : null;
-    if (parsed?.isModule) {
-      const known_ = known.get(parsed.path);
-      cell = known_ ?? newCell(found, parsed.path, foldsInner);
-      if (!known_) known.set(parsed.path, cell);
+    if (path !== null) {
+      const one = known.get(path) ?? newCell(found, path, foldsInner);
+      known.set(path, one);
+      cell = one;
     }
     cellOf[row] = cell;
     if (cell) put(place, row, cell, place.kinds[row] === 3 ? 2 : Math.min(1, place.phases[row]), measure);
@@ -63,7 +65,12 @@ function gridsOf(place: Place, measure: "norm" | "largest", foldsInner: boolean)
   const result: Grid[] = [];
   for (const [name, grid] of found) {
     const layers = [...grid.layers].sort((a, b) => Number(a) - Number(b));
-    result.push({ name, layers, parts: [...grid.parts], cells: grid.cells });
+    const passes = new Map<string, boolean[]>([...grid.parts].map((part) => [part, [false, false, false]]));
+    for (const [key, cell] of grid.cells) {
+      const ran = passes.get(key.slice(key.indexOf("\n") + 1))!;
+      cell.rows.forEach((row, pass) => { if (row >= 0) ran[pass] = true; });
+    }
+    result.push({ name, layers, parts: [...grid.parts], cells: grid.cells, passes });
   }
   // The largest group first; what is in no layer last.
   return result.sort((a, b) => Number(a.name === "") - Number(b.name === "") || b.layers.length * b.parts.length - a.layers.length * a.parts.length);

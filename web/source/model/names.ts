@@ -33,6 +33,20 @@ export function parseName(name: string): Parsed {
   return { prefix: end > 1 ? prefix : "", path: parts.slice(end > 1 ? 1 : 0, end).join("."), className: "", number: tail, isModule: false };
 }
 
+/** The path of a module as `parseName` has it, null for what is no module; quick, as it is asked of every row. */
+export function modulePathOf(name: string): string | null {
+  const from = name.indexOf(".") + 1;
+  if (!from || !OF_MODULES.has(name.slice(0, from - 1))) return null;
+  let end = name.length;
+  for (const direction of DIRECTIONS) {
+    const at = name.indexOf(`.${direction}`, from - 1);
+    const after = at + direction.length + 1;
+    if (at > 0 && at < end && (after === name.length || name[after] === ".")) end = at;
+  }
+  const last = name.lastIndexOf(".", end - 1);
+  return last > from ? name.slice(from, last) : null;
+}
+
 export interface Label {
   readonly main: string;
   readonly quiet: string;
@@ -51,13 +65,4 @@ export function labelOf(place: Place, row: number): Label {
   }
   const again = parsed.number && parsed.number !== "0" ? ` ${parsed.number}` : "";
   return { main: path, quiet: parsed.className + again };
-}
-
-/** The path of the module that a row is or belongs to; empty when it belongs to none. */
-export function modulePath(place: Place, row: number): string {
-  for (let at = row; at >= 0; at = place.parents[at]) {
-    const parsed = parseName(nameOf(place, at));
-    if (parsed.isModule) return parsed.path;
-  }
-  return "";
 }

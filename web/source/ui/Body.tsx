@@ -1,14 +1,14 @@
 // The middle of the page: a view of the whole on the left, what is selected on the right, a border between that can be moved.
 
 import type { JSX } from "preact";
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { Overview } from "../data/protocol.ts";
 import { VIEWS } from "../state/url.ts";
 import type { View } from "../state/url.ts";
 import { t } from "../texts/index.ts";
 import type { Key } from "../texts/index.ts";
 import type { Shared } from "./App.tsx";
-import { LayerGrid } from "./LayerGrid.tsx";
+import { gridsOnce, LayerGrid } from "./LayerGrid.tsx";
 import { Pane } from "./Pane.tsx";
 import { RankGrid } from "./RankGrid.tsx";
 import { StepCurve } from "./StepCurve.tsx";
@@ -19,6 +19,14 @@ import { Trouble } from "./Trouble.tsx";
 export function Body({ session, preferences, prefer, overview }: Shared & { overview: Overview }): JSX.Element {
   const body = useRef<HTMLElement>(null);
   const { view } = session.shown;
+  const { place } = session;
+  useEffect(() => {
+    if (!place) return undefined;
+    // The grid of a large place takes longer than a click should: it is made while nobody waits for it.
+    const prepare = window.requestIdleCallback ?? ((make: () => void) => window.setTimeout(make, 500));
+    const waiting = prepare(() => gridsOnce(place, "norm"), { timeout: 5000 });
+    return () => (window.cancelIdleCallback ?? window.clearTimeout)(waiting);
+  }, [place]);
   const drag = (event: PointerEvent): void => {
     const area = body.current!.getBoundingClientRect();
     const move = (moved: PointerEvent): void => prefer({ details: clamp(area.right - moved.clientX, area.width) });

@@ -75,6 +75,9 @@ function Places({ session, overview }: Pick<Shared, "session"> & { overview: Ove
   );
 }
 
+/** From so many rows on a search waits for more letters. */
+const LARGE = 300_000;
+
 function Search({ session }: Pick<Shared, "session">): JSX.Element {
   const { question } = session.shown;
   const [words, setWords] = useState(question.query);
@@ -91,7 +94,7 @@ function Search({ session }: Pick<Shared, "session">): JSX.Element {
     <div class="search" role="search">
       <Glyph name="search" />
       <input id="search" type="search" value={words} placeholder={t("search.placeholder")} aria-label={t("search")} spellcheck={false} autocomplete="off"
-        onInput={(event) => ask(event.currentTarget.value, 60)}
+        onInput={(event) => ask(event.currentTarget.value, (session.place?.size ?? 0) > LARGE ? 150 : 0)}
         onKeyDown={(event) => {
           if (event.key !== "Enter" || !session.kept) return;
           const hit = session.rows.find((row) => session.kept!.asked[row] === 1 && row > (event.shiftKey ? -1 : session.selected))

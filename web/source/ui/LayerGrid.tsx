@@ -1,12 +1,13 @@
 // Repeated layers at one glance: a row for each layer, a column for each module in it.
 
 import type { JSX } from "preact";
-import { useMemo, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { short } from "../model/figures.ts";
 import { cellKey, grids } from "../model/layers.ts";
 import type { Cell, Grid } from "../model/layers.ts";
 import { FLAG, nameOf } from "../model/place.ts";
 import type { Place } from "../model/place.ts";
+import { windowOf } from "../model/rows.ts";
 import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
 import type { Key } from "../texts/index.ts";
@@ -15,13 +16,25 @@ import { statusWords } from "./Icons.tsx";
 
 const PASSES = [0, 1, 2] as const;
 type Pass = (typeof PASSES)[number];
+/** Heights of a line, and of the frame of a long grid, pixels. */
+const LINE = 20;
+const LONG = 600;
 type Measure = "norm" | "largest";
+
+/** Kept with the place: going to the calls and back computes nothing. */
+const computed = new WeakMap<Place, Partial<Record<Measure, Grid[]>>>();
+
+export function gridsOnce(place: Place, measure: Measure): Grid[] {
+  const known = computed.get(place) ?? {};
+  computed.set(place, known);
+  return (known[measure] ??= grids(place, measure));
+}
 
 export function LayerGrid({ session, place }: { session: Session; place: Place }): JSX.Element {
   const [measure, setMeasure] = useState<Measure>("norm");
   const [pass, setPass] = useState<Pass>(0);
-  const found = useMemo(() => grids(place, measure), [place, measure]);
-  const passes = PASSES.filter((each) => found.some((grid) => [...grid.cells.values()].some((cell) => cell.rows[each] >= 0)));
+  const found = gridsOnce(place, measure);
+  const passes = PASSES.filter((each) => found.some((grid) => [...grid.passes.values()].some((ran) => ran[each])));
   const shown = passes.includes(pass) ? pass : (passes[0] ?? 0);
   const go = (event: Event): void => {
     const row = (event.target as HTMLElement).closest<HTMLElement>("[data-row]")?.dataset["row"];
@@ -50,9 +63,13 @@ export function passWords(pass: Pass): string {
 function OneGrid({ session, place, grid, passes }: { session: Session; place: Place; grid: Grid; passes: Pass[] }): JSX.Element {
   // What is in no layer has a row for each module instead.
   const isLoose = grid.name === "";
+  // Hundreds of layers scroll in a frame of their own, which holds those on the screen only.
+  const isLong = grid.layers.length > 120;
+  const [scroll, setScroll] = useState(0);
+  const drawn = isLong ? windowOf(grid.layers.length, LINE, LONG, scroll) : { from: 0, to: grid.layers.length };
   const span = session.single ? valueSpan(grid, passes[0]!) : null;
   const isHere = (found: Cell): boolean => session.selected >= 0 && found.rows.includes(session.selected);
-  const passesOf = (part: string): Pass[] => passes.filter((pass) => grid.layers.some((layer) => (grid.cells.get(cellKey(layer, part))?.rows[pass] ?? -1) >= 0));
+  const passesOf = (part: string): Pass[] => passes.filter((pass) => grid.passes.get(part)?.[pass]);
   const cell = (layer: string, part: string): JSX.Element => {
     const found = grid.cells.get(cellKey(layer, part));
     if (!found) return <td key={part} />;
@@ -67,13 +84,19 @@ function OneGrid({ session, place, grid, passes }: { session: Session; place: Pl
   return (
     <section class="grid">
       <h3>{isLoose ? t("layers.other") : `${grid.name}.*`}</h3>
+      <div class={isLong ? "long" : ""} onScroll={isLong ? (event) => setScroll(event.currentTarget.scrollTop) : undefined}>
       <table>
         {isLoose ? <tbody>{grid.parts.map((part) => <tr key={part}><th scope="row">{part}</th>{cell("", part)}</tr>)}</tbody> : <>
           <thead><tr><td />{grid.parts.map((part) => <th key={part} scope="col" title={part}><span>{part || t("layers.itself")}</span></th>)}</tr></thead>
-          <tbody>{grid.layers.map((layer) => (
-            <tr key={layer}><th scope="row" title={t("layers.layer", { layer })}>{layer}</th>{grid.parts.map((part) => cell(layer, part))}</tr>))}</tbody>
+          <tbody>
+            {drawn.from > 0 && <tr style={{ height: `${drawn.from * LINE}px` }} />}
+            {grid.layers.slice(drawn.from, drawn.to).map((layer) => (
+              <tr key={layer}><th scope="row" title={t("layers.layer", { layer })}>{layer}</th>{grid.parts.map((part) => cell(layer, part))}</tr>))}
+            {drawn.to < grid.layers.length && <tr style={{ height: `${(grid.layers.length - drawn.to) * LINE}px` }} />}
+          </tbody>
         </>}
       </table>
+      </div>
     </section>
   );
 }
