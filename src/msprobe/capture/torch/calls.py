@@ -22,6 +22,7 @@ from msprobe.capture.torch.gradients import (
     edge_of,
     sequence_number,
 )
+from msprobe.capture.torch.own_tensors import OwnTensors
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.tensor_values import TensorKeeper
 from msprobe.capture.torch.unwritten import part_written, unwritten_result
@@ -98,6 +99,7 @@ class CallRecorder:
         self.overflow = settings.task in ("overflow_check", "nan_check")
         self.tensor_types = (torch.Tensor, torch.nn.Parameter)
         self.gradients = CallGradients(self)
+        self.own = OwnTensors()
 
     # ------------------------------------------------------------ forward
 
@@ -243,6 +245,8 @@ class CallRecorder:
         tree["msprobe"] = {"order": call.order}
         if call.stack.source:
             tree["msprobe"]["source"] = call.stack.source
+        if self.own and (held := self.own.among(call.args, call.kwargs)):
+            tree["msprobe"]["held"] = held
         if self.overflow and not self.keeper.overflowed(call.name, tree):
             return
         self.session.put(call.name, tree, call.stack, call.parent)

@@ -242,6 +242,7 @@ class TorchRecorder:
         self.thread.begin()
         outside = session.guard(self.regions.outside, self.models, named_modules)
         named_modules = named_modules if outside is None else outside
+        session.guard(self.calls.own.watch, self.models, self.leads)
         if self.level in ("L0", "mix"):
             session.guard(self.modules.watch, named_modules)
         for part in self.parts:
@@ -278,6 +279,7 @@ class TorchRecorder:
         # the nodes on which the hooks were keep them alive.
         session.guard(self.modules.forget)
         self.models = None
+        self.calls.own.forget()
         self.hooks.prune()
 
     def next_step(self) -> None:

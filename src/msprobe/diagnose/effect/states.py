@@ -68,17 +68,22 @@ def _averages(event: Event) -> list[State]:
     places = dict(zip(_PLACES[event.parts.owner in _BARE], (_MEAN, _VARIANCE), strict=True))
     places |= {f"input.{word}": word for word in (_MEAN, _VARIANCE)}
     return [
-        State(slot, f"{_module(event)}.{places[slot]}")
+        State(slot, _own_name(event, slot) or f"{_module(event)}.{places[slot]}")
         for slot, leaf in event.inputs()
         if slot in places and is_floating(leaf) and leaf.get("requires_grad") is not True
     ]
 
 
 def _written(event: Event, makers: Producers) -> list[State]:
-    """The target of a write in a module's forward pass, if it was there before the step and is not trained."""
-    if event.parent is None or not event.inputs() or event.stem.endswith("requires_grad_"):
+    """The target of a write in a module's forward pass, if it was there before the step and is not trained; a buffer of
+    the model itself that the recorder noted.
+    """
+    if not event.inputs() or event.stem.endswith("requires_grad_"):
         return []
     slot, target = event.inputs()[0]
+    own = _own_name(event, slot)
+    if event.parent is None and not own:
+        return []
     result = next((leaf for _, leaf in event.outputs() if is_tensor(leaf)), None)
     if not is_floating(target) or any(
         leaf is not None and leaf.get("requires_grad") is True for leaf in (target, result)
@@ -88,9 +93,14 @@ def _written(event: Event, makers: Producers) -> list[State]:
     if fingerprint(target) is None or makers.of(target, event) is not None or makers.parameters(target):
         return []
     word = event.stem.rpartition(".")[2]
-    name = f"{_module(event)}, target of {event.name}"
+    name = own or f"{_module(event)}, target of {event.name}"
     found = [State(place, name, False) for place, leaf in event.outputs()[:1] if is_floating(leaf)]
     return found if word in operators.BEGIN else [State(slot, name, False), *found]
+
+
+def _own_name(event: Event, slot: str) -> str:
+    """The name of a buffer of the model itself; empty if the slot holds none that was noted."""
+    return plain_path((event.held(slot) or "").partition("buffers.")[2])
 
 
 def _module(event: Event) -> str:

@@ -107,6 +107,8 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     if state is not None:
         blame_state(scene, judged, difference, state)
         return
+    if look_at_held_by_model(scene, judged, difference):
+        return
     if place_of_weight(event, difference.slot) in scene.before.weights:
         return  # told by how far the step before moved it
     kept = difference.slot.startswith(("parameters", "buffers"))
@@ -232,6 +234,19 @@ def leftover_in_words(scene: Scene, what: str, when: str) -> str:
         f"gradient of the other side plus the one that it got a step ago, as the means of {count} "
         f"parameter{'s' * (count > 1)} show. zero_grad() is not called between these steps"
     )
+
+
+def look_at_held_by_model(scene: Scene, judged: Judged, difference: Difference) -> bool:
+    """True if the model itself holds the tensor, as the recorder noted; then that is named."""
+    if scene.comparer.crossing:
+        return False
+    noted = judged.event.held(difference.slot) or judged.partner.held(difference.slot)
+    word, _, name = (noted or "").partition(".")
+    if word == "buffers":
+        blame_state(scene, judged, difference, states.State(difference.slot, plain_path(name), sized=False))
+    elif word == "parameters":
+        blame_weight(scene, judged, difference, name)
+    return word in ("buffers", "parameters")
 
 
 def blame_state(scene: Scene, judged: Judged, difference: Difference, state: states.State) -> None:

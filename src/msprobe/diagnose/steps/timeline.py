@@ -84,6 +84,13 @@ class Event:
         source = ours.get("source") if isinstance(ours, dict) else None
         return source if isinstance(source, str) else None
 
+    def held(self, slot: str) -> str | None:
+        """What the model itself calls the tensor in a slot (``buffers.running_mean``), where the recorder noted it."""
+        ours = self.record.get("msprobe")
+        held = ours.get("held") if isinstance(ours, dict) else None
+        name = held.get(slot) if isinstance(held, dict) else None
+        return name if isinstance(name, str) else None
+
     @property
     def module(self) -> str | None:
         """Path of the innermost module it ran in, or of the module that it is a pass of."""

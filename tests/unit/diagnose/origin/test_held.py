@@ -122,6 +122,49 @@ def test_recorded_buffers_have_their_names(tmp_path: Path) -> None:
     assert verdict.findings[0].message.startswith('buffer "0.table" differs before the first step')
 
 
+class Holding(nn.Module):
+    """A model that has buffers and a parameter besides its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.shift = nn.Parameter(torch.linspace(-1.0, 1.0, 8))
+        for name, value in (
+            ("table", torch.linspace(0.5, 2.0, 8)),
+            ("running_mean", torch.zeros(8)),
+            ("running_var", torch.ones(8)),
+            ("average", torch.linspace(0.1, 0.2, 8)),
+        ):
+            self.register_buffer(name, value)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.linear(x * self.table) + self.shift
+        with torch.no_grad():
+            self.average.lerp_(y.mean(0), 0.1)  # type: ignore[operator]
+        return nn.functional.batch_norm(y, self.running_mean, self.running_var, training=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["table", "running_mean", "running_var", "average"])
+def test_a_buffer_of_the_model_itself_has_its_name(tmp_path: Path, name: str, mode: str, level: str) -> None:
+    changed = training(Holding, lambda m: getattr(m, name).add_(0.25))
+    verdict = compare_trainings(tmp_path, changed, training(Holding), mode=mode, level=level)
+    found = verdict.findings[0]
+    assert (verdict.status, found.kind, found.where) == ("diverged", "initial_weights", name)
+    assert found.message.startswith(f'buffer "{name}" differs before the first step')
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_parameter_of_the_model_itself_has_its_name(tmp_path: Path, mode: str, level: str) -> None:
+    changed = training(Holding, lambda m: m.shift.mul_(1.5))
+    verdict = compare_trainings(tmp_path, changed, training(Holding), mode=mode, level=level)
+    found = verdict.findings[0]
+    assert (verdict.status, found.kind, found.where) == ("diverged", "initial_weights", "shift")
+    assert compare_trainings(tmp_path / "same", training(Holding), training(Holding), mode=mode).status == "agree"
+
+
 class Writing(nn.Module):
     """Writes to a part of what it has made, and takes the whole of it."""
 
