@@ -139,7 +139,8 @@ class Verdict:
     counts), ``diverged``, or ``incomparable`` (nothing answers to anything). ``notes`` are remarks that are
     no findings: another precision, other call names. ``calls``: all calls of the step and rank of the first
     finding, where they were asked for. ``apart``: the candidate's steps in which something differs beyond rounding, or
-    one side makes a call alone. These two are not part of ``verdict.json``.
+    one side makes a call alone. ``reason``: why they are not comparable, which ``notes`` tell, too. These three are not
+    part of ``verdict.json``.
     """
 
     status: Status
@@ -150,6 +151,7 @@ class Verdict:
     summary: dict[str, Any] = field(default_factory=dict, hash=False)
     calls: StepCalls | None = None
     apart: tuple[int | None, ...] = ()
+    reason: str = ""
 
     @property
     def is_partial(self) -> bool:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
 
 
+_NO_STEP = "no step of one dump is in the other"
 _OF_ITSELF = "candidate and reference are the same dump: this says nothing of another run"
 
 
@@ -68,8 +69,8 @@ def compare_runs(
         common = in_common(one, other, by_rank=False)
     notes = [*([_OF_ITSELF] if are_one_dump(candidate, reference) else []), *common.notes]
     if not common.steps:
-        notes.append("no step of one dump is in the other")
-        return Verdict("incomparable", str(candidate), str(reference), common.findings, tuple(notes))
+        notes.append(_NO_STEP)
+        return Verdict("incomparable", str(candidate), str(reference), common.findings, tuple(notes), reason=_NO_STEP)
     running, whole = Running(common.findings), LayoutCounts()
     for lacking in common.without_rank:
         running.leave_out(lacking, "no rank of one side is in the other")
@@ -114,13 +115,15 @@ def compare_runs(
         notes += notes_of_layouts(whole)
         if healthy:
             notes.append("the second healthy run is not used: it measures calls, and in other layouts none answer")
+    reasons: list[str] = []
     if not compared:
         status = "incomparable"
-        notes += running.reasons() or [
+        reasons = running.reasons() or [
             "no numbers were recorded, and runs in other layouts are compared by what their tensors hold"
             if by_layout and whole.pairs
             else "no call of one dump answers to any of the other"
         ]
+        notes += reasons
     notes += running.notes()
     if compared:
         notes += running.notes_on_gaps()
@@ -142,6 +145,7 @@ def compare_runs(
         summary,
         shown,
         tuple(running.apart),
+        reasons[0] if reasons else "",
     )
 
 

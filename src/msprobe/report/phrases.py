@@ -120,8 +120,7 @@ def headline(verdict: Verdict) -> str:
         if summary.get("values_recorded") is False:
             return f"{word} in structure: both make the same calls; values were not recorded"
         return f"{word}: {'nothing that was recorded differs' if exact else 'no difference beyond rounding'}"
-    reason = next((note for note in verdict.notes if note.startswith("no ")), "")
-    return f"{word}: {clean(reason)}" if reason else word
+    return f"{word}: {clean(verdict.reason)}" if verdict.reason else word
 
 
 def _steps(count: int) -> str:

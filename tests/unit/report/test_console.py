@@ -32,7 +32,8 @@ def test_the_first_line_says_what_came_out_and_where() -> None:
     ],
 )
 def test_each_outcome_has_its_word(status: str, first: str) -> None:
-    text = verdict_text(verdict(status=status, notes=("no step of one dump is in the other",)))
+    reason = "no step of one dump is in the other"
+    text = verdict_text(verdict(status=status, notes=("no news", reason), reason=reason))
     assert text.splitlines()[0] == first
 
 

@@ -16,7 +16,7 @@ from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.sides import Side
-from msprobe.diagnose.layout.told import Told, limit, limit_of
+from msprobe.diagnose.layout.told import About, Told, limit, limit_of
 from msprobe.diagnose.tolerance import layouts, units
 
 _DIGITS = re.compile(r"\d+")
@@ -108,8 +108,9 @@ class Search(Told):
                     self.say(
                         ("gradient", one.name),
                         "parameter_gradient",
-                        f'the gradient of "{one.name}" differs ({words}){statements.on_ranks(ranks)}, while what '
-                        "arrives at its module agrees",
+                        About("the gradient of ", one.name).then(
+                            f" differs ({words}){statements.on_ranks(ranks)}, while what arrives at its module agrees"
+                        ),
                         one.name,
                         pair.events,
                         ranks,
@@ -125,7 +126,9 @@ class Search(Told):
         if one.fit is None:
             return
         if one.copies:
-            self.say_copies(pair.events, one, f'parameter "{one.name}"', one.name, group="weight", parameter=one.name)
+            self.say_copies(
+                pair.events, one, About("parameter ", one.name), one.name, group="weight", parameter=one.name
+            )
             return
         usual = layouts.of_stored_weight(one.unit) if self.first else self.limit(one)
         allowed = usual + layouts.of_drift(layouts.drift(self.drifted.get(one.name), self.first))
@@ -136,10 +139,10 @@ class Search(Told):
         ranks = statements.at_fault(one, allowed)
         doubled = statements.doubled(one)
         words = statements.how(one.fit.left, one.fit.right, one.apart)
-        text = f'parameter "{one.name}" differs {when}{statements.on_ranks(ranks)} ({words})'
+        text = About("parameter ", one.name, f" differs {when}{statements.on_ranks(ranks)} ({words})")
         if doubled is not None:
             first, second = doubled if not ranks or doubled[0] in ranks else doubled[::-1]
-            text += f": rank {first} holds the same part of it as rank {second}"
+            text = text.then(f": rank {first} holds the same part of it as rank {second}")
             ranks = ranks or [first]
         # Those that a rank has of another one, and those that a part of the ranks has, tell more than the others.
         mark, telling = ("weight", one.name), bool(ranks) or doubled is not None

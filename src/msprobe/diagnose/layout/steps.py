@@ -11,6 +11,7 @@ from msprobe.diagnose.layout.blocks import Leaf, Rank
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.search import Search
 from msprobe.diagnose.layout.sides import Place, Side, Step
+from msprobe.diagnose.layout.told import About
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import layouts
@@ -88,7 +89,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
         why = ""
         if terms:
             why = f": each rank has its own, and their {terms} agrees with the reference; nothing put them together"
-        what = f'the gradient of "{name}" at the optimizer'
+        what = About("the gradient of ", name, " at the optimizer")
         since = search.first_terms
         search.say_copies(events, one, what, name, why=why, group="gradient", parameter=name, terms_since=since)
         return False
@@ -102,9 +103,10 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
     if Place("gradient", name.rpartition(".")[0]) in search.candidate.records:
         why = ", while what the backward pass brought agrees: a reduction over ranks, a scaling, or gradients of an "
         why += "earlier step"
+    places = statements.on_ranks(ranks)
     search.say(
         ("optimizer gradient", name), "parameter_gradient",
-        f'the gradient of "{name}" differs when the optimizer steps{statements.on_ranks(ranks)} ({words}){why}',
+        About("the gradient of ", name, f" differs when the optimizer steps{places} ({words}){why}"),
         name, events, ranks, one, allowed, "gradient", parameter=name,
     )  # fmt: skip
     return False

@@ -25,12 +25,39 @@ _AS_FAR = 1 / 3
 _MOST_NAMED = 200
 
 
+@dataclass(frozen=True)
+class About:
+    """A sentence about a parameter: what stands before its name and behind it."""
+
+    before: str
+    name: str
+    behind: str = ""
+
+    def then(self, words: str) -> About:
+        """The sentence with these words at its end."""
+        return replace(self, behind=self.behind + words)
+
+    def of(self, count: int = 1) -> str:
+        """The sentence about so many parameters, of which one is named."""
+        more = f" (and {count - 1} more)" if count > 1 else ""
+        return f'{self.before}"{self.name}"{more}{self.behind}'
+
+
+@dataclass(frozen=True)
+class _One:
+    """What is said of one of several parameters, and what was measured."""
+
+    about: About
+    finding: Finding
+    measured: Measured
+
+
 @dataclass
 class _Group:
     """Findings of one kind on several parameters, in order; ``telling``: the first of which more is known."""
 
     place: int
-    found: list[tuple[str, Finding, Measured]] = field(default_factory=list)
+    found: list[_One] = field(default_factory=list)
     telling: int | None = None
 
 
@@ -64,7 +91,7 @@ class Told:
         self,
         mark: object,
         kind: Kind,
-        text: str,
+        text: str | About,
         where: str,
         events: dict[Rank, Event],
         ranks: list[Rank],
@@ -74,16 +101,16 @@ class Told:
         telling: bool = False,
         **more: object,
     ) -> None:
-        """Say something of a tensor. What is said of several parameters in one ``group`` becomes one finding, of the
+        """Say something of a tensor. What is said about several parameters in one ``group`` becomes one finding, of the
         first of them, or the first of which more is known (``telling``).
         """
         if mark in self.said:
             return
         self.said.add(mark)
         evidence = statements.evidence_of(one, allowed, **more)
-        finding = statements.statement(self.candidate, kind, text, where, events, ranks, self.step, evidence)
-        name = more.get("parameter")
-        if not isinstance(name, str) or group is None:
+        words = text.of() if isinstance(text, About) else text
+        finding = statements.statement(self.candidate, kind, words, where, events, ranks, self.step, evidence)
+        if not isinstance(text, About) or group is None:
             self.findings.append(finding)
             return
         of_kind = self._groups.get((kind, group))
@@ -92,13 +119,13 @@ class Told:
             self.findings.append(finding)
         if telling and of_kind.telling is None:
             of_kind.telling = len(of_kind.found)
-        of_kind.found.append((name, finding, one))
+        of_kind.found.append(_One(text, finding, one))
 
     def say_copies(
         self,
         events: dict[Rank, Event],
         one: Measured,
-        what: str,
+        what: str | About,
         where: str,
         kind: Kind = "replica",
         why: str = "",
@@ -111,13 +138,14 @@ class Told:
         allowed = limit(one)
         ranks = statements.at_fault(one, allowed)
         everyone = statements.copies_in_words(one.fit.left)
-        text = f"{what} should be the same on {everyone} and is not{why}"
+        words = f" should be the same on {everyone} and is not{why}"
         if ranks and not why:
-            text += f": it differs from the reference{statements.on_ranks(ranks)}"
+            words += f": it differs from the reference{statements.on_ranks(ranks)}"
         elif not why:
-            text += f" (relative difference {max(apart for _, _, apart in one.copies):.2g})"
+            words += f" (relative difference {max(apart for _, _, apart in one.copies):.2g})"
         if not ranks:
             more = {**more, "copies_apart": [f"rank {a} and {b}: {apart:.2g}" for a, b, apart in one.copies[:8]]}
+        text = what.then(words) if isinstance(what, About) else f"{what}{words}"
         self.say(("copies", where), kind, text, where, events, ranks, one, allowed, group, bool(why), **more)
 
     def result(self) -> list[Finding]:
@@ -127,7 +155,7 @@ class Told:
         for (kind, name), group in self._groups.items():
             number = group.telling or 0
             if name == "gradient":
-                odd = _odd_one(kind, [one for _, _, one in group.found])
+                odd = _odd_one(kind, [one.measured for one in group.found])
                 # One that says what has become of it is better than one that does not.
                 number = number if odd is None or (group.telling is not None and odd[1]) else odd[0]
                 follow += [group.place] if odd is None else []
@@ -142,12 +170,12 @@ class Told:
 
 def _of_all(group: _Group, number: int) -> Finding:
     """The finding on one parameter, which names the others."""
-    name, finding, _ = group.found[number]
+    chosen = group.found[number]
     if len(group.found) == 1:
-        return finding
-    text = finding.message.replace(f'"{name}"', f'"{name}" (and {len(group.found) - 1} more)', 1)
-    names = [name, *(other for other, _, _ in group.found if other != name)][:_MOST_NAMED]
-    return replace(finding, message=text, evidence={**finding.evidence, "parameters": names})
+        return chosen.finding
+    names = dict.fromkeys([chosen.about.name, *(one.about.name for one in group.found)])
+    evidence = {**chosen.finding.evidence, "parameters": list(names)[:_MOST_NAMED]}
+    return replace(chosen.finding, message=chosen.about.of(len(group.found)), evidence=evidence)
 
 
 def _odd_one(kind: str, found: list[Measured]) -> tuple[int, bool] | None:
