@@ -48,6 +48,24 @@ class Places:
         else:
             self._source[number], self._start[number], self._end[number] = source, start, end
 
+    @classmethod
+    def of(cls, names: list[str], starts: list[int], ends: list[int]) -> Places:
+        """Places in the first source; of a name that comes twice, the later one."""
+        places = cls()
+        places._number = dict(zip(names, range(len(names)), strict=True))
+        if len(places._number) == len(names):
+            places._source = array("B", bytes(len(names)))
+            places._start, places._end = array("Q", starts), array("Q", ends)
+        else:
+            places._number = {}
+            for name, start, end in zip(names, starts, ends, strict=True):
+                places.add(name, 0, start, end)
+        return places
+
+    def items(self) -> Iterator[tuple[str, int, int, int]]:
+        """Name, source, start and end of all, in order."""
+        return zip(self._number, self._source, self._start, self._end, strict=True)
+
     def __getitem__(self, name: str) -> tuple[int, int, int]:
         number = self._number[name]
         return self._source[number], self._start[number], self._end[number]
@@ -160,24 +178,20 @@ def _index(text: mmap.mmap | bytes, data: int) -> JsonIndex | None:
 
 def _places(text: mmap.mmap | bytes, start: int, end: int) -> Places | None:
     """Where the value of each key at depth 2 between ``start`` and ``end`` stands; None at a fault."""
-    places = Places()
-    name, begin = None, start
+    keys: list[bytes] = []
+    starts: list[int] = []
+    ends: list[int] = []
     for match in _KEY.finditer(text, start, end):
-        if name is None:
-            if match.start() != start:
-                return None
-        else:
-            places.add(name, 0, begin, match.start() - 1)  # the comma
-        key = match.group(1)
-        try:
-            name = key[1:-1].decode() if b"\\" not in key else str(json.loads(key))
-        except ValueError:
-            return None
-        begin = match.end()
-    if name is None:
+        keys.append(match[1])
+        starts.append(match.end())
+        ends.append(match.start() - 1)  # the comma
+    if not keys or ends[0] != start - 1:
         return None
-    places.add(name, 0, begin, end)
-    return places
+    try:
+        names = [key[1:-1].decode() if b"\\" not in key else str(json.loads(key)) for key in keys]
+    except ValueError:
+        return None
+    return Places.of(names, starts, [*ends[1:], end])
 
 
 def _parse_whole(path: Path, text: bytes) -> JsonIndex:
