@@ -37,7 +37,7 @@ class EntryName(NamedTuple):
     owner: str = ""
 
 
-@lru_cache(1 << 15)  # the names of a step are those of the other side, and of the next step
+@lru_cache(1 << 17)  # the names of a step are those of the other side, and of the next step
 def read_name(name: str) -> EntryName:
     """Take a record's name apart. A name that follows no rule has the kind ``unknown``.
 
@@ -66,6 +66,7 @@ def read_name(name: str) -> EntryName:
     return EntryName("unknown", name, None, "forward")
 
 
+@lru_cache(1 << 16)
 def plain_path(path: str) -> str:
     """A module's path without what wrappers (DDP, torch.compile, FSDP, checkpointing) put in front of names.
 
@@ -115,6 +116,7 @@ def operation(stem: str) -> str:
     return _SAME.get(word, word)
 
 
+@lru_cache(4096)
 def writes_in_place(stem: str) -> bool:
     """True if a call of this name writes to its first argument."""
     word = stem.rpartition(".")[2]
