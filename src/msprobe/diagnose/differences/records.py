@@ -11,11 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from msprobe.diagnose.differences.tensor_files import TensorFiles
-from msprobe.diagnose.steps.timeline import Slot, is_tensor
+from msprobe.diagnose.steps.tensor_info import TensorInfo, spoken
+from msprobe.diagnose.steps.tensor_info import fingerprint as fingerprint
+from msprobe.diagnose.steps.tensor_info import is_floating as is_floating
+from msprobe.diagnose.steps.tensor_info import is_integer as is_integer
+from msprobe.diagnose.steps.tensor_info import is_tensor as is_tensor
+from msprobe.diagnose.steps.tensor_info import not_finite as not_finite
+from msprobe.diagnose.steps.tensor_info import numbers as numbers
+from msprobe.diagnose.steps.tensor_info import numel as numel
+from msprobe.diagnose.steps.tensor_info import rms as rms
+from msprobe.diagnose.steps.tensor_info import statistics as statistics
+from msprobe.diagnose.steps.timeline import Slot
 from msprobe.store.part import DumpPart
 
 if TYPE_CHECKING:
@@ -92,17 +101,36 @@ class Comparer:
 
     def between(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[Difference]:
         """What differs between two lists of slots; those of one name answer to each other."""
+        others = dict(right)
+        if len(right) == len(others) and [slot for slot, _ in left] == list(others):
+            in_order: list[Difference] = []
+            for (slot, value), other in zip(left, others.values(), strict=True):
+                in_order += self.leaf(slot, value, other)
+            return in_order
         if left == right and not any(_told_by_values_alone(value) for _, value in left):
             return []
-        pairs, rest, others = pair_slots(left, right)
+        pairs, rest, alone = pair_slots(left, right)
         found = [one for (slot, value), (_, other) in pairs for one in self.leaf(slot, value, other)]
         found += [Difference(slot, "missing", value, None) for slot, value in rest if value is not None]
-        found += [Difference(slot, "missing", None, value) for slot, value in others if value is not None]
+        found += [Difference(slot, "missing", None, value) for slot, value in alone if value is not None]
         return found
 
     def leaf(self, slot: str, left: Any, right: Any) -> list[Difference]:
         """What differs between two values."""
-        if left == right and not is_tensor(left):
+        if type(left) is TensorInfo and type(right) is TensorInfo and left.plain and right.plain:
+            # Most are of this kind: told by four finite numbers alone, and alike in all else.
+            if (
+                not self.crossing
+                and left.floating
+                and left["dtype"] == right["dtype"]
+                and left.get("shape") == right.get("shape")
+                and left.get("requires_grad") == right.get("requires_grad")
+                and left.get("stride") == right.get("stride")
+            ):
+                if left.statistics == right.statistics:
+                    return []
+                return [Difference(slot, "value", left, right, _of_plain(left, right))]
+        elif left == right and not is_tensor(left):
             return []
         if not (is_tensor(left) and is_tensor(right)):
             return _compare_plain(slot, left, right)
@@ -197,91 +225,14 @@ def _told_by_values_alone(value: Any) -> bool:
     return is_tensor(value) and "data_name" in value and not ("digest" in value or "md5" in value)
 
 
-def fingerprint(leaf: Any) -> Hashable | None:
-    """What tells a tensor from others: its digest, or its statistics where it has none; None if nothing does."""
-    if not is_tensor(leaf):
-        return None
-    digest = leaf.get("digest") or leaf.get("md5")
-    if isinstance(digest, str):
-        return digest, numel(leaf)
-    found = statistics(leaf)
-    if found[0] is None:
-        return None
-    count = numel(leaf)
-    if found[0] == found[1] and count > 1:
-        return None  # constant: too many look like it
-    return (*found, count)
-
-
-def statistics(leaf: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    """Max, min, mean and norm as they stand in the file."""
-    return leaf.get("Max"), leaf.get("Min"), leaf.get("Mean"), leaf.get("Norm")
-
-
 def _alike(left: dict[str, Any], right: dict[str, Any]) -> bool:
     """Equal statistics, NaN for NaN, whether as numbers or as the words of strict JSON."""
     for one, other in zip(statistics(left), statistics(right), strict=True):
         if one != other:
-            a, b = _spoken(one), _spoken(other)
+            a, b = spoken(one), spoken(other)
             if a != b and not (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b)):
                 return False
     return True
-
-
-def _spoken(value: Any) -> Any:
-    """The number that a word of strict JSON stands for; anything else as it is."""
-    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
-
-
-def numel(leaf: dict[str, Any]) -> int:
-    """How many elements a tensor has."""
-    shape = leaf.get("shape")
-    if not isinstance(shape, list):
-        return 1
-    try:
-        found = math.prod(shape)
-        if type(found) is int:
-            return found
-    except TypeError:
-        pass
-    return math.prod(n for n in shape if isinstance(n, int))
-
-
-def numbers(leaf: dict[str, Any]) -> tuple[float, float, float, float] | None:
-    """The four statistics as floats; None where one is not recorded."""
-    recorded = statistics(leaf)
-    one, two, three, four = map(type, recorded)
-    if one is two is three is four is float:
-        return recorded
-    found = []
-    for value in recorded:
-        number = _spoken(value)
-        if isinstance(number, (int, float)):
-            found.append(float(number))
-        else:
-            found.append(math.nan if value is not None else 0.0)
-    return (found[0], found[1], found[2], found[3]) if any(v is not None for v in recorded) else None
-
-
-def not_finite(leaf: Any) -> bool:
-    """True if a tensor is known to hold a NaN or an infinity."""
-    if not is_tensor(leaf):
-        return False
-    if leaf.get("nan") or leaf.get("inf"):
-        return True
-    found = numbers(leaf)
-    if found is None:
-        return False
-    return any(
-        recorded is not None and not math.isfinite(value)
-        for recorded, value in zip(statistics(leaf)[:3], found[:3], strict=True)
-    )
-
-
-def rms(leaf: dict[str, Any]) -> float:
-    """Root mean square of the elements, from the norm."""
-    found = numbers(leaf)
-    return found[3] / math.sqrt(max(numel(leaf), 1)) if found is not None else 0.0
 
 
 def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
@@ -315,6 +266,20 @@ def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
     )
 
 
+def _of_plain(left: TensorInfo, right: TensorInfo) -> float:
+    """The same for tensors of floating-point numbers of one form of which four finite numbers are known."""
+    one, other = left.statistics, right.statistics
+    largest = max(abs(one[0]), abs(one[1]), abs(other[0]), abs(other[1]))
+    typical = max(left.rms, right.rms) or largest
+    norm = max(one[3], other[3])
+    found = max(abs(one[0] - other[0]), abs(one[1] - other[1])) / largest if largest else 0.0
+    return max(
+        found,
+        abs(one[2] - other[2]) / typical if typical else 0.0,
+        abs(one[3] - other[3]) / norm if norm else 0.0,
+    )
+
+
 def _other_count(left: dict[str, Any], right: dict[str, Any]) -> bool:
     """True if both sides count elements that are not finite, and count other numbers of them."""
     return any(kind in left and kind in right and left[kind] != right[kind] for kind in ("nan", "inf"))
@@ -339,26 +304,6 @@ def _relative(a: float, b: float, size: float) -> float:
 
 def _same_or_finite(a: float, b: float) -> bool:
     return a == b or (math.isnan(a) and math.isnan(b)) or (math.isfinite(a) and math.isfinite(b))
-
-
-def is_integer(leaf: dict[str, Any]) -> bool:
-    """True for whole numbers and truth values."""
-    return _is_integer(str(leaf.get("dtype", "")))
-
-
-@lru_cache(256)
-def _is_integer(dtype: str) -> bool:
-    return "int" in dtype.lower() or "bool" in dtype.lower()
-
-
-def is_floating(leaf: Any) -> bool:
-    """True for a tensor of floating point or complex numbers."""
-    return is_tensor(leaf) and _is_floating(leaf["dtype"])
-
-
-@lru_cache(256)
-def _is_floating(dtype: str) -> bool:
-    return "float" in dtype.lower() or "complex" in dtype.lower()
 
 
 def _compare_plain(slot: str, left: Any, right: Any) -> list[Difference]:

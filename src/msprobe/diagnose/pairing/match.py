@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from msprobe.compare.alignment import align
 from msprobe.compare.entry_names import operation
@@ -72,6 +73,9 @@ class Pairing:
         if self._missing is None:
             self._missing = [event for event in self.reference if event not in self.back]
         return self._missing
+
+
+_WHOLE = frozenset((int,))  # what shapes are made of
 
 
 def pair(candidate: Timeline, reference: Timeline) -> Pairing:
@@ -200,7 +204,12 @@ def _shaped(event: Event) -> Hashable:
     """The call and the shapes of what it takes."""
     if event.parts.kind != "api":
         return event.key
-    return event.key, tuple(str(leaf.get("shape")) for _, leaf in event.inputs() if is_tensor(leaf))
+    return event.key, tuple([_shape(leaf) for _, leaf in event.inputs() if is_tensor(leaf)])
+
+
+def _shape(leaf: dict[str, Any]) -> Hashable:
+    shape = leaf.get("shape")
+    return tuple(shape) if type(shape) is list and _WHOLE.issuperset(map(type, shape)) else str(shape)
 
 
 def _valued(event: Event) -> Hashable:

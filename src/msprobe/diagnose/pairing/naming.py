@@ -124,9 +124,10 @@ class _Side:
         #: Plain name of a parameter -> what it is before the step.
         self.leaves: dict[str, Any] = {}
         self._own: dict[str, list[str]] = {}
+        paths = dict.fromkeys(event.parts.path for event in (*timeline, *timeline.unfinished))
+        for path in filter(None, paths):
+            self.modules.setdefault(self.plain(path), path)
         for event in (*timeline, *timeline.unfinished):
-            if event.parts.path:
-                self.modules.setdefault(self.plain(event.parts.path), event.parts.path)
             if event.is_module and event.direction == "forward":
                 for slot, leaf in event.parameters():
                     if slot.startswith("parameters."):

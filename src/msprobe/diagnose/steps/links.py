@@ -11,6 +11,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, numel, statistics
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.parameter_names import parameter_name
+from msprobe.diagnose.steps.tensor_info import tensors_of
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
 #: Recomputation takes what the forward pass made, and the optimizer what was made before it.
@@ -29,14 +30,16 @@ class Producers:
         self.timeline = timeline
         self._users: dict[str, list[Event]] | None = None
         self._made: dict[Hashable, list[Event]] = {}
+        self._modules: dict[Hashable, list[Event]] = {}
         self._parameters: dict[Hashable, list[str]] = {}
         for event in timeline:
             if event.direction in ("gradient",):
                 continue
-            for _, leaf in event.outputs():
-                mark = fingerprint(leaf)
-                if mark is not None and (event.layer or not event.is_module):
-                    self._made.setdefault(mark, []).append(event)
+            made = self._made if event.layer or not event.is_module else self._modules
+            for leaf in tensors_of(event.outputs()):
+                mark = leaf.fingerprint
+                if mark is not None:
+                    made.setdefault(mark, []).append(event)
             for slot, leaf in event.parameters():
                 mark = fingerprint(leaf)
                 if mark is not None:
@@ -46,13 +49,6 @@ class Producers:
                         names.append(full)
         self._weights: dict[Hashable, str] = {}
         self._add_weights_of_optimizers()
-        self._modules: dict[Hashable, list[Event]] = {}
-        for event in timeline:
-            if event.is_module and not event.layer:
-                for _, leaf in event.outputs():
-                    mark = fingerprint(leaf)
-                    if mark is not None:
-                        self._modules.setdefault(mark, []).append(event)
 
     def _add_weights_of_optimizers(self) -> None:
         """Where modules are not recorded, what an optimizer is about to change tells the names of the weights."""
@@ -102,8 +98,8 @@ class Producers:
                 found.setdefault(event.parts.path, {})[event] = None
             elif event.parent is not None:
                 found.setdefault(event.parent.parts.path, {})[event] = None
-            for _, leaf in event.inputs():
-                for path in owners.get(fingerprint(leaf), ()):
+            for leaf in tensors_of(event.inputs()):
+                for path in owners.get(leaf.fingerprint, ()):
                     found.setdefault(path, {})[event] = None
         return {path: list(events) for path, events in found.items()}
 
@@ -130,8 +126,8 @@ def consumers_of(events: Iterable[Event]) -> dict[Hashable, list[Event]]:
     found: dict[Hashable, list[Event]] = {}
     for event in events:
         if event.direction in ("forward", "recompute") and event.is_call:
-            for _, leaf in event.inputs():
-                mark = fingerprint(leaf)
+            for leaf in tensors_of(event.inputs()):
+                mark = leaf.fingerprint
                 if mark is not None:
                     found.setdefault(mark, []).append(event)
     return found

@@ -7,12 +7,14 @@ parameters stand in a dump beside the forward pass; here they come after the las
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from msprobe.compare.entry_names import EntryName, plain_path, read_name
 from msprobe.diagnose.steps.optimizer_calls import calls_inside_steps
 from msprobe.diagnose.steps.overwritten import overwritten, without_overwritten
+from msprobe.diagnose.steps.tensor_info import TensorInfo, described
+from msprobe.diagnose.steps.tensor_info import is_tensor as is_tensor
 from msprobe.diagnose.steps.unwritten import mark_unwritten
 from msprobe.store.part import DumpPart
 
@@ -30,8 +32,8 @@ class Event:
     """
 
     __slots__ = (
-        *("children", "direction", "index", "key", "layer", "name", "parent", "parts", "record", "stem"),
-        *("_inputs", "_outputs", "_parameters"),
+        *("children", "direction", "index", "is_module", "key", "layer", "name", "parent", "parts", "record", "stem"),
+        *("_inputs", "_outputs", "_parameters", "_forward", "_backward"),
     )
 
     def __init__(self, name: str, parts: EntryName, record: Any, direction: Direction) -> None:
@@ -42,11 +44,16 @@ class Event:
         self.parent: Event | None = None
         self.children: list[Event] = []
         self.index = 0
+        #: True for the pass of a module.
+        self.is_module = parts.kind == "module"
         #: True for the pass of a module that stands for one call: what it computes is known, what is inside it is not.
         self.layer = False
         self.key = f"{parts.kind}:{plain_path(parts.path)}" if parts.path else parts.stem
         #: The name without number and direction.
         self.stem = parts.stem
+        # Calls of one name in both directions, once they were asked for: see Timeline.forward_of.
+        self._forward: Event | Literal[False] | None = False
+        self._backward: Event | Literal[False] | None = False
         # Asked for many times; whoever gets a list does not change it.
         self._inputs: list[Slot] | None = None
         self._outputs: list[Slot] | None = None
@@ -54,11 +61,6 @@ class Event:
 
     def __repr__(self) -> str:
         return f"Event({self.name})"
-
-    @property
-    def is_module(self) -> bool:
-        """True for the pass of a module."""
-        return self.parts.kind == "module"
 
     @property
     def is_call(self) -> bool:
@@ -295,6 +297,7 @@ class Timeline:
         for event in self.events:
             event.parent = None
             event.children.clear()
+            event._forward = event._backward = None
         self.events, self.roots, self.unfinished, self.by_name = [], [], [], {}
         self._optimizers = None
 
@@ -324,20 +327,27 @@ class Timeline:
         self._optimizers = self._first_backward = None
         for index, event in enumerate(self.events):
             event.index = index
+            event._forward = event._backward = False
 
     def forward_of(self, event: Event) -> Event | None:
         """The forward call of a backward call."""
-        parts = event.parts
-        if parts.kind == "module":
-            return self.by_name.get(f"{parts.stem}.forward.{parts.number}")
-        return self.by_name.get(f"{parts.stem}.{parts.number}.forward")
+        found = event._forward
+        if found is False:
+            found = event._forward = self._in_direction(event, "forward")
+        return found
 
     def backward_of(self, event: Event) -> Event | None:
         """The backward call of a forward call."""
+        found = event._backward
+        if found is False:
+            found = event._backward = self._in_direction(event, "backward")
+        return found
+
+    def _in_direction(self, event: Event, direction: str) -> Event | None:
         parts = event.parts
         if parts.kind == "module":
-            return self.by_name.get(f"{parts.stem}.backward.{parts.number}")
-        return self.by_name.get(f"{parts.stem}.{parts.number}.backward")
+            return self.by_name.get(f"{parts.stem}.{direction}.{parts.number}")
+        return self.by_name.get(f"{parts.stem}.{parts.number}.{direction}")
 
 
 def _use_words_of_torch(value: Any) -> None:
@@ -373,23 +383,27 @@ def _direction(parts: EntryName, record: Any) -> Direction:
 
 
 def flatten(slot: str, value: Any, found: list[Slot]) -> None:
-    """Append slot and value of each leaf: an object with a ``type``, None, or a plain value."""
+    """Append slot and value of each leaf: an object with a ``type``, None, or a plain value. What describes a tensor
+    becomes a :class:`TensorInfo` in its record.
+    """
+    pairs: Iterable[tuple[str, Any, Any]]
     if isinstance(value, dict):
         if isinstance(value.get("type"), str):
             found.append((slot, value))
-        else:
-            for key, item in value.items():
-                flatten(f"{slot}.{key}" if slot else key, item, found)
+            return
+        pairs = [(f"{slot}.{key}" if slot else key, key, item) for key, item in value.items()]
     elif isinstance(value, list):
-        for number, item in enumerate(value):
-            if type(item) is dict and type(item.get("type")) is str:  # what most lists hold
-                found.append((f"{slot}.{number}", item))
-            else:
-                flatten(f"{slot}.{number}", item, found)
-    elif slot and (value is not None or slot.count(".")):
-        found.append((slot, value))
-
-
-def is_tensor(leaf: Any) -> bool:
-    """True for the object that describes a tensor."""
-    return isinstance(leaf, dict) and isinstance(leaf.get("dtype"), str)
+        pairs = [(f"{slot}.{number}", number, item) for number, item in enumerate(value)]
+    else:
+        if slot and (value is not None or slot.count(".")):
+            found.append((slot, value))
+        return
+    for inner, key, item in pairs:
+        if type(item) is dict and type(item.get("type")) is str:  # what most lists hold
+            if type(item.get("dtype")) is str:
+                item = value[key] = described(item)
+            found.append((inner, item))
+        elif type(item) is TensorInfo:
+            found.append((inner, item))
+        else:
+            flatten(inner, item, found)

@@ -62,9 +62,7 @@ def _units_of_products(judged: Iterable[Judged]) -> list[float]:
 
 def _unit_of_types(judged: Iterable[Judged]) -> float:
     """The unit of rounding of the coarsest type that many calls compute in."""
-    found = (
-        units.unit(one.event.outputs(), one.partner.outputs()) for one in judged if one.event.direction == "forward"
-    )
+    found = [one.unit_of_results for one in judged if one.event.direction == "forward"]
     return units.coarsest_of_many(Counter(filter(None, found))) or units.FINE
 
 
@@ -78,7 +76,7 @@ def of_step(judged: Iterable[Judged]) -> float:
         one.event.direction == "forward"
         and one.event.is_call
         and operation(one.event.stem) not in operators.MOVES
-        and units.unit(one.event.outputs(), one.partner.outputs()) >= unit
+        and one.unit_of_results >= unit
         for one in every
     )
     factor = _UNITS if unit <= units.FINE else _UNITS_OF_COARSE

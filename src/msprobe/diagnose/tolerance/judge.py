@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 from msprobe.compare.entry_names import operation, writes_in_place
@@ -24,6 +25,7 @@ from msprobe.diagnose.effect.movement import weights_of
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.tensor_info import tensors_of
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.diagnose.tolerance import frameworks, noise, units
@@ -40,7 +42,7 @@ Status = Literal["same", "rounding", "victim", "guilty"]
 Expected = Callable[[dict[str, Any]], float]
 
 
-@dataclass
+@dataclass(slots=True)
 class Judged:
     """A pair and what differs in it.
 
@@ -63,6 +65,14 @@ class Judged:
     product_unit: float = 0.0
     #: Results that differ and are gradients which cancel to nothing but rounding.
     vanishing: frozenset[str] = frozenset()
+    _unit_of_results: float | None = None
+
+    @property
+    def unit_of_results(self) -> float:
+        """The unit of rounding of the coarsest type that the results of either side have."""
+        if self._unit_of_results is None:
+            self._unit_of_results = units.unit(self.event.outputs(), self.partner.outputs())
+        return self._unit_of_results
 
     @property
     def arguments(self) -> list[Difference]:
@@ -117,8 +127,8 @@ def _levels(judged: Iterable[Judged], comparer: Comparer) -> dict[Event, Level]:
     found: dict[Event, Level] = {}
     for one in judged:
         if kind_of(one.event) is not None:
-            given = _tensors([*one.event.inputs(), *one.event.parameters()])
-            factor = noise.amplification(one.event, given, _tensors(one.event.outputs()), comparer.crossing)
+            given = [*one.event.inputs(), *one.event.parameters()]
+            factor = noise.amplification(one.event, given, one.event.outputs(), comparer.crossing)
             level = level_of(one.event, one.left, one.arrived, factor)
             if level is not None:
                 found[one.event] = level
@@ -178,12 +188,13 @@ def _is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
     is that of the call before.
     """
     for timeline, one in ((pairing.candidate, event), (pairing.reference, partner)):
-        forward = timeline.forward_of(one)
-        if forward is None or not one.is_call or not forward.is_call:
+        forward = timeline.forward_of(one) if one.is_call else None
+        if forward is None or not forward.is_call:
             continue
         given = [leaf.get("shape") for _, leaf in forward.inputs() if is_tensor(leaf)]
-        if any(leaf.get("shape") not in given for _, leaf in one.outputs() if is_floating(leaf)):
-            return True
+        for _, leaf in one.outputs():
+            if is_floating(leaf) and leaf.get("shape") not in given:
+                return True
     return False
 
 
@@ -258,32 +269,40 @@ def judge(
     judged.inputs = comparer.between(inputs, others)
     judged.parameters = comparer.between(event.parameters(), partner.parameters())
     judged.outputs = comparer.between(outputs, results)
-    rounding = units.unit(inputs, others, outputs, results)
+    given, made = tensors_of([*inputs, *event.parameters()]), tensors_of(outputs)
+    in_results = tensors_of(results)
+    types = {leaf["dtype"] for leaf in chain(tensors_of(inputs), tensors_of(others), made, in_results)}
+    rounding = units.unit_of_types(types)
     if event.stem.rpartition(".")[2].lower() in operators.RECURRENT:
         rounding = max(rounding, comparer.unit_of_run)
+    arriving, changed = judged.changed_inputs, judged.changed_outputs
     # What is known to differ, but looks alike, differs by rounding at least.
-    judged.arrived = max(_largest(judged.changed_inputs), rounding if judged.changed_inputs else 0.0, inherited)
-    for one in judged.changed_inputs:
+    judged.arrived = max(_largest(arriving), rounding if arriving else 0.0, inherited)
+    for one in arriving:
         if not_finite(one.left) and math.isfinite(one.delta):
             # A mask of infinities hides the statistics of what is beside them; what it was made from tells more.
             judged.arrived = max(judged.arrived, of_maker(one.left))
-    judged.left = _largest(judged.changed_outputs)
-    if judged.changed_inputs and operation(event.stem) in operators.CHOOSES:
+    judged.left = _largest(changed)
+    if arriving and operation(event.stem) in operators.CHOOSES:
         # Which of several that are about as large is chosen, rounding decides.
-        judged.left = _largest(one for one in judged.changed_outputs if not is_integer(one.left))
+        judged.left = _largest([one for one in changed if not is_integer(one.left)])
     if comparer.crossing and event.direction in ("gradient", "backward"):
         least = noise.SMALL_GRADIENT * (largest or max((rms(leaf) for _, leaf in _tensors(results)), default=0.0))
         weigh = partial(delta_of_gradient, least=least, expected=expected)
         judged.outputs.sort(key=weigh, reverse=True)
-        judged.left = max(map(weigh, judged.changed_outputs), default=0.0)
-    elif event.direction in ("gradient", "backward") and judged.changed_outputs:
-        share = partial(_share_of_terms, expected=expected or _of_bias(inputs), unit=rounding)
-        judged.vanishing = frozenset(one.slot for one in judged.changed_outputs if share(one) < 1.0)
-        judged.left = max(one.delta * share(one) if share(one) < 1.0 else one.delta for one in judged.changed_outputs)
-    everything = [*inputs, *event.parameters()]
-    factor = noise.amplification(event, _tensors(everything), _tensors(outputs or results), comparer.crossing)
-    own = noise.own_noise(event, everything, outputs, rounding, factor, comparer.crossing)
-    if any("digest" not in leaf for _, leaf in _tensors(everything)):
+        judged.left = max(map(weigh, changed), default=0.0)
+    elif event.direction in ("gradient", "backward") and changed:
+        expected = expected or _of_bias(inputs)
+        shares = [_share_of_terms(one, expected, rounding) for one in changed]
+        judged.left = _largest(changed)
+        if min(shares) < 1.0:
+            judged.vanishing = frozenset(one.slot for one, share in zip(changed, shares, strict=True) if share < 1.0)
+            judged.left = max(
+                one.delta * share if share < 1.0 else one.delta for one, share in zip(changed, shares, strict=True)
+            )
+    factor = noise.amplification_of(event, given, made if outputs else in_results, comparer.crossing)
+    own = noise.own_noise_of(event, given, made, rounding, factor, comparer.crossing)
+    if any("digest" not in leaf for leaf in given):
         # Inputs that look alike may be apart by rounding.
         own = max(own, rounding)
     # Statistics of what arrives may be nearer than the elements are.
@@ -292,7 +311,7 @@ def judge(
     if comparer.products is not None:
         judged.product_unit, _ = comparer.products.of(event)
         modelled += comparer.products.added(event, factor)
-    if judged.changed_inputs and operation(event.stem) in operators.MOVES:
+    if arriving and operation(event.stem) in operators.MOVES:
         # A part of a tensor may be further apart than the whole, whose elements were rounded in the type of the run.
         modelled = max(modelled, comparer.unit_of_run)
     judged.allowed = comparer.measured_limit(partner.name, modelled, judged.arrived, max(rounding, judged.product_unit))
@@ -365,11 +384,13 @@ def _same_record(event: Event, partner: Event) -> bool:
     one, other = event.record, partner.record
     if writes_in_place(event.stem) and event.outputs() != partner.outputs():
         return False  # what it left stands in no record: see msprobe.diagnose.steps.written
-    return all(other.get(key) == value for key, value in one.items() if key != "msprobe") and len(one) == len(other)
+    if len(one) != len(other):
+        return False
+    return all(key == "msprobe" or other.get(key) == value for key, value in one.items())
 
 
 def _largest(differences: Iterable[Difference]) -> float:
-    return max((one.delta for one in differences), default=0.0)
+    return max([one.delta for one in differences], default=0.0)
 
 
 def _tensors(slots: Sequence[Slot]) -> list[Slot]:

@@ -15,8 +15,9 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import is_floating, numbers, numel, rms
-from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.differences.records import numbers, numel, rms
+from msprobe.diagnose.steps.tensor_info import TensorInfo, tensors_of
+from msprobe.diagnose.steps.timeline import Event, Slot
 from msprobe.diagnose.tolerance import units
 
 #: A result this many times further off than the model expects is not rounding.
@@ -76,6 +77,18 @@ def own_noise(
     which enlarges the errors inside the call, not that of the result itself. ``crossing``: between two frameworks,
     whose kernels need not keep the sums of half types in single precision, nor give the same bits for anything.
     """
+    return own_noise_of(event, tensors_of(inputs), tensors_of(outputs), rounding, factor, crossing)
+
+
+def own_noise_of(
+    event: Event,
+    inputs: Sequence[TensorInfo],
+    outputs: Sequence[TensorInfo],
+    rounding: float,
+    factor: float = 1.0,
+    crossing: bool = False,
+) -> float:
+    """The same of the tensors alone."""
     factor = min(factor, _MOST_INSIDE)
     # Sums of half types are kept in single precision.
     sums = rounding if crossing else min(rounding, units.FINE)
@@ -90,15 +103,13 @@ def own_noise(
     return factor * (rounding * 4.0 + sums * math.sqrt(_terms(inputs, outputs)) / 2) * math.sqrt(depth)
 
 
-def _terms(inputs: Sequence[Slot], outputs: Sequence[Slot]) -> float:
+def _terms(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> float:
     """How many terms a sum inside the call may have."""
-    tensors = [leaf for _, leaf in inputs if is_tensor(leaf)]
-    results = [leaf for _, leaf in outputs if is_tensor(leaf)]
-    if not tensors or not results:
+    if not inputs or not outputs:
         return 1.0
-    largest = max(numel(leaf) for leaf in tensors)
-    smallest = max(1, min(numel(leaf) for leaf in results))
-    widest = max((n for leaf in tensors for n in leaf.get("shape") or [1] if isinstance(n, int)), default=1)
+    largest = max([leaf.count for leaf in inputs])
+    smallest = max(1, min([leaf.count for leaf in outputs]))
+    widest = max([n for leaf in inputs for n in leaf.get("shape") or (1,) if isinstance(n, int)], default=1)
     return float(min(max(largest / smallest, widest), 1e8))
 
 
@@ -106,26 +117,33 @@ def amplification(event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot],
     """How many times larger a relative error may be in the results than in the inputs. ``crossing``: between two
     frameworks all inputs are apart by rounding, so that it must not be taken for larger than it is.
     """
-    tensors = [leaf for _, leaf in inputs if is_floating(leaf)]
-    results = [leaf for _, leaf in outputs if is_floating(leaf)]
+    return amplification_of(event, tensors_of(inputs), tensors_of(outputs), crossing)
+
+
+def amplification_of(
+    event: Event, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], crossing: bool = False
+) -> float:
+    """The same of the tensors alone."""
+    tensors = [leaf for leaf in inputs if leaf.floating]
+    results = [leaf for leaf in outputs if leaf.floating]
     if not tensors or not results:
         return 1.0
     word = operation(event.stem)
     if crossing and word in operators.BOUNDED and event.is_call and event.direction != "backward":
-        size = min(rms(leaf) for leaf in results)
-        return max(1.0, min(_SLOPE * max(rms(leaf) for leaf in tensors) / size, 1e4)) if size > 0 else 1.0
+        size = min([leaf.rms for leaf in results])
+        return max(1.0, min(_SLOPE * max([leaf.rms for leaf in tensors]) / size, 1e4)) if size > 0 else 1.0
     factor = 1.0
     if event.direction == "backward" or not event.is_call:
         # Which calls run inside a module, or in a backward node, is not followed here.
         factor = 4.0
     if word in operators.EXPONENTIAL or not event.is_call:
-        factor = max(factor, min(max((_largest(leaf) for leaf in tensors), default=1.0), 64.0))
+        factor = max(factor, min(max(map(_largest, tensors), default=1.0), 64.0))
     if word in operators.QUOTIENTS and event.direction == "optimizer":
         factor = max(factor, _OF_QUOTIENTS)
     if word in operators.CENTRING:
         factor = max(factor, max(_centring(leaf) for leaf in tensors[:1]))
-    size = min(rms(leaf) for leaf in results)
-    typical = max(rms(leaf) for leaf in tensors)
+    size = min([leaf.rms for leaf in results])
+    typical = max([leaf.rms for leaf in tensors])
     if size > 0 and typical > 0 and (word in operators.DIFFERENCES or event.direction == "backward"):
         factor = max(factor, min(typical / size, 1e4))
     elif size > 0 and word in operators.SUMS:
@@ -150,8 +168,8 @@ def _largest(leaf: dict[str, Any]) -> float:
     found = numbers(leaf)
     if found is None:
         return 1.0
-    sizes = [abs(v) for v in found[:2] if math.isfinite(v)]
-    return max([1.0, *sizes])
+    largest, least = abs(found[0]), abs(found[1])
+    return max(1.0, largest if math.isfinite(largest) else 1.0, least if math.isfinite(least) else 1.0)
 
 
 def _centring(leaf: dict[str, Any]) -> float:

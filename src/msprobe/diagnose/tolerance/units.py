@@ -28,8 +28,15 @@ def unit(*sides: Sequence[Slot]) -> float:
     for side in sides:
         for _, leaf in side:
             if is_tensor(leaf):
-                coarsest = max(coarsest, eps_of(leaf))
+                eps = epsilon_of(leaf["dtype"])
+                if eps > coarsest:
+                    coarsest = eps
     return coarsest
+
+
+def unit_of_types(types: Iterable[str]) -> float:
+    """The rounding unit of the coarsest floating-point type among these."""
+    return max(map(epsilon_of, types), default=0.0)
 
 
 def common_unit(events: Iterable[Event]) -> float:

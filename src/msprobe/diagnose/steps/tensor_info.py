@@ -1,0 +1,219 @@
+"""What a record says of one tensor, and what follows from that, worked out once.
+
+Functions take any dictionary that describes a tensor; one of a timeline is a :class:`TensorInfo`, which remembers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from functools import lru_cache
+from math import isfinite, sqrt
+from operator import itemgetter
+from typing import Any
+
+Statistics = tuple[Any, Any, Any, Any]
+Numbers = tuple[float, float, float, float]
+
+_recorded = itemgetter("Max", "Min", "Mean", "Norm")
+_FACTS = ("count", "statistics", "numbers", "rms", "floating", "not_finite", "fingerprint", "plain")
+#: What a tensor of finite numbers in the memory of one process, all written and no file of it, has no word of.
+_UNUSUAL = frozenset(("digest", "md5", "data_name", "unset", "nan", "inf", "layout"))
+
+
+class TensorInfo(dict[str, Any]):
+    """The description of a tensor; ``numel`` and the other functions below answer from what was worked out once.
+
+    Nothing but ``info[key] = value`` changes one. ``plain``: four finite numbers are all that is known of its values.
+    """
+
+    __slots__ = _FACTS
+
+    count: int
+    statistics: Statistics
+    numbers: Numbers | None
+    rms: float
+    floating: bool
+    not_finite: bool
+    fingerprint: Hashable | None
+    plain: bool
+
+    def __getattr__(self, name: str) -> Any:
+        """What is asked for the first time."""
+        if name not in _FACTS:
+            raise AttributeError(name)
+        self._work_out()
+        return object.__getattribute__(self, name)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value)
+        self._work_out()
+
+    def __reduce__(self) -> tuple[type[TensorInfo], tuple[dict[str, Any]]]:
+        """A copy, or one in another process, works out what it is asked."""
+        return TensorInfo, (dict(self),)
+
+    def _work_out(self) -> None:
+        self.count = count = _numel(self)
+        self.floating = _is_floating(self["dtype"])
+        try:
+            recorded = _recorded(self)
+        except KeyError:
+            recorded = _statistics(self)
+        largest, least, mean, norm = self.statistics = recorded
+        if (
+            type(largest) is type(least) is type(mean) is type(norm) is float
+            and isfinite(largest)
+            and isfinite(least)
+            and isfinite(mean)
+            and isfinite(norm)
+            and _UNUSUAL.isdisjoint(self)
+        ):
+            # Most are of this kind, and half a million of them are nothing unusual.
+            self.plain, self.not_finite, self.numbers = True, False, recorded
+            self.rms = norm / sqrt(count) if count > 0 else norm
+            self.fingerprint = None if largest == least and count > 1 else (*recorded, count)
+            return
+        self.plain = False
+        self.numbers = _numbers(recorded)
+        self.rms = _rms(self.numbers, count)
+        self.not_finite = _not_finite(self, recorded, self.numbers)
+        self.fingerprint = _fingerprint(self, recorded, count)
+
+
+def described(leaf: dict[str, Any]) -> TensorInfo:
+    """The same as one that remembers."""
+    info = TensorInfo(leaf)
+    info._work_out()
+    return info
+
+
+def tensors_of(slots: Iterable[tuple[str, Any]]) -> list[TensorInfo]:
+    """The tensors among slots and what is in them."""
+    found = []
+    for _, leaf in slots:
+        if type(leaf) is TensorInfo:
+            found.append(leaf)
+        elif is_tensor(leaf):
+            found.append(described(leaf))
+    return found
+
+
+def is_tensor(leaf: Any) -> bool:
+    """True for the object that describes a tensor."""
+    return type(leaf) is TensorInfo or (isinstance(leaf, dict) and isinstance(leaf.get("dtype"), str))
+
+
+def statistics(leaf: dict[str, Any]) -> Statistics:
+    """Max, min, mean and norm as they stand in the file."""
+    return leaf.statistics if type(leaf) is TensorInfo else _statistics(leaf)
+
+
+def numel(leaf: dict[str, Any]) -> int:
+    """How many elements a tensor has."""
+    return leaf.count if type(leaf) is TensorInfo else _numel(leaf)
+
+
+def numbers(leaf: dict[str, Any]) -> Numbers | None:
+    """The four statistics as floats; None where one is not recorded."""
+    return leaf.numbers if type(leaf) is TensorInfo else _numbers(_statistics(leaf))
+
+
+def rms(leaf: dict[str, Any]) -> float:
+    """Root mean square of the elements, from the norm."""
+    return leaf.rms if type(leaf) is TensorInfo else _rms(numbers(leaf), numel(leaf))
+
+
+def not_finite(leaf: Any) -> bool:
+    """True if a tensor is known to hold a NaN or an infinity."""
+    if type(leaf) is TensorInfo:
+        return leaf.not_finite
+    return is_tensor(leaf) and _not_finite(leaf, _statistics(leaf), numbers(leaf))
+
+
+def fingerprint(leaf: Any) -> Hashable | None:
+    """What tells a tensor from others: its digest, or its statistics where it has none; None if nothing does."""
+    if type(leaf) is TensorInfo:
+        return leaf.fingerprint
+    return _fingerprint(leaf, _statistics(leaf), _numel(leaf)) if is_tensor(leaf) else None
+
+
+def is_integer(leaf: dict[str, Any]) -> bool:
+    """True for whole numbers and truth values."""
+    return _is_integer(str(leaf.get("dtype", "")))
+
+
+def is_floating(leaf: Any) -> bool:
+    """True for a tensor of floating point or complex numbers."""
+    if type(leaf) is TensorInfo:
+        return leaf.floating
+    return is_tensor(leaf) and _is_floating(leaf["dtype"])
+
+
+def spoken(value: Any) -> Any:
+    """The number that a word of strict JSON stands for; anything else as it is."""
+    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
+
+
+def _statistics(leaf: dict[str, Any]) -> Statistics:
+    return leaf.get("Max"), leaf.get("Min"), leaf.get("Mean"), leaf.get("Norm")
+
+
+def _numel(leaf: dict[str, Any]) -> int:
+    shape = leaf.get("shape")
+    if not isinstance(shape, list):
+        return 1
+    try:
+        found = math.prod(shape)
+        if type(found) is int:
+            return found
+    except TypeError:
+        pass
+    return math.prod(n for n in shape if isinstance(n, int))
+
+
+def _numbers(recorded: Statistics) -> Numbers | None:
+    one, two, three, four = recorded
+    if type(one) is type(two) is type(three) is type(four) is float:
+        return recorded
+    found = []
+    for value in recorded:
+        number = spoken(value)
+        if isinstance(number, (int, float)):
+            found.append(float(number))
+        else:
+            found.append(math.nan if value is not None else 0.0)
+    return (found[0], found[1], found[2], found[3]) if any(v is not None for v in recorded) else None
+
+
+def _rms(found: Numbers | None, count: int) -> float:
+    return found[3] / sqrt(max(count, 1)) if found is not None else 0.0
+
+
+def _not_finite(leaf: dict[str, Any], recorded: Statistics, found: Numbers | None) -> bool:
+    if leaf.get("nan") or leaf.get("inf"):
+        return True
+    if found is None:
+        return False
+    return any(told is not None and not isfinite(value) for told, value in zip(recorded[:3], found[:3], strict=True))
+
+
+def _fingerprint(leaf: dict[str, Any], recorded: Statistics, count: int) -> Hashable | None:
+    digest = leaf.get("digest") or leaf.get("md5")
+    if isinstance(digest, str):
+        return digest, count
+    if recorded[0] is None:
+        return None
+    if recorded[0] == recorded[1] and count > 1:
+        return None  # constant: too many look like it
+    return (*recorded, count)
+
+
+@lru_cache(256)
+def _is_integer(dtype: str) -> bool:
+    return "int" in dtype.lower() or "bool" in dtype.lower()
+
+
+@lru_cache(256)
+def _is_floating(dtype: str) -> bool:
+    return "float" in dtype.lower() or "complex" in dtype.lower()
