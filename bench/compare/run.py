@@ -25,6 +25,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from dumps import write_statistics, write_tensors  # noqa: E402
 from reference_env import clean_environment, command_of, make  # noqa: E402
+from transformer import records_of, write_pair  # noqa: E402
 
 REPOSITORY = HERE.parent.parent
 TOOLS = ("ours", "8.1.1", "26.2.0")
@@ -32,6 +33,8 @@ TOOLS = ("ours", "8.1.1", "26.2.0")
 SIZES = {"2k": 786, "10k": 3929, "41k": 15_716, "1M": 384_616}
 # What `msprobe compare A B` is asked: the verdict. The published package has nothing like it.
 VERDICTS = {"20k": 7693}
+# The same of training steps of a transformer: layers, steps, and whether a bug is planted in the middle of them.
+TRANSFORMERS = {"100k records": (1562, 1, False), "100k records, bug": (1562, 1, True), "20 steps": (73, 20, False)}
 TENSORS = {"2000 x 1 KiB": (2000, 1 << 10), "200 x 1 MiB": (200, 1 << 20), "8 x 32 MiB": (8, 32 << 20)}
 TIMEOUT = 900
 
@@ -77,6 +80,11 @@ def cases(below: Path, wanted: Callable[[str], bool]) -> Iterator[Case]:
         if wanted(f"verdict {name}"):
             pair, rows = _statistics(below / f"v{name}", calls)
             yield Case(f"verdict {name}", pair, f"{rows} rows", formats=("verdict",))
+    for name, (layers, steps, planted) in TRANSFORMERS.items():
+        if wanted(f"verdict transformer {name}"):
+            pair = write_pair(below / f"transformer-{layers}-{planted}", layers, steps, planted)
+            size = f"{steps} x {records_of(pair[0])} records" if steps > 1 else f"{records_of(pair[0])} records"
+            yield Case(f"verdict transformer {name}", pair, size, formats=("verdict",))
     for name, (count, nbytes) in TENSORS.items():
         if wanted(f"tensors {name}"):
             pair = below / f"t{count}-1", below / f"t{count}-2"
@@ -93,7 +101,7 @@ def _statistics(below: Path, calls: int, md5: bool = False) -> tuple[tuple[Path,
 
 def command(tool: str, case: Case, form: str, output: Path) -> list[str] | None:
     """The command line; None if the tool has no such form."""
-    dumps = [str(folder / "dump.json") for folder in case.folders]
+    dumps = [str(file if (file := folder / "dump.json").exists() else folder) for folder in case.folders]
     if form == "verdict":
         return (
             [sys.executable, "-m", "msprobe", "compare", *dumps, "-o", str(output), "--fail-on", "never"]
