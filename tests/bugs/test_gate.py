@@ -18,6 +18,7 @@ import pytest
 
 from bugs.cache import recorded
 from bugs.clean import CLEAN
+from bugs.layouts import LAYOUTS
 from bugs.patterns import PATTERNS
 from bugs.planting import draw
 from bugs.precision import PRECISIONS
@@ -25,7 +26,7 @@ from bugs.precision import PRECISIONS
 _BENCH = Path(__file__).resolve().parents[2] / "bench" / "localise" / "run.py"
 
 MISSED: dict[str, list[str]] = json.loads(Path(__file__).with_name("missed.json").read_text())
-EVERY = {name: one for name, one in {**PATTERNS, **CLEAN}.items() if not one.large}
+EVERY = {name: one for name, one in {**PATTERNS, **CLEAN, **LAYOUTS}.items() if not one.large}
 PAIRS = [
     (name, precision)
     for number, (name, pattern) in enumerate(EVERY.items())

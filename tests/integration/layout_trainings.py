@@ -1,6 +1,7 @@
 """One small model trained in many parallel layouts, each recorded: `layout_trainings.py FOLDER JOB...`.
 
-A job is `layout`, or `layout:fault`, or `layout:fault:mode`. All layouts begin from the same weights and see the same
+A job is `layout`, or `layout:fault`, `layout:fault:mode`, `layout:fault:mode:precision` (`bfloat16`, all weights, or
+`autocast`). All layouts begin from the same weights and see the same
 batches, so a healthy layout differs from one process by the order of sums and nothing else. `record` starts the ranks
 and ends them when they take too long.
 """
@@ -102,8 +103,8 @@ if __name__ == "__main__" or "torch" in sys.modules:
         def stage(self) -> int:
             return self.rank // (self.tensor * self.data)
 
-    #: What is planted in this job, if anything.
-    FAULT = [""]
+    #: What is planted in this job, if anything; and the precision of the job.
+    FAULT, PRECISION = [""], [""]
 
     _GROUPS: dict[Any, Any] = {}
 
@@ -278,8 +279,11 @@ if __name__ == "__main__" or "torch" in sys.modules:
                 if FAULT[0] == "wrong_shard" and whole == "blocks.1.up.weight":
                     own = 0
                 parameter.copy_(full if dim is None else full.chunk(place.tensor, dim)[own])
-        if FAULT[0] == "bfloat16":
+        if PRECISION[0] == "bfloat16":
             model.to(torch.bfloat16)
+
+    def autocast() -> Any:
+        return torch.autocast("cpu", torch.bfloat16, enabled=PRECISION[0] == "autocast")
 
     def batches() -> torch.Tensor:
         generator = torch.Generator().manual_seed(7)
@@ -300,7 +304,9 @@ if __name__ == "__main__" or "torch" in sys.modules:
             own = tokens.chunk(data[1])[0 if FAULT[0] == "same_data" else data[0]]
             debugger.start(model)
             for piece in own.chunk(parts):
-                (loss_of(model(piece[:, :-1]), piece) / parts).backward()
+                with autocast():
+                    loss = loss_of(model(piece[:, :-1]), piece) / parts
+                loss.backward()
             if after is not None:
                 after()
             optimizer.step()
@@ -438,7 +444,8 @@ if __name__ == "__main__" or "torch" in sys.modules:
             pieces, kept = tokens.chunk(2), []
             for piece in pieces:
                 if first:
-                    result = model(piece[:, :-1])
+                    with autocast():
+                        result = model(piece[:, :-1])
                     # The fault: what the first piece of the batch came to goes out once more.
                     again = bool(kept) and FAULT[0] == "sent_again"
                     dist.send((kept[0][1] if again else result).detach(), place.rank + beside)
@@ -447,7 +454,8 @@ if __name__ == "__main__" or "torch" in sys.modules:
                     x = torch.empty(BATCH // 2, LENGTH, WIDTH, dtype=next(model.parameters()).dtype)
                     dist.recv(x, place.rank - beside)
                     x.requires_grad_()
-                    kept.append((x, loss_of(model(x), piece) / 2))
+                    with autocast():
+                        kept.append((x, loss_of(model(x), piece) / 2))
             for x, result in kept:
                 if first:
                     gradient = torch.empty_like(result)
@@ -495,9 +503,9 @@ if __name__ == "__main__" or "torch" in sys.modules:
                 timeout=timedelta(seconds=60),
             )  # fmt: skip
         for job in jobs:
-            layout, fault, mode = [*job.split(":"), "", "", ""][:3]
+            layout, fault, mode, precision = [*job.split(":"), "", "", "", ""][:4]
             debugger = PrecisionDebugger(dump_path=f"{folder}/{name_of(job)}", level="mix", **MODES[mode or "tensor"])
-            FAULT[0] = fault
+            FAULT[0], PRECISION[0] = fault, precision
             LAYOUTS[layout](debugger)
             PrecisionDebugger.reset()
         if world > 1:

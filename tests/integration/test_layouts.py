@@ -20,6 +20,7 @@ pytest.importorskip("torch")
 
 TWO = ("ddp2", "ddpaccumulate2", "fsdp2", "tensor2", "sequence2", "manual2", "stages2")
 FOUR = ("ddp4", "fsdp4", "tensor4", "fsdp2tensor2", "data2manual2", "stages2manual2")
+OF_AS_MANY_RANKS = (("tensor2", "ddp2"), ("stages2", "manual2"), ("fsdp2", "ddp2"), ("stages2", "ddpaccumulate2"))
 #: A fault, and what has to be said first: kind, rank, words of the message, module.
 FAULTS = {
     "manual2:no_sum": (
@@ -140,10 +141,7 @@ def test_the_reference_may_be_the_one_with_several_ranks(recorded: Path) -> None
     check_agreement(verdict(recorded, "one::tensor", "tensor2::tensor"))
 
 
-@pytest.mark.parametrize(
-    ("candidate", "reference"),
-    [("tensor2", "ddp2"), ("stages2", "manual2"), ("fsdp2", "ddp2"), ("stages2", "ddpaccumulate2")],
-)
+@pytest.mark.parametrize(("candidate", "reference"), OF_AS_MANY_RANKS)
 def test_layouts_of_as_many_ranks_are_told_apart(recorded: Path, candidate: str, reference: str) -> None:
     check_agreement(verdict(recorded, f"{candidate}::tensor", f"{reference}::tensor"))
 
@@ -167,6 +165,41 @@ def check_first(found: Verdict, fault: str) -> None:
     assert words in first.message
     if module is not None:
         assert first.module == module
+
+
+#: Without what changes a result by less than these types round: another form of an activation, another eps.
+FAULTS_OF_FEW_DIGITS = tuple(fault for fault in FAULTS if fault not in ("tensor2:other_gelu", "sequence2:other_eps"))
+
+
+@pytest.fixture(scope="module", params=("bfloat16", "autocast"))
+def of_few_digits(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The dumps of two ranks, wholly in bfloat16 or under autocast."""
+    folder, precision = tmp_path_factory.mktemp(request.param), request.param
+    healthy = [f"{layout}::{mode}:{precision}" for mode in ("tensor", "statistics") for layout in ("one", *TWO)]
+    record(folder, [*healthy, *(f"{fault}:statistics:{precision}" for fault in FAULTS_OF_FEW_DIGITS)])
+    return folder, precision
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["tensor", "statistics"])
+@pytest.mark.parametrize(("candidate", "reference"), [*((layout, "one") for layout in TWO), *OF_AS_MANY_RANKS])
+def test_healthy_layouts_agree_in_types_with_few_digits(
+    of_few_digits: tuple[Path, str], candidate: str, reference: str, mode: str
+) -> None:
+    folder, precision = of_few_digits
+    found = verdict(folder, f"{candidate}::{mode}:{precision}", f"{reference}::{mode}:{precision}")
+    assert (found.status, found.findings) == ("agree", ())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS_OF_FEW_DIGITS)
+def test_a_fault_is_named_first_in_types_with_few_digits(of_few_digits: tuple[Path, str], fault: str) -> None:
+    folder, precision = of_few_digits
+    found = verdict(folder, f"{fault}:statistics:{precision}", f"one::statistics:{precision}")
+    kind, _, _, module = FAULTS[fault]
+    assert (found.status, found.findings[0].kind) == ("diverged", kind)
+    if module is not None:
+        assert found.findings[0].module == module
 
 
 def test_shares_of_a_wrong_rank_are_measured(recorded: Path) -> None:

@@ -184,6 +184,8 @@ def _simplest(fits: Sequence[Fit]) -> Fit | None:
     """Of those that fit about as well as the best, the first whose parts are not all the same."""
     least = min((fit.misfit for fit in fits), default=0.0)
     found = [fit for fit in fits if fit.misfit <= max(_AS_WELL * least, 1e-6)]
+    # Copies of one tensor have the same bits, unless something is wrong.
+    found.sort(key=lambda fit: any(apart > 0.0 for _, _, apart in fit.copies))
     several = len(found) > 1
     return next((fit for fit in found if not (several and (same_parts(fit.left) or same_parts(fit.right)))), None) or (
         found[0] if found else None

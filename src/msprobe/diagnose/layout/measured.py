@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from msprobe.diagnose.layout.blocks import Block, Rank
 from msprobe.diagnose.layout.guess import Fit, Sort
+from msprobe.diagnose.layout.rounded import unit_inside
 from msprobe.diagnose.layout.sides import Place
 from msprobe.diagnose.steps.timeline import Event, Slot
 from msprobe.diagnose.tolerance import layouts, noise, units
@@ -30,6 +31,16 @@ class Measured:
         return [one for one in found if not layouts.are_copies(one[2], self.unit)]
 
     @property
+    def torn(self) -> float:
+        """How far copies on ranks of the candidate are apart at most, however little that is."""
+        return max((apart for _, _, apart in self.fit.copies), default=0.0) if self.fit is not None else 0.0
+
+    @property
+    def is_sum(self) -> bool:
+        """True if ranks of the candidate hold terms of a sum."""
+        return self.fit is not None and self.fit.ways[0].is_sum
+
+    @property
     def apart(self) -> float:
         """The relative distance, of the copy that is furthest off; 0 where nothing is known."""
         return max([self.fit.apart, *(apart for _, _, apart in self.copies)]) if self.fit is not None else 0.0
@@ -48,6 +59,12 @@ class Measured:
         sizes = (_norm(block) for block in (self.fit.right, self.fit.left))
         norm = next((size for size in sizes if size is not None), 0.0)
         return norm / math.sqrt(max(self.fit.right.size, 1)) if math.isfinite(norm) else 0.0
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times larger it is on the candidate's side; None where only one side tells its size."""
+        sizes = (self.fit.left.numbers[3], self.fit.right.numbers[3]) if self.fit is not None else (None, None)
+        return sizes[0] / sizes[1] if sizes[0] and sizes[1] and math.isfinite(sizes[0] / sizes[1]) else None
 
     @property
     def unit(self) -> float:
@@ -89,10 +106,16 @@ class Pair:
         for one in (*self.inputs, *self.parameters, *self.outputs):
             one.forget()
 
-    def own_noise(self) -> tuple[float, float]:
+    @property
+    def unit(self) -> float:
+        """The rounding unit of the coarsest type that the pass takes, gives, or computes in."""
+        events = (*self.events.values(), self.partner)
+        own = units.unit(_leaves([*self.inputs, *self.parameters]), _leaves(self.outputs))
+        return max(own, unit_inside(*events))
+
+    def own_noise(self, rounding: float) -> tuple[float, float]:
         """What the pass may add itself, and how many times larger what came in may become (see ``noise``)."""
         inputs, outputs = _leaves([*self.inputs, *self.parameters]), _leaves(self.outputs)
-        rounding = units.unit(inputs, outputs)
         factor = noise.amplification(self.partner, inputs, outputs)
         return noise.own_noise(self.partner, inputs, outputs, rounding, factor), factor
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.layout import statements
+from msprobe.diagnose.layout.beginnings import Beginnings
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.pairs import Pairs
+from msprobe.diagnose.layout.rounded import Rounded
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.layout.told import About, Told, limit, limit_of
 from msprobe.diagnose.tolerance import layouts, units
@@ -40,10 +43,10 @@ class Search(Told):
         self._quiet = False
         self.tainted = False
         self._units: Counter[float] = Counter()
+        self.rounded = Rounded(candidate, reference)
         #: By module, apart from its numbers: the communications in a pass.
         self._usual: dict[tuple[str, str], int] = {}
-        #: A gradient that plain tensors of several ranks hold terms of, which nothing has added up so far.
-        self._terms: tuple[Pair, Measured] | None = None
+        self._began = Beginnings()
 
     def forward(self) -> None:
         """Weights, inputs and results of the forward pass."""
@@ -60,29 +63,28 @@ class Search(Told):
         """How far a gradient, or what an optimizer makes of it, may be apart by the order of sums."""
         return limit(one, units.coarsest_of_many(self._units))
 
+    def of_gradient(self, one: Measured, reached: float) -> float:
+        """How far the gradient of a parameter, or a state of it, may be apart. ``reached``: how far what arrived at its
+        module was.
+        """
+        return layouts.of_gradient(self.limit(one), reached, self.rounded.forward, self.rounded.unit)
+
     def backward(self) -> None:
         """Gradients that arrive and leave."""
         # What comes after a forward pass that differs tells nothing of its own.
         self._quiet = self.tainted
+        self._began = Beginnings()
         for pair in self.pairs.modules(self.candidate, self.reference, "backward"):
             self._look_at_inputs(pair)
             before = self.known.get(("forward", pair.place.path, pair.number), (0.0, 0.0))
             self._judge(pair, max(before))
-            self._follow_terms(pair)
             pair.forget()
-
-    def _follow_terms(self, pair: Pair) -> None:
-        """Keep in mind since when ranks hold terms of a gradient, until it is summed."""
-        if any(one.fit is not None and not one.fit.ways[0].is_sum for one in pair.inputs):
-            self._terms = None
-        terms = next((one for one in pair.outputs if one.fit is not None and one.fit.ways[0].is_sum), None)
-        if self._terms is None and terms is not None:
-            self._terms = (pair, terms)
 
     @property
     def first_terms(self) -> str | None:
         """Where a gradient was made that ranks hold terms of to the end of the backward pass."""
-        return None if self._terms is None else f"{self._terms[0].event.name}, {_argument(self._terms[1].slot)}"
+        terms = self._began.terms
+        return None if terms is None else f"{terms[0].event.name}, {_argument(terms[1].slot)}"
 
     def gradients(self) -> None:
         """The share of each parameter's gradient that the backward passes brought."""
@@ -98,7 +100,7 @@ class Search(Told):
             )
             worst = "same"
             for one in pair.outputs:
-                allowed = self.limit(one) + layouts.handed_on(arrived)
+                allowed = self.of_gradient(one, arrived)
                 weight = layouts.counts(one.rms, largest)
                 state = "guilty" if one.apart * weight > allowed else "rounding" if one.apart else "same"
                 worst = max(worst, state, key=("same", "rounding", "guilty").index)
@@ -132,12 +134,12 @@ class Search(Told):
             return
         usual = layouts.of_stored_weight(one.unit) if self.first else self.limit(one)
         allowed = usual + layouts.of_drift(layouts.drift(self.drifted.get(one.name), self.first))
-        if one.apart <= allowed:
+        doubled = statements.doubled(one)
+        if one.apart <= (allowed if doubled is None else layouts.of_doubled_weight(allowed, one.unit)):
             return
         kind: Kind = "initial_weights" if self.first else "weights"
         when = "before the first step" if self.first else "at the beginning of this step"
         ranks = statements.at_fault(one, allowed)
-        doubled = statements.doubled(one)
         words = statements.how(one.fit.left, one.fit.right, one.apart)
         text = About("parameter ", one.name, f" differs {when}{statements.on_ranks(ranks)} ({words})")
         if doubled is not None:
@@ -153,9 +155,10 @@ class Search(Told):
         for one in pair.inputs:
             if one.fit is None or self.tainted:
                 continue
-            allowed = self.limit(one) + layouts.handed_on(self._farthest)
+            calls = self.rounded.before(pair.events, pair.partner)
+            allowed = layouts.of_input(self.limit(one), self._farthest, calls, self.rounded.unit)
             entry = pair.event.name
-            if one.copies and not one.fit.ways[0].is_sum:
+            if one.copies and not one.is_sum:
                 self.say_copies(pair.events, one, f"{one.slot} of {entry}", f"{entry}, {one.slot}")
                 self.tainted = True
                 continue
@@ -200,10 +203,13 @@ class Search(Told):
         direction, path = pair.place
         self.counts["pairs"] += 1
         arrived = max(pair.arrived, inherited, self._inside.get((direction, path), 0.0))
-        own, factor = pair.own_noise()
-        allowed = layouts.of_pass(own, factor, arrived)
+        if _is_unknown(pair.inputs):
+            arrived = max(arrived, self._farthest)
+        own, factor = pair.own_noise(pair.unit)
+        calls = self.rounded.until(pair.events, pair.partner)
+        allowed = layouts.of_pass(own, factor, arrived, calls, self.rounded.unit)
         state = "same" if not pair.left and not pair.arrived else "rounding"
-        torn = next((one for one in pair.outputs if one.copies and one.fit and not one.fit.ways[0].is_sum), None)
+        torn = next((one for one in pair.outputs if one.copies and not one.is_sum), None)
         if torn is not None and not any(one.copies for one in (*pair.inputs, *pair.parameters)) and not self.tainted:
             state = "guilty"
             self._say_torn(pair, torn, allowed)
@@ -220,13 +226,15 @@ class Search(Told):
         self.counts[state] += 1
         self.known[direction, path, pair.number] = (pair.arrived, pair.left)
         if not self.tainted:
-            self._farthest = max(self._farthest, pair.left if math.isfinite(pair.left) else 0.0)
+            left = arrived if _is_unknown(pair.outputs) else pair.left
+            self._farthest = max(self._farthest, left if math.isfinite(left) else 0.0)
         above = path
         while "." in above:
             above = above.rpartition(".")[0]
             key = (direction, above)
             size = max(pair.left, pair.arrived) if torn is None else math.inf
             self._inside[key] = max(self._inside.get(key, 0.0), size)
+        self._began.follow(pair)
         self._count_collectives(pair)
 
     def _count_collectives(self, pair: Pair) -> None:
@@ -239,8 +247,13 @@ class Search(Told):
         one = max(pair.outputs, key=lambda found: found.apart)
         if one.fit is None:
             return
-        if self._terms is not None and any(each.fit is not None and each.fit.ways[0].is_sum for each in pair.inputs):
-            self._say_terms(pair, *self._terms, allowed)
+        terms = self._began.terms_used_by(pair)
+        if terms is not None:
+            self._say_terms(pair, *terms, allowed)
+            return
+        torn = self._began.of_results(pair)
+        if torn is not None:
+            self._say_torn(*torn, allowed)
             return
         ranks = statements.at_fault(one, allowed)
         words = statements.how(one.fit.left, one.fit.right, one.apart)
@@ -266,12 +279,14 @@ class Search(Told):
         )
 
     def _say_terms(self, user: Pair, pair: Pair, one: Measured, allowed: float) -> None:
-        """A gradient of which each rank has a term is used before anything has added the terms up."""
-        entry, slot = pair.event.name, _argument(one.slot)
+        """A tensor of which each rank has a term is used before anything has added the terms up."""
+        backward = pair.place.direction == "backward"
+        entry, slot = pair.event.name, _argument(one.slot) if backward else one.slot
+        what = f"the gradient of {slot}" if backward else slot
         self.say(
             ("terms", entry),
             "collective",
-            f"{entry}: each rank has its own term of the gradient of {slot}, and nothing adds them up before "
+            f"{entry}: each rank has its own term of {what}, and nothing adds them up before "
             f"{user.event.name}, whose result differs",
             f"{entry}, {slot}",
             pair.events,
@@ -283,6 +298,11 @@ class Search(Told):
 
     def _say_torn(self, pair: Pair, one: Measured, allowed: float) -> None:
         """Ranks should have the same result and do not."""
+        terms = self._began.terms_used_by(pair)
+        if terms is not None:
+            self._say_terms(pair, *terms, allowed)
+            return
+        pair, one = self._began.of_copies(pair, one)
         rank, event = next(iter(pair.events.items()))
         terms = statements.are_terms(one, pair, max(allowed, limit(one)))
         calls = {each: statements.collectives_in(pair.events[each]) for each in pair.events}
@@ -311,6 +331,11 @@ class Search(Told):
         """How far apart what arrived at a parameter's module was, and its gradient."""
         path = parameter.rpartition(".")[0]
         return max((max(sizes) for (_, own, _), sizes in self.known.items() if own == path), default=0.0)
+
+
+def _is_unknown(found: Sequence[Measured]) -> bool:
+    """True if a tensor has no numbers to tell whether it agrees: of a communication that nobody has waited for."""
+    return any(one.fit is not None and not one.fit.how and one.fit.left.size for one in found)
 
 
 def _argument(slot: str) -> str:

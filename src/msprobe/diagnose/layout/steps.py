@@ -16,7 +16,7 @@ from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, learning_rate_of, se
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import layouts
 
-_MOST_NAMED = 4
+_MOST_NAMED, _MOST_LISTED = 4, 200
 
 
 def look_at_steps(search: Search) -> dict[str, float]:
@@ -37,7 +37,28 @@ def look_at_steps(search: Search) -> dict[str, float]:
             drifted[name] = _look_after(search, name, number, events, clean and not vanishing, counts)
             if vanishing:
                 drifted[name] = math.inf
+    _look_at_factor(search, gradients, largest)
     return {name: apart for name, apart in drifted.items() if apart}
+
+
+def _look_at_factor(search: Search, gradients: Mapping[str, Measured | None], largest: float) -> None:
+    """One factor of all gradients tells, where each alone is within rounding."""
+    counting = {
+        name: one for name, one in gradients.items() if one is not None and layouts.counts(one.rms, largest) == 1.0
+    }
+    ratios = {name: ratio for name, one in counting.items() if (ratio := one.ratio) is not None}
+    factor = layouts.common_factor(list(ratios.values()), search.rounded.unit)
+    if factor is None or search.findings or search.tainted:
+        return
+    name, *others = ratios
+    events = {rank: steps[0].event for rank, steps in search.candidate.parameters[name].items() if steps}
+    search.say(
+        "factor", "parameter_gradient",
+        f'the gradients of "{name}" and {len(others)} more are {factor:.3g} times as large when the optimizer steps: '
+        "one factor, which rounding does not make",
+        name, events, [], counting[name], layouts.of_factor(search.rounded.unit), parameter=name,
+        parameters=list(ratios)[:_MOST_LISTED],
+    )  # fmt: skip
 
 
 def _look_before(
@@ -82,7 +103,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
     """True if the gradient that the optimizer gets agrees."""
     allowed = _of_state(search, one, name)
     weight = _counts(one, largest)
-    if one.copies and max(apart for _, _, apart in one.copies) * weight > allowed:
+    if one.copies and not layouts.are_copies(one.torn * weight, one.unit):
         terms = statements.are_terms(
             one, Pair(Place("optimizer", name), 0, events, next(iter(events.values()))), allowed
         )
@@ -171,7 +192,7 @@ def _look_at_settings(search: Search) -> None:
         )
         search.tell(
             ("setting", key), "optimizer", text, f"{asked[rank].name}, {key}", asked, ranks,
-            field=key, candidate=left, reference=right, parameters=differing[:200],
+            field=key, candidate=left, reference=right, parameters=differing[:_MOST_LISTED],
         )  # fmt: skip
 
 
@@ -245,7 +266,7 @@ def _moved(search: Search, name: str, number: int) -> float:
 
 def _of_state(search: Search, one: Measured, name: str) -> float:
     """What a gradient or a state of a parameter may be apart by."""
-    return search.limit(one) + layouts.handed_on(search.reached(name))
+    return search.of_gradient(one, search.reached(name))
 
 
 def _counts(gradient: Measured | None, largest: float) -> float:

@@ -142,9 +142,9 @@ class Told:
         if ranks and not why:
             words += f": it differs from the reference{statements.on_ranks(ranks)}"
         elif not why:
-            words += f" (relative difference {max(apart for _, _, apart in one.copies):.2g})"
+            words += f" (relative difference {one.torn:.2g})"
         if not ranks:
-            more = {**more, "copies_apart": [f"rank {a} and {b}: {apart:.2g}" for a, b, apart in one.copies[:8]]}
+            more = {**more, "copies_apart": [f"rank {a} and {b}: {apart:.2g}" for a, b, apart in one.fit.copies[:8]]}
         text = what.then(words) if isinstance(what, About) else f"{what}{words}"
         self.say(("copies", where), kind, text, where, events, ranks, one, allowed, group, bool(why), **more)
 

@@ -79,9 +79,13 @@ def of_step(judged: Iterable[Judged]) -> float:
         and one.unit_of_results >= unit
         for one in every
     )
+    return max(of_types(rounding, unit), min(effective.of_step(_units_of_products(every)), _MOST))
+
+
+def of_types(count: int, unit: float) -> float:
+    """What gradients may be apart by, if so many calls of the forward pass round to this unit."""
     factor = _UNITS if unit <= units.FINE else _UNITS_OF_COARSE
-    of_types = min(factor * unit, max(_COARSE, _OF_CALLS * math.sqrt(rounding) * unit), _MOST)
-    return max(of_types, min(effective.of_step(_units_of_products(every)), _MOST))
+    return min(factor * unit, max(_COARSE, _OF_CALLS * math.sqrt(count) * unit), _MOST)
 
 
 def of_frameworks(judged: Iterable[Judged], weights_apart: float) -> float:

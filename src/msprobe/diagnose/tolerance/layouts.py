@@ -2,13 +2,21 @@
 
 Tensors are put together from their parts; so weights agree in their bits, and what is calculated is apart by the order
 of sums alone.
+
+In types with few digits so many units as are taken for rounding in float32 would be more than the numbers themselves.
+There it counts how many calls have rounded a tensor since weights and data agreed (``roundings``), and how far apart
+the modules before were. Measured on healthy layouts of two small models, in bfloat16 and under autocast, by statistics
+and by values: results of modules at most 1.6 units apart in the forward pass and 13 in the backward pass, where 8 and
+18 are taken for rounding (``bench/localise/run.py --layouts --clean``, ``tests/integration/test_layouts.py``).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from statistics import median
 
-from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance import effect, noise, roundings, units
 
 #: Sums over other parts, in another order, as in ``effect``; and copies that ranks have of one tensor: they may add
 #: in another order, and take other kernels.
@@ -29,6 +37,13 @@ _BIAS_OF_MEAN = 0.25
 #: What goes into a module may be so many times further apart than all that came out of modules before it; the same of
 #: a gradient, by what arrived at its module.
 _BETWEEN = 64.0
+#: In types with few digits what came in may be made so many times larger, as ``noise.amplification`` has it of modules;
+#: but nothing that large is rounding of its own.
+_OF_MODULE = 4.0
+_MOST_OF_MODULE = 0.3
+#: Copies on ranks of one kind are made by the same calls of the same bits. Kernels that add in no fixed order (atomic
+#: sums) leave them a unit or two apart in types with few digits.
+_UNITS_OF_COPIES = 4.0
 #: A weight after a step, by what it was before.
 _OF_DRIFT = 4.0
 #: Of what a step changes, so much may go another way: elements whose gradient is next to nothing.
@@ -38,6 +53,14 @@ _AFTER_FINDING = 4.0
 #: Gradients this many times smaller than the largest count for that much less: one that is zero in exact arithmetic (of
 #: the bias of keys in attention) is nothing but rounding.
 _SMALL = 0.1
+#: A factor of all gradients is made of a few numbers on either side (count, loss, norm, coefficient), each rounded by
+#: half a unit at most: of eight roundings three deviations come to 1.8 units (healthy layouts: at most 1.1). Norms of
+#: many elements tell it, of three parameters or more.
+_UNITS_OF_FACTOR = 2.0
+_LEAST_OF_FACTOR = 3
+#: So many of them must be off by it, but for so much of what it is off by.
+_MOST_HAVE_IT = 0.75
+_BUT_FOR = 0.5
 #: An optimizer that divides by the size of a gradient makes a full step of one that is nothing but rounding: the
 #: weights that follow from gradients this many times smaller than the largest tell nothing.
 _NOTHING = 1e-4
@@ -50,12 +73,19 @@ def of_sums(unit: float) -> float:
 
 def are_copies(apart: float, unit: float) -> bool:
     """True if ranks hold the same tensor."""
-    return not apart > _OF_SUMS * unit
+    return not apart > (_OF_SUMS if unit <= units.FINE else _UNITS_OF_COPIES) * unit
 
 
 def of_stored_weight(unit: float) -> float:
     """How far a weight may be apart before the first step."""
     return min(_OF_WEIGHTS * unit, _MOST_OF_WEIGHTS)
+
+
+def of_doubled_weight(allowed: float, unit: float) -> float:
+    """The same for one of which two ranks hold the same part: in types with few digits a unit, by which statistics are
+    rounded, since equal parts are no rounding.
+    """
+    return allowed if unit <= units.FINE else min(allowed, unit)
 
 
 def drift(known: float | None, first: bool) -> float:
@@ -86,9 +116,35 @@ def handed_on(apart: float) -> float:
     return _BETWEEN * apart
 
 
-def of_pass(own: float, factor: float, arrived: float) -> float:
-    """How far the results of a module may be apart. ``own``, ``factor``: see ``noise``."""
-    return noise.explained(own, factor, arrived)
+def of_pass(own: float, factor: float, arrived: float, count: int, unit: float) -> float:
+    """How far the results of a module may be apart. ``own``, ``factor``: see ``noise``; ``count``: of the calls that
+    rounded to ``unit`` until then.
+    """
+    return _of_few_digits(noise.explained(own, factor, arrived), arrived, count, unit)
+
+
+def of_input(own: float, before: float, count: int, unit: float) -> float:
+    """How far what goes into a module may be apart, or the gradient that arrives there. ``own``: by its type, see
+    :func:`of_sums`; ``before``: how far modules before were apart at most; ``count``: of the calls that rounded to
+    ``unit`` until then.
+    """
+    return _of_few_digits(own + handed_on(before), before, count, unit)
+
+
+def of_gradient(own: float, reached: float, count: int, unit: float) -> float:
+    """How far the gradient of a parameter, or what an optimizer makes of it, may be apart. ``reached``: how far what
+    arrived at its module was apart; ``count``: of the calls of the forward pass that round to ``unit``.
+    """
+    allowed = own + handed_on(reached)
+    return allowed if unit <= units.FINE else min(allowed, max(effect.of_types(count, unit), _OF_MODULE * reached))
+
+
+def _of_few_digits(allowed: float, before: float, count: int, unit: float) -> float:
+    """No more than the roundings since weights and data agreed, and what modules make of what came in."""
+    if unit <= units.FINE:
+        return allowed
+    rounded = min(roundings.of_count(count, unit), _MOST_OF_MODULE)
+    return min(allowed, max(rounded, _OF_MODULE * before))
 
 
 def after_finding(allowed: float, tainted: bool) -> float:
@@ -104,6 +160,23 @@ def astray(moved: float) -> float:
 def counts(size: float, largest: float) -> float:
     """How much a gradient of this size counts beside the largest."""
     return min(1.0, size / (_SMALL * largest)) if largest else 1.0
+
+
+def common_factor(ratios: Sequence[float], unit: float) -> float | None:
+    """The factor that gradients have in common in a type with few digits, where single ones are further apart by
+    rounding; None if there is none. ``ratios``: of their norms.
+    """
+    if unit <= units.FINE or len(ratios) < _LEAST_OF_FACTOR:
+        return None
+    factor = median(ratios)
+    off = abs(factor - 1.0)
+    having = sum(abs(ratio - factor) <= _BUT_FOR * off for ratio in ratios)
+    return factor if off > of_factor(unit) and having >= _MOST_HAVE_IT * len(ratios) else None
+
+
+def of_factor(unit: float) -> float:
+    """How far a factor of all gradients may be from one."""
+    return _UNITS_OF_FACTOR * unit
 
 
 def is_vanishing(size: float, largest: float) -> bool:

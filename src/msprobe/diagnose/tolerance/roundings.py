@@ -25,8 +25,12 @@ def of_roundings(events: Sequence[Event], unit_of_run: float) -> float:
     every = [one for event in events for one in _calls_in(event)]
     unit = max((units.unit(one.outputs(), one.inputs()) for one in every), default=0.0)
     unit = max(unit, unit_of_run)
-    count = sum(operation(one.stem) not in operators.MOVES for one in every)
-    return max(unit * (1.0 + 2.0 * math.sqrt(count)), least(unit))
+    return max(of_count(sum(operation(one.stem) not in operators.MOVES for one in every), unit), least(unit))
+
+
+def of_count(count: int, unit: float) -> float:
+    """How far so many calls move a result that round to this unit."""
+    return unit * (1.0 + 2.0 * math.sqrt(count))
 
 
 def least(unit: float) -> float:
