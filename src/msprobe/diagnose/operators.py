@@ -60,6 +60,9 @@ VIEWS = frozenset(
 UNARY = frozenset("cos sin exp log sqrt rsqrt tanh sigmoid square reciprocal float to bfloat16 half pow outer".split())
 #: They compute each element by itself: the same input gives the same bits.
 ELEMENTWISE = UNARY | CASTS | frozenset("add sub mul div neg gelu silu where masked_fill lerp addcmul addcdiv".split())
+#: IEEE 754 says what they give, to the last bit, on any device and in any kernel. Of the others two kernels may round a
+#: few elements otherwise, and in types with few digits hardly any: there, that they often agree proves nothing.
+ROUNDED_BY_STANDARD = CASTS | frozenset("add sub mul div neg sqrt square where masked_fill outer".split())
 #: They compute something of two tensors element by element, after these were broadcast to one shape.
 BROADCASTS = frozenset(
     "add sub mul div mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits".split()
