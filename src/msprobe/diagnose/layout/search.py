@@ -298,9 +298,9 @@ class Search(Told):
 
     def _say_torn(self, pair: Pair, one: Measured, allowed: float) -> None:
         """Ranks should have the same result and do not."""
-        terms = self._began.terms_used_by(pair)
-        if terms is not None:
-            self._say_terms(pair, *terms, allowed)
+        used = self._began.terms_used_by(pair)
+        if used is not None:
+            self._say_terms(pair, *used, allowed)
             return
         pair, one = self._began.of_copies(pair, one)
         rank, event = next(iter(pair.events.items()))
