@@ -7,6 +7,7 @@ from __future__ import annotations
 
 ROOT = "DefaultModel"
 GROUP_PREFIX = "Apis_Between_Modules."
+_GROUPS = "Apis_Between_Modules"  # of merged ranks, too
 
 MODULE = 0  # also the root, gradients of parameters, optimizer steps
 CALL = 1
@@ -20,11 +21,13 @@ _CALLS = (
 
 
 def kind_of(name: str) -> int | None:
-    """MODULE or CALL; None where the name begins like neither.
+    """MODULE, CALL or GROUP; None where the name begins like neither.
 
     >>> kind_of("Functional.linear.0.forward") == CALL, kind_of("clip_grad") == MODULE, kind_of("Other.0")
     (True, True, None)
     """
     if name.startswith(_CALLS):
         return CALL
+    if name.startswith(_GROUPS):
+        return GROUP
     return MODULE if name.startswith(_MODULES) else None

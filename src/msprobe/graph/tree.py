@@ -8,8 +8,10 @@ ended) hangs under the root or the nearest pass around it, and ``notices`` says 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -232,30 +234,61 @@ class _Growing:
         self._attached = attached
 
     def finish(self, step: int | None, rank: int | str) -> Tree:
-        parents = np.array(self.parents, np.int32)
-        attached = np.array(self._attached, np.int32)
-        above = parents[attached] if len(attached) else attached
-        nodes = attached[np.argsort(above, kind="stable")]
-        starts = np.zeros(len(parents) + 1, np.int32)
-        np.cumsum(np.bincount(above, minlength=len(parents)), out=starts[1:])
-        kinds = np.array(self.kinds, np.uint8)
-        top = nodes[starts[0] : starts[1]].tolist()
-        steps, count = micro_steps.count(top, self.names, self.kinds, self._structure.micro_steps)
-        order = _order(starts.tolist(), nodes.tolist())
-        return Tree(
+        structure = self._structure
+        return assemble(
+            self.names,
+            self.parents,
+            self.kinds,
+            self._attached,
             step=step,
             rank=rank,
-            names=self.names,
-            parents=parents,
-            kinds=kinds,
-            order=order,
-            micro_steps=micro_steps.spread(top, steps, order, len(parents)),
-            micro_step_count=max(count, self._structure.micro_step_count),
-            child_starts=starts,
-            child_nodes=nodes,
-            is_flat=self._structure.is_flat,
+            given_steps=structure.micro_steps,
+            given_count=structure.micro_step_count,
+            is_flat=structure.is_flat,
             notices=tuple(self.notices),
         )
+
+
+def assemble(
+    names: list[str],
+    parents: Sequence[int],
+    kinds: Sequence[int],
+    attached: Sequence[int],
+    *,
+    step: int | None,
+    rank: int | str,
+    given_steps: Mapping[str, int] = MappingProxyType({}),
+    given_count: int = 0,
+    is_flat: bool = False,
+    notices: tuple[str, ...] = (),
+) -> Tree:
+    """A tree of names, parents and kinds. ``attached``: all nodes but the root, in the order of children.
+
+    ``given_steps`` and ``given_count``: micro steps as the dump itself tells them.
+    """
+    above_all = np.array(parents, np.int32)
+    children = np.array(attached, np.int32)
+    above = above_all[children] if len(children) else children
+    nodes = children[np.argsort(above, kind="stable")]
+    starts = np.zeros(len(above_all) + 1, np.int32)
+    np.cumsum(np.bincount(above, minlength=len(above_all)), out=starts[1:])
+    top = nodes[starts[0] : starts[1]].tolist()
+    steps, count = micro_steps.count(top, names, kinds, given_steps)
+    order = _order(starts.tolist(), nodes.tolist())
+    return Tree(
+        step=step,
+        rank=rank,
+        names=names,
+        parents=above_all,
+        kinds=np.array(kinds, np.uint8),
+        order=order,
+        micro_steps=micro_steps.spread(top, steps, order, len(above_all)),
+        micro_step_count=max(count, given_count),
+        child_starts=starts,
+        child_nodes=nodes,
+        is_flat=is_flat,
+        notices=notices,
+    )
 
 
 def _order(starts: list[int], nodes: list[int]) -> Numbers:

@@ -1,24 +1,47 @@
-"""Ranks of one parallel training as one graph each copy of the model."""
+"""Ranks of one parallel training as one graph for each copy of the model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.errors import InvalidInputError
 from msprobe.graph.folders import DumpFolders
+from msprobe.graph.merge.groups import pipeline_groups, tensor_groups
 from msprobe.graph.merge.layout import Layout
+from msprobe.graph.merge.pipeline import merge_stages
+from msprobe.graph.merge.tensor_parallel import merge_slices
 from msprobe.graph.side import Side
 
 
 def check_ranks(layout: Layout, folders: DumpFolders, field: str) -> None:
-    """Raise InvalidInputError unless a step has as many ranks as the layout says."""
+    """Raise InvalidInputError unless each step has the ranks that the layout says."""
     for step in dict.fromkeys(rank.step for rank in folders.ranks):
-        count = sum(rank.step == step for rank in folders.ranks)
-        if count != layout.rank_size:
-            where = f'"{folders.path}"' + ("" if step is None else f", step {step}")
-            raise InvalidInputError(f"{field}: rank_size {layout.rank_size} but {count} rank folders in {where}.")
+        ranks = sorted(rank.rank for rank in folders.ranks if rank.step == step)
+        where = f'"{folders.path}"' + ("" if step is None else f", step {step}")
+        if len(ranks) != layout.rank_size:
+            raise InvalidInputError(f"{field}: rank_size {layout.rank_size} but {len(ranks)} rank folders in {where}.")
+        if ranks != list(range(layout.rank_size)):
+            named = ", ".join(map(str, ranks[:8]))
+            raise InvalidInputError(f"{field}: the ranks in {where} must be numbered from 0 on, found {named}.")
 
 
 def merge_ranks(sides: Sequence[Side], layout: Layout) -> list[Side]:
-    """Merge the ranks of one step: first those of tensor parallel groups, then the stages of pipelines."""
-    raise NotAvailableError("ranks cannot be merged in this version; leave out --rank_size and parallel_merge.")
+    """Merge the ranks of one step: first those of tensor parallel groups, then the stages of pipelines.
+
+    Raises InvalidInputError for dumps that hold no statistics.
+    """
+    wrong = sorted({side.task for side in sides} - {"statistics"})
+    if wrong:
+        raise InvalidInputError(f"ranks can be merged of dumps of statistics only; found {', '.join(wrong)}.")
+    by_rank = {side.rank: side for side in sides}
+    pipelines = pipeline_groups(by_rank, layout)
+    slices = {group[0]: group for group in tensor_groups(by_rank, layout)}
+    found = []
+    for group in pipelines:
+        # The first rank of a tensor parallel group stands for it.
+        stages = [slices[rank] for rank in group if rank in slices]
+        if len(stages) == len(group):
+            of_stages = [[by_rank[rank] for rank in ranks] for ranks in stages]
+            whole = [merge_slices(sides) for sides in of_stages]
+            found.append(merge_stages(whole, [side for sides in of_stages for side in sides]))
+    return found

@@ -1,0 +1,40 @@
+"""Which ranks belong together: as the dump tells by its collectives, else by the order of the layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msprobe.graph.communication import RECEIVES, SENDS
+from msprobe.graph.merge.layout import Layout
+from msprobe.graph.side import Side
+
+_OF_SLICES = frozenset(
+    ("all_reduce", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor", "all_gather_into_tensor")
+)
+
+
+def tensor_groups(sides: Mapping[int, Side], layout: Layout) -> list[tuple[int, ...]]:
+    """The tensor parallel groups: those of reductions, where their size fits and they cover all ranks once."""
+    found: dict[tuple[int, ...], None] = {}
+    for side in sides.values():
+        for exchanges in side.exchanges.values():
+            for one in exchanges:
+                if one.api in _OF_SLICES and len(one.ranks) == layout.tp:
+                    found[tuple(sorted(one.ranks))] = None
+    groups = sorted(found)
+    whole = sorted(rank for group in groups for rank in group) == sorted(sides)
+    return groups if whole else layout.groups("tp")
+
+
+def pipeline_groups(sides: Mapping[int, Side], layout: Layout) -> list[tuple[int, ...]]:
+    """The ranks of each pipeline, first stage first: those that send to each other, where their number fits."""
+    linked: dict[int, set[int]] = {rank: {rank} for rank in sides}
+    for rank, side in sides.items():
+        for exchanges in side.exchanges.values():
+            for one in exchanges:
+                if one.peer in linked and one.api in SENDS | RECEIVES:
+                    union = linked[rank] | linked[one.peer]
+                    for other in union:
+                        linked[other] = union
+    groups = sorted({tuple(sorted(group)) for group in linked.values()})
+    return groups if all(len(group) == layout.pp for group in groups) else layout.groups("pp")
