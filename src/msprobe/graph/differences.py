@@ -88,7 +88,7 @@ class Differ:
             return Difference(_NO_NUMBERS, is_bad=bad)
         form = self._form
         if ours == theirs and not bad and 0.0 not in theirs and all(type(value) is float for value in ours):
-            return _SAME
+            return NO_DIFFERENCE
         texts: Texts = {}
         relative = []
         for name, a, b in zip(DIFFERENCES, ours, theirs, strict=True):
@@ -122,7 +122,8 @@ class Differ:
         )
 
 
-_SAME = Difference(_NO_DIFFERENCE, (0.0,) * 4)
+#: The difference of two tensors whose statistics are equal, finite and not 0.
+NO_DIFFERENCE = Difference(_NO_DIFFERENCE, (0.0,) * 4)
 
 
 def percent(ratio: float) -> str:

@@ -145,7 +145,7 @@ def test_a_merged_graph_is_written_as_database_and_as_a_dump(tmp_path: Path) -> 
     stage(tmp_path / "dump" / "rank1", 1, 5.0)
     words = ["graph_visualize", "-tp", tmp_path / "dump", "--rank_size", "2", "--tp", "1", "--pp", "2"]
     assert call(*words, "-o", tmp_path / "db").returncode == 0
-    assert call(*words, "-gp", tmp_path / "dump", "-o", tmp_path / "no").returncode == 1
+    assert call(*words, "-gp", tmp_path / "dump", "-o", tmp_path / "no").returncode == 2
     both = ["graph_visualize", "-tp", tmp_path / "dump", "-gp", tmp_path / "dump", "-o", tmp_path / "both"]
     done = call(*both, "--rank_size", "2", "2", "--tp", "1", "1", "--pp", "2", "2")
     assert done.returncode == 0, done.stderr
