@@ -51,7 +51,10 @@ def read_structure(part: DumpPart) -> Structure:
         notices.append("The dump was interrupted: what was still running has no record.")
     is_flat = not any(parents.values())
     found_in_dump = part.names()
-    gradients = [name for name in found_in_dump if _is_gradient(name)]
+    # Those that construct.json itself has a place for stay there.
+    gradients = [name for name in found_in_dump if _is_gradient(name) and not parents.get(name)]
+    for name in gradients:
+        parents.pop(name, None)
     known = set(gradients)
     missing = [name for name in found_in_dump if name not in parents and name not in known]
     if is_flat and missing:

@@ -135,10 +135,12 @@ class _Growing:
         return found
 
     def _add(self, name: str, parent: int, kind: int) -> int:
+        known = len(self.names)
         node = self._number(name)
         self.parents[node] = parent
-        self.kinds.append(kind)
-        self._attached.append(node)
+        if node == known:
+            self.kinds.append(kind)
+            self._attached.append(node)
         return node
 
     def add_gradients(self) -> None:
@@ -160,7 +162,10 @@ class _Growing:
         for node in lost:
             self.parents[node] = self._around(self.names[node], lost)
             self._attached.append(node)
-        self.notices.append(f"{_counted([self.names[node] for node in lost])} without a record: not finished.")
+        # Optimizers and clipping never have one.
+        passes = [self.names[node] for node in lost if self.names[node].startswith(("Module.", "Cell."))]
+        if passes:
+            self.notices.append(f"{_counted(passes)} without a record: not finished.")
 
     def _around(self, name: str, lost: list[int]) -> int:
         """The unfinished pass of the innermost module around a module, by its path; else the root."""

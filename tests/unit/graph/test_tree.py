@@ -128,6 +128,30 @@ def test_gradients_of_parameters_belong_to_the_last_backward_pass_or_the_one_the
     assert tree.notices == ("one node of parameters without a backward pass; shown at the top.",)
 
 
+def test_gradients_that_construct_json_lists_too_are_one_node_each(tmp_path: Path) -> None:
+    construct = {
+        "Functional.x.0.forward": "Module.f.F.forward.0",
+        "Module.f.F.forward.0": None,
+        "Module.f.F.backward.0": None,
+        "Module.f.F.parameters_grad": None,
+        "Module.g.F.parameters_grad": "Module.f.F.backward.0",
+    }
+    tree = tree_of(dump_of(tmp_path, construct, ("Module.f.F.parameters_grad", "Module.g.F.parameters_grad")))
+    assert len(tree.names) == len(tree.kinds) == len(set(tree.names))
+    backward = tree.numbers["Module.f.F.backward.0"]
+    assert {tree.names[node] for node in tree.children(backward)} == {
+        "Module.f.F.parameters_grad",
+        "Module.g.F.parameters_grad",
+    }
+    assert tree.notices == ()
+
+
+def test_an_optimizer_without_an_entry_is_nothing_to_tell(tmp_path: Path) -> None:
+    tree = tree_of(dump_of(tmp_path, {"Tensor.add_.0.forward": "optimizer"}))
+    assert shape_of(tree) == ("DefaultModel", [("optimizer", ["Tensor.add_.0.forward"])])
+    assert tree.notices == ()
+
+
 def test_what_runs_inside_itself_is_shown_at_the_top_and_said(tmp_path: Path) -> None:
     tree = tree_of(
         dump_of(
