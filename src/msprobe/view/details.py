@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,7 @@ from msprobe.view.rows import CALL, CANDIDATE_ONLY, MODULE, REFERENCE_ONLY, Row
 _MOST_LINKS = 20
 _MOST_TEXT = 2000
 _MOST_FRAMES = 60
+_LARGEST = sys.float_info.max
 _WORDS = {
     "dtype": "another dtype",
     "shape": "another shape",
@@ -258,10 +260,12 @@ def _statistic(value: Any) -> float | str | None:
         return {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}.get(value)
     if not isinstance(value, (int, float)):
         return None
-    number = float(value) if abs(value) < 1e308 else math.copysign(math.inf, value)
-    if math.isfinite(number):
-        return number
-    return "nan" if math.isnan(number) else "inf" if number > 0 else "-inf"
+    # Whole numbers may be larger than any float.
+    if value != value:
+        return "nan"
+    if abs(value) > _LARGEST:
+        return "inf" if value > 0 else "-inf"
+    return float(value)
 
 
 def _text(value: Any) -> str | None:

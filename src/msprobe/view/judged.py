@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msprobe.diagnose.check.overflow import births
@@ -29,7 +28,8 @@ class JudgedStep:
     """What is known of one step of one rank: of the runs that have it, and of each pair of calls.
 
     ``judged`` holds what the diagnosis says of each pair, by the candidate's record; ``makers`` tells which call made
-    a tensor, for the candidate and for the reference; ``born`` the records in which NaN or infinities are born.
+    a tensor, for the candidate and for the reference, ``takers`` which calls take it; ``born`` the records in which NaN
+    or infinities are born.
     """
 
     def __init__(self, candidate: Timeline | None, reference: Timeline | None, notes: tuple[str, ...]) -> None:
@@ -40,6 +40,7 @@ class JudgedStep:
         self.comparer: Comparer | None = None
         self.judged: dict[Event, Judged] = {}
         self.makers: list[Producers] = []
+        self.takers: list[dict[Hashable, list[Event]]] = []
         self.born: dict[Event, str] = {}
         self.rows: list[Row] = []
         self.row_of: dict[Event, Row] = {}
@@ -61,11 +62,6 @@ class JudgedStep:
     def makers_of(self, event: Event) -> Producers:
         """Who made the tensors of the side that a record is of."""
         return self.makers[0 if self.is_of_candidate(event) else -1]
-
-    @cached_property
-    def takers(self) -> tuple[dict[Hashable, list[Event]], ...]:
-        """The calls that take a tensor, by what tells the tensor; of the candidate and of the reference."""
-        return tuple(_takers(timeline) for timeline in self.timelines)
 
     def close(self) -> None:
         """Let go of all records and files."""
@@ -94,12 +90,24 @@ def judge_pair(
             raise
 
 
+def judge_pairing(pairing: Pairing, comparer: Comparer, notes: tuple[str, ...] = ()) -> JudgedStep:
+    """Judge two timelines whose calls were paired already."""
+    found = JudgedStep(pairing.candidate, pairing.reference, notes)
+    found.pairing, found.comparer = pairing, comparer
+    facts = StepFacts(pairing, comparer, first_step=False)
+    found.judged = facts.judged
+    found.makers = [facts.makers, facts.other_makers]
+    _finish(found, rows_of(in_order(pairing), (pairing.candidate, pairing.reference)))
+    return found
+
+
 def read_one(dump: Dump, is_reference: bool = False) -> JudgedStep:
     """Read one step of one rank of a single run, or of the only run that has it; the dump has one part."""
     with no_collection():
         timelines = _read(dump)
         try:
-            return _read_one(timelines[0], is_reference)
+            add_digests(timelines[0])
+            return judge_one(timelines[0], is_reference)
         except BaseException:
             _close(timelines)
             raise
@@ -109,17 +117,12 @@ def _judge_pair(
     candidate: Timeline, reference: Timeline, mappings: Mappings | None, follows: bool, by_hand: Mapping[str, str]
 ) -> JudgedStep:
     paired = pair_timelines(candidate, reference, mappings, follows)
-    found = JudgedStep(candidate, reference, (*paired.unseen, *put_in(by_hand, paired.pairing)))
-    found.pairing, found.comparer = paired.pairing, paired.comparer
-    facts = StepFacts(paired.pairing, paired.comparer, first_step=False)
-    found.judged = facts.judged
-    found.makers = [facts.makers, facts.other_makers]
-    _finish(found, rows_of(in_order(paired.pairing), (candidate, reference)))
-    return found
+    notes = (*paired.unseen, *put_in(by_hand, paired.pairing))
+    return judge_pairing(paired.pairing, paired.comparer, notes)
 
 
-def _read_one(timeline: Timeline, is_reference: bool) -> JudgedStep:
-    add_digests(timeline)
+def judge_one(timeline: Timeline, is_reference: bool = False) -> JudgedStep:
+    """What is known of one timeline alone."""
     found = JudgedStep(None, timeline, ()) if is_reference else JudgedStep(timeline, None, ())
     found.makers = [Producers(timeline)]
     pairs = (((None, event) if is_reference else (event, None)) for event in timeline)
@@ -133,6 +136,10 @@ def _finish(found: JudgedStep, rows: list[Row]) -> None:
         found.row_of.update((one, row) for one in (row.candidate, row.reference) if one is not None)
     for timeline in found.timelines[:1]:
         found.born = births(timeline)
+    # Asked for with the first row; then it would be waited for.
+    found.takers = [_takers(timeline) for timeline in found.timelines]
+    for timeline in found.timelines:
+        timeline.part.stack("")
     sides = (found.candidate, "candidate"), (found.reference, "reference")
     for timeline, side in [(one, side) for one, side in sides if one is not None]:
         whose = f"the {side}" if len(found.timelines) > 1 else "the recording"

@@ -1,13 +1,258 @@
-"""Graph files (``.vis``, ``.vis.db``), ours and of mindstudio-probe, as a source of the page."""
+"""Graph files (``.vis``, ``.vis.db``), ours and of mindstudio-probe, as a source of the page.
+
+Their nodes become records again, and these are judged as those of dumps are; which of them answer to each other is what
+the file says. Nothing in the file tells a verdict, so there is none.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
-from msprobe.errors import NotAvailableError
-from msprobe.view.source import Source
+from msprobe.diagnose.differences.records import Comparer
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.steps.collector import no_collection
+from msprobe.diagnose.steps.timeline import Slot, Timeline
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, read_graph_file
+from msprobe.report.phrases import clean
+from msprobe.store.part import DumpPart
+from msprobe.view.by_hand import put_in
+from msprobe.view.judged import JudgedStep, judge_one, judge_pairing
+from msprobe.view.matches import SUFFIX, Matches
+from msprobe.view.places import Place
+from msprobe.view.source import Json
+from msprobe.view.steps_source import StepsSource
+
+SUFFIXES = (".vis", ".vis.db")
+_STATISTICS = ("Max", "Min", "Mean", "Norm")
+_MODULE, _CALL = 0, 1
+_TASKS = {"summary": "statistics", "md5": "statistics", "all": "tensor", "structure": "structure"}
+_NO_VERDICT = "a graph file tells no verdict: msprobe compare of the dumps does, and msprobe view of them shows it"
 
 
-def open_graph_files(path: Path) -> Source:
-    """Open a graph file, or a folder of them. Raises NotAvailableError: this version has no reader of them."""
-    raise NotAvailableError(f'"{path}": this version opens dumps and results; graph files it cannot read yet.')
+def open_graph_files(path: Path) -> GraphFiles:
+    """Open a graph file, or all of a folder. Raises PathError or InvalidInputError if one cannot be read."""
+    if path.is_dir():
+        paths = sorted(one for one in path.iterdir() if one.name.endswith(SUFFIXES) and one.is_file())
+    else:
+        paths = [path]
+    if not all(one.is_file() for one in paths):
+        raise PathError(f'file "{path}" does not exist; give a graph file, or the folder of several.')
+    return GraphFiles(path, [read_graph_file(one) for one in paths])
+
+
+class GraphFiles(StepsSource):
+    """One graph file or several: all steps and ranks in them."""
+
+    def __init__(self, path: Path, files: Sequence[GraphFile]) -> None:
+        self._graphs: dict[tuple[int, int], dict[str, tuple[GraphFile, FileGraph]]] = {}
+        for file in files:
+            for graph in file.graphs:
+                place = self._graphs.setdefault((graph.step, graph.rank), {})
+                if graph.source in place:
+                    raise InvalidInputError(
+                        f'"{file.path}" and "{place[graph.source][0].path}" both hold step {graph.step}, rank '
+                        f"{graph.rank}; give one of them."
+                    )
+                place[graph.source] = file, graph
+        if not self._graphs:
+            raise InvalidInputError(f'"{path}" holds no graph.')
+        is_pair = any(file.is_comparison for file in files)
+        places = [_place(*at, self._graphs[at], is_pair) for at in sorted(self._graphs)]
+        sides = [_side(path, files, label) for label in (("candidate", "reference") if is_pair else ("run",))]
+        super().__init__(places, sides, None, [file.path for file in files], notes=[_NO_VERDICT] if is_pair else [])
+
+    def _judge(self, index: int, place: Place) -> JudgedStep:
+        found = self._graphs[cast(tuple[int, int], (place.step, place.rank))]
+        with no_collection():
+            timelines = {source: _timeline(graph, place, file.task) for source, (file, graph) in found.items()}
+            candidate, reference = timelines.get("NPU"), timelines.get("Bench")
+            if candidate is None or reference is None:
+                alone = candidate or reference
+                assert alone is not None
+                return judge_one(alone, is_reference=candidate is None)
+            pairing = Pairing(candidate, reference)
+            for name, node in found["NPU"][1].nodes.items():
+                left = candidate.by_name.get(name)
+                right = reference.by_name.get(node.partner) if node.partner is not None else None
+                if left is not None and right is not None:
+                    pairing.add(left, right)
+            notes = put_in(self._matches(index).read(), pairing)
+            return judge_pairing(pairing, Comparer(candidate.part, reference.part), tuple(notes))
+
+    def _files_of(self, place: Place) -> list[Path]:
+        return [file.path for file, _ in self._graphs[cast(tuple[int, int], (place.step, place.rank))].values()]
+
+    def _matches(self, index: int) -> Matches:
+        """Beside the file, under the name by which the TensorBoard plugin finds it, too."""
+        place = self._place(index)
+        path = self._files_of(place)[0]
+        if path.name.endswith(".vis.db"):
+            return Matches(path.with_name(f"{path.name.removesuffix('.vis.db')}_{place.step}_{place.rank}{SUFFIX}"))
+        return Matches(path.with_name(f"{path.name.removesuffix('.vis')}{SUFFIX}"))
+
+    def _status_of(self, place: Place) -> str:
+        return ("not_compared", "candidate_only", "reference_only")[0 if self.is_single else place.side]
+
+
+def _place(step: int, rank: int, found: Mapping[str, Any], is_pair: bool) -> Place:
+    at = (step, rank)
+    return Place(step, rank, at if "NPU" in found else None, at if is_pair and "Bench" in found else None)
+
+
+def _side(path: Path, files: Sequence[GraphFile], label: str) -> Json:
+    source = "Bench" if label == "reference" else "NPU"
+    graphs = [graph for file in files for graph in file.graphs if graph.source == source]
+    folder = next((graph.dump_data_dir for graph in graphs if graph.dump_data_dir), None)
+    task = next((file.task for file in files if file.task), "")
+    return {
+        "label": label,
+        "path": clean(folder or path),
+        "framework": _framework(graphs),
+        "level": None,
+        "task": _TASKS.get(task),
+        "interrupted": False,
+    }
+
+
+def _framework(graphs: Sequence[FileGraph]) -> str | None:
+    for graph in graphs:
+        for name in graph.nodes:
+            if name.startswith(("Cell.", "Mint.", "Primitive.")):
+                return "mindspore"
+            if name.startswith(("Module.", "Torch.")):
+                return "pytorch"
+    return None
+
+
+class _FilePart:
+    """The nodes of one graph, in the form in which a timeline reads a dump: those inside a node before it."""
+
+    kind = "dump"
+    complete = True
+    lost = 0
+
+    def __init__(self, graph: FileGraph, place: Place, task: str) -> None:
+        self.step, self.rank = place.step, place.rank
+        self.header = {"framework": _framework([graph]), "task": _TASKS.get(task, "statistics"), "level": "mix"}
+        self.ours: dict[str, Any] = {}
+        self.unread: dict[str, None] = {}
+        self.folder = Path()
+        self._graph = graph
+        self._names = list(_as_they_ended(graph.nodes))
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def names(self) -> list[str]:
+        return self._names
+
+    def records(self) -> Iterator[tuple[str, Any]]:
+        for name in self._names:
+            node = self._graph.nodes[name]
+            # What a timeline does not read: slots are given to its events below.
+            yield name, {"node": [node.inputs(), node.outputs()]}
+
+    def parents(self) -> dict[str, Any]:
+        nodes = self._graph.nodes
+        found: dict[str, Any] = {}
+        for name in self._names:
+            above = nodes[name].parent
+            seen: set[str] = set()
+            while above is not None and above in nodes and above not in seen:
+                if nodes[above].kind in (_MODULE, _CALL):
+                    break
+                seen.add(above)
+                above = nodes[above].parent
+            is_there = above is not None and above in nodes and not _is_root(nodes[above])
+            found[name] = above if is_there else None
+        return found
+
+    def parent(self, name: str) -> Any:
+        return self.parents().get(name)
+
+    def stack(self, name: str) -> list[str]:
+        node = self._graph.nodes.get(name)
+        return list(node.stack) if node is not None else []
+
+    def array(self, name: str) -> None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _timeline(graph: FileGraph, place: Place, task: str) -> Timeline:
+    timeline = Timeline(cast(DumpPart, _FilePart(graph, place, task)))
+    for event in timeline:
+        node = graph.nodes[event.name]
+        given, made = _slots(node.name, node.inputs()), _slots(node.name, node.outputs())
+        own = [one for one in given if one[0].startswith(("parameters.", "buffers."))]
+        event.arrange([one for one in given if one not in own], made)
+        event.call(event.parts.path, parameters=own)
+    return timeline
+
+
+def _as_they_ended(nodes: Mapping[str, FileNode]) -> Iterator[str]:
+    """The names of all records, what ran inside a node before it; nodes that no other holds stand at the end."""
+    told: set[str] = set()
+    for start in nodes:
+        if nodes[start].parent in nodes and start not in told and not _is_root(nodes[start]):
+            continue
+        todo = [(start, False)]
+        while todo:
+            name, is_done = todo.pop()
+            if is_done:
+                if nodes[name].kind in (_MODULE, _CALL) and not _is_root(nodes[name]):
+                    yield name
+            elif name in nodes and name not in told:
+                told.add(name)
+                todo.append((name, True))
+                todo += [(child, False) for child in reversed(nodes[name].children)]
+    for name in nodes:
+        if name not in told and nodes[name].kind in (_MODULE, _CALL):
+            yield name
+
+
+def _is_root(node: FileNode) -> bool:
+    return node.parent is None and node.name == "DefaultModel"
+
+
+def _slots(name: str, fields: Mapping[str, Mapping[str, Any]]) -> list[Slot]:
+    return [(slot.removeprefix(f"{name}."), _leaf(one)) for slot, one in fields.items() if isinstance(one, Mapping)]
+
+
+def _leaf(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A tensor, or an argument, as a dump has it; a graph file has all values as texts."""
+    kind, dtype = str(fields.get("type")), str(fields.get("dtype"))
+    if kind in ("None", "NoneType"):
+        return None
+    if "Tensor" not in kind and "Parameter" not in kind:
+        return {"type": kind, "value": fields.get("value", fields.get("Max"))}
+    found: dict[str, Any] = {"type": kind, "dtype": dtype, "shape": _shape(fields.get("shape"))}
+    for key in _STATISTICS:
+        number = _number(fields.get(key))
+        found[key] = number
+    if isinstance(fields.get("md5"), str) and fields["md5"] not in ("", "None"):
+        found["md5"] = fields["md5"]
+    return found
+
+
+def _shape(text: Any) -> list[int]:
+    try:
+        found = json.loads(str(text).replace("(", "[").replace(",)", "]").replace(")", "]"))
+    except (ValueError, RecursionError):
+        return []
+    return [one for one in found if type(one) is int] if isinstance(found, list) else []
+
+
+def _number(text: Any) -> float | None:
+    if isinstance(text, bool) or not isinstance(text, (str, int, float)):
+        return None
+    try:
+        return float(text)
+    except (ValueError, OverflowError):
+        return None

@@ -16,7 +16,7 @@ from msprobe.diagnose.runs import compare_runs as with_calls
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.report.check_text import check_lines
 from msprobe.report.console import verdict_lines
-from msprobe.view import dumps
+from msprobe.view import steps_source
 from msprobe.view.columns import NO_SIZE, STATUSES, UNEXPLAINED
 from msprobe.view.opening import open_source
 from msprobe.view.source import NoSuchThingError
@@ -275,7 +275,7 @@ def test_inputs_are_only_read(tmp_path: Path) -> None:
 
 def test_judged_steps_leave_memory_when_others_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = pair(tmp_path, Plan(steps=4), Plan(steps=4))
-    monkeypatch.setattr(dumps, "MOST_RECORDS", 1)
+    monkeypatch.setattr(steps_source, "MOST_RECORDS", 1)
     with opened(*runs) as shown:
         answers = [shown.place(number) for number in range(4)]
         assert len(shown._steps._entries) == 1

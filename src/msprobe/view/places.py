@@ -1,0 +1,51 @@
+"""The steps and ranks that are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.diagnose.verdict.common import Rank, Step, in_common
+from msprobe.store.reader import Dump
+
+
+@dataclass(frozen=True)
+class Place:
+    """One step and rank: of the candidate, of the reference, or of both. A rank without number is its folder's name."""
+
+    step: Step
+    rank: Rank
+    candidate: tuple[Step, Rank] | None
+    reference: tuple[Step, Rank] | None
+
+    @property
+    def side(self) -> int:
+        """0 both, 1 the candidate alone, 2 the reference alone."""
+        if self.candidate is None:
+            return 2
+        return 0 if self.reference is not None else 1
+
+
+def places_of(candidate: Dump, reference: Dump | None) -> list[Place]:
+    """All steps and ranks in order: those that both have, and those of one side alone."""
+    if reference is None:
+        return [Place(step, rank, (step, rank), None) for step in candidate.steps for rank in candidate.ranks(step)]
+    found: list[Place] = []
+    taken: tuple[set[tuple[Step, Rank]], set[tuple[Step, Rank]]] = (set(), set())
+    for step in in_common(candidate, reference).steps:
+        for rank, twin in step.ranks:
+            found.append(Place(step.candidate, rank, (step.candidate, rank), (step.reference, twin)))
+            taken[0].add((step.candidate, rank))
+            taken[1].add((step.reference, twin))
+    for side, dump in enumerate((candidate, reference)):
+        for at in dump.steps:
+            for rank in dump.ranks(at):
+                if (at, rank) not in taken[side]:
+                    where = (at, rank)
+                    found.append(Place(at, rank, where if side == 0 else None, where if side else None))
+    return sorted(found, key=_place_order)
+
+
+def _place_order(place: Place) -> tuple[Any, ...]:
+    rank = (0, place.rank, "") if isinstance(place.rank, int) else (1, 0, place.rank)
+    return (-1 if place.step is None else place.step, *rank, place.side)

@@ -1,0 +1,265 @@
+"""What is the same for all that can be judged step by step: dumps, and graph files.
+
+Steps are judged when they are asked for, and remembered as far as memory goes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from msprobe import __version__
+from msprobe.errors import InvalidInputError
+from msprobe.report.phrases import clean
+from msprobe.view.by_hand import changes
+from msprobe.view.columns import columns_of
+from msprobe.view.details import details_of, slots_of
+from msprobe.view.grid import grid_of, layers_of
+from msprobe.view.judged import JudgedStep
+from msprobe.view.matches import Matches
+from msprobe.view.places import Place
+from msprobe.view.remembered import Remembered
+from msprobe.view.rows import BOTH, REFERENCE_ONLY
+from msprobe.view.source import Json, NoSuchThingError
+from msprobe.view.unchanged import OpenedFiles
+from msprobe.view.words import without_name
+
+#: So many records of judged steps stay in memory (2 GB or so); the step that is looked at stays whatever its size.
+MOST_RECORDS = 300_000
+_FORMAT = 1
+
+
+class StepsSource(ABC):
+    """A :class:`msprobe.view.source.Source` whose places are judged one by one."""
+
+    def __init__(
+        self,
+        places: list[Place],
+        sides: list[Json],
+        verdict: Json | None,
+        files: Sequence[Path],
+        has_values: bool = False,
+        notes: Sequence[str] = (),
+    ) -> None:
+        """``verdict``: in the words of :mod:`msprobe.view.words`; ``files``: those that must not change, as far as they
+        are known now; ``has_values``: tensors were written on both sides.
+        """
+        self.places = places
+        self.is_single = len(sides) == 1
+        self._sides = sides
+        self._verdict = verdict
+        self._files = OpenedFiles(files)
+        self._has_values = has_values
+        self._notes = list(notes)
+        self._steps: Remembered[JudgedStep] = Remembered(MOST_RECORDS, lambda one: one.records, JudgedStep.close)
+        self._columns: Remembered[Json] = Remembered(
+            MOST_RECORDS, lambda columns: len(columns["names"]) // 4, lambda columns: None
+        )
+        self._layers: dict[tuple[int, int], dict[str, int]] = {}
+        self._versions: dict[int, int] = {}
+
+    @abstractmethod
+    def _judge(self, index: int, place: Place) -> JudgedStep:
+        """Read and judge a place."""
+
+    @abstractmethod
+    def _files_of(self, place: Place) -> list[Path]:
+        """The files that a place is read from."""
+
+    @abstractmethod
+    def _matches(self, index: int) -> Matches:
+        """Where the pairs made by hand of a place are kept."""
+
+    @abstractmethod
+    def _status_of(self, place: Place) -> str:
+        """What came of a place, in a word."""
+
+    def _curves(self) -> list[Json]:
+        """The curves over all steps, as far as they are known."""
+        return []
+
+    def _is_curve_complete(self) -> bool:
+        return True
+
+    def _judge_now(self, index: int, place: Place) -> JudgedStep:
+        self._files.add(self._files_of(place))
+        return self._judge(index, place)
+
+    def overview(self) -> Json:
+        """What is shown, its places, and the verdict."""
+        return {
+            "format": _FORMAT,
+            "product": f"msprobe {__version__}",
+            "kind": "single" if self.is_single else "pair",
+            "title": _title([side["path"] for side in self._sides]),
+            "sides": self._sides,
+            "places": [
+                {
+                    "step": one.step,
+                    "rank": without_name(one.rank),
+                    "sides": 0 if self.is_single else one.side,
+                    "status": self._status_of(one),
+                }
+                for one in self.places
+            ],
+            "verdict": self._verdict,
+            "curve": self._curves(),
+            "curve_complete": self._is_curve_complete(),
+            "can": {"picture": self._has_values, "match": not self.is_single},
+            "notes": list(self._notes),
+        }
+
+    def place(self, index: int) -> Json:
+        """All rows of a place, as columns."""
+        return self._columns_of(index)
+
+    def node(self, index: int, row: int) -> Json:
+        """One row in full."""
+        columns = self._columns_of(index)
+        with self._judged(index) as step:
+            if not 0 <= row < len(step.rows):
+                raise NoSuchThingError(f"there is no row {row}; this place has {len(step.rows)}.")
+            found = details_of(step, step.rows[row], columns, self.is_single)
+        found["findings"] = [one["finding"] for one in columns["culprits"] if one["row"] == row]
+        return found
+
+    def picture(self, index: int, row: int, slot: str) -> Json:
+        """How the values of a tensor differ; needs the values of both sides."""
+        from msprobe.view.pictures import picture_of
+
+        self._columns_of(index)
+        with self._judged(index) as step:
+            if not 0 <= row < len(step.rows):
+                raise NoSuchThingError(f"there is no row {row}; this place has {len(step.rows)}.")
+            for name, _, left, right in slots_of(step, step.rows[row]):
+                if name == slot:
+                    return picture_of(*_values(step, left, right))
+        raise NoSuchThingError(f"this row has no tensor {clean(slot)!r}.")
+
+    def ranks(self, step: int | None) -> Json:
+        """Layers beside ranks, of all ranks of a step."""
+        numbers = [number for number, place in enumerate(self.places) if place.step == step]
+        if not numbers:
+            raise NoSuchThingError(f"there is no step {step}.")
+        found: list[dict[str, int] | None] = []
+        for number in numbers:
+            key = (number, self.version(number))
+            if key not in self._layers:
+                try:
+                    self._layers[key] = layers_of(self._columns_of(number))
+                except InvalidInputError:
+                    found.append(None)
+                    continue
+            found.append(self._layers[key])
+        return {**grid_of([without_name(self.places[number].rank) for number in numbers], found), "places": numbers}
+
+    def matches(self, index: int) -> Json:
+        """The pairs made by hand."""
+        file = self._matches(index)
+        return {"pairs": file.read(), "file": str(file.file)}
+
+    def match(self, index: int, candidate: str, reference: str | None, with_children: bool) -> Json:
+        """Pair two rows by hand, or undo that (``reference`` None)."""
+        if self.is_single:
+            raise InvalidInputError("there is one run alone: nothing to match.")
+        file = self._matches(index)
+        with self._judged(index) as step:
+            if step.pairing is None:
+                raise InvalidInputError("only one run has this step and rank: nothing to match.")
+            added, removed = changes(step.pairing, candidate, reference, with_children, file.read())
+        pairs = file.change(added, removed)
+        self._versions[index] = self.version(index) + 1
+        self._steps.forget(index)
+        self._columns.forget(index)
+        return {"pairs": pairs, "file": str(file.file)}
+
+    def version(self, index: int) -> int:
+        """Grows when pairs are made by hand."""
+        return self._versions.get(index, 0)
+
+    def wait(self) -> None:  # noqa: B027 (nothing is computed beside, by default)
+        """Wait until all that is computed beside is there."""
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self._steps.close()
+        self._columns.close()
+
+    def _place(self, index: int) -> Place:
+        if not 0 <= index < len(self.places):
+            raise NoSuchThingError(f"there is no place {index}; there are {len(self.places)}.")
+        return self.places[index]
+
+    @contextmanager
+    def _judged(self, index: int) -> Iterator[JudgedStep]:
+        place = self._place(index)
+        self._files.check(self._files_of(place))
+        with self._steps.get(index, lambda: self._judge_now(index, place)) as step:
+            yield step
+
+    def _columns_of(self, index: int) -> Json:
+        place = self._place(index)
+        self._files.check(self._files_of(place))
+
+        def make() -> Json:
+            with self._judged(index) as step:
+                columns = columns_of(step, self.is_single)
+            columns["culprits"] = self._culprits(index, columns)
+            if columns["culprits"]:
+                columns["first"] = columns["culprits"][0]["row"]
+            return columns
+
+        with self._columns.get(index, make) as columns:
+            return columns
+
+    def _culprits(self, index: int, columns: Json) -> list[Json]:
+        if self._verdict is None:
+            return []
+        wanted = {
+            (finding["name"], finding["twin"]): number
+            for number, finding in reversed(list(enumerate(self._verdict["findings"])))
+            if finding["place"] == index
+        }
+        if not wanted:
+            return []
+        # One name may stand for two rows: a record of each side, that do not answer to each other.
+        rows: dict[str, int] = {}
+        twins = {twin: int(row) for row, twin in columns["twins"].items()}
+        for row, (name, side) in enumerate(zip(columns["names"], columns["sides"], strict=True)):
+            if side != REFERENCE_ONLY:
+                rows.setdefault(name, row)
+            if side == REFERENCE_ONLY or (side == BOTH and str(row) not in columns["twins"]):
+                twins.setdefault(name, row)
+        found = []
+        for (name, twin), number in sorted(wanted.items(), key=lambda item: item[1]):
+            at = rows.get(name) if name is not None else twins.get(twin)
+            if at is not None:
+                found.append({"row": at, "finding": number})
+        return found
+
+
+def _title(paths: Sequence[str]) -> str:
+    """As much of the ends of paths as it takes to tell them apart."""
+    parts = [Path(path).absolute().parts for path in paths]
+    for count in range(1, max(map(len, parts)) + 1):
+        ends = ["/".join(one[-count:]) for one in parts]
+        if len(set(ends)) == len(ends):
+            return " - ".join(ends)
+    return " - ".join(paths)
+
+
+def _values(step: JudgedStep, *leaves: Any) -> Sequence[Any]:
+    """The values of a tensor on both sides, in their shapes."""
+    found = []
+    for leaf, timeline in zip(leaves, (step.candidate, step.reference), strict=True):
+        name = leaf.get("data_name") if isinstance(leaf, dict) else None
+        if timeline is None or not isinstance(name, str) or name == "-1":
+            raise NoSuchThingError('the values were not recorded on both sides: record with "task": "tensor".')
+        array = timeline.part.array(name)
+        if array is None:
+            raise NoSuchThingError(f"the file {clean(name)} cannot be read: it is missing or broken.")
+        found.append(array)
+    return found
