@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.one_step import Task, judge
+from msprobe.diagnose.one_step import Keep, Task, judge
 from msprobe.diagnose.verdict.common import Rank, Step, StepPair
 from msprobe.diagnose.verdict.conclusion import Compared
 from msprobe.engine import Workers, run
@@ -63,6 +63,7 @@ class Steps:
         with_calls: bool,
         workers: Workers,
         mappings: Mappings | None,
+        keep: Keep | None = None,
     ) -> None:
         self._dumps = one, other
         self._steps = len(one.steps), len(other.steps)
@@ -71,6 +72,8 @@ class Steps:
         self._with_calls = with_calls
         self._workers = workers
         self._mappings = mappings
+        # What another process knows cannot be kept here.
+        self._keep = keep if workers.alone else None
         self._first = True
         self._reached: dict[Rank, Reach] = {}
         self._left: dict[Rank, tuple[Mapping[str, Left], Mapping[str, Left]]] = {}
@@ -116,6 +119,7 @@ class Steps:
                 self._mappings,
                 self._with_calls,
                 self._steps,
+                self._keep,
             )
             for rank, twin in step.ranks
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from msprobe.diagnose.effect.reach import Reach, reach_of
 from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.search import search
-from msprobe.diagnose.origin.step_facts import Before
+from msprobe.diagnose.origin.step_facts import Before, StepFacts
 from msprobe.diagnose.pairing.lone import lone_calls
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.step import pair_step
@@ -41,13 +41,17 @@ if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
 
 
+#: Is given what is known of a step of a rank, with its remarks; whoever answers True keeps it, and closes it.
+Keep = Callable[[StepFacts, tuple[str, ...]], bool]
+
+
 @dataclass(frozen=True)
 class Task:
     """One step of one rank to compare, with all that is to be known of it in another process.
 
     Each dump has one part. ``before``: how far the differences of the step before reach. ``left``: the
     gradients that it left behind, in the candidate and in the reference. ``weights``: what weights were in it.
-    ``steps``: how many steps each side has.
+    ``steps``: how many steps each side has. ``keep``: who may go on looking at it, in this process.
     """
 
     candidate: Dump
@@ -60,6 +64,7 @@ class Task:
     mappings: Mappings | None
     with_calls: bool
     steps: tuple[int, int] = (1, 1)
+    keep: Keep | None = None
 
 
 def judge(task: Task) -> Compared:
@@ -82,14 +87,18 @@ def _calibrate(task: Task) -> Calibration:
 def _compare_part(task: Task, calibration: Calibration) -> Compared:
     timelines: list[Timeline] = []
     left, right = task.candidate.part(), task.reference.part()
+    is_kept = False
     try:
         timelines += Timeline(left), Timeline(right)
-        return _compare_timelines(task, calibration, timelines[0], timelines[1])
+        compared, scene, notes = _compare_timelines(task, calibration, timelines[0], timelines[1])
+        is_kept = task.keep is not None and task.keep(scene, notes)
+        return compared
     finally:
-        for timeline in timelines:
-            timeline.close()
-        left.close()
-        right.close()
+        if not is_kept:
+            for timeline in timelines:
+                timeline.close()
+            left.close()
+            right.close()
 
 
 @dataclass(frozen=True)
@@ -117,7 +126,9 @@ def pair_timelines(candidate: Timeline, reference: Timeline, mappings: Mappings 
     return Paired(paired.pairing, comparer, crossing, tuple(paired.notes))
 
 
-def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline, reference: Timeline) -> Compared:
+def _compare_timelines(
+    task: Task, calibration: Calibration, candidate: Timeline, reference: Timeline
+) -> tuple[Compared, Scene, tuple[str, ...]]:
     left, right = candidate.part, reference.part
     sides = ("candidate", left), ("reference", right)
     paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights))
@@ -156,7 +167,8 @@ def _compare_timelines(task: Task, calibration: Calibration, candidate: Timeline
         # An interrupted dump may name files that were on their way.
         unread={side: tuple(part.unread) for side, part in sides if part.unread and part.complete},
     )
-    return replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))
+    compared = replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))
+    return compared, scene, paired.unseen
 
 
 def _tolerance(scene: Scene) -> float:

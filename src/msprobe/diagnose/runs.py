@@ -13,6 +13,7 @@ from msprobe.diagnose.findings import Status, Verdict
 from msprobe.diagnose.layout.annotation import read_annotations
 from msprobe.diagnose.layout.compare import ComparedLayouts, LayoutCounts, Layouts, notes_of_layouts
 from msprobe.diagnose.layout.detect import layouts_differ
+from msprobe.diagnose.one_step import Keep
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.verdict.calls import StepCalls
 from msprobe.diagnose.verdict.common import Step, StepPair, in_common
@@ -45,6 +46,7 @@ def compare_runs(
     engine: Engine = "local",
     layout: StrPath | None = None,
     mappings: Mappings | None = None,
+    keep: Keep | None = None,
 ) -> Verdict:
     """Say where two recorded trainings part.
 
@@ -57,6 +59,8 @@ def compare_runs(
     it (see ``docs/verdict.md``).
     ``mappings``: names of functions and modules of MindSpore and what they are in PyTorch, where these do not answer to
     each other by themselves (see :func:`msprobe.compare.mapping.load_mappings`).
+    ``keep`` is given what is known of each step of a rank, and may go on looking at it; not if others than this process
+    compare them.
     Raises PathError or InvalidInputError if one of them cannot be read, or ``noise`` has no part in common with the
     reference; NotAvailableError if what ``jobs`` and ``engine`` need is not installed.
     """
@@ -78,7 +82,7 @@ def compare_runs(
     compared = False
     shown: StepCalls | None = None
     tell = Telling(progress, sum(len(step.ranks) for step in common.steps))
-    steps = Steps(one, other, healthy, tell, with_calls, workers, mappings)
+    steps = Steps(one, other, healthy, tell, with_calls, workers, mappings, keep)
     layouts = Layouts(annotations)
     excused: set[str] = set()
     for number, step in enumerate(common.steps):

@@ -15,6 +15,7 @@ from msprobe.store import layout
 from msprobe.store.reader import Dump
 from msprobe.view.curve import Sizes, as_curves, sizes_of
 from msprobe.view.judged import JudgedStep, judge_pair, read_one
+from msprobe.view.kept import Kept
 from msprobe.view.matches import SUFFIX, Matches
 from msprobe.view.places import Place, places_of
 from msprobe.view.source import Json
@@ -40,11 +41,13 @@ class Dumps(StepsSource):
         told: Verdict | CheckResult | None,
         mappings: Mappings | None = None,
         matches_folder: Path | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self._dumps = candidate, reference
         self._told = told
         self._mappings = mappings
         self._folder = matches_folder or Path.cwd()
+        self._kept = kept
         self.places = places = places_of(candidate, reference)
         self._numbers: dict[tuple[Step, Rank], int] = {}
         for number, place in enumerate(places):
@@ -74,6 +77,8 @@ class Dumps(StepsSource):
         """Let go of all files."""
         self._is_closed.set()
         self._curve.join()
+        if self._kept is not None:
+            self._kept.close()
         super().close()
 
     def _curves(self) -> list[Json]:
@@ -91,8 +96,13 @@ class Dumps(StepsSource):
         one = candidate.only(*place.candidate)
         if place.reference is None or reference is None:
             return read_one(one)
-        follows = place.candidate[0] != candidate.steps[0]
         pairs = self._matches(index).read()
+        known = self._kept.take(place.candidate) if self._kept is not None else None
+        if known is not None and not pairs:
+            return known
+        if known is not None:
+            known.close()
+        follows = place.candidate[0] != candidate.steps[0]
         return judge_pair(one, reference.only(*place.reference), self._mappings, follows, pairs)
 
     def _in_words(self) -> Json | None:

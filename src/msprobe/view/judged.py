@@ -92,9 +92,14 @@ def judge_pair(
 
 def judge_pairing(pairing: Pairing, comparer: Comparer, notes: tuple[str, ...] = ()) -> JudgedStep:
     """Judge two timelines whose calls were paired already."""
+    return of_facts(StepFacts(pairing, comparer, first_step=False), notes)
+
+
+def of_facts(facts: StepFacts, notes: tuple[str, ...]) -> JudgedStep:
+    """What a comparison knows of a step, as the page needs it."""
+    pairing = facts.pairing
     found = JudgedStep(pairing.candidate, pairing.reference, notes)
-    found.pairing, found.comparer = pairing, comparer
-    facts = StepFacts(pairing, comparer, first_step=False)
+    found.pairing, found.comparer = pairing, facts.comparer
     found.judged = facts.judged
     found.makers = [facts.makers, facts.other_makers]
     _finish(found, rows_of(in_order(pairing), (pairing.candidate, pairing.reference)))

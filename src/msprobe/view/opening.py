@@ -12,7 +12,9 @@ from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.paths import StrPath
 from msprobe.store.reader import Dump, open_dump
 from msprobe.view.dumps import Dumps
+from msprobe.view.kept import Kept
 from msprobe.view.source import Source
+from msprobe.view.steps_source import MOST_RECORDS
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
@@ -69,6 +71,7 @@ def compared(candidate: Dump, reference: Dump, progress: Progress | None = None,
     from msprobe.diagnose.verdict.readable import readable_verdict
 
     wanted = wanted or Wanted()
+    kept = Kept(MOST_RECORDS)
 
     def compare(one: StrPath, other: StrPath) -> Verdict:
         return compare_runs(
@@ -79,10 +82,11 @@ def compared(candidate: Dump, reference: Dump, progress: Progress | None = None,
             jobs=wanted.jobs,
             layout=wanted.layout,
             mappings=wanted.mappings,
+            keep=kept,
         )
 
     verdict, left, right = readable_verdict(compare, candidate, reference)
-    return Dumps(open_dump(left), open_dump(right), verdict, wanted.mappings, wanted.matches)
+    return Dumps(open_dump(left), open_dump(right), verdict, wanted.mappings, wanted.matches, kept)
 
 
 def checked(dump: Dump, progress: Progress | None = None) -> Dumps:

@@ -13,6 +13,7 @@ from msprobe.errors import InvalidInputError
 #: Cells along each side of the picture.
 MOST_CELLS = 128
 _BINS = 60
+_WIDEST = 1e299
 #: Of larger tensors so many elements are counted for the histogram, evenly spread.
 _MOST_COUNTED = 1 << 22
 #: Larger tensors are not read: the answer would take many seconds, and as much memory.
@@ -118,13 +119,13 @@ def _histograms(candidate: Values, reference: Values, kind: Any) -> dict[str, An
 
 
 def _edges(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Edges of bins from the least to the largest; what is further out than float64 can span is in no bin."""
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-    # A span that float64 cannot hold, or of one number, which cannot be cut.
-    if not math.isfinite(high - low) or high - low <= 1e-12 * max(abs(low), abs(high)):
+    low, high = (min(max(one, -_WIDEST), _WIDEST) for one in (low, high))
+    if high - low <= 1e-12 * max(abs(low), abs(high)):
+        # One number, which cannot be cut.
         pad = max(abs(low), abs(high), 1e-12) * 1e-3
-        if not math.isfinite(high - low):
-            return np.linspace(low / 2, high / 2, _BINS + 1) * 2.0
-        return np.linspace(low - pad, high + pad, _BINS + 1)
+        low, high = low - pad, high + pad
     return np.linspace(low, high, _BINS + 1)
 
 
