@@ -50,6 +50,7 @@ def execute(args: argparse.Namespace) -> int:
     wanted = Wanted(args.noise, args.layout, None, jobs, Path(args.matches) if args.matches else None)
     with progress("comparing" if len(args.paths) > 1 else "reading") as tell:
         source = open_source(args.paths, tell, wanted)
+        source.prepare()
     try:
         return _write(source, Path(args.html)) if args.html is not None else _show(source, args, port)
     finally:

@@ -151,7 +151,7 @@ class _Questions:
         found = self._source.place(index)
         if known is not None:
             return known
-        made = gzip.compress(_json(found), 3)
+        made = gzip.compress(_json(found), 1)
         with self._lock:
             self._answers[key] = made
             self._bytes += len(made)

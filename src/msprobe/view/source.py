@@ -20,6 +20,9 @@ class Source(Protocol):
     :class:`msprobe.view.unchanged.ChangedError` where a file is no longer what it was.
     """
 
+    def prepare(self) -> None:
+        """Compute what the page asks first."""
+
     def overview(self) -> Json:
         """What is shown, its places, and the verdict."""
 

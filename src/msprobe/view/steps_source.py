@@ -5,6 +5,8 @@ Steps are judged when they are asked for, and remembered as far as memory goes.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from msprobe import __version__
-from msprobe.errors import InvalidInputError
+from msprobe.diagnose.steps.collector import no_collection
+from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.report.phrases import clean
 from msprobe.view.by_hand import changes
 from msprobe.view.columns import columns_of
@@ -86,7 +89,12 @@ class StepsSource(ABC):
 
     def _judge_now(self, index: int, place: Place) -> JudgedStep:
         self._files.add(self._files_of(place))
-        return self._judge(index, place)
+        with no_collection():
+            found = self._judge(index, place)
+        # All of it stays: a search for garbage among it would take as long as an answer may.
+        gc.collect(0)
+        gc.freeze()
+        return found
 
     def overview(self) -> Json:
         """What is shown, its places, and the verdict."""
@@ -115,6 +123,14 @@ class StepsSource(ABC):
     def place(self, index: int) -> Json:
         """All rows of a place, as columns."""
         return self._columns_of(index)
+
+    def prepare(self) -> None:
+        """Judge what the page shows first: the place of the first finding, or the first of all."""
+        findings = (self._verdict or {"findings": []})["findings"]
+        first = next((one["place"] for one in findings if one["place"] is not None), 0)
+        with contextlib.suppress(MsprobeError):  # the page tells it where it is asked for
+            if self.places:
+                self._columns_of(first)
 
     def node(self, index: int, row: int) -> Json:
         """One row in full."""
@@ -205,7 +221,7 @@ class StepsSource(ABC):
         self._files.check(self._files_of(place))
 
         def make() -> Json:
-            with self._judged(index) as step:
+            with self._judged(index) as step, no_collection():
                 columns = columns_of(step, self.is_single)
             columns["culprits"] = self._culprits(index, columns)
             if columns["culprits"]:
