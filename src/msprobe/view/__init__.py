@@ -9,6 +9,7 @@
 ``rows``           the tree of modules and calls of both sides, merged into rows
 ``columns``        what the page shows of all rows at once
 ``details``        what it shows of one row: tensors, sources, who made what
+``partners``       which calls of other ranks a call exchanged data with
 ``pictures``       how the values of two tensors differ, as a picture
 ``grid``           the worst of each layer of each rank
 ``curve``          loss, gradients and weights over all steps

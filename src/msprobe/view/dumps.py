@@ -17,7 +17,9 @@ from msprobe.view.curve import Sizes, as_curves, sizes_of
 from msprobe.view.judged import JudgedStep, judge_pair, read_one
 from msprobe.view.kept import Kept
 from msprobe.view.matches import SUFFIX, Matches
+from msprobe.view.partners import Exchanges
 from msprobe.view.places import Place, places_of
+from msprobe.view.rows import Row
 from msprobe.view.source import Json
 from msprobe.view.steps_source import StepsSource
 from msprobe.view.words import check_in_words, verdict_in_words
@@ -45,6 +47,7 @@ class Dumps(StepsSource):
     ) -> None:
         self._dumps = candidate, reference
         self._told = told
+        self._exchanges = [Exchanges(dump) if dump is not None else None for dump in self._dumps]
         self._mappings = mappings
         self._folder = matches_folder or Path.cwd()
         self._kept = kept
@@ -80,6 +83,14 @@ class Dumps(StepsSource):
         if self._kept is not None:
             self._kept.close()
         super().close()
+
+    def _partners_of(self, place: Place, row: Row) -> list[Json]:
+        exchanges = self._exchanges[1 if row.candidate is None else 0]
+        where = place.reference if row.candidate is None else place.candidate
+        if exchanges is None or where is None or row.event is None:
+            return []
+        found = exchanges.of(*where, row.event.name)
+        return [{**one, "place": self._numbers.get((place.step, one["rank"])), "row": None} for one in found]
 
     def _curves(self) -> list[Json]:
         return list(self._read)

@@ -25,7 +25,7 @@ from msprobe.view.judged import JudgedStep
 from msprobe.view.matches import Matches
 from msprobe.view.places import Place
 from msprobe.view.remembered import Remembered
-from msprobe.view.rows import BOTH, REFERENCE_ONLY
+from msprobe.view.rows import BOTH, REFERENCE_ONLY, Row
 from msprobe.view.source import Json, NoSuchThingError
 from msprobe.view.unchanged import OpenedFiles
 from msprobe.view.words import without_name
@@ -87,6 +87,10 @@ class StepsSource(ABC):
     def _is_curve_complete(self) -> bool:
         return True
 
+    def _partners_of(self, place: Place, row: Row) -> list[Json]:
+        """The calls of other ranks that a row exchanged data with."""
+        return []
+
     def _judge_now(self, index: int, place: Place) -> JudgedStep:
         self._files.add(self._files_of(place))
         with no_collection():
@@ -139,6 +143,7 @@ class StepsSource(ABC):
             if not 0 <= row < len(step.rows):
                 raise NoSuchThingError(f"there is no row {row}; this place has {len(step.rows)}.")
             found = details_of(step, step.rows[row], columns, self.is_single)
+            found["partners"] = self._partners_of(self._place(index), step.rows[row])
         found["findings"] = [one["finding"] for one in columns["culprits"] if one["row"] == row]
         return found
 

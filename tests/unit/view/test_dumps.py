@@ -338,3 +338,28 @@ def test_the_same_mistake_is_found_in_a_recording_of_others(tmp_path: Path) -> N
     with opened(*runs) as shown:
         place = shown.place(0)
     assert "tanh" in place["names"][place["first"]]
+
+
+def test_a_call_that_communicates_leads_to_its_partners_on_other_ranks(tmp_path: Path) -> None:
+    runs = pair(tmp_path, [Plan(), Plan(), Plan()], [Plan(), Plan(), Plan()])
+    for file in tmp_path.rglob("dump.json"):
+        content = json.loads(file.read_bytes())
+        leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 1.0, "Mean": 1.0}
+        rank = int(file.parent.name.removeprefix("rank"))
+        made = {"Distributed.all_reduce.0.forward": {"input_args": [leaf], "input_kwargs": {}, "output": [leaf]}}
+        if rank < 2:
+            peer = {"type": "int", "value": 1 - rank}
+            word = "isend" if rank == 0 else "irecv"
+            made[f"Distributed.{word}.0.forward"] = {"input_args": [leaf, peer], "input_kwargs": {}, "output": []}
+        content["data"] = {**content["data"], **made}
+        file.write_text(json.dumps(content))
+    with opened(*runs) as shown:
+        place = shown.place(0)
+        told = shown.node(0, row(place, "Distributed.all_reduce.0.forward"))["partners"]
+        assert [(one["rank"], one["place"], one["direction"]) for one in told] == [(1, 1, "both"), (2, 2, "both")]
+        assert {one["name"] for one in told} == {"Distributed.all_reduce.0.forward"}
+        sent = shown.node(0, row(place, "Distributed.isend.0.forward"))["partners"]
+        assert [(one["rank"], one["name"], one["direction"]) for one in sent] == [
+            (1, "Distributed.irecv.0.forward", "send")
+        ]
+        assert shown.node(0, row(place, "Torch.tanh.0.forward"))["partners"] == []
