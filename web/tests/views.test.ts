@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { axisOf, pathOf, stepAt } from "../source/model/curve.ts";
+import { axisOf, pathOf, stepAt, stepShare } from "../source/model/curve.ts";
 import { long, short } from "../source/model/figures.ts";
 import { blocksOf } from "../source/model/findings.ts";
 import { decades, heatOf, strip } from "../source/model/heat.ts";
@@ -121,6 +121,8 @@ test("curves have round ticks, gaps where a value is missing, and a step under e
   assert.equal(axis.share(2.5), 0.5);
   assert.deepEqual(axisOf([0, 1e-6, 1e300], true).ticks, [1e-5, 1e-6]);
   assert.equal(pathOf([1, null, 2, 3], (x) => x, (y) => y), "M0.0 1.0h.1M2.0 2.0L3.0 3.0");
-  assert.equal(stepAt(55, 100, 11), 6);
-  assert.equal(stepAt(-5, 100, 11), 0);
+  assert.equal(stepAt([0, 10, 100], 0.04), 0);
+  assert.equal(stepAt([0, 10, 100], 0.06), 1);
+  assert.equal(stepAt([0, 10, 100], 7), 2);
+  assert.equal(stepShare([5], 0), 0.5);
 });

@@ -50,8 +50,19 @@ export function pathOf(values: readonly (number | null)[], x: (index: number) =>
   return path;
 }
 
-export function stepAt(offset: number, width: number, count: number): number {
-  return Math.max(0, Math.min(count - 1, Math.round((offset / Math.max(1, width)) * (count - 1))));
+/** Where a step stands between the first and the last, 0 to 1: steps need not be recorded at even distances. */
+export function stepShare(steps: readonly number[], index: number): number {
+  const span = steps[steps.length - 1]! - steps[0]!;
+  return span > 0 ? (steps[index]! - steps[0]!) / span : 0.5;
+}
+
+/** The step nearest to a share of the width. */
+export function stepAt(steps: readonly number[], share: number): number {
+  let best = 0;
+  for (let index = 1; index < steps.length; index++) {
+    if (Math.abs(stepShare(steps, index) - share) < Math.abs(stepShare(steps, best) - share)) best = index;
+  }
+  return best;
 }
 
 function clamp(share: number): number {

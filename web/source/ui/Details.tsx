@@ -70,7 +70,9 @@ function Flags({ flags }: { flags: number }): JSX.Element | null {
 function Source({ node, isPair }: { node: NodeAnswer; isPair: boolean }): JSX.Element | null {
   const { candidate, reference } = node.source;
   if (!candidate.length && !reference.length) return null;
-  const same = candidate.join("\n") === reference.join("\n");
+  // The same program in another folder is the same program.
+  const program = (frames: string[]): string => frames.join("\n").replace(/[^\s:]*[\\/]/g, "");
+  const same = program(candidate) === program(reference);
   return (
     <section>
       <h3>{t("details.source")}</h3>

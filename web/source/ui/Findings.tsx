@@ -1,6 +1,7 @@
 // The findings of the comparison, in the words that the command line uses.
 
 import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import type { Finding, Overview } from "../data/protocol.ts";
 import { blocksOf } from "../model/findings.ts";
 import type { Block } from "../model/findings.ts";
@@ -11,11 +12,17 @@ import { Glyph } from "./Icons.tsx";
 
 export function Findings({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
   const { verdict } = overview;
+  const list = useRef<HTMLOListElement>(null);
+  const last = useRef(session.finding);
+  useEffect(() => {
+    if (last.current !== session.finding) list.current?.children[session.finding]?.scrollIntoView({ block: "nearest" });
+    last.current = session.finding;
+  }, [session.finding]);
   if (!verdict) return <p class="waiting">{t("findings.notAsked")}</p>;
   return (
     <div class="findings">
       {verdict.findings.length === 0 && <p class="waiting">{t("findings.none")}</p>}
-      <ol>{verdict.findings.map((finding, index) => (
+      <ol ref={list}>{verdict.findings.map((finding, index) => (
         <li key={index} class={index === session.finding ? "now" : ""} aria-current={index === session.finding}>
           <button type="button" class="title" onClick={() => void session.goFinding(index)}>
             <span class={finding.harmless ? "rank harmless" : "rank"}>{index + 1}</span><span>{finding.title}</span></button>

@@ -82,11 +82,20 @@ function Search({ session }: Pick<Shared, "session">): JSX.Element {
   const { question } = session.shown;
   const [words, setWords] = useState(question.query);
   const wait = useRef(0);
-  useEffect(() => setWords(question.query), [question.query]);
+  const typed = useRef(question.query);
+  useEffect(() => {
+    // What was asked from here is in the field already; setting it again, late, would take letters typed since.
+    const now = session.shown.question.query;
+    if (now !== typed.current) setWords(now);
+    typed.current = now;
+  }, [question.query]);
   const ask = (query: string, delay: number): void => {
     setWords(query);
     clearTimeout(wait.current);
-    const run = (): void => session.ask({ ...session.shown.question, query }, false);
+    const run = (): void => {
+      typed.current = query;
+      session.ask({ ...session.shown.question, query }, false);
+    };
     if (delay) wait.current = window.setTimeout(run, delay);
     else run();
   };

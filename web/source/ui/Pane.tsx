@@ -1,6 +1,7 @@
 // What is selected, and the findings: the right side of the page.
 
 import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import type { Overview } from "../data/protocol.ts";
 import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
@@ -9,6 +10,10 @@ import { Findings } from "./Findings.tsx";
 
 export function Pane({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
   const tab = overview.verdict ? session.shown.tab : "call";
+  const content = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (tab === "call" && content.current) content.current.scrollTop = 0;
+  }, [tab, session.selected, session.place]);
   const count = overview.verdict?.findings.length ?? 0;
   return (
     <aside class="pane" aria-label={t("pane")}>
@@ -19,7 +24,7 @@ export function Pane({ session, overview }: { session: Session; overview: Overvi
             {t("findings")}{count > 0 && <b class="badge">{count}</b>}</button>}
         </div>
       </div>
-      <div class="content" tabIndex={0} data-own-keys>
+      <div class="content" tabIndex={0} data-own-keys ref={content}>
         {tab === "findings" ? <Findings session={session} overview={overview} /> : <Details session={session} overview={overview} />}
       </div>
     </aside>

@@ -4,13 +4,14 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Curve, Overview } from "../data/protocol.ts";
 import { short } from "../model/figures.ts";
-import { axisOf, stepAt, pathOf } from "../model/curve.ts";
+import { axisOf, pathOf, stepAt, stepShare } from "../model/curve.ts";
 import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
 
 const LEFT = 52;
 const VALUES = 120;
 const DIFFERENCES = 70;
+const GAP = 24;
 
 export function StepCurve({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
@@ -42,15 +43,15 @@ function Chart({ session, curve, width, isPair }: { session: Session; curve: Cur
   const values = axisOf([...curve.candidate, ...curve.reference], false);
   const differences = axisOf([...curve.difference, ...curve.allowed], true);
   const inner = width - LEFT - 8;
-  const x = (index: number): number => LEFT + (curve.steps.length > 1 ? (index * inner) / (curve.steps.length - 1) : inner / 2);
+  const x = (index: number): number => LEFT + inner * stepShare(curve.steps, index);
   const bottom = 8 + VALUES;
-  const low = bottom + 12 + DIFFERENCES;
+  const low = bottom + GAP + DIFFERENCES;
   const hasDifference = isPair && curve.difference.some((value) => value !== null);
   const height = (hasDifference ? low : bottom) + 18;
   const y = (axis: typeof values, top: number, tall: number) => (value: number): number => top + tall - axis.share(value) * tall;
   const lines = isPair ? (["reference", "candidate"] as const) : (["candidate"] as const);
   const here = curve.steps.indexOf(session.head?.step ?? -1);
-  const at = (event: MouseEvent): number => stepAt(event.offsetX - LEFT, inner, curve.steps.length);
+  const at = (event: MouseEvent): number => stepAt(curve.steps, (event.offsetX - LEFT) / Math.max(1, inner));
   const go = (index: number): void => {
     const step = curve.steps[index];
     const places = session.overview!.places;
@@ -68,9 +69,9 @@ function Chart({ session, curve, width, isPair }: { session: Session; curve: Cur
         {values.ticks.map((tick) => <Tick key={tick} y={y(values, 8, VALUES)(tick)} width={width} words={tickWords(tick)} />)}
         {lines.map((side) => <path key={side} class={`c-${side}`} d={pathOf(curve[side], x, y(values, 8, VALUES))} />)}
         {hasDifference && <>
-          {differences.ticks.map((tick) => <Tick key={tick} y={y(differences, bottom + 12, DIFFERENCES)(tick)} width={width} words={short(tick).replace(".0e", "e")} />)}
-          <path class="c-allowed" d={pathOf(curve.allowed, x, y(differences, bottom + 12, DIFFERENCES))} />
-          <path class="c-difference" d={pathOf(curve.difference, x, y(differences, bottom + 12, DIFFERENCES))} />
+          {differences.ticks.map((tick) => <Tick key={tick} y={y(differences, bottom + GAP, DIFFERENCES)(tick)} width={width} words={short(tick).replace(".0e", "e")} />)}
+          <path class="c-allowed" d={pathOf(curve.allowed, x, y(differences, bottom + GAP, DIFFERENCES))} />
+          <path class="c-difference" d={pathOf(curve.difference, x, y(differences, bottom + GAP, DIFFERENCES))} />
         </>}
         {marker(here, "c-here")}{marker(over, "c-over")}
         <text x={LEFT} y={height - 5}>{t("steps.step")} {curve.steps[0]}</text>

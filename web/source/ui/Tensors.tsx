@@ -16,7 +16,7 @@ const GROUPS = ["input", "parameter", "output"] as const;
 
 export function Tensors({ session, overview, node }: { session: Session; overview: Overview; node: NodeAnswer }): JSX.Element {
   const [worstFirst, setWorstFirst] = useState(false);
-  const block = (row: TensorRow): JSX.Element => <Tensor key={`${node.name}/${row.slot}`} session={session} overview={overview} row={row} />;
+  const block = (row: TensorRow): JSX.Element => <Tensor key={`${node.name}/${row.slot}`} session={session} overview={overview} row={row} isAlone={node.side !== 0} />;
   const sorted = [...node.tensors].sort((a, b) => SEVERITY[b.status] - SEVERITY[a.status] || (b.relative ?? 0) - (a.relative ?? 0));
   return (
     <div class="tensors">
@@ -31,7 +31,7 @@ export function Tensors({ session, overview, node }: { session: Session; overvie
   );
 }
 
-function Tensor({ session, overview, row }: { session: Session; overview: Overview; row: TensorRow }): JSX.Element {
+function Tensor({ session, overview, row, isAlone }: { session: Session; overview: Overview; row: TensorRow; isAlone: boolean }): JSX.Element {
   const isPair = overview.kind === "pair";
   const { candidate, reference } = row;
   const any = candidate ?? reference;
@@ -40,7 +40,7 @@ function Tensor({ session, overview, row }: { session: Session; overview: Overvi
     <div class={`tensor edge-${STATUSES[row.status] ?? "none"}`}>
       <div class="title">
         {isPair && <Status status={row.status} quiet />}<span class="mono slot">{row.slot.replace(/^(input|output|parameters)\./, "")}</span>
-        {plain ? <Values candidate={candidate} reference={reference} isPair={isPair} /> : <Form candidate={candidate} reference={reference} isPair={isPair} />}
+        {plain ? <Values candidate={candidate} reference={reference} isPair={isPair} /> : <Form candidate={candidate} reference={reference} isPair={isPair} isAlone={isAlone} />}
         <span class="grow" />
         {row.units !== null && row.units !== undefined && row.status > 1 && <span class="units" title={t("units.long")}>{t("units", { value: short(row.units) })}</span>}
       </div>
@@ -52,7 +52,7 @@ function Tensor({ session, overview, row }: { session: Session; overview: Overvi
 }
 
 /** dtype, shape and strides: once where both sides agree, both where they do not. */
-function Form({ candidate, reference, isPair }: { candidate: TensorSide | null; reference: TensorSide | null; isPair: boolean }): JSX.Element {
+function Form({ candidate, reference, isPair, isAlone }: { candidate: TensorSide | null; reference: TensorSide | null; isPair: boolean; isAlone: boolean }): JSX.Element {
   const one = (side: TensorSide | null, part: "dtype" | "shape" | "strides"): string => {
     const value = side?.[part];
     if (value === null || value === undefined) return "";
@@ -76,7 +76,7 @@ function Form({ candidate, reference, isPair }: { candidate: TensorSide | null; 
       return <span key={name} class="form other">{t(`tensor.${name}`, { count: words[0] === words[1] ? words[0]! : words.join(" ↔ ") })}</span>;
     })}
     {any?.unset && <span class="tag">{t("flag.unset")}</span>}
-    {isPair && (!candidate || !reference) && <span class="tag">{candidate ? statusWords(5) : statusWords(6)}</span>}
+    {isPair && !isAlone && (!candidate || !reference) && <span class="tag">{candidate ? statusWords(5) : statusWords(6)}</span>}
     {candidate && reference && candidate.requires_grad !== null && reference.requires_grad !== null && candidate.requires_grad !== reference.requires_grad
       && <span class="form other">requires_grad {String(candidate.requires_grad)} ↔ {String(reference.requires_grad)}</span>}
   </>;
@@ -89,7 +89,7 @@ function Values({ candidate, reference, isPair }: { candidate: TensorSide | null
 
 function Numbers({ row, isPair }: { row: TensorRow; isPair: boolean }): JSX.Element {
   const sides = isPair ? (["candidate", "reference"] as const) : (["candidate"] as const);
-  const differ = row.differences && row.status !== 1;
+  const differ = row.differences && row.candidate && row.reference && row.status !== 1;
   return (
     <table class="numbers">
       <thead><tr><td />{STATISTICS.map((name) => <th key={name} scope="col">{t(`statistic.${name}` as Key)}</th>)}</tr></thead>

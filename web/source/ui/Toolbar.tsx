@@ -1,6 +1,7 @@
 // The statuses with their counts, which are the filter, too; kinds, passes and micro-steps; folding of the whole tree.
 
 import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { whole } from "../model/figures.ts";
 import { FLAG, KINDS, PHASES, STATUSES, WORST_FIRST } from "../model/place.ts";
 import { asksNothing, EVERYTHING } from "../model/search.ts";
@@ -10,6 +11,19 @@ import type { Key } from "../texts/index.ts";
 import { Glyph, Status, statusWords } from "./Icons.tsx";
 
 export function Toolbar({ session }: { session: Session }): JSX.Element | null {
+  const menu = useRef<HTMLDetailsElement>(null);
+  useEffect(() => {
+    const close = (event: Event): void => {
+      const isKey = event instanceof KeyboardEvent;
+      if (menu.current?.open && (isKey ? event.key === "Escape" : !menu.current.contains(event.target as Node))) menu.current.open = false;
+    };
+    document.addEventListener("pointerdown", close);
+    document.addEventListener("keydown", close);
+    return () => {
+      document.removeEventListener("pointerdown", close);
+      document.removeEventListener("keydown", close);
+    };
+  }, []);
   const { place } = session;
   const { question } = session.shown;
   if (!place) return null;
@@ -35,7 +49,7 @@ export function Toolbar({ session }: { session: Session }): JSX.Element | null {
         <button type="button" class="chip" aria-pressed={question.flags > 0} onClick={() => flip("flags", FLAG.notFinite | FLAG.bornNotFinite)}>
           <Status status={4} quiet />{t("flag.notFinite")}</button>
       )}
-      <details class="menu">
+      <details class="menu" ref={menu}>
         <summary>{t("filter")}{chosen > 0 && <b class="badge">{chosen}</b>}<Glyph name="down" /></summary>
         <div class="popup">
           <Group title={t("filter.kind")}>{kinds.map(({ name, kind }) => (

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { long, short, whole } from "../model/figures.ts";
-import { labelOf } from "../model/names.ts";
+import { labelOf, parseName } from "../model/names.ts";
 import { countBelow, FLAG, nameOf, PHASES, SEVERITY, STATUSES, WORST_FIRST, worstOf } from "../model/place.ts";
 import type { Place } from "../model/place.ts";
 import { heightOf, positionOf, scrollTo, windowOf } from "../model/rows.ts";
@@ -108,8 +108,15 @@ function PairCells({ place, row, holds }: { place: Place; row: number; holds: bo
     <span class={place.arrived[row] === 0 ? "number quiet" : "number"} role="gridcell">{alone ? "" : short(place.arrived[row])}</span>
     <span class="number allowed quiet" role="gridcell">{alone ? "" : short(place.allowed[row])}</span>
     <span class="below" role="gridcell">{holds && <Below place={place} row={row} />}</span>
-    {place.twins.size > 0 && <span class="twin quiet" role="gridcell" title={place.twins.get(row)}>{place.twins.get(row) ?? ""}</span>}
+    {place.twins.size > 0 && <span class="twin quiet" role="gridcell" title={place.twins.get(row)}>{twinWords(place.twins.get(row))}</span>}
   </>;
+}
+
+/** The end of the reference's name: what stands before it is the same as above. */
+function twinWords(twin: string | undefined): string {
+  if (twin === undefined) return "";
+  const { prefix, path, className, number, isModule } = parseName(twin);
+  return isModule ? `${path.slice(path.lastIndexOf(".") + 1)} ${className}` : `${path} ${prefix} ${number}`;
 }
 
 /** Log scale from 1e-9 to 1. */

@@ -1,0 +1,111 @@
+"""The page over a real pair of trainings: served by `msprobe view`, and as one file to send by mail."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bugs.patterns import PATTERNS
+from bugs.planting import draw
+from bugs.record import Pair, record
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """A training with a mistake in its forward, and the same one without; whole tensors."""
+    pattern = PATTERNS["F05"]
+    return record(pattern, draw(pattern, 0), "tensor", tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="module")
+def words(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the command line says of the pair."""
+    out = tmp_path_factory.mktemp("out")
+    command = [sys.executable, "-m", "msprobe", "compare", str(pair.dump("candidate")), str(pair.dump("reference"))]
+    done = subprocess.run([*command, "-o", str(out)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def served(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address that `msprobe view` prints."""
+    matches = tmp_path_factory.mktemp("matches")
+    command = [sys.executable, "-m", "msprobe", "view", str(pair.dump("candidate")), str(pair.dump("reference"))]
+    flags = ["--no-browser", "--jobs", "1", "--matches", str(matches)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True, env=environment) as server:
+        try:
+            assert server.stdout is not None
+            found = next(filter(None, (re.search(r"http://127\.0\.0\.1:\S+", line) for line in server.stdout)))
+            yield found.group()
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="module")
+def file(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as one file."""
+    out = tmp_path_factory.mktemp("single") / "pair.html"
+    command = [sys.executable, "-m", "msprobe", "view", str(pair.dump("candidate")), str(pair.dump("reference"))]
+    done = subprocess.run([*command, "--html", str(out), "--jobs", "1"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def ready(page: Any) -> Any:
+    page.wait_for_selector("[role=treegrid] .row", timeout=60_000)
+    return page
+
+
+def test_the_first_divergence_is_the_call_that_the_command_line_names(visit: Any, served: str, words: str) -> None:
+    page = ready(visit(served))
+    name = page.locator(".row.selected .name").get_attribute("title")
+    title = page.locator(".findings ol > li .title span").nth(1).inner_text()
+    assert name.startswith("Tensor.__mul__")
+    assert title.startswith(f"{name}: input.1 is")
+    assert " ".join(title.split()) in " ".join(words.split())
+    assert page.locator("h1").inner_text() in words
+
+
+def test_details_come_from_the_dump_and_a_picture_from_its_tensors(visit: Any, served: str) -> None:
+    page = ready(visit(served))
+    page.locator("[role=tab]:text-is('Call')").click()
+    page.locator(".tensor").first.wait_for()
+    assert "program.py" in page.locator(".frames").first.inner_text()
+    page.locator("text=Show the difference as a picture").last.click()
+    page.locator("canvas.cells").wait_for()
+
+
+def test_one_file_shows_the_same_without_a_server(visit: Any, served: str, file: Path) -> None:
+    pages = [ready(visit(where)) for where in (served, file.as_uri())]
+    for selector in ("h1", ".findings", ".chips"):
+        first, second = (page.locator(selector).first.inner_text() for page in pages)
+        assert first == second, selector
+    names = [[row.get_attribute("title") for row in page.locator(".row .name").all()] for page in pages]
+    assert names[0] == names[1]
+
+
+def test_one_file_has_the_details_of_the_worst_rows(visit: Any, file: Path) -> None:
+    page = ready(visit(file.as_uri()))
+    page.locator("[role=tab]:text-is('Call')").click()
+    page.locator(".tensor").first.wait_for()
+    page.keyboard.press("2")
+    page.locator(".grid .m-unexplained").first.click()
+    page.locator(".tensor").first.wait_for()
+
+
+def test_one_file_keeps_its_state_in_its_address(visit: Any, file: Path) -> None:
+    page = ready(visit(file.as_uri()))
+    page.keyboard.press("2")
+    page.wait_for_selector(".grid")
+    page.reload()
+    page.wait_for_selector(".grid")
