@@ -12,9 +12,9 @@ export function Header({ session, preferences, prefer, overview }: Shared & { ov
     <header class="top">
       <strong class="brand">msprobe</strong>
       <div class="runs">
-        {overview.sides.map((side, index) => (
+        {(isOneFile(overview) ? overview.sides.slice(0, 1) : overview.sides).map((side, index) => (
           <span class="run" key={index} title={[side.path, side.framework, side.level, side.task].filter(Boolean).join(" · ")}>
-            <span class="label">{overview.kind === "single" ? t("run") : index === 0 ? t("candidate") : t("reference")}</span>
+            <span class="label">{overview.kind === "single" ? t("run") : isOneFile(overview) ? t("file") : index === 0 ? t("candidate") : t("reference")}</span>
             <bdi class="path">{tail(side.path)}</bdi>
             {side.interrupted && <span class="tag warn" title={t("interrupted.long")}><Glyph name="warning" />{t("interrupted")}</span>}
           </span>
@@ -36,8 +36,13 @@ export function Header({ session, preferences, prefer, overview }: Shared & { ov
   );
 }
 
+/** A graph file holds both sides. */
+function isOneFile(overview: Overview): boolean {
+  return overview.sides.length === 2 && overview.sides[0]!.path === overview.sides[1]!.path && /\.\w+$/.test(overview.sides[0]!.path);
+}
+
 /** The end of a path says which run it is; the whole stands in the tooltip. */
-function tail(path: string): string {
+export function tail(path: string): string {
   const parts = path.split(/[\\/]/).filter(Boolean);
   return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : path;
 }

@@ -6,7 +6,7 @@ import { nameOf } from "../model/place.ts";
 import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
 import { Glyph, Status } from "./Icons.tsx";
-import { verdictWords } from "./Header.tsx";
+import { tail, verdictWords } from "./Header.tsx";
 
 const TONES: Record<string, string> = { diverged: "bad", incomparable: "bad", broken: "bad", harmless: "warn", suspicious: "warn", agree: "good", clean: "good" };
 const ICONS: Record<string, number> = { bad: 4, warn: 3, good: 1 };
@@ -23,7 +23,7 @@ export function Headline({ session, overview }: { session: Session; overview: Ov
     <section class={`verdict ${tone}`} aria-label={t("verdict")}>
       <div class="line">
         {verdict && <Status status={ICONS[tone] ?? 0} />}
-        <h1 title={verdict?.headline}>{verdict ? verdict.headline : overview.title}</h1>
+        <h1 title={verdict?.headline}>{verdict ? verdict.headline : [...new Set(overview.sides.map((side) => tail(side.path)))].join(" ↔ ")}</h1>
         {verdict && !verdict.headline && <span>{verdictWords(verdict.status)}</span>}
         <span class="grow" />
         {overview.kind === "single" && first !== null && (

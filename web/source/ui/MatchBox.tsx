@@ -28,6 +28,7 @@ export function MatchBox({ session, place, name }: { session: Session; place: Pl
   return (
     <div class="match now" role="status">
       <p><b>{t("match.choose", { name: nameOf(place, matching) })}</b> {mine === 1 ? t("match.chooseReference") : t("match.chooseCandidate")}</p>
+      {!place.sides.includes(mine === 1 ? 2 : 1) && <p>{t("match.nobody")}</p>}
       {isPair && <>
         <p class="mono">{candidate}<br />↔ {reference}</p>
         <label><input type="checkbox" checked={withChildren} onChange={(event) => setWithChildren(event.currentTarget.checked)} />{t("match.children")}</label>
