@@ -1,6 +1,6 @@
 // The error along the execution, a pixel column at a time.
 
-import { FLAG, SEVERITY } from "./place.ts";
+import { FLAG, NONE, SEVERITY } from "./place.ts";
 import type { Place } from "./place.ts";
 
 export type Measure = "left" | "norm" | "largest";
@@ -54,7 +54,7 @@ export function heatOf(place: Place, rows: Int32Array, columns: number, measure:
     const from = columnOf(at, rows.length, columns);
     // With fewer rows than columns a row is several pixels wide.
     const to = Math.max(from + 1, columnOf(at + 1, rows.length, columns));
-    const value = source[row];
+    const value = single || place.status[row] !== NONE ? source[row] : NaN;
     const rank = single ? (place.flags[row] & (FLAG.notFinite | FLAG.bornNotFinite)) : SEVERITY[place.status[row]];
     for (let column = from; column < to && column < columns; column++) {
       const now = best[column];

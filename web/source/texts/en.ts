@@ -117,6 +117,7 @@ export const en = {
   "flag.unset": "uninitialised memory",
   "flag.recomputed": "recomputed",
   "heat.label": "Difference along the execution",
+  "heat.none": "No numbers were recorded here.",
   "heat.measure": "What the bars show",
   "details.module": "in module",
   "details.findings": "Named in",

@@ -119,6 +119,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "flag.unset": "未初始化的内存",
   "flag.recomputed": "重计算",
   "heat.label": "沿执行顺序的差异",
+  "heat.none": "这里没有录制数值。",
   "heat.measure": "柱形所示数值",
   "details.module": "所属模块",
   "details.findings": "相关发现",

@@ -61,7 +61,7 @@ function Strip({ session, place, theme, language }: Props & { place: Place }): J
 
   useLayoutEffect(() => {
     if (!heat || !canvas.current) return;
-    drawHeat(canvas.current, heat, { measure, span, marks, first, words: (phase, micro) => segmentWords(phase, micro, place.microSteps) });
+    drawHeat(canvas.current, heat, { measure, span, marks, first, empty: t("heat.none"), words: (phase, micro) => segmentWords(phase, micro, place.microSteps) });
   }, [heat, span, marks, first, theme, scheme, language, measure]);
 
   const at = (event: MouseEvent): number => Math.round(event.clientX - canvas.current!.getBoundingClientRect().left) - GUTTER;

@@ -109,8 +109,8 @@ function ValueCell({ place, cell, pass, span, isSelected }: { place: Place; cell
   const share = value > 0 && Number.isFinite(value) ? (Math.log10(value) - span[0]) / Math.max(0.5, span[1] - span[0]) : 0;
   return (
     <td class={isSelected ? "value here" : "value"} data-row={row} tabIndex={-1} title={nameOf(place, row)}
-      style={isBroken ? {} : { background: `color-mix(in srgb, var(--s-rounding) ${Math.round(6 + share * 44)}%, var(--paper))` }}>
-      {isBroken ? cell.flags[pass] & FLAG.bornNotFinite ? <b class="t-unexplained">✕ {t("layers.born")}</b> : <span class="t-unexplained">{t("layers.broken")}</span> : short(value)}
+      style={isBroken || Number.isNaN(value) ? {} : { background: `color-mix(in srgb, var(--s-rounding) ${Math.round(6 + share * 44)}%, var(--paper))` }}>
+      {isBroken ? cell.flags[pass] & FLAG.bornNotFinite ? <b class="t-unexplained">✕ {t("layers.born")}</b> : <span class="t-unexplained">{t("layers.broken")}</span> : short(value) || "–"}
     </td>
   );
 }

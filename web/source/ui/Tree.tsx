@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { long, short, whole } from "../model/figures.ts";
 import { labelOf, parseName } from "../model/names.ts";
-import { countBelow, FLAG, nameOf, PHASES, SEVERITY, STATUSES, WORST_FIRST, worstOf } from "../model/place.ts";
+import { countBelow, FLAG, nameOf, NONE, PHASES, SEVERITY, STATUSES, WORST_FIRST, worstOf } from "../model/place.ts";
 import type { Place } from "../model/place.ts";
 import { heightOf, positionOf, scrollTo, windowOf } from "../model/rows.ts";
 import type { Session } from "../state/session.ts";
@@ -100,13 +100,15 @@ function Line({ session, place, row, position }: { session: Session; place: Plac
 function PairCells({ place, row, holds }: { place: Place; row: number; holds: boolean }): JSX.Element {
   const status = place.status[row];
   const alone = place.sides[row] !== 0;
-  const left = place.left[row];
+  // Without numbers on both sides a difference of 0 would claim too much.
+  const silent = alone || status === NONE;
+  const left = silent ? NaN : place.left[row];
   return <>
     <span class={`number left t-${STATUSES[status]}`} role="gridcell" title={Number.isNaN(left) ? statusWords(status) : `${statusWords(status)}: ${long(left)}`}>
       {alone ? <em>{statusWords(status === 0 ? 4 + place.sides[row] : status)}</em> : <><Bar value={left} status={status} /><span>{short(left)}</span></>}
     </span>
-    <span class={place.arrived[row] === 0 ? "number quiet" : "number"} role="gridcell">{alone ? "" : short(place.arrived[row])}</span>
-    <span class="number allowed quiet" role="gridcell">{alone ? "" : short(place.allowed[row])}</span>
+    <span class={place.arrived[row] === 0 ? "number quiet" : "number"} role="gridcell">{silent ? "" : short(place.arrived[row])}</span>
+    <span class="number allowed quiet" role="gridcell">{silent ? "" : short(place.allowed[row])}</span>
     <span class="below" role="gridcell">{holds && <Below place={place} row={row} />}</span>
     {place.twins.size > 0 && <span class="twin quiet" role="gridcell" title={place.twins.get(row)}>{twinWords(place.twins.get(row))}</span>}
   </>;
@@ -126,10 +128,11 @@ function Bar({ value, status }: { value: number; status: number }): JSX.Element 
   return <i class={`meter b-${STATUSES[status]}`} style={{ width: `${width * 0.44}px` }} />;
 }
 
-function Below({ place, row }: { place: Place; row: number }): JSX.Element {
+function Below({ place, row }: { place: Place; row: number }): JSX.Element | null {
   const worst = place.worstBelow[row];
   const counts = WORST_FIRST.filter((status) => status > 0).map((status) => [status, countBelow(place, row, status)] as const).filter(([, count]) => count > 0);
   const total = counts.reduce((sum, [, count]) => sum + count, 0);
+  if (!total) return null;
   const words = counts.map(([status, count]) => `${statusWords(status)}: ${whole(count)}`).join("\n");
   const most = Number.isNaN(place.leftBelow[row]) ? "" : `\n${t("below.largest", { value: short(place.leftBelow[row]) })}`;
   return (
@@ -145,7 +148,7 @@ function SingleCells({ place, row }: { place: Place; row: number }): JSX.Element
   const under = place.flagsBelow[row] & FLAG.notFinite;
   return <>
     <span class="number" role="gridcell"><Size value={place.norm[row]} /><span>{short(place.norm[row])}</span></span>
-    <span class="number" role="gridcell">{short(place.largest[row])}</span>
+    <span class="number" role="gridcell">{place.largest[row] === 0 && place.flags[row] & FLAG.notFinite ? "" : short(place.largest[row])}</span>
     <span class="flags" role="gridcell">
       {place.flags[row] & FLAG.bornNotFinite ? <b class="t-unexplained">{t("flag.born")}</b> : place.flags[row] & FLAG.notFinite ? <span class="t-unexplained">{t("flag.notFinite")}</span>
         : under ? <span class="t-unexplained">{t("flag.below")}</span> : null}

@@ -18,6 +18,8 @@ export interface Drawn {
   readonly marks: readonly { column: number; finding: number }[];
   readonly first: number;
   words(phase: number, micro: number): string;
+  /** What to write when there is nothing to draw. */
+  readonly empty: string;
 }
 
 export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): void {
@@ -83,6 +85,14 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): v
     pen.globalAlpha = 1;
     pen.fillRect(x, base - tallest, 1, Math.min(tallest, 2));
   };
+  if (!heat.values.some((value) => !Number.isNaN(value)) && !heat.alone.some((sides) => sides !== 0 && isPair) && !heat.flags.some((flags) => flags & FLAG.notFinite)) {
+    pen.fillStyle = colour("quiet");
+    pen.textAlign = "center";
+    pen.fillText(drawn.empty, GUTTER + heat.columns / 2, top + tall / 2 + 4);
+    pen.textAlign = "left";
+    return;
+  }
+
   const fills = STATUSES.map((name) => colour(`s-${name}`));
   for (let column = 0; column < heat.columns; column++) {
     const status = heat.status[column];
