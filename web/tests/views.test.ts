@@ -21,6 +21,13 @@ test("a column of the strip shows the worst of what falls into it, and a click g
   assert.equal(heat.status[49], 3);
 });
 
+test("where nothing was recorded the strip shows no difference", () => {
+  const place = placeOf(answer([["a", -1, { status: 0, left: 0 }], ["b", -1, { status: 1, left: 0 }]]));
+  const heat = heatOf(place, strip(place), 10, "left");
+  assert.ok(Number.isNaN(heat.values[0]));
+  assert.equal(heat.values[9], 0);
+});
+
 test("few rows fill all columns", () => {
   const place = placeOf(TREE);
   const heat = heatOf(place, strip(place), 300, "left");
