@@ -14,6 +14,7 @@ from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.search import search
 from msprobe.diagnose.origin.step_facts import Before, StepFacts
+from msprobe.diagnose.pairing.interrupted import leave_out_unreached
 from msprobe.diagnose.pairing.lone import lone_calls
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.step import pair_step
@@ -121,6 +122,7 @@ def pair_timelines(candidate: Timeline, reference: Timeline, mappings: Mappings 
     if not crossing:
         add_written(candidate)
         add_written(reference)
+    leave_out_unreached(paired.pairing)
     comparer = Comparer(candidate.part, reference.part)
     comparer.crossing, comparer.follows = crossing, follows
     return Paired(paired.pairing, comparer, crossing, tuple(paired.notes))

@@ -126,6 +126,8 @@ class StepFacts:
         """The side whose optimizer gets gradients that hold those of the step before, too, and of how many parameters
         that shows; an empty word if none does.
         """
+        if any(event.direction == "gradient" for event in self.pairing.unreached):
+            return "", 0  # one side was interrupted before all was added
         mine, theirs = gradients_left(self.pairing.candidate), gradients_left(self.pairing.reference)
         before, other_before = self.before.left
         unit = unit_of(self.judged.values())

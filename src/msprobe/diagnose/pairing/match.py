@@ -9,7 +9,7 @@ other on the way (:mod:`msprobe.diagnose.pairing.naming`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,8 @@ class Pairing:
     ``partner`` leads from an event of the candidate to that of the reference, ``back`` the other way.
     ``loose`` holds the candidate events that were paired by what they compute, not by name. ``repeats`` leads
     from a recomputed call to the call of the forward pass that it repeats. ``naming`` tells names that differ; modules
-    and parameters of the reference go by the candidate's.
+    and parameters of the reference go by the candidate's. ``unreached`` holds events that have no partner because an
+    interrupted side had no time for one.
     """
 
     candidate: Timeline
@@ -40,6 +41,7 @@ class Pairing:
     loose: set[Event] = field(default_factory=set)
     repeats: dict[Event, Event] = field(default_factory=dict)
     naming: Naming = field(default_factory=Naming)
+    unreached: set[Event] = field(default_factory=set)
     _alone: list[Event] | None = field(default=None, init=False, repr=False)
     _missing: list[Event] | None = field(default=None, init=False, repr=False)
 
@@ -62,16 +64,32 @@ class Pairing:
                 self.loose.discard(one)
         self.add(candidate, reference)
 
+    def part(self, event: Event) -> None:
+        """Take an event of either side and its partner apart."""
+        candidate = event if event in self.partner else self.back.get(event)
+        reference = self.partner.pop(candidate, None) if candidate is not None else None
+        if candidate is not None and reference is not None:
+            del self.back[reference]
+            self.loose.discard(candidate)
+            self._alone = self._missing = None
+
+    def leave_out(self, events: Iterable[Event]) -> None:
+        """Count events no more among those of one side alone: the other had no time for them."""
+        self.unreached.update(events)
+        self._alone = self._missing = None
+
     def alone(self) -> list[Event]:
-        """Events of the candidate without partner, in order. Asked for many times; nobody changes the list."""
+        """Events of the candidate without partner that the reference had time for, in order. Asked for many times;
+        nobody changes the list.
+        """
         if self._alone is None:
-            self._alone = [event for event in self.candidate if event not in self.partner]
+            self._alone = [one for one in self.candidate if one not in self.partner and one not in self.unreached]
         return self._alone
 
     def missing(self) -> list[Event]:
-        """Events of the reference without partner, in order; see :meth:`alone`."""
+        """Events of the reference without partner that the candidate had time for, in order; see :meth:`alone`."""
         if self._missing is None:
-            self._missing = [event for event in self.reference if event not in self.back]
+            self._missing = [one for one in self.reference if one not in self.back and one not in self.unreached]
         return self._missing
 
 
