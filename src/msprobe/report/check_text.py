@@ -31,7 +31,8 @@ ADVICE: dict[str, str] = {
     "ignored": "Look at how the labels are masked, and whether samples are cut before their answers begin.",
     "evaluating": "Call model.train() before the step, also after each evaluation.",
     "repeated": "Look at the sampler: shuffle=True, set_epoch(epoch), an iterator that is made once for each epoch.",
-    "frozen": "Set requires_grad where they are to be trained; else leave them out of the optimizer.",
+    "frozen": "If they are to be trained, set requires_grad before the first step; if not (a part of the model is "
+    "frozen on purpose), leave them out of the optimizer.",
     "averaging": "Sum the losses and divide by the number of labels in all micro-batches (and ranks) of the step.",
     "recompute": "Recomputation has to repeat the forward pass: the same random state, mode and inputs.",
     "mutation": "Write to a copy (clone), or without .data, so that autograd can see it.",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating
+from msprobe.diagnose.differences.records import Difference, fingerprint
 from msprobe.diagnose.differences.words import ratio_in_words
-from msprobe.diagnose.evidence import Because, Fact, Listed, Seen, because
+from msprobe.diagnose.evidence import Fact, Listed, Seen, because
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
+from msprobe.diagnose.origin.cut_graph import Cut, find_cut, first_use, frozen_in_words
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
@@ -145,6 +146,13 @@ def look_for_missing_gradients(scene: Scene) -> None:
         for one in judged.outputs
         if one.what == "missing" and one.left is None
     ]
+    cuts = {twin: find_cut(scene, twin) for _, twin in lost}
+    unfrozen = [(event, twin) for event, twin in lost if (led := cuts[twin]) is None or led.call is not None]
+    if lost and not unfrozen and not parameters and not _say_lone_gradients(scene):
+        _say_frozen(scene, lost, cuts)
+    if lost and not unfrozen and not parameters:
+        return
+    lost = unfrozen
     if not lost and not parameters:
         _say_lone_gradients(scene)
         if scene.comparer.crossing:
@@ -155,7 +163,8 @@ def look_for_missing_gradients(scene: Scene) -> None:
     shown = ", ".join(parameters[:6]) + (f" and {len(parameters) - 6} more" if len(parameters) > 6 else "")
     if lost:
         event, twin = next(((e, t) for e, t in lost if not e.is_module), lost[0])
-        cut = where_cut(scene, twin) or _cut_before(scene, twin, scene.makers, scene.pairing.partner)
+        led = cuts[twin]
+        cut = led.call if led is not None else _cut_before(scene, twin, scene.makers, scene.pairing.partner)
         text = f"no gradient reaches {twin.name}, as it does in the reference"
         if cut is not None:
             text += f": {cut.name} cuts the graph"
@@ -170,7 +179,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
         text = f"no gradient reaches {shown}, as it does in the reference"
     if parameters and lost:
         text += f"; without gradient: {shown}"
-    frozen, cause = _frozen(scene, parameters)
+    frozen, cause = frozen_in_words(scene, parameters)
     text += frozen
     entry = cut or twin
     scene.ledger.add(
@@ -184,27 +193,10 @@ def look_for_missing_gradients(scene: Scene) -> None:
                 facts=(Listed("calls", [one.name for one, _ in lost[:50]]), Listed("parameters", parameters), *cause),
             ),
             # What is only missed may come of what was done in the forward pass.
-            place=entry.index if cut is not None else scene.place_of(event),
+            place=entry.index if cut is not None else first_use(scene, parameters) if cause else scene.place_of(event),
             clear=True,
         )
     )
-
-
-def _frozen(scene: Scene, parameters: Sequence[str], here: bool = True) -> tuple[str, tuple[Because, ...]]:
-    """That parameters require no gradient on one side alone, as modules tell; in words, and the cause. ``here``: it is
-    the candidate.
-    """
-    frozen = {
-        parameter_name(judged.event, one.slot)
-        for judged in scene.judged.values()
-        for one in judged.parameters
-        if one.what == "requires_grad" and one.left.get("requires_grad") is not here
-    }
-    if not parameters or not frozen.issuperset(parameters):
-        return "", ()
-    sides = ("candidate", "reference") if here else ("reference", "candidate")
-    them = "it" if len(parameters) == 1 else "them"
-    return f": requires_grad is False for {them} in the {sides[0]}, and True in the {sides[1]}", because("frozen")
 
 
 def _say_lost_in_reference(scene: Scene) -> None:
@@ -252,12 +244,27 @@ def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container
     return None
 
 
-def _say_lone_gradients(scene: Scene) -> None:
-    """Parameters that get a gradient on one side alone, while the backward pass makes the same calls."""
+def _say_frozen(scene: Scene, lost: Sequence[tuple[Event, Event]], cuts: Mapping[Event, Cut | None]) -> None:
+    """Calls that no gradient reaches because all that they take is frozen; where no gradients of parameters tell it."""
+    names = list(dict.fromkeys(name for cut in cuts.values() if cut is not None for name in cut.frozen))
+    twin = next((twin for event, twin in lost if not event.is_module), lost[0][1])
+    what = ", ".join(names[:6]) or "what it takes"
+    text = f"no gradient reaches {twin.name}, as it does in the reference: {what} requires a gradient there alone"
+    calls = [one.name for one, _ in lost[:50]]
+    facts: tuple[Fact, ...] = (Listed("calls", calls), Listed("parameters", names), *because("frozen"))
+    finding = scene.finding(twin, "missing_gradient", text, names[0] if names else twin.name, facts)
+    scene.ledger.add(Suspect(finding, place=twin.index, clear=True))
+
+
+def _say_lone_gradients(scene: Scene) -> bool:
+    """Parameters that get a gradient on one side alone, while the backward pass makes the same calls; true if there are
+    any.
+    """
     sides = (scene.pairing.candidate, scene.pairing.reference)
     got, known = [_gradients_of(side) for side in sides], [_parameters_of(side) for side in sides]
     if not (got[0] and got[1]) or not sides[1].part.complete:
-        return  # one of them recorded none, or ended before
+        return False  # one of them recorded none, or ended before
+    said = False
     for mine, other in ((1, 0), (0, 1)):
         names = [name for name in got[mine] if name not in got[other] and name in known[other]]
         if not names:
@@ -267,10 +274,13 @@ def _say_lone_gradients(scene: Scene) -> None:
         if mine == 0:
             text = f"a gradient reaches {shown}, and none in the reference"
         event = got[mine][names[0]]
-        words, cause = _frozen(scene, names, here=mine == 1)
+        words, cause = frozen_in_words(scene, names, here=mine == 1)
         facts: tuple[Fact, ...] = (Listed("parameters", names), *cause)
         finding = scene.finding(event, "missing_gradient", text + words, names[0], facts)
-        scene.ledger.add(Suspect(finding, place=event.index, clear=True))
+        place = first_use(scene, names) if cause else event.index
+        scene.ledger.add(Suspect(finding, place=place, clear=True))
+        said = True
+    return said
 
 
 def _gradients_of(timeline: Timeline) -> dict[str, Event]:
@@ -286,32 +296,3 @@ def _gradients_of(timeline: Timeline) -> dict[str, Event]:
 
 def _parameters_of(timeline: Timeline) -> set[str]:
     return {plain_name(event, slot) for event in timeline for slot, _ in event.parameters()}
-
-
-def where_cut(scene: Scene, event: Event) -> Event | None:
-    """The first call, at or after ``event``, after which the candidate's values no longer require grad."""
-    todo: list[Event] = [event]
-    seen: set[Event] = set()
-    while todo:
-        one = todo.pop(0)
-        if one in seen or len(seen) > 100:
-            break
-        seen.add(one)
-        for slot, leaf in one.outputs():
-            if not is_floating(leaf):
-                continue
-            if leaf.get("requires_grad") is False:
-                partner = scene.pairing.partner.get(one)
-                if partner is None or any(
-                    other.get("requires_grad") is True
-                    for name, other in partner.outputs()
-                    if name == slot and is_tensor(other)
-                ):
-                    return one
-            mark = fingerprint(leaf)
-            todo += (
-                [user for user in scene.consumers[0].get(mark, []) if user.index > one.index][:20]
-                if mark is not None
-                else []
-            )
-    return None

@@ -1,0 +1,121 @@
+"""What cuts the graph of the backward pass: a call whose result requires no gradient, or frozen parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msprobe.diagnose.differences.records import fingerprint, is_floating
+from msprobe.diagnose.evidence import Because, because
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.parameter_names import parameter_name
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+
+#: The most calls that are looked at on the way to what cuts.
+_MOST_CALLS = 100
+
+
+@dataclass(frozen=True)
+class Cut:
+    """``call``: takes what requires a gradient and gives what requires none; None if nothing that it is made from
+    requires one: then ``frozen`` names the parameters that require one on the other side alone, where they are known.
+    """
+
+    call: Event | None
+    frozen: tuple[str, ...] = ()
+
+
+def find_cut(scene: Scene, event: Event) -> Cut | None:
+    """What keeps gradients of the candidate from ``event``, a call of its forward pass that the reference has gradients
+    for; None if no result at or behind it lacks them.
+    """
+    behind = _first_without(scene, event)
+    return _led_back(scene, behind) if behind is not None else None
+
+
+def frozen_parameters(scene: Scene, here: bool = True) -> list[str]:
+    """The parameters that require no gradient on one side alone, as modules tell. ``here``: it is the candidate."""
+    names = {
+        parameter_name(judged.event, one.slot): None
+        for judged in scene.judged.values()
+        for one in judged.parameters
+        if one.what == "requires_grad" and one.left.get("requires_grad") is not here
+    }
+    return list(names)
+
+
+def first_use(scene: Scene, parameters: Sequence[str]) -> int:
+    """The place of the first pass of a module that has one of these parameters."""
+    names = set(parameters)
+    return min(
+        one.event.index
+        for one in scene.judged.values()
+        for slot, _ in one.event.parameters()
+        if parameter_name(one.event, slot) in names
+    )
+
+
+def frozen_in_words(scene: Scene, parameters: Sequence[str], here: bool = True) -> tuple[str, tuple[Because, ...]]:
+    """That all these parameters require no gradient on one side alone; in words, and the cause."""
+    if not parameters or not set(frozen_parameters(scene, here)).issuperset(parameters):
+        return "", ()
+    sides = ("candidate", "reference") if here else ("reference", "candidate")
+    them = "it" if len(parameters) == 1 else "them"
+    return f": requires_grad is False for {them} in the {sides[0]}, and True in the {sides[1]}", because("frozen")
+
+
+def _first_without(scene: Scene, event: Event) -> Event | None:
+    """The first call, at or after ``event``, after which the candidate's values no longer require grad."""
+    todo: list[Event] = [event]
+    seen: set[Event] = set()
+    while todo:
+        one = todo.pop(0)
+        if one in seen or len(seen) > _MOST_CALLS:
+            break
+        seen.add(one)
+        for slot, leaf in one.outputs():
+            if not is_floating(leaf):
+                continue
+            if leaf.get("requires_grad") is False:
+                partner = scene.pairing.partner.get(one)
+                if partner is None or _requires(slot, partner.outputs()):
+                    return one
+            mark = fingerprint(leaf)
+            todo += (
+                [user for user in scene.consumers[0].get(mark, []) if user.index > one.index][:20]
+                if mark is not None
+                else []
+            )
+    return None
+
+
+def _led_back(scene: Scene, event: Event) -> Cut:
+    """Where the gradient is lost that a result lacks: at ``event``, if it takes anything that requires one, else at a
+    call before it.
+    """
+    seen: set[Event] = set()
+    one = event
+    while one not in seen and len(seen) < _MOST_CALLS:
+        seen.add(one)
+        taken = [*one.inputs(), *one.parameters()]
+        if any(is_floating(leaf) and leaf.get("requires_grad") is True for _, leaf in taken):
+            return Cut(one)
+        partner = scene.pairing.partner.get(one)
+        if partner is None:
+            return Cut(one)
+        theirs = [*partner.inputs(), *partner.parameters()]
+        lost = [leaf for slot, leaf in taken if is_floating(leaf) and _requires(slot, theirs)]
+        if not lost:
+            return Cut(one)
+        makers = [maker for leaf in lost if (maker := scene.makers.of(leaf, one)) is not None and maker not in seen]
+        if not makers:
+            known = frozen_parameters(scene)
+            mine = {name for leaf in lost for name in scene.makers.parameters(leaf)}
+            return Cut(None, tuple(known if mine & set(known) or not mine else sorted(mine)))
+        one = makers[0]
+    return Cut(event)
+
+
+def _requires(slot: str, slots: Sequence[Slot]) -> bool:
+    """True if what stands in this slot requires a gradient."""
+    return any(is_tensor(leaf) and leaf.get("requires_grad") is True for name, leaf in slots if name == slot)
