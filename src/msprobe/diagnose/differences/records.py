@@ -235,6 +235,17 @@ def _alike(left: dict[str, Any], right: dict[str, Any]) -> bool:
     return True
 
 
+def hides_elements(leaf: Any) -> bool:
+    """True if statistics are all that is known of a tensor, and say nothing of most of its elements: beside an infinity
+    or a NaN neither mean nor norm tells.
+    """
+    norm = leaf.get("Norm") if is_tensor(leaf) else None
+    if norm is None or "digest" in leaf or "md5" in leaf or "data_name" in leaf:
+        return False
+    number = spoken(norm)
+    return isinstance(number, float) and not math.isfinite(number)
+
+
 def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
     """Relative distance of the statistics of two tensors; 1 for whole numbers that differ, and for another number of
     elements that are not finite.

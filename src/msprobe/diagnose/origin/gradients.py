@@ -247,7 +247,7 @@ def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container
 def _say_frozen(scene: Scene, lost: Sequence[tuple[Event, Event]], cuts: Mapping[Event, Cut | None]) -> None:
     """Calls that no gradient reaches because all that they take is frozen; where no gradients of parameters tell it."""
     names = list(dict.fromkeys(name for cut in cuts.values() if cut is not None for name in cut.frozen))
-    twin = next((twin for event, twin in lost if not event.is_module), lost[0][1])
+    twin = min((twin for event, twin in lost if not event.is_module), key=lambda one: one.index, default=lost[0][1])
     what = ", ".join(names[:6]) or "what it takes"
     text = f"no gradient reaches {twin.name}, as it does in the reference: {what} requires a gradient there alone"
     calls = [one.name for one, _ in lost[:50]]

@@ -119,7 +119,9 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     event = judged.event
     first = judged.changed_outputs[0]
     # Between two frameworks inputs agree if they are apart by rounding.
-    agree = not judged.changed_inputs or (scene.comparer.crossing and not scene.taints_by(judged, judged.arrived))
+    agree = not (judged.changed_inputs or judged.hidden) or (
+        scene.comparer.crossing and not scene.taints_by(judged, judged.arrived)
+    )
     clear = clear and (agree or noise.is_clear(judged.left, judged.allowed))
     if event.direction in ("backward", "gradient") and first.what == "missing":
         return  # told with all others that are missing

@@ -14,6 +14,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import (
     Comparer,
     Difference,
+    hides_elements,
     is_floating,
     is_integer,
     not_finite,
@@ -49,7 +50,8 @@ class Judged:
     ``arrived`` is the largest relative difference among the tensors that went in (and, of a backward call, of
     its forward call), ``left`` that of the results, ``allowed`` how much of it the model explains. ``chosen``: it
     follows from a choice that rounding may decide otherwise, so that results tell nothing. ``product_unit``: the unit
-    to which the inputs of the products in it are rounded, if that is coarser than their type.
+    to which the inputs of the products in it are rounded, if that is coarser than their type. ``hidden``: how far apart
+    inputs are that look alike only because infinities hide what stands beside them.
     """
 
     event: Event
@@ -63,6 +65,7 @@ class Judged:
     allowed: float = 0.0
     chosen: bool = False
     product_unit: float = 0.0
+    hidden: float = 0.0
     #: Results that differ and are gradients which cancel to nothing but rounding.
     vanishing: frozenset[str] = frozenset()
     _unit_of_results: float | None = None
@@ -142,6 +145,7 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
     found: dict[Event, Judged] = {}
     gradients: list[tuple[Event, Event]] = []
     choices = Choices(producers, comparer.unit_of_run)
+    furthest = 0.0
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
         if partner is None:
@@ -150,7 +154,10 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
             gradients.append((event, partner))
             continue
         forward = _forward_of(pairing, event, found)
-        one = judge(event, partner, comparer, forward_delta(forward), partial(_of_maker, event, found, producers))
+        one = judge(
+            event, partner, comparer, forward_delta(forward), partial(_of_maker, event, found, producers, furthest)
+        )
+        furthest = max(furthest, *(size for size in (one.arrived, one.left) if math.isfinite(size)), 0.0)
         if event.direction == "backward" and _is_of_another_node(pairing, event, partner):
             one.outputs = []
             one.status = _status(one)
@@ -234,10 +241,24 @@ def _without_cancellation(size: float, count: int, taken: float, leaf: dict[str,
     return size * math.sqrt(max(1.0, count / shape[0])) * (taken if len(shape) > 1 else 1.0)
 
 
-def _of_maker(event: Event, judged: dict[Event, Judged], producers: Producers, leaf: Any) -> float:
-    """How much the call differs that made a tensor which ``event`` takes."""
+def _of_maker(event: Event, judged: dict[Event, Judged], producers: Producers, furthest: float, leaf: Any) -> float:
+    """How much the call differs that made a tensor which ``event`` takes. ``furthest``: the most that any call before
+    differs, which is taken for one that was not recorded.
+    """
     maker = producers.of(leaf, event)
-    return forward_delta(judged.get(maker)) if maker is not None else 0.0
+    if maker is None:
+        return furthest if leaf.get("requires_grad") is True else 0.0
+    return forward_delta(judged.get(maker))
+
+
+def _hidden(event: Event, partner: Event, of_maker: Callable[[Any], float]) -> float:
+    """How far apart inputs are of which nothing but infinities is known: as far as the calls that made them."""
+    if event.direction not in ("forward", "recompute"):
+        return 0.0
+    found = [leaf for _, leaf in event.inputs() if hides_elements(leaf)]
+    if not found or not any(hides_elements(leaf) for _, leaf in partner.inputs()):
+        return 0.0
+    return max(map(of_maker, found))
 
 
 def _forward_of(pairing: Pairing, event: Event, judged: dict[Event, Judged]) -> Judged | None:
@@ -263,7 +284,9 @@ def judge(
     of a parameter. ``expected``: what size that of this parameter would have without cancellation.
     """
     judged = Judged(event, partner)
+    judged.hidden = _hidden(event, partner, of_maker)
     if _same_record(event, partner) and inherited == 0.0:
+        judged.arrived = judged.hidden
         return judged
     (inputs, others), (outputs, results) = answering_slots(event, partner, comparer.crossing)
     judged.inputs = comparer.between(inputs, others)
@@ -277,7 +300,7 @@ def judge(
         rounding = max(rounding, comparer.unit_of_run)
     arriving, changed = judged.changed_inputs, judged.changed_outputs
     # What is known to differ, but looks alike, differs by rounding at least.
-    judged.arrived = max(_largest(arriving), rounding if arriving else 0.0, inherited)
+    judged.arrived = max(_largest(arriving), rounding if arriving else 0.0, inherited, judged.hidden)
     for one in arriving:
         if not_finite(one.left) and math.isfinite(one.delta):
             # A mask of infinities hides the statistics of what is beside them; what it was made from tells more.
