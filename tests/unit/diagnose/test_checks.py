@@ -613,6 +613,15 @@ def test_scales_that_are_undone_or_none(tmp_path: Path, data: dict[str, Any]) ->
     assert found(tmp_path, "scale") == []
 
 
+def test_without_modules_the_optimizer_tells_what_a_gradient_is(tmp_path: Path) -> None:
+    data = {name: record for name, record in scaled(1.0 / 1024).items() if not name.startswith("Module")}
+    write(tmp_path, data)
+    assert found(tmp_path, "scale") == []
+    del data["Tensor.mul_.0.forward"]
+    write(tmp_path, data, step=1)
+    assert one(tmp_path, "scale").step == 1
+
+
 def tied(other_gradient: int, owner: str = "Embedding") -> dict[str, Any]:
     table = some(1, 9, 4, requires_grad=True)
     return {

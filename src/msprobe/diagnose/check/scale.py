@@ -29,7 +29,7 @@ def check(moment: Moment) -> Iterable[Finding]:
         if scaled is None:
             continue
         event, scale = scaled
-        factors = _unscaled(timeline, event, scale)
+        factors = _unscaled(moment, timeline, event, scale)
         if factors is None:
             continue
         rest = scale * factors[1] if factors else scale
@@ -107,13 +107,14 @@ def _scalar(event: Event) -> float | None:
     return numbers[0] if len(numbers) == 1 and math.isfinite(numbers[0]) else None
 
 
-def _unscaled(timeline: Timeline, loss: Event, scale: float) -> tuple[Event, float] | tuple[()] | None:
+def _unscaled(moment: Moment, timeline: Timeline, loss: Event, scale: float) -> tuple[Event, float] | tuple[()] | None:
     """The call that scales gradients, and its factor; () if there is none; None if that cannot be known."""
     backward = timeline.backward_of(loss)
     first = backward.index if backward is not None else loss.index
-    shapes = {
-        str(leaf.get("shape")) for one in timeline if one.direction == "gradient" for leaf in tensors(one.outputs())
-    }
+    # Without modules (level L1) gradients are told by the optimizer alone.
+    gradients = [leaf for one in timeline if one.direction == "gradient" for leaf in tensors(one.outputs())]
+    gradients.extend(moment.at_optimizer(timeline).values())
+    shapes = {str(leaf.get("shape")) for leaf in gradients}
     found: tuple[Event, float] | tuple[()] = ()
     for event in timeline.events[first:]:
         if event.parts.kind != "api" or event.direction not in ("forward", "optimizer"):
