@@ -46,6 +46,10 @@ ADVICE: dict[str, str] = {
     "updates": "Call optimizer.step() in every step, and give the optimizer the parameters that the model has now: "
     "make it after the model is complete.",
 }
+#: The same for a cause that a check recognised (``evidence.cause``).
+BY_CAUSE: dict[str, str] = {
+    "coarse_type": "Keep master weights in float32: train under autocast, or with an optimizer that holds them.",
+}
 _SHOWN = 10
 
 
@@ -121,7 +125,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
         yield from wrapped(text, "  ", width)
     if finding.alternatives:
         yield from wrapped(f"look also at: {phrases.listed(finding.alternatives)}", "  ", width)
-    advice = ADVICE.get(name, "")
+    advice = BY_CAUSE.get(str(finding.evidence.get("cause"))) or ADVICE.get(name, "")
     if advice:
         yield Line("")
         yield from labelled("to do", advice, width)

@@ -12,6 +12,7 @@ from checked import call, found, module, of, of_ranks, one, optimizer, plain, so
 from hand_made import tensor
 
 from msprobe.diagnose.check import CHECKS, check_run
+from msprobe.report.check_text import check_text
 
 # ---------------------------------------------------------------- one call
 
@@ -415,6 +416,20 @@ def test_half_weights_that_are_too_coarse_are_told_and_harmless(tmp_path: Path) 
     }
     write(tmp_path, {"Optimizer.SGD.0.forward": optimizer(weights)})
     assert one(tmp_path, "updates").harmless
+
+
+def test_equal_statistics_of_half_weights_do_not_prove_that_they_are_equal_but_a_single_number_does(
+    tmp_path: Path,
+) -> None:
+    drawn, gradient, ones, more = (
+        {**of(values, "", dtype="torch.bfloat16"), "digest": None}
+        for values in (np.arange(4), np.arange(1, 5), np.ones(4), np.full(4, 1.0078125))
+    )
+    weights = {"alike": (drawn, gradient, drawn), "ones": (ones, gradient, ones), "moved": (ones, gradient, more)}
+    write(tmp_path, {"Optimizer.SGD.0.forward": optimizer(weights)})
+    finding = one(tmp_path, "updates")
+    assert (finding.evidence["parameters"], finding.harmless) == (["ones"], True)
+    assert "master weights" in check_text(check_run(tmp_path))
 
 
 def stale(names: list[str]) -> dict[str, Any]:

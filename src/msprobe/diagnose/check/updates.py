@@ -7,8 +7,8 @@ from typing import Any
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.check.values import has_values, in_its_model, listed, measured
-from msprobe.diagnose.differences.records import fingerprint, numbers
+from msprobe.diagnose.check.values import has_values, in_its_model, is_constant, listed, measured
+from msprobe.diagnose.differences.records import fingerprint, numbers, statistics
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
@@ -54,7 +54,7 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
         # NaN stays NaN whatever is added to it, and looks the same before and after.
         if not all(map(has_values, (weight, after, gradient))):
             continue
-        if fingerprint(weight) is not None and fingerprint(weight) == fingerprint(after):
+        if _is_unchanged(weight, after):
             stuck.append(name)
         else:
             moved += 1
@@ -67,9 +67,10 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
             event,
             "weights",
             f"{len(half)} of {len(half) + moved} parameters in {kind} are the same after the step: their update is "
-            f"smaller than {kind} can hold beside the weight ({listed(half)}); keep master weights in float32",
+            f"smaller than {kind} can hold beside the weight ({listed(half)})",
             where=f"{event.name}: {half[0]}",
             evidence={
+                "cause": "coarse_type",
                 "parameters": half[:50],
                 "weight": measured(fields["weight"]),
                 "lr": _rate(settings.get(half[0], {})),
@@ -93,6 +94,21 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
                 "lr": _rate(settings.get(name, {})),
             },
         )
+
+
+def _is_unchanged(weight: dict[str, Any], after: Any) -> bool:
+    """True if a weight is known to be the same after the step.
+
+    Equal statistics tell it in single precision. In half precision they are rounded as coarsely as the step that is
+    looked for, and prove nothing, unless all elements are one number: the largest and the least are exact.
+    """
+    mark = fingerprint(weight)
+    if not _is_half(weight):
+        return mark is not None and mark == fingerprint(after)
+    if is_constant(weight) or is_constant(after):
+        return is_constant(weight) and is_constant(after) and statistics(weight) == statistics(after)
+    has_digests = all(isinstance(leaf.get("digest") or leaf.get("md5"), str) for leaf in (weight, after))
+    return has_digests and mark == fingerprint(after)
 
 
 def _is_rounded_away(weight: dict[str, Any], gradient: dict[str, Any], rate: float) -> bool:
