@@ -110,8 +110,9 @@ def _module(event: Event) -> str:
 def apart(
     judged: Iterable[Judged], before: Mapping[str, float], unit: float, makers: Producers | None = None
 ) -> tuple[float, dict[str, float]]:
-    """How far states are apart beyond what calls of their modules explain, at most; and what those of this step explain
-    in the next one, by module. ``before``: what the step before explains. ``unit``: that of rounding in this run.
+    """How far states are apart beyond what calls of their modules explain, at most (infinite where nothing does); and
+    what those of this step explain in the next one, by module: 0 if its calls have agreed in all steps so far.
+    ``before``: what the step before explains. ``unit``: that of rounding in this run.
     """
     rows = [(one, states_of(one.event, makers)) for one in judged if one.event.direction in ("forward", "recompute")]
     modules = {_module(one.event) for one, states in rows if states}
@@ -119,7 +120,7 @@ def apart(
     for one, _ in rows:
         module = _module(one.event)
         if module in modules:
-            explains[module] = max(explains.get(module, 0.0), one.allowed)
+            explains[module] = max(explains.get(module, 0.0), explained_by(one, makers))
     most = 0.0
     carried: dict[str, float] = {}
     for one, states in rows:
@@ -130,20 +131,35 @@ def apart(
                 continue
             delta = weighted(one.event, one.partner, difference)
             carried[module] = max(carried.get(module, 0.0), delta)
-            if not is_explained(one, state, difference, before, unit, explains.get(module, 0.0)):
-                most = max(most, delta)
-    return most, {module: max(explains.get(module, 0.0), carried.get(module, 0.0)) for module in modules}
+            now = explains.get(module, 0.0)
+            if not is_explained(one, state, difference, before, unit, now):
+                agreed = now == 0.0 == before.get(module)
+                most = math.inf if agreed and state.sized else max(most, delta)
+    agreed_so_far = {module for module in modules if explains.get(module) == 0.0 == before.get(module, 0.0)}
+    return most, {
+        module: 0.0 if module in agreed_so_far else max(explains.get(module, 0.0), carried.get(module, 0.0))
+        for module in modules
+    }
+
+
+def explained_by(judged: Judged, makers: Producers | None = None) -> float:
+    """What a call explains of the states that it leaves: 0 if nothing but its states differs."""
+    own = {state.slot for state in states_of(judged.event, makers)}
+    others = [one for one in (*judged.changed_inputs, *judged.changed_outputs) if one.slot not in own]
+    return judged.allowed if others else 0.0
 
 
 def is_explained(
     judged: Judged, state: State, difference: Difference, before: Mapping[str, float], unit: float, now: float = 0.0
 ) -> bool:
     """True if a state is apart by no more than rounding does, or than follows from the step before. What a step
-    explains may itself be a mistake, so there is an end to it.
+    explains may itself be a mistake, so there is an end to it. ``now``: what the calls of this step explain.
     """
     # Of this step: a module may be called many times in it.
-    came = max(before.get(_module(judged.event), 0.0), now)
-    return weighted(judged.event, judged.partner, difference) <= of_state(came, unit, state.sized)
+    earlier = before.get(_module(judged.event))
+    came = max(earlier or 0.0, now)
+    agreed = earlier is not None and not came
+    return weighted(judged.event, judged.partner, difference) <= of_state(came, unit, state.sized, agreed)
 
 
 def first_changes(events: Iterable[Event]) -> dict[str, Event]:

@@ -272,7 +272,8 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         clear = tensor.is_another(difference, "stored") or difference.delta == 0.0
     else:
         unit = unit_of(scene.judged.values())
-        clear = not states.is_explained(judged, state, difference, scene.before.states, unit, judged.allowed)
+        now = judged.allowed if again else states.explained_by(judged, scene.makers)
+        clear = not states.is_explained(judged, state, difference, scene.before.states, unit, now)
     measured = scene.comparer.measured_inputs(judged.partner.name)
     scene.say(
         mark,

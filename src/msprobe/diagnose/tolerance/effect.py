@@ -39,6 +39,10 @@ _FOLLOWS = 4.0
 #: Of a state whose natural size is not known, rounding may be this many times larger: it may be near zero.
 _UNKNOWN_SIZE = 1e3
 
+#: Tensors whose statistics agree may be apart by what these are rounded by, half a unit; their variance by twice that,
+#: and an average of variances over the steps by no more. Four times that is allowed.
+_UNITS_UNSEEN = 4.0
+
 #: Where rounding may do so much, it hides what an argument does: then the call that gets it tells.
 _WIDE = 0.01
 #: And so much of it is more than rounding does as a rule, if there is something that explains it.
@@ -141,11 +145,13 @@ def exceeds_gradient(difference: Difference, gradient: float) -> bool:
     return difference.delta > _FOLLOWS * gradient
 
 
-def of_state(came: float, unit: float, sized: bool) -> float:
+def of_state(came: float, unit: float, sized: bool, agreed: bool = False) -> float:
     """What a state that a module keeps may be apart by. ``came``: what the step before and the calls of its module
     explain; what a step explains may itself be a mistake, so there is an end to it. ``sized``: it is known what size
-    the state is measured by.
+    the state is measured by. ``agreed``: nothing that its module took or made has differed in any step so far.
     """
+    if agreed and sized:
+        return max(_UNITS_OF_WEIGHTS * units.FINE, _UNITS_UNSEEN * unit)
     rounding = _UNITS_OF_WEIGHTS * unit
     most = min(rounding * _UNKNOWN_SIZE, _MOST)
     return max(min(rounding, _MOST), min(_FOLLOWS * came, most)) if sized else most

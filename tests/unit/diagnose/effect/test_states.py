@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from unit.diagnose.comparing import agrees, first, told
-from unit.diagnose.dumps import Recording, Value, drawn
+from unit.diagnose.dumps import Recording, Value, drawn, rounded
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Verdict
@@ -20,7 +20,8 @@ class Norm:
 
     ``rate``: of the average; ``begin``: the running mean at the beginning; ``noise``: the relative error of what comes
     in; ``centre``: what comes in has this mean; ``writes``: the average is written in place (``lerp_``), by a
-    call of the module's own; ``buffers``: recorded with the module; ``passes``: micro-batches of each step.
+    call of the module's own; ``buffers``: recorded with the module; ``passes``: micro-batches of each step; ``dtype``:
+    of what comes in and goes out.
     """
 
     rate: float = 0.1
@@ -35,6 +36,7 @@ class Norm:
     api: str = "Functional.batch_norm"
     wrong: float = 1.0
     passes: int = 1
+    dtype: str = "float32"
 
     def record(self, folder: Path) -> Path:
         mean, variance = np.full(4, self.begin, np.float32), np.ones(4, np.float32)
@@ -45,9 +47,9 @@ class Norm:
             if step % self.passes == 0:
                 rec = Recording()
             x = drawn(f"x {step}", 64, 4) + np.float32(self.centre)
-            x = (x * (1 + self.noise * drawn(f"noise {step}", 64, 4))).astype(np.float32)
-            with rec.module("norm", "BatchNorm1d", [Value(x)]) as end:
-                y = (x - x.mean(0)) / x.std(0)
+            x = rounded((x * (1 + self.noise * drawn(f"noise {step}", 64, 4))).astype(np.float32), self.dtype)
+            with rec.module("norm", "BatchNorm1d", [Value(x, dtype=self.dtype)]) as end:
+                y = rounded((x - x.mean(0)) / x.std(0), self.dtype)
                 if self.writes:
                     batch = (x.mean(0) * np.float32(self.wrong)).astype(np.float32)
                     rec.call("Tensor.mean", [Value(x), 0], Value(batch))
@@ -61,12 +63,12 @@ class Norm:
                     if self.training:
                         variance = ((1 - self.rate) * variance + self.rate * x.var(0)).astype(np.float32)
                 mean = after if self.training else mean
-                name = end(Value(y, True))
+                name = end(Value(y, True, self.dtype))
             if self.buffers:
                 rec.data[name]["buffers"] = {
                     "running_mean": rec.leaf(Value(mean)), "running_var": rec.leaf(Value(variance))
                 }  # fmt: skip
-            rec.call("Functional.mse_loss", [Value(y, True)], Value(np.square(y).mean(), True))
+            rec.call("Functional.mse_loss", [Value(y, True, self.dtype)], Value(np.square(y).mean(), True))
             if (step + 1) % self.passes == 0:
                 rec.write(folder / f"step{step // self.passes}" / "rank")
         return folder
@@ -74,13 +76,13 @@ class Norm:
     def _normalise(self, rec: Recording, x: Any, mean: Any, variance: Any, y: Any) -> None:
         averages = {"running_mean": Value(mean), "running_var": Value(variance)}
         rest = {"weight": None, "bias": None, "training": self.training, "momentum": self.rate, "eps": 1e-5}
-        given = Value(x, True)
+        given, made = Value(x, True, self.dtype), Value(y, True, self.dtype)
         if self.keyword:
-            rec.call(self.api, [given], Value(y, True), keywords=averages | rest)
+            rec.call(self.api, [given], made, keywords=averages | rest)
         elif self.api.startswith("Torch"):
-            rec.call(self.api, [given, None, None, *averages.values(), *list(rest.values())[2:], True], Value(y, True))
+            rec.call(self.api, [given, None, None, *averages.values(), *list(rest.values())[2:], True], made)
         else:
-            rec.call(self.api, [given, *averages.values(), *rest.values()], Value(y, True))
+            rec.call(self.api, [given, *averages.values(), *rest.values()], made)
 
 
 def compare(folder: Path, candidate: Norm, reference: Norm | None = None) -> Verdict:
@@ -95,6 +97,13 @@ def test_another_momentum_is_no_harmless_difference(tmp_path: Path, more: dict[s
     found = first(compare(tmp_path, Norm(rate=0.9, **more), Norm(**more)))
     assert (found.kind, found.step) == ("argument", 0)
     assert "running averages" in found.message
+
+
+def test_nor_is_it_where_the_type_of_the_run_has_few_digits(tmp_path: Path) -> None:
+    plan = Norm(dtype="bfloat16", steps=4)
+    found = first(compare(tmp_path, replace(plan, rate=0.01), plan))
+    assert (found.kind, found.step) == ("argument", 0)
+    assert agrees(compare(tmp_path / "noisy", replace(plan, noise=2**-8), plan))
 
 
 def test_nor_is_it_where_no_step_follows_that_shows_it(tmp_path: Path) -> None:
