@@ -42,6 +42,7 @@ Kind = Literal[
     "weights",
     "loss_scale",
     "overflow",
+    "choice",
     "step_count",
     "error",
 ]
@@ -67,8 +68,13 @@ KINDS: dict[Kind, str] = {
     "weights": "weights differ at the beginning of a step, while the step before agrees as far as it was recorded",
     "loss_scale": "the loss or the gradients differ by one constant factor",
     "overflow": "a NaN or an infinity is born",
+    "choice": "of several values of about one size another one is chosen, as rounding may decide",
     "step_count": "one side has steps, ranks or passes that the other does not have",
     "error": "a call raises an error, and nothing comes after it",
+}
+#: The same for causes of which the sentence on their kind would not be true.
+_BY_CAUSE: dict[str, str] = {
+    "beyond": "what comes out is further apart than rounding explains, though no call by itself is",
 }
 
 
@@ -101,6 +107,11 @@ class Finding:
     def fact(self, kind: type[F]) -> F | None:
         """The first fact of a kind that the finding rests on."""
         return next((one for one in self.facts if isinstance(one, kind)), None)
+
+    @property
+    def meaning(self) -> str:
+        """One sentence on what findings of this sort say; empty for kinds that this version does not know."""
+        return _BY_CAUSE.get(self.cause or "") or KINDS.get(self.kind, "")
 
     @property
     def cause(self) -> str | None:

@@ -33,6 +33,8 @@ MAY_VIEW = frozenset(
 )
 #: They choose elements by their size, and tell which: of several that are about as large, rounding decides.
 CHOOSES = frozenset("topk sort argsort argmax argmin max min multinomial".split())
+#: They give each whole number that comes in the row of a table: what a model does with a token.
+LOOKS_UP = frozenset(("embedding",))
 #: They change the type of their input and nothing else.
 CASTS = frozenset("to type bfloat16 half float double type_as".split())
 #: They copy a tensor.

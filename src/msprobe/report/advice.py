@@ -32,6 +32,8 @@ ADVICE: dict[Kind, str] = {
     "loss_scale": "Check what the loss is multiplied with and divided by: scaler, micro-batches, tokens, ranks.",
     "overflow": "Look at what goes into this call: a division by zero, log or sqrt of what is not positive, a number "
     "beyond what half precision holds.",
+    "choice": "Nothing is wrong by that. To compare further, give both runs the same tokens, those of the reference, "
+    "in one pass.",
     "step_count": "Record the same steps and ranks on both sides.",
     "error": "Look at the shapes and types that this call was given; the calls before it were recorded too.",
 }
@@ -72,7 +74,7 @@ BY_CAUSE: dict[str, str] = {
 
 def advice_on(finding: Finding) -> str:
     """What to do about a finding; empty for kinds that this version does not know."""
-    if finding.harmless:
+    if finding.harmless and finding.kind != "choice":
         effect = no_effect_in_words(finding) or "no effect measured"
         return f"It differs; {effect}. Other data or more steps may show one: make it the same if it is not meant so."
     cause = finding.evidence.get("cause")

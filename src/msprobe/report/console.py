@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from msprobe.diagnose.findings import KINDS, Finding, Verdict
+from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.report import phrases
 from msprobe.report.advice import advice_on
 from msprobe.report.counts import counts
@@ -76,7 +76,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     for line in wrapped(clean(finding.message), "  ", width, hang=""):
         yield Line(line.text, "strong")
     yield Line("")
-    yield from labelled("kind", f"{clean(finding.kind)}: {KINDS.get(finding.kind, '')}", width)
+    yield from labelled("kind", f"{clean(finding.kind)}: {finding.meaning}", width)
     for label, text in phrases.whereabouts(finding):
         yield from labelled(label, text, width)
     source = phrases.source_of(finding)

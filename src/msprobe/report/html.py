@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from msprobe import __version__
-from msprobe.diagnose.findings import KINDS, Finding, Verdict
+from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.diagnose.verdict.calls import Call, StepCalls
 from msprobe.report import phrases
 from msprobe.report.advice import advice_on
@@ -55,7 +55,7 @@ def _parts(verdict: Verdict) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    about = [("kind", f'<span class="kind">{_text(finding.kind)}</span> {_text(KINDS.get(finding.kind, ""))}')]
+    about = [("kind", f'<span class="kind">{_text(finding.kind)}</span> {_text(finding.meaning)}')]
     about += [(label, _name(text)) for label, text in phrases.whereabouts(finding)]
     source = phrases.source_of(finding)
     if source is not None:

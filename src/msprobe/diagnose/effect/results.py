@@ -12,9 +12,11 @@ from msprobe.diagnose.tolerance.judge import Judged
 
 def changed_results(judged: Iterable[Judged]) -> list[Difference]:
     """What differs of the results of a step without gradients: those of the outermost modules, of the last call outside
-    of all modules, and of the last of these that gives numbers with a fraction (behind it, tokens are chosen).
+    of all modules, and of the last of these that gives numbers with a fraction (behind it, tokens are chosen). Where
+    rounding chose another token, what follows from that tells nothing.
     """
-    outermost = [one for one in judged if one.event.direction == "forward" and one.event.parent is None]
+    every = [one for one in judged if one.event.direction == "forward" and one.event.parent is None]
+    outermost = [one for one in every if not one.behind]
     chosen = {id(one): one for one in outermost if one.event.is_module}
     for last in (outermost[-1:], [one for one in outermost if _is_measurable(one)][-1:]):
         chosen.update((id(one), one) for one in last)

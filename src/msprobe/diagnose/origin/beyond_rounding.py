@@ -18,12 +18,13 @@ def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | Non
     """
     if reach.size <= allowed or not scene.judged:
         return None
-    found = [one for one in scene.judged.values() if one.changed_outputs and math.isfinite(one.left)]
+    found = [one for one in scene.judged.values() if one.changed_outputs and math.isfinite(one.left) and not one.behind]
     worst = max(found or scene.judged.values(), key=_growth)
     event = worst.event
     size = f"{reach.size:.2g}" if math.isfinite(reach.size) else "more than any number"
+    verb = "differs" if reach.what.startswith("the ") else "differ"
     text = (
-        f"{reach.what} differ by {size} (relative), where rounding may do {allowed:.2g}, and no call by itself differs "
+        f"{reach.what} {verb} by {size} (relative), where rounding may do {allowed:.2g}, and no call by itself differs "
         "by more than its inputs explain"
     )
     facts: tuple[Fact, ...] = (Because("beyond"), Result(reach.size, allowed))

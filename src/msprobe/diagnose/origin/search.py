@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from msprobe.diagnose.origin.argument import blame_argument, look_at_silent_arguments, tells_something
 from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
 from msprobe.diagnose.origin.broadcast import look_at_broadcast
+from msprobe.diagnose.origin.choices import look_for_tokens
 from msprobe.diagnose.origin.detached import look_for_detached
 from msprobe.diagnose.origin.gradients import look_for_missing_gradients
 from msprobe.diagnose.origin.inputs import look_at_dtype, look_at_input
@@ -62,6 +63,7 @@ AFTER: tuple[Pass, ...] = (
     Pass("steps", "optimizers that step on one side only", look_for_lone_steps),
     Pass("calls", "calls of one side, where values were not recorded", look_for_lone_calls),
     Pass("whole numbers", "whole numbers in a type that cannot hold them, on one side", look_for_rounded_numbers),
+    Pass("tokens", "a token that rounding chose otherwise", look_for_tokens),
     Pass("silent arguments", "other arguments that the results do not show", look_at_silent_arguments),
 )
 

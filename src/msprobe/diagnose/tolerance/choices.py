@@ -33,6 +33,14 @@ class Choices:
         self._chosen: set[Event] = set()
         #: Of these, the calls that were given nothing that differs but the choice: counts of it, masks, shares.
         self._counted: set[Event] = set()
+        #: What follows from tokens that were chosen, through whatever lies between.
+        self._behind: set[Event] = set()
+
+    def is_behind(self, event: Event) -> bool:
+        """True if a call follows from a token that was chosen before, which may be another one: in a generation, all
+        that is calculated from there on. Of a choice in a layer, of experts, the results of the model still tell.
+        """
+        return event in self._behind
 
     def __contains__(self, event: Event) -> bool:
         """True if the results of a call follow from a choice that may be another one."""
@@ -59,6 +67,17 @@ class Choices:
                 self._chosen.add(event)
                 if not any(self._differs_itself(event, one) for one in judged.changed_inputs):
                     self._counted.add(event)
+        self._follow_tokens(event)
+
+    def _follow_tokens(self, event: Event) -> None:
+        if event in self._chosen and _looks_up(event):
+            if any(maker in self._chosen for leaf, maker in self._taken(event) if is_integer(leaf)):
+                self._behind.add(event)
+        elif self._behind and (
+            any(child in self._behind for child in event.children)
+            or any(maker in self._behind for _, maker in self._taken(event))
+        ):
+            self._behind.add(event)
 
     def _differs_itself(self, event: Event, difference: Difference) -> bool:
         """True for a number that differs and is more than a count of what was chosen."""
@@ -80,3 +99,8 @@ class Choices:
         # Without digests whole numbers may stand in another order and look alike.
         differ = any(is_integer(one.left) for one in judged.changed_outputs)
         return differ or any(is_integer(leaf) and "digest" not in leaf for _, leaf in judged.event.outputs())
+
+
+def _looks_up(event: Event) -> bool:
+    """True for an embedding, as a call or as a module."""
+    return operation(event.stem) in operators.LOOKS_UP or event.stem.rpartition(".")[2].lower() in operators.LOOKS_UP

@@ -51,7 +51,8 @@ class Judged:
     its forward call), ``left`` that of the results, ``allowed`` how much of it the model explains. ``chosen``: it
     follows from a choice that rounding may decide otherwise, so that results tell nothing. ``product_unit``: the unit
     to which the inputs of the products in it are rounded, if that is coarser than their type. ``hidden``: how far apart
-    inputs are that look alike only because infinities hide what stands beside them.
+    inputs are that look alike only because infinities hide what stands beside them. ``behind``: it follows from a token
+    that rounding may have chosen otherwise.
     """
 
     event: Event
@@ -66,6 +67,7 @@ class Judged:
     chosen: bool = False
     product_unit: float = 0.0
     hidden: float = 0.0
+    behind: bool = False
     #: Results that differ and are gradients which cancel to nothing but rounding.
     vanishing: frozenset[str] = frozenset()
     _unit_of_results: float | None = None
@@ -164,6 +166,7 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
         choices.note(one)
         if event in choices or (forward is not None and forward.chosen):
             _excuse(one)
+        one.behind = choices.is_behind(event)
         found[event] = one
     largest = max((rms(leaf) for _, partner in gradients for _, leaf in _tensors(partner.outputs())), default=0.0)
     last_passes: dict[str, Event] = {}

@@ -228,8 +228,8 @@ def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:
 
 
 def _is_quiet(suspect: Suspect) -> bool:
-    """True for another argument that the results do not show."""
-    return suspect.finding.kind == "argument" and not suspect.clear
+    """True for another argument that the results do not show, and for what rounding decides."""
+    return suspect.finding.kind in ("argument", "choice") and not suspect.clear
 
 
 def _is_missed(suspect: Suspect) -> bool:

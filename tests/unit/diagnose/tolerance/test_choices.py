@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from unit.diagnose.comparing import agrees, told
+from unit.diagnose.comparing import agrees, first, told
 from unit.diagnose.dumps import Recording, Value
 from unit.diagnose.recorded import Program, last_bits, of_programs, tensor
 
@@ -65,3 +65,49 @@ def test_experts_that_compute_something_else_are_told(tmp_path: Path, rounds: bo
     verdict = of_programs(tmp_path, experts(False, rounds, wrong=True), experts(False, rounds=False))
     assert verdict.status == "diverged"
     assert verdict.findings[0].entry == "Functional.gelu.0.forward"
+
+
+def generation(token: int, rounds: bool = False, scale: float = 1.0, rows: float = 1.0) -> Program:
+    """Two tokens of a model that is an embedding and a head. ``token``: what is chosen first; ``scale``: of what the
+    head of the second pass gives; ``rows``: of the embedding.
+    """
+
+    def program(rec: Recording) -> None:
+        table = tensor("table", 9, WIDTH, dtype="bfloat16", grad=False)
+        table = table.of(table.array * np.float32(rows))
+        ids = np.array([[4]])
+        for number, chosen in enumerate((token, 3)):
+            given = Value(ids, dtype="int64")
+            with rec.module("embedding", "Embedding", [given]) as end:
+                x = table.of(table.array[ids[0]])
+                rec.call("Functional.embedding", [given, table], x)
+                end(x)
+            with rec.module("head", "Linear", [x]) as end:
+                y = tensor(f"logits {ids[0]}", 1, WIDTH, dtype="bfloat16", grad=False)
+                y = y.of(y.array * np.float32(scale if number else 1.0))
+                y = last_bits(y) if rounds else y
+                rec.call("Functional.linear", [x, tensor("w", WIDTH, WIDTH, dtype="bfloat16", grad=False)], y)
+                end(y)
+            ids = np.array([[chosen]])
+            rec.call("Tensor.argmax", [y, -1], Value(ids, dtype="int64"))
+
+    return program
+
+
+def test_a_generation_that_goes_on_with_another_token_by_rounding_is_told_and_harmless(tmp_path: Path) -> None:
+    verdict = of_programs(tmp_path, generation(7, rounds=True), generation(5))
+    found = first(verdict, "harmless")
+    assert (found.kind, found.entry) == ("choice", "Tensor.argmax.0.forward")
+    assert "it chooses 7, in the reference 5" in found.message
+
+
+def test_another_token_from_the_same_values_is_not_rounding(tmp_path: Path) -> None:
+    verdict = of_programs(tmp_path, generation(7), generation(5))
+    assert ("computation", "Tensor.argmax.0.forward") in told(verdict)
+    assert verdict.status == "diverged"
+
+
+def test_with_the_same_tokens_the_second_pass_counts(tmp_path: Path) -> None:
+    verdict = of_programs(tmp_path, generation(5, rounds=True, scale=3.0), generation(5))
+    assert verdict.status == "diverged"
+    assert told(verdict)[0] == ("computation", "Functional.linear.1.forward")

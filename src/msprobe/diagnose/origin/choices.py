@@ -1,0 +1,67 @@
+"""The token that rounding chooses otherwise: where a generation parts, though both sides are right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
+from msprobe.diagnose.differences.records import Difference, is_floating, is_integer, numel
+from msprobe.diagnose.evidence import Result, Seen
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.timeline import is_tensor
+from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.judge import Judged
+
+
+def look_for_tokens(scene: Scene) -> None:
+    """Name the first choice between values of about one size that came out otherwise, and that tokens follow from."""
+    behind = next((one for one in scene.judged.values() if one.behind), None)
+    found = _choice_before(scene, behind) if behind is not None else None
+    if found is None:
+        return
+    judged, token = found
+    given = max((one.delta for one in judged.changed_inputs if is_floating(one.left)), default=0.0)
+    name = judged.event.name
+    scene.say(
+        ("choice", judged.event),
+        judged,
+        "choice",
+        f"rounding decides between two tokens at {name}: it chooses {_in_words(token)}, from values that are apart by "
+        f"{given:.2g} (relative) and of about one size. All tokens after it may be others, and what is calculated from "
+        "them tells nothing",
+        where=f"{name}, {token.slot}",
+        clear=False,
+        facts=(Seen(token), Result(given, noise.explained(scene.comparer.unit_of_run))),
+    )
+
+
+def _choice_before(scene: Scene, behind: Judged) -> tuple[Judged, Difference] | None:
+    """The call that chose the token which a call looks up, and what it chose."""
+    todo, seen = [behind], {behind.event}
+    while todo:
+        judged = todo.pop(0)
+        if judged.chosen and operation(judged.event.stem) in operators.CHOOSES:
+            token = next((one for one in judged.changed_outputs if is_integer(one.left)), None)
+            return (judged, token) if token is not None else None
+        for _, leaf in judged.event.inputs():
+            maker = scene.makers.of(leaf, judged.event) if is_tensor(leaf) and is_integer(leaf) else None
+            found = scene.judged.get(maker) if maker is not None else None
+            if found is not None and found.chosen and found.event not in seen:
+                seen.add(found.event)
+                todo.append(found)
+    return None
+
+
+def _in_words(token: Difference) -> str:
+    here, there = _values(token.left), _values(token.right)
+    own, other = here - there, there - here
+    if len(own) == len(other) == 1:
+        return f"{own.pop():g}, in the reference {other.pop():g}"
+    return "another one than in the reference"
+
+
+def _values(leaf: Any) -> set[float]:
+    """All values of a tensor, as far as its largest and its least are all of them."""
+    values = (leaf.get("Max"), leaf.get("Min")) if numel(leaf) <= len(("Max", "Min")) else ()
+    return {float(value) for value in values if isinstance(value, (int, float))}
