@@ -19,6 +19,7 @@ from msprobe.diagnose.verdict.calls import StepCalls
 from msprobe.diagnose.verdict.common import Step, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import across_ranks, conclude
 from msprobe.diagnose.verdict.over_steps import tell_over_steps
+from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.verdict.summary import listed
 from msprobe.diagnose.verdict.unaveraged import name_unaveraged
@@ -104,6 +105,11 @@ def compare_runs(
             suspects = [one for one in across_ranks(results) if one.shows_later not in excused]
             suspects = name_unaveraged(results, suspects)
             answer, found, rank = conclude(results, suspects, partial(steps.reach_in, following), following is not None)
+            other_model = two_models(result.answering for result in results) if answer == "diverged" else ""
+            if other_model and number == 0:
+                compared = False
+                running.leave_out(step.candidate, other_model, len(results))
+                break
             running.keep(step.candidate, found)
             if answer != "diverged":
                 excused.update(one.shows_later for one in suspects if one.shows_later)
@@ -145,7 +151,7 @@ def compare_runs(
         str(candidate),
         str(reference),
         tuple(tell_over_steps(running.findings, summary["steps_compared"], running.effect)),
-        tuple(notes),
+        tuple(dict.fromkeys(notes)),
         summary,
         shown,
         tuple(running.apart),

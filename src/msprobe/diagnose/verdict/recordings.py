@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msprobe.diagnose.evidence import Because
@@ -44,7 +45,7 @@ def notes_of_recordings(pairing: Pairing) -> list[str]:
     pairs, least = _answering(pairing)
     sides = pairing.candidate, pairing.reference
     if pairing.partner and pairs < _ANSWERING * least and all(side.part.complete for side in sides):
-        return [f"hardly any call answers to one of the other side ({pairs} of {least}): is it the same model?"]
+        return [_hardly_any(pairs, least)]
     return []
 
 
@@ -93,6 +94,22 @@ def calls_answering(pairing: Pairing) -> dict[str, int]:
 def is_little(answering: Mapping[str, int], of: str = "of") -> bool:
     """True if so few calls answer to each other that agreeing says little of the rest."""
     return answering["pairs"] < _ANSWERING * answering[of]
+
+
+def two_models(answering: Iterable[Mapping[str, int]]) -> str:
+    """That the runs are those of two models, where they part and of all ranks hardly any call answers to one of the
+    other side; empty if that is not so. ``answering``: what :func:`calls_answering` gives for each rank.
+    """
+    total: Counter[str] = Counter()
+    for one in answering:
+        total.update(one)
+    if not total or not is_little(total, "of_fewer"):
+        return ""
+    return _hardly_any(total["pairs"], total["of_fewer"])
+
+
+def _hardly_any(pairs: int, least: int) -> str:
+    return f"hardly any call answers to one of the other side ({pairs} of {least}): is it the same model?"
 
 
 def _is_forward(event: Event) -> bool:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from unit.diagnose.comparing import agrees, compare, edited, first, told
-from unit.diagnose.training import Plan, train
+from unit.diagnose.training import WORDS, Plan, train
 
 from msprobe.diagnose import compare_runs
+from msprobe.report.phrases import headline
 
 LOSS = "Functional.mse_loss.0.forward"
 ERROR = "RuntimeError: Expected target size [4, 97], got [4, 32]"
@@ -93,6 +94,11 @@ def test_two_models_are_asked_about(tmp_path: Path) -> None:
         others |= {f"blocks.{block}.{one}": f"Torch.{one}_other" for one in ("linear", "tanh", "dropout", "mul", "add")}
     verdict = compare(tmp_path, Plan(renamed=others, level="L1"), Plan(level="L1"))
     assert any("hardly any call answers to one of the other side" in note for note in verdict.notes), verdict.notes
+    assert (verdict.status, verdict.exit_code) == ("agree", 2)
+    other = Plan(renamed=others, level="L1", data=lambda tokens: (tokens + 1) % WORDS)
+    verdict = compare(tmp_path / "apart", other, Plan(level="L1"))
+    assert (verdict.status, verdict.exit_code) == ("incomparable", 2), told(verdict)
+    assert "is it the same model?" in headline(verdict)
     assert not any("hardly" in note for note in compare(tmp_path / "same", Plan(level="L1"), Plan(level="L1")).notes)
 
 
