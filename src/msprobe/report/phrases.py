@@ -119,7 +119,8 @@ def headline(verdict: Verdict) -> str:
             return f"{word} as far as they go: {_as_far(summary)}"
         if summary.get("values_recorded") is False:
             return f"{word} in structure: both make the same calls; values were not recorded"
-        return f"{word}: {'nothing that was recorded differs' if exact else 'no difference beyond rounding'}"
+        what = "recorded" if tensors_not_compared(summary) is None else "compared"
+        return f"{word}: {f'nothing that was {what} differs' if exact else 'no difference beyond rounding'}"
     return f"{word}: {clean(verdict.reason)}" if verdict.reason else word
 
 
@@ -159,7 +160,19 @@ def _share(summary: dict[str, Any]) -> str:
         shares.append(f"the {little['pairs']} of {little['of']} calls that answer to each other")
     elif summary.get("levels_differ") and not shares:
         shares.append("the calls that both record")
+    lacking = tensors_not_compared(summary)
+    if lacking is not None:
+        done, of = lacking
+        shares.append(f"{done} of {of} tensors")
     return f" in {', '.join(shares)}" if shares else ""
+
+
+def tensors_not_compared(summary: dict[str, Any]) -> tuple[int, int] | None:
+    """Between layouts: how many tensors were compared, of how many; None if that is all of them."""
+    layouts = summary.get("layouts")
+    tensors = layouts.get("tensors", {}) if isinstance(layouts, dict) else {}
+    left = sum(tensors.get(key, 0) for key in ("without_numbers", "not_comparable"))
+    return (sum(tensors.values()) - left, sum(tensors.values())) if left else None
 
 
 def settings_apart(verdict: Verdict) -> list[str]:

@@ -42,6 +42,15 @@ def test_nothing_is_called_rounding_where_nothing_differs() -> None:
     assert verdict_text(found).startswith("AGREE: nothing that was recorded differs\n")
 
 
+def test_the_first_line_between_layouts_says_how_many_tensors_were_compared() -> None:
+    tensors = {"reassembled": 0, "invariants": 5, "whole": 250, "without_numbers": 5, "not_comparable": 370}
+    summary = {"pairs": 7, "same": 7, "layouts": {"tensors": tensors}}
+    found = verdict_text(Verdict("agree", "a", "b", summary=summary))
+    assert found.startswith("AGREE in 255 of 630 tensors: nothing that was compared differs\n")
+    tensors |= {"without_numbers": 0, "not_comparable": 0}
+    assert verdict_text(Verdict("agree", "a", "b", summary=summary)).startswith("AGREE: ")
+
+
 def test_a_finding_says_where_and_shows_both_sides() -> None:
     text = verdict_text(verdict(finding()))
     assert "source     /home/me/train.py:97 in forward" in text
