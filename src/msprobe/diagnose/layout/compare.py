@@ -14,6 +14,7 @@ from typing import Any
 
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.layout.annotation import Annotation
+from msprobe.diagnose.layout.arguments import other_arguments
 from msprobe.diagnose.layout.guess import Guesses
 from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.search import Search
@@ -89,7 +90,7 @@ class Layouts:
                 sorted({place.path for place in one.records} - {place.path for place in other.records} - {""})
                 for one, other in (sides, sides[::-1])
             ]
-            described = _described(sides, pairs, staged, alone)
+            described = {**_described(sides, pairs, staged, alone), "arguments": other_arguments(*sides)}
             counts = _counts(search, alone, self._drifted)
             unread = {name: side.unread for name, side in zip(_SIDES, sides, strict=True) if side.unread}
             return ComparedLayouts(search.result(), counts, described, unread)
@@ -174,6 +175,10 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
         if names:
             more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
             notes.append(f"modules only in the {side}: {', '.join(names[:_MOST_TOLD])}{more}")
+    arguments = summary["arguments"]
+    if arguments:
+        more = f" and {len(arguments) - _MOST_TOLD} more" if len(arguments) > _MOST_TOLD else ""
+        notes.append(f"other arguments of calls, which are not compared: {'; '.join(arguments[:_MOST_TOLD])}{more}")
     if summary["gradient_factor"] != 1.0:
         notes.append(
             f"gradients in the backward pass are compared after those of the candidate were multiplied by "

@@ -1,0 +1,62 @@
+"""Numbers and words that calls of a module are given on one side and not on the other.
+
+Between layouts single calls are not compared, and what another argument does may be less than the sums of other parts
+differ by. The argument stands in both dumps all the same, and is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
+from msprobe.diagnose.differences.records import described
+from msprobe.diagnose.layout.sides import Side
+from msprobe.diagnose.steps.argument_names import argument_name
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+
+#: Their arguments say how something is stored, how large it is, or where it lies.
+_QUIET = operators.MOVES | operators.CASTS | operators.IDLE
+#: Whole numbers are sizes and places, which another layout has others of; truth values say how, not what.
+_TOLD = ("float", "str")
+#: By module and function: the values that its calls are given, by argument.
+_Given = dict[tuple[str, str], dict[str, dict[str, None]]]
+
+
+def other_arguments(candidate: Side, reference: Side) -> list[str]:
+    """What the calls of a function in a module are given in no pass of the other side, in words; in order."""
+    mine, theirs = _given(candidate), _given(reference)
+    found = []
+    for key, arguments in mine.items():
+        others = theirs.get(key, {})
+        for name, values in arguments.items():
+            if name in others and not values.keys() & others[name].keys():
+                module, function = key
+                there = _in_words(others[name])
+                found.append(f"{function} in {module}: {name} is {_in_words(values)}, in the reference {there}")
+    return found
+
+
+def _given(side: Side) -> _Given:
+    found: _Given = {}
+    for rank, timeline in side.timelines.items():
+        for event in timeline:
+            if event.direction != "forward" or event.parts.kind != "api" or event.module is None:
+                continue
+            if operation(event.stem) in _QUIET:
+                continue
+            own = found.setdefault((side.name(event.module, rank), event.stem), {})
+            for name, leaf in _plain(event):
+                own.setdefault(name, {})[described(leaf)] = None
+    return found
+
+
+def _plain(event: Event) -> Iterator[tuple[str, Any]]:
+    for slot, leaf in event.inputs():
+        if isinstance(leaf, dict) and not is_tensor(leaf) and leaf.get("type") in _TOLD:
+            yield argument_name(event, slot), leaf
+
+
+def _in_words(values: dict[str, None]) -> str:
+    return " or ".join(values)
