@@ -141,7 +141,7 @@ class Dumps(StepsSource):
         last = max((self._order(one) for one in told.apart), default=None) if told.status == "diverged" else None
         if last is not None and self._order(place.step) > last:
             return "not_compared"
-        return "harmless" if place.step in told.apart else "agree"
+        return "harmless" if place.step in told.apart and told.status != "agree" else "agree"
 
     @staticmethod
     def _order(step: Step) -> int:

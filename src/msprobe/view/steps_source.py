@@ -33,6 +33,7 @@ from msprobe.view.words import without_name
 #: So many records of judged steps stay in memory (2 GB or so); the step that is looked at stays whatever its size.
 MOST_RECORDS = 300_000
 _FORMAT = 1
+_WITHOUT_FIRST = ("agree", "clean", "harmless")
 
 
 class StepsSource(ABC):
@@ -231,6 +232,9 @@ class StepsSource(ABC):
             columns["culprits"] = self._culprits(index, columns)
             if columns["culprits"]:
                 columns["first"] = columns["culprits"][0]["row"]
+            elif (place.side and not self.is_single) or (self._verdict and self._status_of(place) in _WITHOUT_FIRST):
+                # All of it is of one side, or the verdict says that nothing is wrong here.
+                columns["first"] = -1
             return columns
 
         with self._columns.get(index, make) as columns:

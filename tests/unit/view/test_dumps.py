@@ -363,3 +363,42 @@ def test_a_call_that_communicates_leads_to_its_partners_on_other_ranks(tmp_path:
             (1, "Distributed.irecv.0.forward", "send")
         ]
         assert shown.node(0, row(place, "Torch.tanh.0.forward"))["partners"] == []
+
+
+def test_nothing_is_called_the_first_divergence_where_the_verdict_finds_none(tmp_path: Path) -> None:
+    # A module around the model is there on one side alone, and changes nothing.
+    with opened(*pair(tmp_path, Plan(around="model"), Plan())) as shown:
+        assert shown.overview()["verdict"]["status"] == "agree"
+        assert [one["status"] for one in shown.overview()["places"]] == ["agree"]
+        place = shown.place(0)
+    assert 5 in place["status"]
+    assert (place["first"], place["culprits"]) == (-1, [])
+
+
+def test_runs_without_a_step_in_common_are_shown_side_by_side(tmp_path: Path) -> None:
+    with opened(*pair(tmp_path, Plan(steps=2), Plan(steps=2, first_step=5))) as shown:
+        overview = shown.overview()
+        assert [(one["step"], one["sides"]) for one in overview["places"]] == [(0, 1), (1, 1), (5, 2), (6, 2)]
+        assert overview["notes"] == ["no step and rank of one run answers to one of the other: each is shown by itself"]
+        for number in range(4):
+            assert shown.place(number)["first"] == -1
+
+
+def test_a_part_that_cannot_be_read_leaves_the_others_to_be_seen(tmp_path: Path) -> None:
+    runs = pair(tmp_path, Plan(steps=2), Plan(steps=2))
+    (runs[0] / "step0" / "rank" / "dump.json").write_text("{")
+    with opened(*runs) as shown:
+        assert "is no readable JSON" in " ".join(shown.overview()["verdict"]["notes"])
+        assert shown.overview()["places"][1]["sides"] == 0
+        assert shown.place(1)["names"]
+
+
+@pytest.mark.parametrize("content", ["{}", '{"a": "a", "Torch.tanh.0.forward": "Torch.tanh.0.backward"}'])
+def test_a_broken_tree_loses_no_row(tmp_path: Path, content: str) -> None:
+    runs = pair(tmp_path)
+    with opened(*runs) as shown:
+        names = {name for name in shown.place(0)["names"] if not name.startswith("Apis_Between_Modules")}
+    for side in runs:
+        (side / "step0" / "rank" / "construct.json").write_text(content)
+    with opened(*runs) as shown:
+        assert names <= set(shown.place(0)["names"])
