@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from pathlib import Path
@@ -51,6 +52,8 @@ def execute(args: argparse.Namespace) -> int:
     with progress("comparing" if len(args.paths) > 1 else "reading") as tell:
         source = open_source(args.paths, tell, wanted)
         source.prepare()
+    # What was read stays: a search for garbage among it would take as long as an answer may.
+    gc.freeze()
     try:
         return _write(source, Path(args.html)) if args.html is not None else _show(source, args, port)
     finally:
