@@ -86,6 +86,7 @@ class Finding:
     reference where the candidate has none), ``module`` the path of the module it ran in, ``order`` its place
     in the order of execution. ``facts`` is what the finding rests on, ``evidence`` the same as JSON values; that of a
     check, or between layouts, has further ones.
+    ``relation`` says in a few words how what differs is apart, for a line that has no room for the message.
     ``harmless`` is true if nothing that counts (loss, gradients, weights) is changed by it.
     """
 
@@ -103,6 +104,7 @@ class Finding:
     stack: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = field(default=(), hash=False)
+    relation: str = field(default="", compare=False)
 
     def fact(self, kind: type[F]) -> F | None:
         """The first fact of a kind that the finding rests on."""

@@ -57,7 +57,6 @@ _LISTS = {
 }
 #: So many names of a list are told in a line.
 SHOWN = 6
-_RELATION = re.compile(r"\([^()]*\)")
 _DIGITS = re.compile(r"\d+")
 _TOLD = frozenset(_LISTS).union(
     """
@@ -431,11 +430,7 @@ def brief(finding: Finding, width: int) -> str:
     """A finding in one line of at most ``width`` characters."""
     message = clean(finding.message)
     if len(message) > width:
-        relation = _RELATION.search(message)
-        words = relation[0] if relation and relation[0] not in finding.where else ""
-        if words.startswith("(relative difference "):
-            words = f"by {words[len('(relative difference ') : -1]}"
-        message = f"{clean(finding.where)} {words}".rstrip()
+        message = f"{clean(finding.where)} {clean(finding.relation)}".rstrip()
     return message if len(message) <= width else f"{message[: max(width - 3, 0)]}..."
 
 

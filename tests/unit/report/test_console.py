@@ -37,6 +37,16 @@ def test_each_outcome_has_its_word(status: str, first: str) -> None:
     assert text.splitlines()[0] == first
 
 
+def test_a_line_without_room_for_the_message_says_where_and_how_far() -> None:
+    message = (
+        "a.forward (in clip_grad_norm_): output.0 differs (relative difference 3e-05); " + "its inputs agree, " * 9
+    )
+    long = finding(message=message, where="a.forward, output.0", relation="by 3e-05")
+    assert phrases.brief(long, 100) == "a.forward, output.0 by 3e-05"
+    assert phrases.brief(long, 1000) == message
+    assert phrases.brief(finding(message=message, where="a.forward"), 100) == "a.forward"
+
+
 def test_nothing_is_called_rounding_where_nothing_differs() -> None:
     found = Verdict("agree", "a", "b", summary={"pairs": 7, "same": 7, "steps_in_common": 1, "steps_compared": 1})
     assert verdict_text(found).startswith("AGREE: nothing that was recorded differs\n")

@@ -11,6 +11,7 @@ from msprobe.diagnose.check.communication import Exchange, Node
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
 from msprobe.diagnose.check.values import has_values, measured
 from msprobe.diagnose.differences.records import fingerprint, of_statistics
+from msprobe.diagnose.differences.words import NO_RELATION, Relation
 from msprobe.diagnose.findings import Finding
 
 
@@ -51,12 +52,14 @@ def _unlike(moment: Moment, node: Node) -> Finding | None:
         event = node.members[rank]
         other = odd[0] if rank == usual else usual
         word = communication.api(event)
+        relation = NO_RELATION
         if len(shapes) > 1:
             message = f"the ranks get results of different shapes from {event.name}: {', '.join(sorted(shapes))}"
         else:
+            relation = Relation(f"{of_statistics(leaves[rank], leaves[other]):.2g}", is_distance=True)
             message = (
                 f"{word} gives rank {rank} another result than rank {other} "
-                f"(relative difference {of_statistics(leaves[rank], leaves[other]):.2g}): data was lost or changed on "
+                f"({relation}): data was lost or changed on "
                 "its way, or the ranks are at different calls"
             )
         return moment.finding(
@@ -68,6 +71,7 @@ def _unlike(moment: Moment, node: Node) -> Finding | None:
                 "ranks": sorted(map(str, leaves)),
                 "results": {str(one): measured(leaf) for one, leaf in leaves.items()},
             },
+            relation=relation.brief(),
         )
     return None
 

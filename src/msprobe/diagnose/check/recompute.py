@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.differences.records import Comparer, Difference, described
-from msprobe.diagnose.differences.words import measure, relation_in_words
+from msprobe.diagnose.differences.words import measure, relation_of
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.pairing.recomputation import repeated
 from msprobe.diagnose.steps.links import is_unset
@@ -68,13 +68,13 @@ def _module(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event
 def _told(
     moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event, found: Difference, message: str
 ) -> Finding:
-    words = relation_in_words(found, comparer)
+    relation = relation_of(found, comparer, other="forward pass")
     evidence = {"forward": first.name, "slot": found.slot, **measure(found)}
     evidence = {
         {"candidate": "recomputed", "reference": "forward_pass"}.get(key, key): value for key, value in evidence.items()
     }
-    how = f" ({words.replace(', in the reference', ', in the forward pass')})" if words else ""
-    return moment.finding(timeline, again, "recompute", message + how, evidence=evidence)
+    how = f" ({relation})" if relation else ""
+    return moment.finding(timeline, again, "recompute", message + how, evidence=evidence, relation=relation.brief())
 
 
 def _counting(found: list[Difference], allowed: float) -> list[Difference]:

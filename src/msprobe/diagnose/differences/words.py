@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msprobe.diagnose.differences.records import (
@@ -19,6 +20,27 @@ from msprobe.diagnose.steps.timeline import Event, is_tensor
 
 _SAME_RATIO = 1e-4
 _FEW = 8
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What two tensors have to do with each other: ``words`` is a size (``2.1e-05``), or says it (``transposed``)."""
+
+    words: str = ""
+    is_distance: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.words)
+
+    def __str__(self) -> str:
+        return f"relative difference {self.words}" if self.is_distance else self.words
+
+    def brief(self) -> str:
+        """For a line that has little room: ``by 2.1e-05``, ``(transposed)``; empty if nothing is known."""
+        return f"by {self.words}" if self.is_distance else f"({self.words})" if self.words else ""
+
+
+NO_RELATION = Relation()
 
 
 def ratio_of(left: Any, right: Any) -> float | None:
@@ -58,63 +80,75 @@ def ratio_in_words(left: Any, right: Any) -> str:
 
 
 def relation_in_words(difference: Difference, comparer: Comparer, bound: bool = False) -> str:
+    """The same as :func:`relation_of`, in words."""
+    return str(relation_of(difference, comparer, bound))
+
+
+def relation_of(difference: Difference, comparer: Comparer, bound: bool = False, other: str = "reference") -> Relation:
     """What two tensors have to do with each other, as far as it can be seen. ``bound``: say where the distance is known
-    by statistics alone, which tell the least that it may be.
+    by statistics alone, which tell the least that it may be. ``other``: what the second of them is of.
     """
     left, right = difference.left, difference.right
     if difference.what not in ("value", "not_finite") or not isinstance(left, dict) or not isinstance(right, dict):
-        return ""
+        return NO_RELATION
     names = left.get("data_name"), right.get("data_name")
     if isinstance(names[0], str) and isinstance(names[1], str):
         values = comparer.values(names[0], names[1])
         if values is not None and values[0].size == values[1].size:
-            words = of_values(*values, shape=left.get("shape"))
-            if words:
-                return words
+            found = relation_of_values(*values, shape=left.get("shape"))
+            if found:
+                return found
     if difference.what == "not_finite":
-        return f"{left.get('nan', 0) or 'some'} NaN, {left.get('inf', 0) or 'no'} infinite of {numel(left)}"
+        return Relation(f"{left.get('nan', 0) or 'some'} NaN, {left.get('inf', 0) or 'no'} infinite of {numel(left)}")
     if left.get("shape") != right.get("shape"):
-        return f"shape {left.get('shape')}, in the reference {right.get('shape')}"
+        return Relation(f"shape {left.get('shape')}, in the {other} {right.get('shape')}")
     ratio = ratio_in_words(left, right)
     if ratio:
-        return ratio
+        return Relation(ratio)
     if is_integer(left):
-        return "whole numbers differ"
+        return Relation("whole numbers differ")
     if difference.delta == 0.0:
-        return "the same statistics, other values: another order of the same elements, or less than rounding"
-    counted = _counted_in_words(left, right)
+        return Relation("the same statistics, other values: another order of the same elements, or less than rounding")
+    counted = _counted_in_words(left, right, other)
     if counted or math.isinf(difference.delta):
-        return counted or "not finite"
-    return f"relative difference {'at least ' if bound and at_least(difference) else ''}{difference.delta:.2g}"
+        return Relation(counted or "not finite")
+    least = "at least " if bound and at_least(difference) else ""
+    return Relation(f"{least}{difference.delta:.2g}", is_distance=True)
 
 
-def _counted_in_words(left: dict[str, Any], right: dict[str, Any]) -> str:
+def _counted_in_words(left: dict[str, Any], right: dict[str, Any], other: str) -> str:
     """How many elements are not finite on each side, where both have some and they were counted."""
     for key, word in (("nan", "NaN"), ("inf", "infinite")):
         if left.get(key) != right.get(key) and left.get(key) and right.get(key):
-            return f"{left[key]} of {numel(left)} elements are {word}, in the reference {right[key]}"
+            return f"{left[key]} of {numel(left)} elements are {word}, in the {other} {right[key]}"
     return ""
 
 
 def of_values(left: Any, right: Any, shape: Any = None) -> str:
-    """The relation of two flat arrays of one size, in words; empty if they are just different."""
+    """The same as :func:`relation_of_values`, in words."""
+    return str(relation_of_values(left, right, shape))
+
+
+def relation_of_values(left: Any, right: Any, shape: Any = None) -> Relation:
+    """The relation of two flat arrays of one size; a distance if they are just different, empty if they are not."""
     import numpy as np
 
     if left.dtype.kind not in "fiub" or right.dtype.kind not in "fiub":
-        return ""
+        return NO_RELATION
     a, b = left.astype(np.float64), right.astype(np.float64)
     other = ~((a == b) | (np.isnan(a) & np.isnan(b)))
     count = int(other.sum())
     if not count:
-        return ""
+        return NO_RELATION
     size = a.size
     if count <= _FEW and size > 4 * _FEW:
         first = int(np.flatnonzero(other)[0])
-        return f"{count} of {size} elements, the first at {_index(first, shape)}: {a[first]:.6g} for {b[first]:.6g}"
+        told = f"the first at {_index(first, shape)}: {a[first]:.6g} for {b[first]:.6g}"
+        return Relation(f"{count} of {size} elements, {told}")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return f"{int((~np.isfinite(a)).sum())} of {size} elements are not finite"
+        return Relation(f"{int((~np.isfinite(a)).sum())} of {size} elements are not finite")
     if (a[other] == 0).all() and count < size:
-        return f"{count} of {size} elements are zero"
+        return Relation(f"{count} of {size} elements are zero")
     norm = float(b @ b)
     if norm:
         factor = float(a @ b) / norm
@@ -125,18 +159,18 @@ def of_values(left: Any, right: Any, shape: Any = None) -> str:
         ):
             inverse = 1 / factor
             if abs(factor) < 1 and abs(round(inverse) - inverse) < 1e-3 * abs(inverse):
-                return f"1/{round(inverse)} of it"
-            return f"{factor:.6g} times as large"
+                return Relation(f"1/{round(inverse)} of it")
+            return Relation(f"{factor:.6g} times as large")
     if count > 1 and np.array_equal(np.sort(a), np.sort(b)):
         square = isinstance(shape, list) and len(shape) == 2 and shape[0] == shape[1]
         if square and np.array_equal(a.reshape(shape), b.reshape(shape).T):
-            return "transposed"
-        return "the same elements in another order"
+            return Relation("transposed")
+        return Relation("the same elements in another order")
     places = np.flatnonzero(other)
     if count < size // 2 and places[-1] - places[0] + 1 == count:
-        return f"elements {places[0]} to {places[-1]} of {size}"
+        return Relation(f"elements {places[0]} to {places[-1]} of {size}")
     distance = float(np.linalg.norm(a - b) / max(np.linalg.norm(a), np.linalg.norm(b)))
-    return f"relative difference {distance:.2g} in {count} of {size} elements"
+    return Relation(f"{distance:.2g} in {count} of {size} elements", is_distance=True)
 
 
 def _index(flat: int, shape: Any) -> str:

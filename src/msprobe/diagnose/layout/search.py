@@ -119,6 +119,7 @@ class Search(Told):
                         one,
                         allowed,
                         "gradient",
+                        relation=words,
                         parameter=one.name,
                     )
             self.counts[worst] += 1
@@ -148,7 +149,9 @@ class Search(Told):
             ranks = ranks or [first]
         # Those that a rank has of another one, and those that a part of the ranks has, tell more than the others.
         mark, telling = ("weight", one.name), bool(ranks) or doubled is not None
-        self.say(mark, kind, text, one.name, pair.events, ranks, one, allowed, "weight", telling, parameter=one.name)
+        self.say(
+            mark, kind, text, one.name, pair.events, ranks, one, allowed, "weight", telling, words, parameter=one.name
+        )
 
     def _look_at_inputs(self, pair: Pair) -> None:
         """What goes in differs, while nothing before does: it comes from outside, or from between the modules."""
@@ -196,7 +199,9 @@ class Search(Told):
                     f"{one.slot} of {entry} differs{place} ({words}), while all modules before agree: it is calculated "
                     f"between them{f' in {inside}' if inside else ''}"
                 )
-            self.say(("input", entry), kind, text, f"{entry}, {one.slot}", pair.events, ranks, one, allowed)
+            self.say(
+                ("input", entry), kind, text, f"{entry}, {one.slot}", pair.events, ranks, one, allowed, relation=words
+            )
 
     def _judge(self, pair: Pair, inherited: float) -> None:
         """Do the results follow from what went in?"""
@@ -275,6 +280,7 @@ class Search(Told):
             ranks,
             one,
             allowed,
+            relation=words,
             inputs_differ_by=arrived,
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_integer
-from msprobe.diagnose.differences.words import of_values, ratio_in_words
+from msprobe.diagnose.differences.words import Relation, ratio_in_words, relation_of_values
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.layout.blocks import Block, Rank, apart_by_rank, combine, distance, same_parts
 from msprobe.diagnose.layout.measured import Measured, Pair
@@ -52,18 +52,19 @@ def _module_of(side: Side, rank: Rank, event: Event, evidence: dict[str, Any]) -
     return found or None
 
 
-def how(left: Block, right: Block, apart: float) -> str:
-    """What two whole tensors have to do with each other, in words."""
+def how(left: Block, right: Block, apart: float) -> Relation:
+    """What two whole tensors have to do with each other."""
     mine, theirs = left.values(), right.values()
     if mine is not None and theirs is not None:
         import numpy as np
 
-        words = of_values(np.ravel(mine), np.ravel(theirs), shape=list(left.shape))
-        if words:
-            return words
+        found = relation_of_values(np.ravel(mine), np.ravel(theirs), shape=list(left.shape))
+        if found:
+            return found
     if is_integer(left.described()):
-        return "whole numbers differ"
-    return ratio_in_words(left.described(), right.described()) or f"relative difference {apart:.2g}"
+        return Relation("whole numbers differ")
+    ratio = ratio_in_words(left.described(), right.described())
+    return Relation(ratio) if ratio else Relation(f"{apart:.2g}", is_distance=True)
 
 
 def at_fault(measured: Measured, allowed: float) -> list[Rank]:

@@ -128,7 +128,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
     search.say(
         ("optimizer gradient", name), "parameter_gradient",
         About("the gradient of ", name, f" differs when the optimizer steps{places} ({words}){why}"),
-        name, events, ranks, one, allowed, "gradient", parameter=name,
+        name, events, ranks, one, allowed, "gradient", relation=words, parameter=name,
     )  # fmt: skip
     return False
 
@@ -162,7 +162,8 @@ def _say_state(search: Search, one: Measured, text: str, name: str, field: str, 
     words = statements.how(one.fit.left, one.fit.right, one.apart)
     search.say(
         ("state", field), "optimizer", f"{text}{statements.on_ranks(ranks)} ({words}); gradients and settings agree",
-        name if field == "weight" else f"{name}, {field}", events, ranks, one, allowed, parameter=name, field=field,
+        name if field == "weight" else f"{name}, {field}", events, ranks, one, allowed, relation=words,
+        parameter=name, field=field,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from msprobe.diagnose.differences.words import NO_RELATION, Relation
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Block, Rank, distance
@@ -99,6 +100,7 @@ class Told:
         allowed: float,
         group: str | None = None,
         telling: bool = False,
+        relation: Relation = NO_RELATION,
         **more: object,
     ) -> None:
         """Say something of a tensor. What is said about several parameters in one ``group`` becomes one finding, of the
@@ -110,6 +112,7 @@ class Told:
         evidence = statements.evidence_of(one, allowed, **more)
         words = text.of() if isinstance(text, About) else text
         finding = statements.statement(self.candidate, kind, words, where, events, ranks, self.step, evidence)
+        finding = replace(finding, relation=relation.brief())
         if not isinstance(text, About) or group is None:
             self.findings.append(finding)
             return
@@ -138,15 +141,18 @@ class Told:
         allowed = limit(one)
         ranks = statements.at_fault(one, allowed)
         everyone = statements.copies_in_words(one.fit.left)
+        relation = NO_RELATION
         words = f" should be the same on {everyone} and is not{why}"
         if ranks and not why:
             words += f": it differs from the reference{statements.on_ranks(ranks)}"
         elif not why:
-            words += f" (relative difference {one.torn:.2g})"
+            relation = Relation(f"{one.torn:.2g}", is_distance=True)
+            words += f" ({relation})"
         if not ranks:
             more = {**more, "copies_apart": [f"rank {a} and {b}: {apart:.2g}" for a, b, apart in one.fit.copies[:8]]}
         text = what.then(words) if isinstance(what, About) else f"{what}{words}"
-        self.say(("copies", where), kind, text, where, events, ranks, one, allowed, group, bool(why), **more)
+        mark = ("copies", where)
+        self.say(mark, kind, text, where, events, ranks, one, allowed, group, bool(why), relation, **more)
 
     def result(self) -> list[Finding]:
         """All findings; one of several parameters names them. What only follows from the norm of others goes last."""

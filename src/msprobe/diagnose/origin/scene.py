@@ -8,7 +8,8 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences.records import Comparer, Difference
-from msprobe.diagnose.evidence import Fact
+from msprobe.diagnose.differences.words import relation_of
+from msprobe.diagnose.evidence import Fact, Seen
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.origin.ledger import Ledger, Suspect
 from msprobe.diagnose.origin.step_facts import Before, StepFacts
@@ -113,4 +114,19 @@ class Scene(StepFacts):
             if function and function != operation(event.stem):
                 details["called_in"] = function
                 message = message.replace(event.name, f"{event.name} (in {function})", 1)
-        return finding_at(timeline, event, kind, message, where, self.pairing.candidate.step, facts, details)
+        return finding_at(
+            timeline,
+            event,
+            kind,
+            message,
+            where,
+            self.pairing.candidate.step,
+            facts,
+            details,
+            relation=self.relation(facts),
+        )
+
+    def relation(self, facts: Sequence[Fact]) -> str:
+        """How the tensor that a finding rests on is apart, in a few words; empty if it rests on none."""
+        seen = next((one for one in facts if isinstance(one, Seen)), None)
+        return "" if seen is None else relation_of(seen.difference, self.comparer, seen.bound).brief()

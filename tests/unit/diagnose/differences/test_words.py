@@ -13,6 +13,8 @@ from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose.differences.records import Comparer, Difference
 from msprobe.diagnose.differences.words import (
+    NO_RELATION,
+    Relation,
     dtype_word,
     measure,
     named,
@@ -150,3 +152,12 @@ def test_names_are_not_too_many(tmp_path: Path) -> None:
     assert named(events[:2]) == "call0, call1"
     assert named(events) == "call0, call1, call2, call3 and 2 more"
     assert dtype_word({"dtype": "torch.bfloat16"}) == "bfloat16"
+
+
+def test_what_is_a_distance_has_a_short_form_of_its_own() -> None:
+    assert (str(Relation("2e-05", is_distance=True)), Relation("2e-05", is_distance=True).brief()) == (
+        "relative difference 2e-05",
+        "by 2e-05",
+    )
+    assert (str(Relation("transposed")), Relation("transposed").brief()) == ("transposed", "(transposed)")
+    assert (str(NO_RELATION), NO_RELATION.brief(), bool(NO_RELATION)) == ("", "", False)
