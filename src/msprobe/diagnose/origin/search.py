@@ -21,6 +21,7 @@ from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.leftovers import look_for_leftovers
 from msprobe.diagnose.origin.movements import look_at_movements
 from msprobe.diagnose.origin.optimizer_step import look_at_optimizer, look_at_settings_of
+from msprobe.diagnose.origin.recomputed import look_for_changed_recomputation
 from msprobe.diagnose.origin.results import (
     behind_equal_statistics,
     blame_layout,
@@ -57,6 +58,7 @@ BEFORE: tuple[Pass, ...] = (
 AFTER: tuple[Pass, ...] = (
     Pass("leftovers", "gradients of the step before that nothing cleared", look_for_leftovers),
     Pass("errors", "a call that raised an error on one side", look_for_errors),
+    Pass("recomputation", "what a recomputation begins with, written to", look_for_changed_recomputation),
     Pass("detached", "branches that one side cuts off from the backward pass", look_for_detached),
     Pass("missing gradients", "gradients that arrive on one side only", look_for_missing_gradients),
     Pass("writes", "writes of one side to what outlives the step", look_for_lone_writes),
