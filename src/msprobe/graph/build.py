@@ -63,10 +63,14 @@ def _build(request: Request, time: str, tell: Tell) -> list[Path]:
         graphs = (written for step in steps for _, written in _written(step, request, tell))
         return [write_merged(output, written.candidate) for written in graphs]
     path = output / f"{verb}_{time}.vis.db"
-    make_folder(output)
-    with VisDbWriter(path) as writer:
+    with ExitStack() as stack:
+        writer: VisDbWriter | None = None
         for step in steps:
             for _, written in _written(step, request, tell):
+                if writer is None:
+                    # Not before something is there to write: a dump that cannot be read leaves no folder.
+                    make_folder(output)
+                    writer = stack.enter_context(VisDbWriter(path))
                 writer.add(written)
     return [path]
 

@@ -320,6 +320,17 @@ def test_folders_of_no_dump_are_told_with_what_they_hold(tmp_path: Path, recorde
     assert "has no construct.json" in said(broken.parent)
 
 
+def test_a_damaged_dump_leaves_nothing_behind(tmp_path: Path, recorded: Recorded) -> None:
+    for rank in ("rank0", "rank1"):
+        shutil.copytree(recorded("good") / "rank", tmp_path / "dump" / rank)
+    dump = tmp_path / "dump" / "rank1" / "dump.json"
+    dump.write_text(dump.read_text()[:5000])
+    done = call("graph_visualize", "-tp", tmp_path / "dump", "-o", tmp_path / "out")
+    assert done.returncode == 1
+    assert "rank1" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_other_ranks_on_the_sides_are_told_and_the_common_ones_compared(tmp_path: Path, recorded: Recorded) -> None:
     for side, ranks in (("a", (0, 2, 10)), ("b", (0, 10))):
         for rank in ranks:
