@@ -55,6 +55,13 @@ test("where both sides have a name of their own the side chooses", () => {
   assert.equal(rowOf(place, "x.forward", 2), 1);
 });
 
+test("the reference's name leads to its pair, not to the candidate's other call of that name", () => {
+  const place = placeOf({ ...answer([["all_reduce.9", -1, {}], ["all_reduce.10", -1, {}], ["all_reduce.12", -1, { side: 1 }]]), twins: { "0": "all_reduce.11", "1": "all_reduce.9" } });
+  assert.equal(rowOf(place, "all_reduce.9"), 0);
+  assert.equal(rowOf(place, "all_reduce.9", 2), 1);
+  assert.equal(rowOf(place, "all_reduce.12", 2), -1);
+});
+
 test("a container comes after what it holds in the sequence, whatever the order of the rows", () => {
   const place = placeOf(answer([["m", -1, { order: 0 }], ["b", 0, { order: 2 }], ["a", 0, { order: 0 }], ["after", -1, { order: 3 }]]));
   assert.deepEqual([...place.sequence].map((row) => nameOf(place, row)), ["a", "b", "m", "after"]);

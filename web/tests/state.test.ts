@@ -68,6 +68,43 @@ test("n and p go round the findings", async () => {
   assert.equal(session.selected, 5);
 });
 
+test("n passes a finding that has no row, and goes to one of another rank", async () => {
+  const nowhere = { ...finding("", 1), name: null };
+  const findings = [finding("Tensor.__mul__.0.forward", 1), nowhere, finding("Functional.linear.0.forward", 0)];
+  const places = { "0": TREE, "1": { ...TREE, first: 4 } };
+  const session = new Session(new SingleFile({ ...content, places, overview: { ...overview, verdict: { ...overview.verdict!, findings } } }),
+    { read: () => "", write: () => undefined });
+  await session.start();
+  const step = async (): Promise<number> => {
+    session.stepFinding(1);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    return session.finding;
+  };
+  assert.equal(await step(), 1);
+  assert.equal(session.selected, 4);
+  assert.equal(await step(), 2);
+  assert.equal(session.shown.place, 0);
+  assert.equal(session.selected, 2);
+});
+
+test("n from elsewhere comes back to the finding first", async () => {
+  const { session } = await opened();
+  session.select(2);
+  session.stepFinding(1);
+  assert.equal(session.finding, 0);
+  assert.equal(session.selected, 4);
+});
+
+test("a finding about a call of the reference goes to the reference's row", async () => {
+  const both = { ...TREE, names: TREE.names.map((name, row) => (row === 6 ? TREE.names[4]! : name)), sides: TREE.sides.map((side, row) => (row === 6 ? 2 : side)) };
+  const findings = [finding("Functional.linear.0.forward", 1), { ...finding("", 1), name: null, twin: TREE.names[4]! }];
+  const session = new Session(new SingleFile({ ...content, places: { "1": both }, overview: { ...overview, verdict: { ...overview.verdict!, findings } } }),
+    { read: () => "", write: () => undefined });
+  await session.start();
+  await session.goFinding(1);
+  assert.equal(session.selected, 6);
+});
+
 test("a jump out of a search ends it", async () => {
   const { session } = await opened();
   session.ask({ ...EVERYTHING, query: "cross_entropy" });

@@ -104,22 +104,25 @@ export function nameOf(place: Place, row: number): string {
   return place.text.slice(place.starts[row], place.starts[row + 1] - 1);
 }
 
-/** The row with this name, or -1. `side` 2 asks for the reference's own row where both sides have one of that name. */
+/**
+ * The row with this name, or -1. Side 2 asks for the reference's call of that name: its own row, or the one of its pair,
+ * which may be called otherwise while the candidate has another call of this name.
+ */
 export function rowOf(place: Place, name: string, side = 0): number {
-  const line = `\n${name}\n`;
-  let best = -1;
-  let at = place.text.startsWith(`${name}\n`) ? 0 : place.text.indexOf(line);
-  if (at > 0) at += 1;
-  while (at >= 0) {
-    const row = rowAt(place, at);
-    if (best < 0 || (side === 2 && place.sides[row] === 2)) best = row;
-    const next = place.text.indexOf(line, at + name.length - 1);
-    if (next < 0) break;
-    at = next + 1;
-  }
-  if (best >= 0) return best;
+  const found = rowsNamed(place, name);
+  if (side !== 2 && found.length) return found[0]!;
+  const own = found.find((row) => place.sides[row] === 2);
+  if (own !== undefined) return own;
   for (const [row, twin] of place.twins) if (twin === name) return row;
-  return -1;
+  return found.find((row) => !place.twins.has(row) && place.sides[row] !== 1) ?? -1;
+}
+
+function rowsNamed(place: Place, name: string): number[] {
+  const rows: number[] = [];
+  if (place.text.startsWith(`${name}\n`)) rows.push(0);
+  const line = `\n${name}\n`;
+  for (let at = place.text.indexOf(line); at >= 0; at = place.text.indexOf(line, at + 1)) rows.push(rowAt(place, at + 1));
+  return rows;
 }
 
 /** The row whose name covers this offset of the text. */

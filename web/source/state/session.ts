@@ -47,6 +47,8 @@ export class Session {
   /** Counts selections that the table has to scroll to. */
   reveals = 0;
   private asked = 0;
+  /** Where the last step through the findings ended: some findings have no row of their own. */
+  private wentTo: { finding: number; row: number } | null = null;
   private recent = new Map<number, { place: Place; opened: Opened }>();
   private listeners = new Set<() => void>();
 
@@ -306,20 +308,28 @@ export class Session {
     this.finding = (index + findings.length) % findings.length;
     const finding = findings[this.finding];
     this.shown = { ...this.shown, tab: "findings" };
-    if (finding.place !== null && finding.place !== this.shown.place) {
-      await this.openPlace(finding.place, { name: finding.name });
-      return;
-    }
-    const place = this.place;
-    const culprit = place?.culprits.find((entry) => entry.finding === this.finding)?.row ?? -1;
-    const row = culprit >= 0 ? culprit : place && finding.name ? rowOf(place, finding.name) : -1;
+    if (finding.place !== null && finding.place !== this.shown.place) await this.openPlace(finding.place);
+    const row = this.rowOfFinding(this.finding);
     if (row >= 0) this.select(row, { tab: "findings" });
     else this.changed();
+    this.wentTo = { finding: this.finding, row: this.selected };
   }
 
+  /** The row that a finding is about in this place, -1 where it is about none. */
+  private rowOfFinding(index: number): number {
+    const { place } = this;
+    const finding = this.overview?.verdict?.findings[index];
+    if (!place || !finding || (finding.place !== null && finding.place !== this.shown.place)) return -1;
+    const culprit = place.culprits.find((entry) => entry.finding === index);
+    if (culprit) return culprit.row;
+    if (finding.name !== null) return rowOf(place, finding.name);
+    return finding.twin !== null ? rowOf(place, finding.twin, 2) : -1;
+  }
+
+  /** To the next finding, or back to this one from elsewhere. */
   stepFinding(by: number): void {
-    const place = this.place;
-    const isAt = place?.culprits.some((entry) => entry.finding === this.finding && entry.row === this.selected);
+    const isAt = this.selected === this.rowOfFinding(this.finding)
+      || (this.wentTo?.finding === this.finding && this.wentTo.row === this.selected);
     void this.goFinding(this.finding + (isAt || by < 0 ? by : 0));
   }
 
