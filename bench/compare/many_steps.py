@@ -5,6 +5,9 @@
 Two dumps of so many steps and ranks are written, each part a small one of ``--calls`` calls; `msprobe compare` and
 `msprobe check` run over them in a process of their own. Memory is the largest resident set of that process, and what
 Python's allocator had in use at most (tracemalloc, in a run of its own, as it slows the work).
+
+Measured with ``--steps 100,400 --ranks 4 --calls 20``: `compare` 36 MB and 38 MB resident, 0.8 MB and 2.6 MB traced, so
+1.5 kB for each part of both dumps, which are names of folders; `check` 36 MB and 36 MB, 0.6 MB and 1.1 MB.
 """
 
 from __future__ import annotations
