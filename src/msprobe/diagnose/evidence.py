@@ -55,13 +55,15 @@ class Seen:
 @dataclass(frozen=True)
 class Result:
     """How far a result is apart, and how much of that rounding and what came in explain; both relative. ``slot`` and
-    ``arrived`` (how far what came in is apart) are told of a call that is to blame by itself.
+    ``arrived`` (how far what came in is apart) are told of a call that is to blame by itself. ``by_statistics``: inputs
+    agree in their statistics, which is all that was recorded of them; another order of their elements does not show.
     """
 
     difference: float
     explained: float
     slot: str | None = None
     arrived: float | None = None
+    by_statistics: bool = False
 
     @property
     def is_explained(self) -> bool:
@@ -70,7 +72,8 @@ class Result:
 
     def json(self) -> dict[str, Any]:
         """See :func:`as_json`."""
-        found = {"slot": self.slot, "difference": self.difference, "inputs_differ_by": self.arrived}
+        found: dict[str, Any] = {"slot": self.slot, "difference": self.difference, "inputs_differ_by": self.arrived}
+        found["inputs_agree_by"] = "statistics" if self.by_statistics else None
         return {key: value for key, value in found.items() if value is not None} | {"explained": self.explained}
 
 

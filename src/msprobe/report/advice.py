@@ -71,6 +71,13 @@ BY_CAUSE: dict[str, str] = {
     "the difference comes in.",
 }
 
+#: What to do where the inputs of the call to blame agree as far as statistics tell.
+BY_STATISTICS = (
+    'Record both sides with "summary_mode": "xxh3" and compare again: statistics do not see another order of elements '
+    "(swapped channels, a permutation), digests do. If its inputs still agree, suspect this call itself: record it "
+    "with task tensor and run it alone on the saved inputs."
+)
+
 
 def advice_on(finding: Finding) -> str:
     """What to do about a finding; empty for kinds that this version does not know."""
@@ -78,5 +85,7 @@ def advice_on(finding: Finding) -> str:
         effect = no_effect_in_words(finding) or "no effect measured"
         return f"It differs; {effect}. Other data or more steps may show one: make it the same if it is not meant so."
     cause = finding.evidence.get("cause")
+    if cause is None and "inputs_agree_by" in finding.evidence:
+        return BY_STATISTICS
     known = BY_CAUSE.get(cause) if isinstance(cause, str) else None
     return known or ADVICE.get(finding.kind, "")

@@ -60,8 +60,8 @@ SHOWN = 6
 _DIGITS = re.compile(r"\d+")
 _TOLD = frozenset(_LISTS).union(
     """
-    arguments candidate reference relative_difference difference explained inputs_differ_by source side slot field
-    parameter cause phase lower_bound no_effect_in_steps effect_within_rounding
+    arguments candidate reference relative_difference difference explained inputs_differ_by inputs_agree_by source side slot
+    field parameter cause phase lower_bound no_effect_in_steps effect_within_rounding
     """.split()
 )
 
@@ -407,7 +407,8 @@ def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
             text += f", it is {_times(found / explained)} that"
     lines = [text]
     if isinstance(arrived, (int, float)) and "arguments" not in evidence:
-        lines.append("its inputs are the same" if not arrived else f"its inputs differ by {short(arrived)}")
+        same = "all statistics of its inputs are" if "inputs_agree_by" in evidence else "its inputs are"
+        lines.append(f"{same} the same" if not arrived else f"its inputs differ by {short(arrived)}")
     return lines
 
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import Difference, fingerprint
+from msprobe.diagnose.differences.records import Difference, fingerprint, numel
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.evidence import Cause, Named, Result, Seen, Setting, because
 from msprobe.diagnose.findings import Kind
@@ -127,6 +127,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         return  # told with all others that are missing
     kind: Kind = "computation"
     cause: Cause | None = None
+    by_statistics = False
     why = "its inputs agree" if agree else "more than its inputs explain"
     if first.what == "not_finite":
         kind = "overflow"
@@ -155,6 +156,8 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         text = f"{event.name} draws other random numbers: seed or state of the generator differ"
         cause = "random"
     else:
+        by_statistics = agree and not scene.comparer.crossing and _known_by_statistics(judged)
+        why = "all statistics of its inputs agree (another order of elements would not show)" if by_statistics else why
         text = f"{event.name}: {first.slot} differs{scene.how(first)}; {why}"
     scene.say(
         ("result", event),
@@ -164,7 +167,25 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         where=f"{event.name}, {first.slot}",
         clear=clear,
         matters=clear and (matters or scene.is_blind),
-        facts=(Result(judged.left, judged.allowed, first.slot, judged.arrived), *because(cause), Seen(first)),
+        facts=(
+            Result(judged.left, judged.allowed, first.slot, judged.arrived, by_statistics),
+            *because(cause),
+            Seen(first),
+        ),
+    )
+
+
+def _known_by_statistics(judged: Judged) -> bool:
+    """True if nothing but statistics is known of a tensor of several elements that goes in, and the statistics of the
+    result hang on their order.
+    """
+    taken = [leaf for _, leaf in judged.event.inputs() if is_tensor(leaf)]
+    if len(taken) == 1 and operation(judged.event.stem) in operators.ELEMENTWISE:
+        return False
+    given = [leaf for one in (judged.event, judged.partner) for _, leaf in (*one.inputs(), *one.parameters())]
+    return any(
+        is_tensor(leaf) and numel(leaf) > 1 and not any(key in leaf for key in ("digest", "md5", "data_name", "unset"))
+        for leaf in given
     )
 
 

@@ -9,6 +9,8 @@ from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.dumps import Recording, Value, drawn, rounded
 from unit.diagnose.training import WIDTH, WORDS, Plan
 
+from msprobe.report.advice import advice_on
+
 TANH = "blocks.1.tanh"
 
 
@@ -59,6 +61,23 @@ def test_a_result_that_its_inputs_do_not_explain(tmp_path: Path, more: dict[str,
     assert found.evidence["difference"] == pytest.approx(0.01, rel=0.02)
     assert found.stack == ("File /home/me/train.py, line 10, in forward, \n y = x",)
     assert verdict.summary["steps_compared"] == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "digests", "told_by"),
+    [("linear", False, "statistics"), ("linear", True, None), ("tanh", False, None)],
+)
+def test_it_is_said_where_another_order_of_inputs_would_not_show(
+    tmp_path: Path, call: str, digests: bool, told_by: str | None
+) -> None:
+    """Statistics see no order; that of a result which is made element by element hangs on none."""
+    plan = Plan(results={f"blocks.1.{call}": off(1.01)}, digests=digests)
+    found = first(compare(tmp_path, plan, Plan(digests=digests)))
+    assert found.kind == "computation"
+    assert found.evidence.get("inputs_agree_by") == told_by
+    assert ("another order of elements would not show" in found.message) == (told_by is not None)
+    assert ("xxh3" in advice_on(found)) == (told_by is not None)
+    assert ("its inputs agree" in found.message.replace("statistics of its inputs agree", "")) == (told_by is None)
 
 
 def test_a_module_is_blamed_where_its_calls_were_not_recorded(tmp_path: Path) -> None:
