@@ -60,8 +60,8 @@ SHOWN = 6
 _DIGITS = re.compile(r"\d+")
 _TOLD = frozenset(_LISTS).union(
     """
-    arguments candidate reference relative_difference difference explained inputs_differ_by inputs_agree_by source side slot
-    field parameter cause phase lower_bound no_effect_in_steps effect_within_rounding
+    arguments candidate reference relative_difference difference explained inputs_differ_by inputs_agree_by source side
+    slot field parameter cause phase lower_bound no_effect_in_steps effect_within_rounding
     """.split()
 )
 

@@ -232,11 +232,11 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
     if forward is None:
         return False
     kept = {fingerprint(leaf) for _, leaf in [*forward.inputs(), *forward.outputs()]} - {None}
-    found = _first_of(scene.lone_writes, kept)
+    found = _first_of(scene.lone_writes, kept, event)
     kind: Kind = "mutation"
     text = f"{found.name}, which the candidate alone calls, writes to" if found is not None else ""
     if found is None:
-        found = _first_of(scene.missing_copies, kept)
+        found = _first_of(scene.missing_copies, kept, judged.partner)
         if found is None:
             return False
         kind = "structure"
@@ -256,6 +256,7 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
     return True
 
 
-def _first_of(calls: Mapping[Hashable, Event], marks: Iterable[Hashable]) -> Event | None:
-    """The first of the calls that take one of these tensors."""
-    return min((calls[mark] for mark in marks if mark in calls), key=lambda event: event.index, default=None)
+def _first_of(calls: Mapping[Hashable, Event], marks: Iterable[Hashable], before: Event) -> Event | None:
+    """The first of the calls that take one of these tensors, if it is made before ``before``."""
+    found = min((calls[mark] for mark in marks if mark in calls), key=lambda event: event.index, default=None)
+    return found if found is not None and found.index < before.index else None

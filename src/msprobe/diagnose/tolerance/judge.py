@@ -156,9 +156,8 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
             gradients.append((event, partner))
             continue
         forward = _forward_of(pairing, event, found)
-        one = judge(
-            event, partner, comparer, forward_delta(forward), partial(_of_maker, event, found, producers, furthest)
-        )
+        of_maker = partial(_of_maker, event, found, producers, furthest, comparer.unit_of_run)
+        one = judge(event, partner, comparer, forward_delta(forward), of_maker)
         furthest = max(furthest, *(size for size in (one.arrived, one.left) if math.isfinite(size)), 0.0)
         if event.direction == "backward" and _is_of_another_node(pairing, event, partner):
             one.outputs = []
@@ -244,24 +243,24 @@ def _without_cancellation(size: float, count: int, taken: float, leaf: dict[str,
     return size * math.sqrt(max(1.0, count / shape[0])) * (taken if len(shape) > 1 else 1.0)
 
 
-def _of_maker(event: Event, judged: dict[Event, Judged], producers: Producers, furthest: float, leaf: Any) -> float:
+def _of_maker(
+    event: Event, judged: dict[Event, Judged], producers: Producers, furthest: float, least: float, leaf: Any
+) -> float:
     """How much the call differs that made a tensor which ``event`` takes. ``furthest``: the most that any call before
-    differs, which is taken for one that was not recorded.
+    differs, which is taken for one that was not recorded. ``least``: what is taken where anything before differs.
     """
     maker = producers.of(leaf, event)
     if maker is None:
         return furthest if leaf.get("requires_grad") is True else 0.0
-    return forward_delta(judged.get(maker))
+    return max(forward_delta(judged.get(maker)), least if furthest and hides_elements(leaf) else 0.0)
 
 
-def _hidden(event: Event, partner: Event, of_maker: Callable[[Any], float]) -> float:
-    """How far apart inputs are of which nothing but infinities is known: as far as the calls that made them."""
+def _hiding(event: Event, partner: Event) -> list[Any]:
+    """The tensors that go into a call on both sides of which infinities hide what stands beside them."""
     if event.direction not in ("forward", "recompute"):
-        return 0.0
+        return []
     found = [leaf for _, leaf in event.inputs() if hides_elements(leaf)]
-    if not found or not any(hides_elements(leaf) for _, leaf in partner.inputs()):
-        return 0.0
-    return max(map(of_maker, found))
+    return found if found and any(hides_elements(leaf) for _, leaf in partner.inputs()) else []
 
 
 def _forward_of(pairing: Pairing, event: Event, judged: dict[Event, Judged]) -> Judged | None:
@@ -287,7 +286,7 @@ def judge(
     of a parameter. ``expected``: what size that of this parameter would have without cancellation.
     """
     judged = Judged(event, partner)
-    judged.hidden = _hidden(event, partner, of_maker)
+    judged.hidden = max(map(of_maker, _hiding(event, partner)), default=0.0)
     if _same_record(event, partner) and inherited == 0.0:
         judged.arrived = judged.hidden
         return judged

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,23 @@ class TestSavedTensors:
         assert (found.kind, found.entry) == ("mutation", "Tensor.mul_.0.forward")
         assert found.evidence["seen_in"] == "Torch.tanh.1.backward"
         assert found.alternatives == ("Torch.tanh.1.backward",)
+
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_not_by_what_is_done_after_the_backward_pass(self, tmp_path: Path, turned: bool) -> None:
+        def late(rec: Recording, loss: Value) -> Value:
+            tanh = rec.data["Torch.tanh.1.forward"]["output"][0]
+            rec.data["Tensor.clone.0.forward" if turned else "Tensor.mul_.0.forward"] = {
+                "input_args": [tanh],
+                "input_kwargs": {},
+                "output": [tanh],
+                "msprobe": {"order": len(rec.data)},
+            }
+            return loss
+
+        plans = [Plan(results=self.plant), Plan()]
+        plans[turned] = replace(plans[turned], before={"step": late})
+        found = first(compare(tmp_path, *plans))
+        assert (found.kind, found.entry) == ("gradient", "Torch.tanh.1.backward")
 
     def test_copied_by_the_reference_alone(self, tmp_path: Path) -> None:
         found = first(compare(tmp_path, Plan(results=self.plant), Plan(before={TANH: self.written("Tensor.clone")})))
