@@ -59,7 +59,8 @@ BY_CAUSE: dict[str, str] = {
     "not_averaged": "Call the wrapper of the model and not the module in it (ddp(x), not ddp.module(x)); leave "
     "no_sync() before the last backward pass of each step; make the wrapper after parameters are replaced; or "
     "reduce the gradients by hand.",
-    "scaled_clipping": "Call GradScaler.unscale_(optimizer) before gradients are clipped, once in each step.",
+    "scaled_clipping": "Call GradScaler.unscale_(optimizer) before gradients are clipped, once in each step; where the "
+    "program divides them by itself, do that before they are clipped.",
     "random": "Set the same seeds on both sides (seed_all) and draw random numbers in the same order before this call.",
     "state": "Load the state of the optimizer on both sides when a training is resumed (optimizer.load_state_dict), or "
     "on neither.",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from msprobe.compare.entry_names import operation
+from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import is_floating, numbers
 from msprobe.diagnose.evidence import Because, Listed
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.public_functions import public_function
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 
 #: What scalers call to divide gradients by the scale.
@@ -25,14 +25,18 @@ _SAME_FACTOR = 1e-3
 
 @dataclass(frozen=True)
 class _Order:
-    """The first calls after the backward pass that clip gradients and that unscale them, as far as there are any."""
+    """The calls after the backward pass that clip gradients and that unscale them, as far as there are any. ``scale``:
+    what gradients are divided by; 0 if it is not known. ``by_hand``: by calls of the program, and not by a scaler.
+    """
 
-    clips: tuple[Event, ...]
-    unscales: Event | None
+    clips: tuple[Event, ...] = ()
+    unscales: tuple[Event, ...] = ()
+    scale: float = 0.0
+    by_hand: bool = False
 
     @property
     def is_wrong(self) -> bool:
-        return bool(self.clips) and self.unscales is not None and self.clips[0].index < self.unscales.index
+        return bool(self.clips and self.unscales) and self.clips[0].index < self.unscales[0].index
 
 
 def look_for_scaled_clipping(scene: Scene) -> None:
@@ -42,30 +46,36 @@ def look_for_scaled_clipping(scene: Scene) -> None:
     orders = [_order_of(side) for side in (scene.pairing.candidate, scene.pairing.reference)]
     if orders[0].is_wrong == orders[1].is_wrong or not all(order.clips and order.unscales for order in orders):
         return
+    if any(order.by_hand for order in orders) and orders[0].scale != orders[1].scale:
+        return
     wrong = 0 if orders[0].is_wrong else 1
-    clip, unscale = orders[wrong].clips[0], orders[wrong].unscales
-    assert unscale is not None
+    clip, unscale, by_hand = orders[wrong].clips[0], orders[wrong].unscales[0], orders[wrong].by_hand
     side, other = ("candidate", "reference") if wrong == 0 else ("reference", "candidate")
     judged = next((one for one in scene.judged.values() if one.event.direction == "forward"), None)
     if judged is None:
         return
-    scale = _scale_of(unscale)
+    scale = orders[wrong].scale
+    takes, other_takes = "takes the scale of the loss from them", "takes it away first"
+    if by_hand:
+        takes, other_takes = f"divides them by {scale:.6g}", "divides first"
     times = f": its limit is that of gradients which are {scale:.6g} times as large" if scale else ""
+    calls = tuple(dict.fromkeys(one.name for order in orders for one in (*order.clips[:1], *order.unscales)))
     scene.say(
         ("scaled clipping",),
         judged,
         "structure",
-        f"the {side} clips gradients ({clip.name}) before it takes the scale of the loss from them ({unscale.name})"
-        f"{times}; the {other} takes it away first",
+        f"the {side} clips gradients ({clip.name}) before it {takes} ({unscale.name}){times}; the {other} "
+        f"{other_takes}",
         where=clip.name,
         clear=True,
-        facts=(Because("scaled_clipping"), Listed("calls", (clip.name, unscale.name))),
+        facts=(Because("scaled_clipping"), Listed("calls", calls)),
         entry=clip,
         place=scene.place_of(clip) - 0.75,
-        matters=True,
+        # Where the limit is beyond both, clipping changes nothing.
+        matters=not (by_hand and scene.arrival.clean),
     )
     for order in orders:
-        for one in (*order.clips, order.unscales):
+        for one in (*order.clips, *order.unscales):
             scene.ledger.close(("calls", one))
             scene.ledger.close(("gradient on its way", one))
 
@@ -82,11 +92,26 @@ def names_the_scale(judged: Judged, factor: float | None) -> float:
 
 def _order_of(timeline: Timeline) -> _Order:
     after = [one for one in timeline.events[timeline.first_backward :] if one.is_call and one.direction == "forward"]
-    unscales = next((one for one in after if _UNSCALE in operation(one.stem) and one.module is None), None)
-    if unscales is None:
-        return _Order((), None)
-    clips = [one for one in after if one.module is None and _clips(timeline, one)]
-    return _Order(tuple(clips), unscales)
+    after = [one for one in after if one.module is None]
+    clips = tuple(one for one in after if _clips(timeline, one))
+    unscales = next((one for one in after if _UNSCALE in operation(one.stem)), None)
+    if unscales is not None:
+        return _Order(clips, (unscales,), _scale_of(unscales))
+    divided = {one: number for one in after if one not in clips and (number := _divisor_of(one)) is not None}
+    scales = set(divided.values())
+    return _Order(clips, tuple(divided), scales.pop(), by_hand=True) if len(scales) == 1 else _Order(clips)
+
+
+def _divisor_of(event: Event) -> float | None:
+    """What a call that writes in place divides its tensors by, if that is a number and not 1."""
+    word = operation(event.stem).removeprefix("_foreach_")
+    given = event.inputs()
+    if word not in ("div", "mul") or not writes_in_place(event.stem) or not given or is_tensor(given[-1][1]):
+        return None
+    value = optimizer.value_of(given[-1][1])
+    if not isinstance(value, (int, float)) or not math.isfinite(value) or value in (0, 1):
+        return None
+    return float(value) if word == "div" else 1.0 / value
 
 
 def _clips(timeline: Timeline, event: Event) -> bool:

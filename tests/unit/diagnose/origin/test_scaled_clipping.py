@@ -73,3 +73,50 @@ def test_the_right_order_on_both_sides_is_none(tmp_path: Path) -> None:
 def test_clipping_that_one_side_leaves_out_is_none(tmp_path: Path) -> None:
     verdict = compare_trainings(tmp_path, scaled("unscale"), scaled("unscale", "clip"))
     assert verdict.findings[0].evidence["cause"] == "clipping"
+
+
+def divided_by_hand(*order: str, most: float = 0.05) -> Callable[[], Training]:
+    """A training that scales its loss without a scaler; ``order``: what is done after the backward pass."""
+
+    def build() -> Training:
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+
+        def divide() -> None:
+            for parameter in model.parameters():
+                assert parameter.grad is not None
+                parameter.grad.div_(1024)
+
+        work: dict[str, Callable[[], Any]] = {
+            "divide": divide,
+            "clip": lambda: nn.utils.clip_grad_norm_(model.parameters(), most),
+        }
+
+        def step(number: int) -> None:
+            generator = torch.Generator().manual_seed(number)
+            x, y = torch.randn(6, 8, generator=generator), torch.randn(6, 4, generator=generator)
+            optimizer.zero_grad()
+            (nn.functional.mse_loss(model(x), y) * 1024).backward()
+            for one in order:
+                work[one]()
+            optimizer.step()
+
+        return model, step
+
+    return build
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["candidate", "reference"])
+def test_clipping_before_the_program_divides_gradients_by_itself_is_told_as_that(tmp_path: Path, turned: bool) -> None:
+    pair = (divided_by_hand("clip", "divide"), divided_by_hand("divide", "clip"))
+    verdict = compare_trainings(tmp_path, *(pair[::-1] if turned else pair))
+    assert verdict.status == "diverged"
+    assert [one.evidence.get("cause") for one in verdict.findings] == ["scaled_clipping"]
+    assert f"the {'reference' if turned else 'candidate'} clips" in verdict.findings[0].message
+    assert "before it divides them by 1024" in verdict.findings[0].message
+    assert "unscale_" in advice_on(verdict.findings[0])
+
+
+def test_the_order_is_harmless_where_nothing_is_clipped(tmp_path: Path) -> None:
+    pair = (divided_by_hand("clip", "divide", most=1e9), divided_by_hand("divide", "clip", most=1e9))
+    assert compare_trainings(tmp_path, *pair).status in ("agree", "harmless")
