@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Sequence
 from typing import Any
 
-from msprobe.compare.entry_names import writes_in_place
+from msprobe.compare.entry_names import plain_path, writes_in_place
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import Difference, fingerprint, numel
+from msprobe.diagnose.differences.records import Difference, fingerprint, numel, statistics
 from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.evidence import Listed, OneSide
 from msprobe.diagnose.origin.ledger import Suspect
@@ -53,13 +53,14 @@ def look_for_lone_writes(scene: Scene) -> None:
             _say_replaced(scene, pairs[0], len(pairs))
             return
         first = _beginning(found[0], events)
-        what = "exchange what stays" if first.is_collective else "write to what outlives the step"
+        names, optimizers = _gradients_written(pairing.candidate if events is here else pairing.reference, found)
+        what = _in_words(found, names, optimizers)
         finding = scene.finding(
             first,
             "structure",
-            f"{text.format(named(found))}: they {what}, and no recorded call of this step takes it up",
+            f"{text.format(named(found))}: {what}",
             where=first.name,
-            facts=(Listed("calls", [event.name for event in found]),),
+            facts=(Listed("calls", [event.name for event in found]), *([Listed("parameters", names)] if names else [])),
         )
         place = scene.place_of(first)
         # The other side may do the same in another way: then the weights tell.
@@ -69,6 +70,45 @@ def look_for_lone_writes(scene: Scene) -> None:
             gradients = _gradients_of(pairing.candidate if events is here else pairing.reference)
             sure = not all(_writes_to(event, gradients) for event in found)
         scene.ledger.add(Suspect(finding, place, clear=sure, matters=sure))
+
+
+def _in_words(found: Sequence[Event], names: Sequence[str], optimizers: Sequence[str]) -> str:
+    """What lone writes or exchanges do, and what becomes of it. ``names``: parameters whose gradients they write."""
+    if names:
+        writes = "it writes" if len(found) == 1 else "they write"
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        whose = f"gradient{'s' if len(names) > 1 else ''} of {', '.join(names[:4])}{more}"
+        return f"{writes} to the {whose}, which {' and '.join(optimizers)} take{'s' * (len(optimizers) == 1)}"
+    what = "exchange what stays" if found[0].is_collective else "write to what outlives the step"
+    return f"they {what}, and no recorded call of this step takes it up"
+
+
+def _gradients_written(timeline: Timeline, found: Sequence[Event]) -> tuple[list[str], list[str]]:
+    """The parameters whose gradients these calls leave as an optimizer behind them gets them, and these optimizers;
+    empty if that is not so for all calls, or if a gradient looks like that of another parameter.
+    """
+    taken: dict[Hashable, set[tuple[str, str]]] = {}
+    for step in timeline.optimizers:
+        if step.index > found[-1].index:
+            for name, fields in optimizer.parameters_of(step).items():
+                grad: Any = fields.get("grad")
+                if is_tensor(grad):
+                    taken.setdefault(_look(grad), set()).add((plain_path(name), step.name))
+    names: dict[str, None] = {}
+    steps: dict[str, None] = {}
+    for event in found:
+        leaves = [leaf for _, leaf in event.outputs() if is_tensor(leaf)]
+        owners = [taken.get(_look(leaf), set()) for leaf in leaves]
+        if not owners or any(len(one) != 1 for one in owners):
+            return [], []
+        names.update((name, None) for one in owners for name, _ in one)
+        steps.update((step, None) for one in owners for _, step in one)
+    return list(names), list(steps)
+
+
+def _look(leaf: dict[str, Any]) -> Hashable:
+    """What was recorded of a tensor at every place; digests are not, in an optimizer's step."""
+    return (*statistics(leaf), str(leaf.get("shape")))
 
 
 def _replaced(scene: Scene, event: Event, others: Sequence[Event]) -> tuple[Event, Event] | None:
@@ -165,4 +205,6 @@ def _beginning(event: Event, alone: Sequence[Event]) -> Event:
 
 def _named_in(suspect: Suspect) -> Sequence[str]:
     alone = suspect.finding.fact(OneSide) or OneSide()
-    return [*alone.candidate, *alone.reference, suspect.finding.entry or ""]
+    ordered = suspect.finding.fact(Listed) if suspect.finding.cause == "scaled_clipping" else None
+    calls = ordered.names if ordered is not None else ()
+    return [*alone.candidate, *alone.reference, suspect.finding.entry or "", *calls]

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 from unit.diagnose.comparing import agrees, compare, first, told
 from unit.diagnose.dumps import Recording, Value, drawn
+from unit.diagnose.real_pairs import Training, compare_trainings
 from unit.diagnose.training import WIDTH, Plan
 
 
@@ -94,3 +97,28 @@ def test_another_write_to_the_same_tensor(tmp_path: Path, factor: float, status:
         assert "where the reference calls Tensor.add_.0.forward, on the same tensors, and so 2 times more" in (
             first(verdict).message
         )
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_write_to_a_gradient_names_the_parameter_and_the_optimizer_that_takes_it(
+    tmp_path: Path, turned: bool
+) -> None:
+    def build(writes: bool) -> Training:
+        model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+
+        def step(number: int) -> None:
+            optimizer.zero_grad()
+            model(torch.randn(6, 8, generator=torch.Generator().manual_seed(number))).pow(2).mean().backward()
+            gradient = model[0].weight.grad
+            if writes and gradient is not None:
+                gradient.mul_(0)
+            optimizer.step()
+
+        return model, step
+
+    pair = [lambda: build(True), lambda: build(False)]
+    verdict = compare_trainings(tmp_path, *(pair[::-1] if turned else pair))
+    found = next(one for one in verdict.findings if one.entry == "Tensor.mul_.0.forward")
+    assert "to the gradient of 0.weight, which Optimizer.SGD.0.forward takes" in found.message
+    assert found.evidence["parameters"] == ["0.weight"]
