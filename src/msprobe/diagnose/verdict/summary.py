@@ -9,6 +9,7 @@ from typing import Any
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.naming import notes_of
+from msprobe.diagnose.verdict.micro_batches import note_of_micro_batches
 from msprobe.diagnose.verdict.recordings import notes_of_recordings
 
 
@@ -31,6 +32,7 @@ def listed(names: Sequence[str]) -> str:
 def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
     """Remarks on a step of a rank that are no findings."""
     notes = [*notes_of(pairing.naming), *([] if scene.comparer.crossing else notes_of_recordings(pairing))]
+    notes += note_of_micro_batches(pairing)
     for left, right in sorted(scene.dtype_policy):
         notes.append(
             f"precision: {left.removeprefix('torch.')} in the candidate where the reference has "

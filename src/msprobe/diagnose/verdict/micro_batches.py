@@ -1,0 +1,56 @@
+"""The same batch in other micro-batches: calls do not answer to each other then, and modules do, put together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.steps.timeline import Timeline, is_tensor
+
+_HINT = (
+    "to compare such runs, put the passes of each module together: --layout with a file that holds "
+    "candidate: {mesh: {all: 1}}, for 1 the number of ranks"
+)
+
+
+def note_of_micro_batches(pairing: Pairing) -> list[str]:
+    """How to compare runs that give a model the same batch in other micro-batches, or in another order of these; empty
+    unless the dumps show that.
+    """
+    mine, theirs = _batches(pairing.candidate), _batches(pairing.reference)
+    sizes = [[shape[0] for shape, _ in one] for one in (mine, theirs)]
+    if not mine or not theirs or len({shape[1:] for shape, _ in (*mine, *theirs)}) > 1:
+        return []
+    if len(mine) != len(theirs):
+        if sum(sizes[0]) != sum(sizes[1]):
+            return []
+        text = f"the candidate takes the batch in {_in_words(sizes[0])}, the reference in {_in_words(sizes[1])}"
+    elif [mark for _, mark in mine] != [mark for _, mark in theirs] and Counter(mine) == Counter(theirs):
+        text = f"the {len(mine)} micro-batches come in another order than in the reference"
+    else:
+        return []
+    return [f"{text}; {_HINT}"]
+
+
+def _batches(timeline: Timeline) -> list[tuple[tuple[int, ...], Hashable]]:
+    """The shape of what each pass of the first module takes, and what tells it from others."""
+    found: list[tuple[tuple[int, ...], Hashable]] = []
+    first = ""
+    for event in timeline:
+        if not event.is_module or event.parent is not None or event.direction != "forward":
+            continue
+        path = plain_path(event.parts.path)
+        first = first or path
+        taken: Any = next((leaf for _, leaf in event.inputs() if is_tensor(leaf) and leaf.get("shape")), None)
+        if path == first and taken is not None:
+            found.append((tuple(taken["shape"]), fingerprint(taken)))
+    return found
+
+
+def _in_words(sizes: list[int]) -> str:
+    count = f"{len(sizes)} micro-batch{'es' * (len(sizes) > 1)}"
+    return f"{count} of {sizes[0]}" if len(set(sizes)) == 1 else f"{count} ({', '.join(map(str, sizes))})"
