@@ -88,6 +88,17 @@ def test_one_layer_with_another_epsilon(tmp_path: Path) -> None:
     assert finding.module == "blocks.2.norm"
 
 
+@pytest.mark.parametrize("word", ["batch_norm", "instance_norm"])
+def test_one_layer_with_another_epsilon_of_a_norm_over_the_batch(tmp_path: Path, word: str) -> None:
+    def record(number: int) -> dict[str, Any]:
+        x, rest = some(number, 2, 4), [some(40, 4), some(41, 4), None, None, plain(True), plain(0.1)]
+        return call([x, *rest, plain(1e-3 if number == 1 else 1e-5)], some(50 + number, 2, 4))
+
+    data, parents = layers({number: record(number) for number in range(3)}, f"Functional.{word}")
+    write(tmp_path, data, parents=parents)
+    assert one(tmp_path, "siblings").entry == f"Functional.{word}.1.forward"
+
+
 def test_every_second_layer_may_differ(tmp_path: Path) -> None:
     data, parents = layers({n: norm(n, 1e-3 if n % 2 else 1e-5) for n in range(4)})
     write(tmp_path, data, parents=parents)
