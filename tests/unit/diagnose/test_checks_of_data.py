@@ -134,7 +134,8 @@ def test_attention_without_a_mask_is_found_where_the_model_shifts_its_labels(tmp
 def test_training_in_eval_mode_is_found(tmp_path: Path) -> None:
     result = checked(tmp_path, before=lambda model, step: model.train(step == 0))
     assert named(result) == [("evaluating", 1, False)]
-    assert "was in training mode before" in result.findings[0].message
+    message = result.findings[0].message
+    assert message.startswith("the model is in eval mode in a step that trains it, and was in training mode before")
     result = checked(tmp_path / "without", Decoder(dropout=0.0), before=lambda model, step: model.eval())
     assert result.findings == (), "nothing depends on the mode"
 

@@ -34,7 +34,7 @@ def check(moment: Moment) -> Iterable[Finding]:
             timeline,
             first,
             "argument",
-            f'the model "{plain_path(root.parts.path)}" is in eval mode in a step that trains it'
+            f"{_whose(timeline, root)} is in eval mode in a step that trains it"
             f"{', and was in training mode before' if trained else ''}: {what} (model.train() was not called)",
             evidence={"training": False, "dropouts": dropouts, "batch_norms": norms, "trained_before": trained},
             alternatives=(root.name,),
@@ -69,6 +69,15 @@ def _modules(event: Event) -> list[Event]:
         found.append(above)
         above = above.parent
     return found
+
+
+def _whose(timeline: Timeline, root: Event) -> str:
+    """The model, or the one of several of which ``root`` is the outermost module that was recorded."""
+    outermost = [one for one in timeline if one.is_module and one.parent is None and one.direction == "forward"]
+    paths = {plain_path(one.parts.path) for one in outermost}
+    if len(paths) > 1 and all(one.record.get("training") is False for one in outermost):
+        return "the model"  # Itself it was not recorded: it was given to start(), or has no name.
+    return f'the model "{plain_path(root.parts.path)}"'
 
 
 def _root(event: Event) -> Event:
