@@ -48,6 +48,8 @@ ADVICE: dict[str, str] = {
 }
 #: The same for a cause that a check recognised (``evidence.cause``).
 BY_CAUSE: dict[str, str] = {
+    "same_batch": "Give each rank a share of the data of its own: DistributedSampler, or rank and number of ranks for "
+    "the data set.",
     "coarse_type": "Keep master weights in float32: train under autocast, or with an optimizer that holds them.",
 }
 _SHOWN = 10

@@ -12,6 +12,7 @@ from checked import call, found, module, of, of_ranks, one, optimizer, plain, so
 from hand_made import backward, tensor, write_part
 
 from msprobe.diagnose.check import CHECKS, check_run
+from msprobe.report.check_text import check_text
 
 # ---------------------------------------------------------------- errors
 
@@ -209,6 +210,7 @@ def test_ranks_that_get_the_same_batch(tmp_path: Path) -> None:
     finding = one(tmp_path, "replicas")
     assert "ranks 0, 1, 2 get the same batch" in finding.message
     assert finding.entry == "Module.m.Linear.forward.0"
+    assert "Give each rank a share of the data" in check_text(check_run(tmp_path))
 
 
 def test_ranks_with_batches_of_their_own(tmp_path: Path) -> None:

@@ -111,7 +111,13 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "collectives", "ranks of a group get different results from one collective", collectives, True, needs=("ranks",)
     ),
-    Check("replicas", "what should be the same on all ranks is not", replicas, True, needs=("ranks",)),
+    Check(
+        "replicas",
+        "what should be the same on all ranks is not, or batches are that should not be",
+        replicas,
+        True,
+        needs=("ranks",),
+    ),
     Check(
         "clearing",
         "gradients are not cleared between steps, or are cleared between micro-batches",

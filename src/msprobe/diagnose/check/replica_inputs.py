@@ -40,7 +40,11 @@ def check(moment: Moment, copies: set[str]) -> Iterable[Finding]:
         f"ranks {', '.join(map(str, ranks[:8]))}{' and more' if len(ranks) > 8 else ''} get the same batch: all "
         f"tensors that {first[0].name} takes are the same on them, so that all compute the same gradients; nothing "
         "divides the data among the ranks (DistributedSampler, or rank and number of ranks for the data set)",
-        evidence={"ranks": [str(rank) for rank in ranks], "input": [measured(leaf) for leaf in given]},
+        evidence={
+            "cause": "same_batch",
+            "ranks": [str(rank) for rank in ranks],
+            "input": [measured(leaf) for leaf in given],
+        },
     )
 
 
