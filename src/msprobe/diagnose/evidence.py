@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from msprobe.diagnose.differences.records import Difference, described
+from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.differences.words import at_least, measure
 
 Side = Literal["candidate", "reference"]
@@ -126,8 +126,8 @@ class OtherArguments:
                 {
                     "slot": one.slot,
                     **({"name": word} if word else {}),
-                    "candidate": described(one.left),
-                    "reference": described(one.right),
+                    "candidate": one.in_words[0],
+                    "reference": one.in_words[1],
                 }
                 for one, word in zip(self.differences, self.words or ("",) * len(self.differences), strict=True)
             ]

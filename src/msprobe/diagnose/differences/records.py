@@ -54,6 +54,14 @@ class Difference:
     right: Any
     delta: float = 0.0
 
+    @property
+    def in_words(self) -> tuple[str, str]:
+        """Both sides for the eye. An argument that is left out has a default, which was not recorded."""
+        if self.what != "missing":
+            return described(self.left), described(self.right)
+        left, right = ("not given" if side is None else described(side) for side in (self.left, self.right))
+        return left, right
+
 
 def pair_slots(left: Sequence[Slot], right: Sequence[Slot]) -> tuple[list[tuple[Slot, Slot]], list[Slot], list[Slot]]:
     """Which of two lists of slots answer to each other, and what each list has alone: those of one name answer to each

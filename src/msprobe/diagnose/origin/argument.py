@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import described, fingerprint, numel
+from msprobe.diagnose.differences.records import fingerprint, numel
 from msprobe.diagnose.effect.states import changes_state
 from msprobe.diagnose.evidence import OtherArguments, Result
 from msprobe.diagnose.findings import Kind
@@ -23,7 +23,7 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
     """
     event = judged.event
     parts = [
-        f"{argument_name(event, one.slot)} is {described(one.left)}, in the reference {described(one.right)}"
+        "{} is {}, in the reference {}".format(argument_name(event, one.slot), *one.in_words)
         for one in judged.arguments
     ]
     kind: Kind = "argument"

@@ -31,7 +31,7 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
         ("broadcast", event),
         judged,
         "argument",
-        f"{event.name} gets tensors of shapes {_told(mine)}, in the reference {_told(theirs)}: "
+        f"{event.name} gets {shapes_in_words(judged)}: "
         f"the {'candidate' if _is_outer(mine) else 'reference'} broadcasts them, so that every element of one is "
         "combined with every element of the other",
         where=event.name,
@@ -39,6 +39,12 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
         facts=(Setting([list(shape) for shape in mine], [list(shape) for shape in theirs]),),
         matters=True,
     )
+
+
+def shapes_in_words(judged: Judged) -> str:
+    """The shapes of the first two tensors that a call takes, on both sides."""
+    mine, theirs = (_told(_shapes(one.inputs())) for one in (judged.event, judged.partner))
+    return f"tensors of shapes {mine}, in the reference {theirs}"
 
 
 def _shapes(slots: Sequence[Slot]) -> list[Shape]:

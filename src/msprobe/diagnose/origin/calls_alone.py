@@ -11,6 +11,7 @@ from msprobe.diagnose.differences.records import Difference, is_floating, not_fi
 from msprobe.diagnose.differences.words import named, ratio_in_words
 from msprobe.diagnose.evidence import Cause, OneSide, Seen, because
 from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.origin.broadcast import shapes_in_words
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import tensor
@@ -63,6 +64,8 @@ def blame_calls(
         text = f"{clips} gradients by their norm ({here or there}): {difference.slot} of {judged.event.name} is {ratio}"
     elif difference.left is None and difference.right is None:
         text += f"; that is seen in {judged.event.name}, whose result differs while all statistics of its inputs agree"
+        if any(one.what == "shape" for one in judged.inputs):
+            text += f"; it gets {shapes_in_words(judged)}"
     else:
         text += f"; {difference.slot} of {judged.event.name} differs by it{scene.how(difference)}"
     scene.say(

@@ -19,6 +19,17 @@ def test_another_argument(tmp_path: Path, more: dict[str, Any]) -> None:
     assert found.evidence["arguments"] == [{"slot": "input.1", "candidate": "0.25", "reference": "0.5"}]
 
 
+def test_that_only_one_side_gives_is_not_given_on_the_other(tmp_path: Path) -> None:
+    def change(data: dict[str, Any]) -> None:
+        data["Functional.mse_loss.0.forward"]["input_kwargs"]["reduction"] = {"type": "str", "value": "sum"}
+
+    plan = Plan(edit=edited(change), results={"loss": lambda array: array * 3})
+    found = first(compare(tmp_path, plan))
+    assert found.message == 'Functional.mse_loss.0.forward: input.reduction is "sum", in the reference not given'
+    given = {"slot": "input.reduction", "candidate": '"sum"', "reference": "not given"}
+    assert found.evidence["arguments"] == [given]
+
+
 def test_comes_before_the_results_that_follow_from_it(tmp_path: Path) -> None:
     plan = Plan(arguments={"blocks.0.mul": {1: 0.5001}}, results={"blocks.1.tanh": lambda array: array * 2})
     verdict = compare(tmp_path, plan)
