@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from msprobe.capture.step_numbers import StepNumbers
@@ -10,6 +11,7 @@ from msprobe.config.settings import Settings
 from msprobe.store import layout
 
 _MOST_NAMED = 8
+_START_FAILED = "start() raised an error, which says what to do"
 
 
 @dataclass
@@ -101,6 +103,17 @@ class Outcome:
         """
         if self._folders.setdefault(dump_path, _Folder()).written(step, records, failed, lacks_tensors):
             self._is_new = True
+
+    @contextmanager
+    def checks_of_start(self) -> Iterator[None]:
+        """What ``start()`` demands of its arguments is looked at: if that raises, nothing was recorded for it."""
+        try:
+            yield
+        except Exception:
+            self.reason = _START_FAILED
+            raise
+        if self.reason == _START_FAILED:
+            self.reason = ""
 
     def forget(self) -> None:
         """Nothing that came so far is worth a line."""

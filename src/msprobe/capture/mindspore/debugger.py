@@ -105,15 +105,16 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         if level == "debug":
             return
         in_graph = in_graph_mode()
-        if in_graph:
-            check_graph_settings(self.settings)
-        else:
-            check_dynamic_settings(self.settings)
-        self._check_model_given(model, token_range, "cells")
-        if model is not None:
-            check_model(model, self.recorder.names)
-        tokens = check_token_range(token_range)
         outcome = self.recorder.session.outcome
+        with outcome.checks_of_start():
+            if in_graph:
+                check_graph_settings(self.settings)
+            else:
+                check_dynamic_settings(self.settings)
+            self._check_model_given(model, token_range, "cells")
+            if model is not None:
+                check_model(model, self.recorder.names)
+            tokens = check_token_range(token_range)
         named = name_cells(model, self.settings.record_root, self.recorder.names) if model is not None else []
         if not self.is_on():
             outcome.reason = SWITCHED_OFF

@@ -129,17 +129,18 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         if self.settings.level == "debug":
             return
         given = model if model is not None else self._model()
-        self._check_model_given(given, token_range, "modules")
-        if given is not None:
-            check_model(given)
-        tokens = check_token_range(token_range)
+        outcome = self.recorder.session.outcome
+        with outcome.checks_of_start():
+            self._check_model_given(given, token_range, "modules")
+            if given is not None:
+                check_model(given)
+            tokens = check_token_range(token_range)
         if self._loader is not None:
             self._model = ModelReference(given)
             self._say_that_loader_drives("start()")
             if self._loader.inside:
                 self._begin_batch()
             return
-        outcome = self.recorder.session.outcome
         if not self.is_on():
             outcome.reason = SWITCHED_OFF
             return

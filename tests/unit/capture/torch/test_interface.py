@@ -492,8 +492,11 @@ def test_methods_need_a_debugger(call: Any) -> None:
 
 @pytest.mark.parametrize("level", ["L0", "mix"])
 def test_levels_with_modules_need_a_model(record: Recorder, level: str) -> None:
+    debugger = record(level=level)
     with pytest.raises(InvalidInputError, match=f"level {level} watches modules"):
-        record(level=level).start()
+        debugger.start()
+    told = debugger.recorder.session.outcome.lines(debugger.settings)
+    assert told == [(True, "No dump was written: start() raised an error, which says what to do.")]
 
 
 @pytest.mark.parametrize(
