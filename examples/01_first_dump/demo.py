@@ -130,7 +130,7 @@ def main() -> None:
 
 
 def compare(candidate: Path, reference: Path, results: Path) -> None:
-    """Say where they part, and write it as a page and as a sheet."""
+    """Say where they part, write it as a page and as a sheet, and offer the page of a server."""
     command = ["compare", str(candidate), str(reference), "-o", str(results), "--html", "--xlsx"]
     print(f"\nWhere do they part? msprobe {' '.join(command)}\n", flush=True)
     status = subprocess.run([sys.executable, "-m", "msprobe", *command]).returncode
@@ -139,8 +139,10 @@ def compare(candidate: Path, reference: Path, results: Path) -> None:
     print(
         "\nThat is the line which uses what was planted in class Attention, in the second of three blocks. Open these:"
     )
-    print(f"  {(results / 'verdict.html').resolve()}   in a browser: the verdict, and all calls of the step")
+    print(f"  {(results / 'verdict.html').resolve()}   in a browser: both trainings side by side, in one file")
     print(f"  {(results / 'compare_result_step0_rank.xlsx').resolve()}   every tensor of both runs, row by row")
+    print("Or look at every step and tensor, served on this machine only:")
+    print(f"  {sys.executable} -m msprobe view {candidate.resolve()} {reference.resolve()}")
 
 
 if __name__ == "__main__":

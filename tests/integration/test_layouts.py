@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from layout_trainings import name_of, record
+from page_data import page_words
 
 from msprobe.cli import main
 from msprobe.diagnose import compare_runs
@@ -258,7 +259,7 @@ def files(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     dumps = [str(recorded / name_of(job)) for job in ("manual2:no_sum", "one::tensor")]
     assert main(["compare", *dumps, "-o", str(tmp_path / "out"), "--html"]) == 1
     out = tmp_path / "out"
-    return capsys.readouterr().out, (out / "verdict.json").read_text(), (out / "verdict.html").read_text()
+    return capsys.readouterr().out, (out / "verdict.json").read_text(), page_words(out / "verdict.html")
 
 
 def test_the_command_tells_the_layouts(files: tuple[str, str, str]) -> None:

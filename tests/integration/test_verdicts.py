@@ -13,6 +13,7 @@ from bugs.clean import CLEAN
 from bugs.patterns import PATTERNS
 from bugs.planting import draw
 from bugs.record import Pair, record
+from page_data import page_words
 
 from msprobe.diagnose import compare_runs
 
@@ -65,7 +66,7 @@ def test_the_command_exits_with_one_and_writes_what_it_found(pairs: dict[str, Pa
     written: dict[str, Any] = json.loads((tmp_path / "out" / "verdict.json").read_text())
     expected = compare_runs(pair.dump("candidate"), pair.dump("reference")).to_json()
     assert written == json.loads(json.dumps(expected))
-    assert written["findings"][0]["entry"] in (tmp_path / "out" / "verdict.html").read_text()
+    assert written["findings"][0]["entry"] in page_words(tmp_path / "out" / "verdict.html")
 
 
 def test_the_command_exits_with_zero_where_nothing_is_wrong(pairs: dict[str, Pair]) -> None:

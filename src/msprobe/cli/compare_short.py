@@ -10,7 +10,6 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +19,16 @@ from msprobe.report import formats
 
 if TYPE_CHECKING:
     from msprobe.cli.progress import Teller
+    from msprobe.compare.mapping import Mappings
     from msprobe.diagnose.findings import Verdict
     from msprobe.engine import Workers
     from msprobe.paths import StrPath
     from msprobe.report.formats import Format
+    from msprobe.view.kept import Kept
 
+    # What the page need not work out again: names in two frameworks, steps that were judged.
+    _Known = tuple[Mappings | None, Kept | None]
     _Steps = Collection[int | None] | None
-    _Tables = Callable[[Path, _Steps, Teller], Iterator[Path]]
 
 DEFAULT_OUTPUT = "./output"
 BAD_INPUT_STATUS = 2
@@ -116,11 +118,12 @@ def _compare(args: argparse.Namespace) -> int:
 
         mappings = load_mappings(api=args.api_mapping, cell=args.cell_mapping)
     with progress() as tell:
+        kept = _kept() if _page(asked) else None
 
         def compare(one: StrPath, other: StrPath) -> Verdict:
             return compare_runs(
-                one, other, tell, any(row.calls for row in asked),
-                noise=args.noise, jobs=args.jobs, engine=args.engine, layout=args.layout, mappings=mappings,
+                one, other, tell, noise=args.noise, jobs=args.jobs, engine=args.engine, layout=args.layout,
+                mappings=mappings, keep=kept,
             )  # fmt: skip
 
         verdict, candidate, reference = readable_verdict(compare, candidate, reference)
@@ -129,8 +132,15 @@ def _compare(args: argparse.Namespace) -> int:
         steps = None if args.all_steps or verdict.status == "incomparable" else verdict.apart
         try:
             if folder is not None:
-                write = partial(tables, candidate, reference) if tables else None
-                _write(verdict, folder, asked, write, steps, written, tell)
+                files = [row for row in _of_the_verdict(asked) if row.shows == "verdict"]
+                for path in formats.write_files(verdict, files, folder):
+                    written.append(path)
+                if page := _page(asked):
+                    # What a person opens first stands first.
+                    written[:0] = _write_page(verdict, (candidate, reference), (mappings, kept), page, folder)
+                if tables is not None:
+                    for path in tables(candidate, reference, folder, steps, tell):
+                        written.append(path)
         finally:
             tell.stop()
             _print(verdict, written, _left_out(verdict, steps) if tables else "")
@@ -181,7 +191,7 @@ def _table_flags() -> str:
 def _of_the_verdict(asked: Sequence[Format]) -> list[Format]:
     """The files of the verdict itself, in the order of the table."""
     wanted = [*asked, *formats.always("verdict")]
-    return [row for row in formats.FORMATS if row in wanted and row.shows == "verdict"]
+    return [row for row in formats.FORMATS if row in wanted and row.shows in ("verdict", "page")]
 
 
 def _check_dumps(paths: Sequence[str]) -> None:
@@ -252,21 +262,30 @@ def _tables(
     return write
 
 
-def _write(
-    verdict: Verdict,
-    folder: Path,
-    asked: Sequence[Format],
-    tables: _Tables | None,
-    steps: _Steps,
-    written: list[Path],
-    tell: Teller,
-) -> None:
-    """Write the files; each appears when it is whole, and ``written`` grows with them."""
-    for path in formats.write_files(verdict, _of_the_verdict(asked), folder):
-        written.append(path)
-    if tables is not None:
-        for path in tables(folder, steps, tell):
-            written.append(path)
+def _page(asked: Sequence[Format]) -> list[Format]:
+    return [row for row in asked if row.shows == "page"]
+
+
+def _write_page(
+    verdict: Verdict, dumps: tuple[StrPath, StrPath], known: _Known, page: Sequence[Format], folder: Path
+) -> list[Path]:
+    """Write the page; gives its path. The page needs the dumps themselves, beside what was said of them."""
+    from msprobe.store.reader import open_dump
+    from msprobe.view.dumps import Dumps
+
+    mappings, kept = known
+    source = Dumps(open_dump(dumps[0]), open_dump(dumps[1]), verdict, mappings, None, kept)
+    try:
+        return list(formats.write_files(source, page, folder))
+    finally:
+        source.close()
+
+
+def _kept() -> Kept:
+    from msprobe.view.kept import Kept
+    from msprobe.view.steps_source import MOST_RECORDS
+
+    return Kept(MOST_RECORDS)
 
 
 def _left_out(verdict: Verdict, steps: _Steps) -> str:

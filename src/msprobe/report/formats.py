@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 Form = Literal["two dumps", "-i", "-tp"]
 # What is shown, and with that what a renderer is and what it is given:
 #   verdict, check   (result) -> the content of the file, as text or bytes
+#   page             (the source of the answers that a page asks for) -> the content of the file
 #   rows             (path, sheets) writes the first of the sheets, or all of them; raises PathError
 #   advice           (comparison) -> the content of the file
 # and of what is printed: (result, what was written, width) -> lines.
-Shown = Literal["verdict", "check", "rows", "advice"]
+Shown = Literal["verdict", "page", "check", "rows", "advice"]
 
 
 class Format(NamedTuple):
@@ -32,8 +33,8 @@ class Format(NamedTuple):
     ``word`` is the flag without its dashes and the value in ``Request.file_format``. ``file`` is the name of the file,
     ``{part}`` in it step, rank or time; empty for what is printed. ``renderer`` is ``module:function`` (see
     :data:`Shown`). ``forms`` have the flag; without any it is written always. ``default_of``: the form whose sheet it
-    is if no flag is given. ``package`` is what it needs beyond msprobe, and comes with ``extra``. ``calls``: it shows
-    all calls of the step, which a verdict collects only if asked. ``between`` separates several names in one cell.
+    is if no flag is given. ``package`` is what it needs beyond msprobe, and comes with ``extra``. ``between`` separates
+    several names in one cell.
     """
 
     word: str
@@ -45,7 +46,6 @@ class Format(NamedTuple):
     default_of: Form | None = None
     package: str = ""
     extra: str = ""
-    calls: bool = False
     between: str = ";\n"
 
     @property
@@ -85,12 +85,11 @@ _ALL_FORMS: tuple[Form, ...] = ("two dumps", "-i", "-tp")
 FORMATS: tuple[Format, ...] = (
     Format(
         "html",
-        "verdict",
+        "page",
         "verdict.html",
-        "msprobe.report.html:verdict_page",
-        "write verdict.html, a page in one file",
+        "msprobe.view.single_file:single_file",
+        "write verdict.html, the page of msprobe view in one file",
         forms=("two dumps",),
-        calls=True,
     ),
     Format("json", "verdict", "verdict.json", "msprobe.report.verdict_file:verdict_bytes", "what programs read"),
     Format("text", "verdict", "", "msprobe.report.console:verdict_lines", "what is printed"),

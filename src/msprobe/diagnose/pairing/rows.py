@@ -64,6 +64,8 @@ def _rows_of_values(timeline: Timeline) -> dict[int, Place]:
     """The row of each object that describes a value. Gradients of arguments have those of equal ones among the rows."""
     found: dict[int, Place] = {}
     for event in timeline:
+        # Reading them puts other objects into the record, which stay.
+        event.inputs(), event.parameters(), event.outputs()
         slots = list(slots_of(event.name, event.record))
         found.update((id(leaf), (event.name, slot)) for slot, leaf in slots)
         for leaf in _gradients_by_argument(event.record):

@@ -15,8 +15,8 @@ from recorded import record
 from msprobe.capture.torch.precision import _version_of_cann, settings_of_precision
 from msprobe.diagnose import compare_runs
 from msprobe.report.console import verdict_text
-from msprobe.report.html import verdict_page
 from msprobe.store.reader import open_dump
+from msprobe.view.words import verdict_in_words
 
 
 def work() -> None:
@@ -84,7 +84,8 @@ def test_compare_tells_those_that_differ_first(tmp_path: Path) -> None:
     text = " ".join(verdict_text(verdict).split())
     told = text.index("get_float32_matmul_precision: highest, in the reference medium")
     assert text.index(" reference ") < text.index(" settings ") < told < text.index(" Compared ")
-    assert "get_float32_matmul_precision: highest, in the reference medium" in verdict_page(verdict)
+    notes = verdict_in_words(verdict, lambda finding: None)["notes"]
+    assert "torch.get_float32_matmul_precision: highest, in the reference medium" in " ".join(notes)
     same = compare_runs(tmp_path / "candidate", tmp_path / "candidate")
     assert "precision" not in same.summary
     assert "settings" not in verdict_text(same)
