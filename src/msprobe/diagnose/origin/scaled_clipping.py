@@ -106,12 +106,12 @@ def _divisor_of(event: Event) -> float | None:
     """What a call that writes in place divides its tensors by, if that is a number and not 1."""
     word = operation(event.stem).removeprefix("_foreach_")
     given = event.inputs()
-    if word not in ("div", "mul") or not writes_in_place(event.stem) or not given or is_tensor(given[-1][1]):
+    if word not in operators.FACTORS or not writes_in_place(event.stem) or not given or is_tensor(given[-1][1]):
         return None
     value = optimizer.value_of(given[-1][1])
     if not isinstance(value, (int, float)) or not math.isfinite(value) or value in (0, 1):
         return None
-    return float(value) if word == "div" else 1.0 / value
+    return float(value) if word.endswith("div") else 1.0 / value
 
 
 def _clips(timeline: Timeline, event: Event) -> bool:
