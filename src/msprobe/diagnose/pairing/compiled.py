@@ -24,9 +24,13 @@ def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
     notes: list[str] = []
     for side, timeline, other in (("candidate", candidate, reference), ("reference", reference, candidate)):
         paths: list[str] = []
-        for event in _closed(timeline):
-            seen = _seen_inside(event, other)
-            if any(map(_is_telling, seen)):
+        closed = _closed(timeline)
+        roots = sum(plain_path(event.parts.path) == _ROOT for event in closed)
+        for event in closed:
+            seen = _seen_inside(event, other, roots - paths.count(_ROOT))
+            # Where the passes of the other side cannot be told apart, the first has left them all out.
+            again = _ROOT in paths and plain_path(event.parts.path) == _ROOT
+            if again or any(map(_is_telling, seen)):
                 timeline.leave_out(set(event.children))
                 other.leave_out(seen)
                 paths.append(plain_path(event.parts.path))
@@ -74,8 +78,10 @@ def _below(event: Event) -> Iterator[Event]:
         yield from _below(child)
 
 
-def _seen_inside(event: Event, other: Timeline) -> set[Event]:
-    """What the other side recorded inside the module."""
+def _seen_inside(event: Event, other: Timeline, roots: int) -> set[Event]:
+    """What the other side recorded inside the module. ``roots``: how many passes are left of the one that all others
+    are in, with this one.
+    """
     path, number = plain_path(event.parts.path), event.parts.number
     for one in other:
         if (
@@ -86,8 +92,16 @@ def _seen_inside(event: Event, other: Timeline) -> set[Event]:
             return set(_below(one))
     if path != _ROOT:
         return set()
-    # It has no record of the module that all others are in: what runs between them is taken for its own.
-    forward = [one for one in other if one.direction in ("forward", "recompute")]
+    # It has no record of the module that all others are in: what runs between them is taken for its own, up to the
+    # backward pass if there are as many of these as passes.
+    parts: list[list[Event]] = [[]]
+    for one in other:
+        if one.direction in ("forward", "recompute"):
+            parts[-1].append(one)
+        elif one.direction == "backward" and parts[-1]:
+            parts.append([])
+    parts = [part for part in parts if any(one.module is not None for one in part)]
+    forward = parts[0] if len(parts) == roots else [one for part in parts for one in part]
     places = [place for place, one in enumerate(forward) if one.module is not None]
     return set(forward[places[0] : places[-1] + 1]) if places else set()
 

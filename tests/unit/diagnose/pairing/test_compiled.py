@@ -5,8 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checked import call, module, some, write
+from hand_made import tensor
 from unit.diagnose.comparing import compare, edited, first, told
 from unit.diagnose.training import Plan
+
+from msprobe.diagnose import compare_runs
 
 INSIDE = ("Functional.linear.1.", "Torch.tanh.1.", "Functional.dropout.1.", "Tensor.__mul__.1.", "Tensor.__add__.1.")
 
@@ -78,3 +82,36 @@ def test_a_module_that_does_nothing_is_not_taken_for_compiled(tmp_path: Path) ->
     verdict = compare(tmp_path, Plan(edit=edited(skip)))
     assert told(verdict)[0] == ("structure", "Functional.linear.1.forward")
     assert not any("compiled" in note for note in verdict.notes)
+
+
+def micro_batches(folder: Path, compiled: bool, losses: tuple[float, float] = (1.0, 2.0)) -> Path:
+    """Two passes of a model and what is done with them outside of it: the loss, and its backward pass."""
+    weight, data, parents = some(1, 4, 4, requires_grad=True), {}, {}
+    for number, loss in enumerate(losses):
+        x, h = some(2 + number, 3, 4), some(4 + number, 3, 4, requires_grad=True)
+        name, above = f"Functional.linear.{number}.forward", f"Module.fc.Linear.forward.{number}"
+        data[name] = call([x, weight], h)
+        if compiled:
+            del data[name]
+            name, above = f"Tensor.view_as.{number}.forward", f"Module.root.Net.forward.{number}"
+            data[name] = call([weight, weight], weight)
+        data[above] = module([x], h)
+        parents |= {name: above, above: None}
+        value = {**tensor(value=loss), "requires_grad": True, "digest": f"xxh3:{loss}"}
+        data[f"Functional.mse_loss.{number}.forward"] = call([h, some(8, 3, 4)], value)
+        data[f"Functional.mse_loss.{number}.backward"] = {"input": [tensor(value=1.0)], "output": [some(9, 3, 4)]}
+    write(folder, data, parents=parents)
+    return folder
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_loss_of_each_micro_batch_of_a_compiled_model_is_compared(tmp_path: Path, turned: bool) -> None:
+    dumps = micro_batches(tmp_path / "one", compiled=True), micro_batches(tmp_path / "other", compiled=False)
+    verdict = compare_runs(*(dumps[::-1] if turned else dumps))
+    assert (verdict.status, told(verdict)) == ("agree", [])
+    side = "reference" if turned else "candidate"
+    assert (verdict.summary["pairs"], verdict.summary[f"{side}_only"]) == (4, 2)
+    for number, losses in enumerate(((1.5, 2.0), (1.0, 2.5))):
+        other = micro_batches(tmp_path / str(number), compiled=False, losses=losses)
+        found = compare_runs(*((other, dumps[0]) if turned else (dumps[0], other)))
+        assert told(found) == [("computation", f"Functional.mse_loss.{number}.forward")]
