@@ -161,6 +161,7 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
         furthest = max(furthest, *(size for size in (one.arrived, one.left) if math.isfinite(size)), 0.0)
         if event.direction == "backward" and _is_of_another_node(pairing, event, partner):
             one.outputs = []
+            one.inputs = [difference for difference in one.inputs if difference.what != "missing"]
             one.status = _status(one)
         choices.note(one)
         if event in choices or (forward is not None and forward.chosen):

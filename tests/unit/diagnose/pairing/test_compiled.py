@@ -11,6 +11,12 @@ from unit.diagnose.comparing import compare, edited, first, told
 from unit.diagnose.training import Plan
 
 from msprobe.diagnose import compare_runs
+from msprobe.diagnose.differences.records import Comparer
+from msprobe.diagnose.pairing.match import pair
+from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.tolerance.judge import judge_all
+from msprobe.store.reader import open_dump
 
 INSIDE = ("Functional.linear.1.", "Torch.tanh.1.", "Functional.dropout.1.", "Tensor.__mul__.1.", "Tensor.__add__.1.")
 
@@ -115,3 +121,27 @@ def test_the_loss_of_each_micro_batch_of_a_compiled_model_is_compared(tmp_path: 
         other = micro_batches(tmp_path / str(number), compiled=False, losses=losses)
         found = compare_runs(*((other, dumps[0]) if turned else (dumps[0], other)))
         assert told(found) == [("computation", f"Functional.mse_loss.{number}.forward")]
+
+
+def test_a_cast_that_does_nothing_has_the_gradients_of_all_results_of_the_compiled_model(tmp_path: Path) -> None:
+    """It has no node of its own in the graph: what was recorded is that of the whole model."""
+
+    def cast(name: str, *gradients: Any, to: Any) -> Path:
+        x = some(1, 3, 4, requires_grad=True)
+        data = {
+            "Tensor.float.0.forward": call([x], x),
+            "Functional.mse_loss.0.forward": call([x, some(2, 3, 4)], {**tensor(value=1.0), "requires_grad": True}),
+            "Functional.mse_loss.0.backward": {"input": [tensor(value=1.0)], "output": [some(3, 3, 4)]},
+            "Tensor.float.0.backward": {"input": [some(3, 3, 4), *gradients], "output": to},
+        }
+        write(tmp_path / name, data)
+        return tmp_path / name
+
+    timelines = [
+        Timeline(open_dump(folder).part())
+        for folder in (cast("one", some(4, 7), to=[some(5, 9, 9)]), cast("other", to=[some(3, 3, 4)]))
+    ]
+    candidate, reference = timelines
+    judged = judge_all(pair(*timelines), Comparer(candidate.part, reference.part), Producers(candidate))
+    backward = judged[candidate.by_name["Tensor.float.0.backward"]]
+    assert (backward.arguments, backward.status) == ([], "same")
