@@ -413,11 +413,14 @@ def _blame_lone_cast(scene: Scene, judged: Judged, difference: Difference) -> No
         if maker is None or maker in paired or operation(maker.stem) not in operators.CASTS:
             continue
         chain = scene.chain(maker, makers, paired)
+        # Autocast casts what some calls take: then the results of both sides have one type.
+        cast_inside = _is_under_autocast(scene) and _result_types(judged.event) == _result_types(judged.partner) != []
+        verb, preposition = ("takes", "") if cast_inside else ("computes in", "in ")
         scene.say(
             ("calls", chain[0]),
             judged,
             "dtype",
-            f"{judged.event.name} computes in {dtype_word(difference.left)}, in the reference in "
+            f"{judged.event.name} {verb} {dtype_word(difference.left)}, in the reference {preposition}"
             f"{dtype_word(difference.right)}: the {side} alone calls {named(chain)}",
             where=maker.name,
             clear=True,
@@ -426,3 +429,13 @@ def _blame_lone_cast(scene: Scene, judged: Judged, difference: Difference) -> No
             place=scene.place_of(maker) - 0.5,
         )
         return
+
+
+def _is_under_autocast(scene: Scene) -> bool:
+    parts = scene.pairing.candidate.part, scene.pairing.reference.part
+    settings = [part.ours.get("precision") for part in parts]
+    return all(isinstance(one, dict) and any(name.startswith("autocast") for name in one) for one in settings)
+
+
+def _result_types(event: Event) -> list[str]:
+    return [dtype_word(leaf) for _, leaf in event.outputs() if is_floating(leaf)]

@@ -1,0 +1,30 @@
+"""What autocast computes in float32 is given another type by a cast of one side, and computes in the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from recorded import record
+from torch.nn import functional
+
+from msprobe.diagnose import compare_runs
+
+
+def test_a_loss_that_autocast_casts_itself_takes_another_type_and_computes_in_the_same(tmp_path: Path) -> None:
+    def run(name: str, casts: bool) -> Path:
+        def step() -> None:
+            torch.manual_seed(0)
+            weight = torch.randn(5, 8, requires_grad=True)
+            with torch.autocast("cpu", torch.bfloat16):
+                out = functional.linear(torch.randn(4, 8), weight)
+                out = functional.linear(torch.tanh(out), torch.randn(5, 5))
+                functional.cross_entropy(out.float() if casts else out, torch.arange(4)).backward()
+
+        with torch.autocast("cpu", torch.bfloat16):
+            record(tmp_path / name, step)
+        return tmp_path / name
+
+    verdict = compare_runs(run("one", False), run("other", True))
+    assert verdict.status == "harmless"
+    assert "cross_entropy.0.forward takes bfloat16, in the reference float32" in verdict.findings[0].message
