@@ -85,7 +85,9 @@ def train(text: torch.Tensor, letters: int, broken: bool, dump_path: Path) -> li
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     debugger = PrecisionDebugger(str(Path(__file__).with_name("config.json")), dump_path=str(dump_path))
     losses = []
-    for _ in range(STEPS):
+    for number in range(STEPS):
+        if sys.stderr.isatty():
+            print(f"\r{dump_path.name}: step {number + 1} of {STEPS} ", end="", file=sys.stderr, flush=True)
         starts = torch.randint(len(text) - CONTEXT - 1, (BATCH, 1))
         batch = text[starts + torch.arange(CONTEXT + 1)]
 
@@ -100,6 +102,8 @@ def train(text: torch.Tensor, letters: int, broken: bool, dump_path: Path) -> li
         optimizer.zero_grad()
         debugger.step()
         losses.append(loss.item())
+    if sys.stderr.isatty():
+        print("\r", end="", file=sys.stderr)
     # Only because a second training follows in this process.
     PrecisionDebugger.reset()
     return losses
