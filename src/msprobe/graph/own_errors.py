@@ -9,25 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
+from msprobe.compare.number_types import epsilon_of
 from msprobe.graph.tree import Tree
 
 Errors = npt.NDArray[np.float64]
 
-# The distance from 1 to the next number, by the last word of the type's name.
-_EPSILON = {
-    "float64": 2.0**-52,
-    "float32": 2.0**-23,
-    "float16": 2.0**-10,
-    "bfloat16": 2.0**-7,
-    "float8_e4m3fn": 2.0**-3,
-    "float8_e5m2": 2.0**-2,
-}
 _UNITS_OF_NOISE = 8
 
 
@@ -70,12 +61,7 @@ def _elements(leaf: Any) -> int:
 
 
 def _epsilon(leaf: Any) -> float:
-    return _epsilon_of(str(leaf.get("dtype")))
-
-
-@lru_cache(256)
-def _epsilon_of(dtype: str) -> float:
-    return _EPSILON.get(dtype.rpartition(".")[2].lower(), 0.0)
+    return epsilon_of(str(leaf.get("dtype")))
 
 
 def worst(pairs: Sequence[tuple[Any, Any]]) -> float:
