@@ -77,7 +77,7 @@ test-without-extension: $(STAMP)
 
 test-browser: $(STAMP)
 	.ci/browser
-	MSPROBE_BROWSER=required OMP_NUM_THREADS=1 $(RUN) -m pytest tests/browser tests/unit/report/test_html.py -m browser
+	MSPROBE_BROWSER=required OMP_NUM_THREADS=1 $(RUN) -m pytest tests/browser -m browser
 
 $(MINDSPORE_STAMP): pyproject.toml setup.py constraints-mindspore.txt $(NATIVE)
 	@$(MINDSPORE_PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' || \
