@@ -30,6 +30,12 @@ test("the worst row of a block is the first of the worst in it", () => {
   assert.equal(worstRow(place, -1), worstRow(place, 0));
 });
 
+test("the worst of containers and calls that are alike is the innermost", () => {
+  const place = placeOf(answer([["a", -1, { status: 4 }], ["b", 0, { status: 4 }], ["c", 1, { status: 4 }], ["d", 1, { status: 3 }], ["e", 0, { status: 4 }]]));
+  assert.equal(worstRow(place, -1), 2);
+  assert.equal(worstRow(place, 1), 2);
+});
+
 test("a row that one side lacks is worse than one explained by its inputs and better than an unexplained one", () => {
   const place = placeOf(answer([["a", -1, { status: 1 }], ["b", 0, { status: 3 }], ["c", 0, { status: 6 }], ["d", 0, { status: 5 }]]));
   assert.equal(place.worstBelow[0], 5);

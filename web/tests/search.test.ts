@@ -19,6 +19,13 @@ test("words are found in any case and any order, all of them", () => {
   assert.deepEqual(found({ query: "linear nothing" }), []);
 });
 
+test("a call is found by the module around it, and a module by no word of its calls", () => {
+  assert.deepEqual(found({ query: "layers.1 linear" }), [5]);
+  assert.deepEqual(found({ query: "layers.1 __mul__" }), [4]);
+  assert.deepEqual(found({ query: "layers.0 __mul__" }), []);
+  assert.deepEqual(found({ query: "layers.1" }), [3]);
+});
+
 test("a word is not found across two names", () => {
   const place = placeOf(answer([["ab", -1, {}], ["cd", -1, {}]]));
   assert.deepEqual(found({ query: "bc" }, place), []);

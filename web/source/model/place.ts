@@ -148,6 +148,8 @@ export function worstRow(place: Place, row: number): number {
   const to = row < 0 ? place.size : place.ends[row];
   let best = from;
   for (let at = from + 1; at < to; at++) if (badness(place, at) > badness(place, best)) best = at;
+  // A container is as bad as what it holds: the innermost is where to look.
+  for (let at = best + 1; at < place.ends[best]; at++) if (badness(place, at) === badness(place, best)) best = at;
   return best;
 }
 

@@ -4,7 +4,7 @@ import type { Place } from "./place.ts";
 import { nameOf } from "./place.ts";
 
 export interface Question {
-  /** Words that a name has to hold, in any order; upper and lower case are one. */
+  /** Words that a name, or those of the modules around it, have to hold, in any order; upper and lower case are one. */
   readonly query: string;
   /** Bit masks of what is wanted; 0 asks for everything. */
   readonly status: number;
@@ -38,29 +38,41 @@ export function askedRows(place: Place, question: Question): Uint8Array | null {
   return mask;
 }
 
+/** Rows of which each word is in their own name or in that of a module around them, and one at least in their own. */
 function namedRows(place: Place, words: readonly string[]): Uint8Array {
+  const every = new Uint8Array(place.size).fill(1);
+  const own = new Uint8Array(place.size);
+  for (const word of new Set(words)) {
+    const around = rowsNamed(place, word);
+    for (let row = 0; row < place.size; row++) {
+      own[row] |= around[row];
+      // A parent stands before its children.
+      const parent = place.parents[row];
+      if (parent >= 0) around[row] |= around[parent];
+      every[row] &= around[row];
+    }
+  }
+  for (let row = 0; row < place.size; row++) every[row] &= own[row];
+  return every;
+}
+
+/** The rows whose own name, on either side, holds a word. */
+function rowsNamed(place: Place, word: string): Uint8Array {
   const mask = new Uint8Array(place.size);
   const text = lowerText(place);
-  // The longest word is the rarest: only the names with it are looked at one by one.
-  const [rarest, ...others] = [...words].sort((a, b) => b.length - a.length);
   if (text === null) {
-    for (let row = 0; row < place.size; row++) mask[row] = holds(nameOf(place, row).toLowerCase(), words) ? 1 : 0;
+    for (let row = 0; row < place.size; row++) mask[row] = nameOf(place, row).toLowerCase().includes(word) ? 1 : 0;
   } else {
     let row = 0;
-    for (let at = text.indexOf(rarest); at >= 0; at = text.indexOf(rarest, place.starts[row])) {
+    for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, place.starts[row])) {
       while (place.starts[row + 1] <= at) row++;
-      const end = place.starts[row + 1];
-      if (!others.length || holds(text.slice(place.starts[row], end - 1), others)) mask[row] = 1;
+      mask[row] = 1;
       row++;
       if (row >= place.size) break;
     }
   }
-  for (const [row, twin] of place.twins) if (!mask[row] && holds(twin.toLowerCase(), words)) mask[row] = 1;
+  for (const [row, twin] of place.twins) if (twin.toLowerCase().includes(word)) mask[row] = 1;
   return mask;
-}
-
-function holds(name: string, words: readonly string[]): boolean {
-  return words.every((word) => name.includes(word));
 }
 
 /** The names in lower case, made at the first search; null where that would move them (a few letters grow). */

@@ -168,9 +168,15 @@ export class Session {
   private restoreSelection(): void {
     if (!this.place || this.shown.at === null) return this.changed();
     const row = rowOf(this.place, this.shown.at, this.shown.side);
-    if (row >= 0 && row !== this.selected) this.select(row, { push: false, tab: null });
+    // A search that leaves the row out stays: a link shows what was seen.
+    const reveal = !this.kept || this.isKept(row);
+    if (row >= 0 && row !== this.selected) this.select(row, { push: false, tab: null, reveal });
     else this.changed();
     return undefined;
+  }
+
+  private isKept(row: number): boolean {
+    return !this.kept || Boolean(this.kept.asked[row] || this.kept.above[row] || this.kept.inside[row]);
   }
 
   select(row: number, { push = true, tab = "call" as Tab | null, reveal = true } = {}): void {
@@ -187,9 +193,7 @@ export class Session {
 
   private reveal(row: number): void {
     const place = this.place!;
-    if (this.kept && !this.kept.asked[row] && !this.kept.above[row] && !this.kept.inside[row]) {
-      this.ask(EVERYTHING, false);
-    }
+    if (!this.isKept(row)) this.ask(EVERYTHING, false);
     let changed = false;
     for (let up = place.parents[row]; up >= 0; up = place.parents[up]) {
       if (!this.opened.isOpen(up, this.kept)) {
@@ -274,14 +278,11 @@ export class Session {
     this.changed();
   }
 
-  /** The first divergence of this place, or of the place where the first finding lies. */
+  /** The first divergence: in the place of the first finding, or in this one where no finding has a place. */
   async goFirst(): Promise<void> {
-    if (this.place && this.place.first >= 0) return this.select(this.place.first);
     const index = this.overview ? this.firstPlace() : null;
-    if (index !== null && index !== this.shown.place) {
-      await this.openPlace(index);
-      if (this.place && this.place.first >= 0) this.select(this.place.first);
-    }
+    if (index !== null && index !== this.shown.place) await this.openPlace(index);
+    if (this.place && this.place.first >= 0) this.select(this.place.first);
     return undefined;
   }
 

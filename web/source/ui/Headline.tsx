@@ -29,7 +29,7 @@ export function Headline({ session, overview }: { session: Session; overview: Ov
         {overview.kind === "single" && first !== null && (
           <button type="button" class="first" title={first} onClick={() => void session.goFirst()}><Glyph name="target" />{t("first.single")}<kbd>f</kbd></button>
         )}
-        {overview.kind === "pair" && (
+        {overview.kind === "pair" && (verdict || first !== null) && (
           <button type="button" class="first" disabled={first === null && !findings.length} title={first ?? ""} onClick={() => void session.goFirst()}>
             <Glyph name="target" />{first === null && !findings.length ? t("first.none") : t("first")}<kbd>f</kbd>
           </button>
