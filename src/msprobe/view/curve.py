@@ -17,11 +17,13 @@ from msprobe.view.columns import rounded
 NAMES = ("loss", "gradient norm", "weight norm")
 #: Before the first backward call so many records are looked at for a loss.
 _MOST_TRIED = 40
+#: The call in which torch's clipping measures gradients.
+_MEASURES = "Torch._foreach_norm."
 Sizes = tuple[float | None, float | None, float | None]
 
 
 def sizes_of(dump: Dump, step: int | None, rank: int | str) -> Sizes:
-    """Loss, norm of all gradients of parameters, and norm of all weights of one step of one rank; None if not known.
+    """Loss, norm of the gradients that optimizers take, and of all weights, of a step of one rank; None if not known.
 
     The loss is the last number before the first backward call that gradients go back from.
     """
@@ -92,9 +94,31 @@ def _loss(part: DumpPart) -> float | None:
 
 
 def _gradients(part: DumpPart) -> Iterator[dict[str, Any]]:
+    """What the optimizers take, summed over micro-batches and ranks and with what was left from before; where
+    clipping measured it, as it was before that. Without a record of them, the gradients of the backward passes.
+    """
+    names = part.names()
+    optimizers = [name for name in names if name.startswith("Optimizer.") and name.endswith(".forward")]
+    taken = [leaf for name in optimizers for leaf in _taken(part.record(name))]
+    if taken:
+        measured = [
+            leaf for name in names if name.startswith(_MEASURES) for leaf in _tensors(part.record(name), "input_args")
+        ]
+        yield from measured if _shapes(measured) == _shapes(taken) else taken
+        return
     for name in part.names():
         if "parameters_grad" in name and read_name(name).kind == "parameters":
             yield from _tensors({"output": part.record(name)}, "output")
+
+
+def _shapes(leaves: list[dict[str, Any]]) -> list[str]:
+    return sorted(str(leaf.get("shape")) for leaf in leaves)
+
+
+def _taken(record: Any) -> Iterator[dict[str, Any]]:
+    given = record.get("input_kwargs") if isinstance(record, dict) else None
+    for parameter in given.values() if isinstance(given, dict) else ():
+        yield from _tensors(parameter, "grad")
 
 
 def _weights(part: DumpPart) -> Iterator[dict[str, Any]]:
