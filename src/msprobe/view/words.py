@@ -25,13 +25,15 @@ Places = Callable[[Finding], int | None]
 def verdict_in_words(verdict: Verdict, place_of: Places) -> dict[str, Any]:
     """The verdict of a comparison. ``place_of`` leads from a finding to the number of its step and rank."""
     findings = phrases.leading(verdict)
+    # As the console groups them: the first by itself, what is alike among the others once.
+    groups = [(one, 1) for one in findings[:1]] + phrases.alike(findings[1:])
     return {
         "status": verdict.status,
         "headline": phrases.headline(verdict),
         "exit_code": verdict.exit_code,
         "notes": [clean(note) for note in (*phrases.settings_apart(verdict), *phrases.further_notes(verdict))],
         "compared": counts(verdict),
-        "findings": _findings(findings, console.finding_lines, place_of),
+        "findings": _findings(groups, console.finding_lines, place_of),
     }
 
 
@@ -43,7 +45,7 @@ def check_in_words(result: CheckResult, place_of: Places) -> dict[str, Any]:
         "exit_code": result.exit_code,
         "notes": [clean(note) for note in (*result.unread, *result.notes)],
         "compared": check_text.counts(result),
-        "findings": _findings(result.findings, check_text.finding_lines, place_of),
+        "findings": _findings([(one, 1) for one in result.findings], check_text.finding_lines, place_of),
     }
 
 
@@ -53,19 +55,19 @@ def without_name(rank: int | str | None) -> int | str | None:
 
 
 def _findings(
-    findings: Sequence[Finding], lines_of: Callable[[Finding, int], list[Line]], place_of: Places
+    groups: Sequence[tuple[Finding, int]], lines_of: Callable[[Finding, int], list[Line]], place_of: Places
 ) -> list[dict[str, Any]]:
-    return [_finding(one, lines_of(one, WIDTH), place_of(one)) for one in findings[:MOST_FINDINGS]]
+    return [_finding(one, count, lines_of(one, WIDTH), place_of(one)) for one, count in groups[:MOST_FINDINGS]]
 
 
-def _finding(finding: Finding, lines: Sequence[Line], place: int | None) -> dict[str, Any]:
+def _finding(finding: Finding, count: int, lines: Sequence[Line], place: int | None) -> dict[str, Any]:
     texts = [line.text for line in lines]
     # The message is the first paragraph.
     rest = texts[texts.index("") + 1 :] if "" in texts else []
     source = phrases.source_of(finding)
     of_reference = finding.evidence.get("side") == "reference"
     return {
-        "title": clean(finding.message),
+        "title": f"{clean(finding.message)} ({count} alike)" if count > 1 else clean(finding.message),
         "lines": rest,
         "kind": clean(finding.kind),
         "harmless": finding.harmless,
