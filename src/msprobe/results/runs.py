@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -195,7 +196,8 @@ class Part(Mapping[str, Record]):
 
     def __getitem__(self, name: str) -> Record:
         if name not in self._part:
-            raise KeyError(f"no record {name!r} in {self!r}")
+            near = difflib.get_close_matches(name, self._part.names(), 1)
+            raise KeyError(f"no record {name!r} in {self!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return Record(name, self._part.record(name), self._part)
 
     def __contains__(self, name: object) -> bool:
