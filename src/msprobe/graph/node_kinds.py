@@ -5,6 +5,8 @@ The numbers are those of the files that the TensorBoard plugin ``tb-graph-ascend
 
 from __future__ import annotations
 
+from msprobe.compare.entry_names import read_name
+
 ROOT = "DefaultModel"
 GROUP_PREFIX = "Apis_Between_Modules."
 _GROUPS = "Apis_Between_Modules"  # of merged ranks, too
@@ -21,13 +23,18 @@ _CALLS = (
 
 
 def kind_of(name: str) -> int | None:
-    """MODULE, CALL or GROUP; None where the name begins like neither.
+    """MODULE, CALL or GROUP; None where the name is none of them. A call of a family that the published builders do not
+    know (``Ops``, ``Compiled``) is told by the form of its name.
 
     >>> kind_of("Functional.linear.0.forward") == CALL, kind_of("clip_grad") == MODULE, kind_of("Other.0")
     (True, True, None)
+    >>> kind_of("Ops.c10d.wait.0.forward") == CALL
+    True
     """
     if name.startswith(_CALLS):
         return CALL
     if name.startswith(_GROUPS):
         return GROUP
-    return MODULE if name.startswith(_MODULES) else None
+    if name.startswith(_MODULES):
+        return MODULE
+    return CALL if read_name(name).kind == "api" else None

@@ -274,3 +274,10 @@ def test_an_interrupted_recording_shows_what_is_there(tmp_path: Path) -> None:
     tree = tree_of(whole)
     assert tree.parents[tree.numbers["Functional.x.0.forward"]] == tree.numbers["Module.f.F.forward.0"]
     assert tree.notices[0].startswith("The dump was interrupted")
+
+
+def test_calls_of_families_that_published_builders_do_not_know_are_calls(tmp_path: Path) -> None:
+    names = ("Ops.c10d.wait_tensor.0.forward", "Compiled.model.0.forward")
+    tree = tree_of(dump_of(tmp_path, dict.fromkeys(names, "Module.net.Net.forward.0")))
+    assert [tree.kinds[tree.numbers[name]] for name in names] == [CALL, CALL]
+    assert not [notice for notice in tree.notices if "unknown kind" in notice]
