@@ -13,10 +13,11 @@ import mmap
 import os
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -62,6 +63,13 @@ class Places:
                 places.add(name, 0, start, end)
         return places
 
+    def copy(self) -> Places:
+        """Places to which more can be added."""
+        places = Places()
+        places._number = dict(self._number)
+        places._source, places._start, places._end = self._source[:], self._start[:], self._end[:]
+        return places
+
     def items(self) -> Iterator[tuple[str, int, int, int]]:
         """Name, source, start and end of all, in order."""
         return zip(self._number, self._source, self._start, self._end, strict=True)
@@ -82,7 +90,9 @@ class Places:
 
 @dataclass(frozen=True)
 class JsonIndex:
-    """A dump file: the keys before and after ``data``, and the place of each record in ``text``."""
+    """A dump file: the keys before and after ``data``, and the place of each record in ``text``. Nobody changes it, as
+    all who look at the file get the same one.
+    """
 
     header: dict[str, Any]
     ours: dict[str, Any]
@@ -90,8 +100,24 @@ class JsonIndex:
     text: mmap.mmap | bytes
 
 
+#: Files that somebody looks at now, by path and state: another look costs nothing.
+_open: WeakValueDictionary[tuple[str, int, int, int], JsonIndex] = WeakValueDictionary()
+
+
 def read_index(path: Path) -> JsonIndex:
     """Read ``dump.json`` or ``debug.json``. Raises PathError or InvalidInputError, naming the place."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return _read_index(path)  # raises it in words
+    key = (os.path.abspath(path), state.st_mtime_ns, state.st_size, state.st_ino)
+    found = _open.get(key)
+    if found is None:
+        found = _open[key] = _read_index(path)
+    return found
+
+
+def _read_index(path: Path) -> JsonIndex:
     text = _map(path)
     start = text.find(_DATA)
     if start >= 0:
@@ -195,7 +221,12 @@ def _places(text: mmap.mmap | bytes, start: int, end: int) -> Places | None:
 
 
 def _parse_whole(path: Path, text: bytes) -> JsonIndex:
-    found = parse(text, path)
+    piece_of: Callable[[Any], bytes] = _piece
+    try:
+        found = orjson.loads(text)
+    except ValueError:
+        # In the words of Python, which strict JSON does not know.
+        found, piece_of = parse(text, path), _piece_of_python
     if not isinstance(found, dict):
         raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(found).__name__}.')
     data = found.pop("data", None)
@@ -204,11 +235,22 @@ def _parse_whole(path: Path, text: bytes) -> JsonIndex:
     ours = found.pop("msprobe", {})
     pieces, places, position = [], Places(), 0
     for name, record in data.items():
-        piece = json.dumps(record).encode()
+        piece = piece_of(record)
         pieces.append(piece)
         places.add(name, 0, position, position + len(piece))
         position += len(piece)
     return JsonIndex(found, ours if isinstance(ours, dict) else {}, places, b"".join(pieces))
+
+
+def _piece(record: Any) -> bytes:
+    try:
+        return orjson.dumps(record)
+    except TypeError:  # nested deeper than it writes
+        return _piece_of_python(record)
+
+
+def _piece_of_python(record: Any) -> bytes:
+    return json.dumps(record).encode()
 
 
 def _kind(value: object) -> str:

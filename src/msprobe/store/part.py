@@ -50,6 +50,7 @@ class DumpPart:
         self.complete = True
         self.lost = 0
         self._places = json_index.Places()
+        self._index: json_index.JsonIndex | None = None
         self._sources: list[tuple[Path, Any]] = []
         self._stack_of: dict[str, Any] | None = None
         self._frames: dict[Any, list[str]] = {}
@@ -143,22 +144,26 @@ class DumpPart:
 
     def close(self) -> None:
         """Let go of the files; records can no longer be read."""
+        shared = self._index.text if self._index is not None else None
         for _, text in self._sources:
-            if not isinstance(text, bytes):
+            # A finished file is closed with the last who looks at it.
+            if not isinstance(text, bytes) and text is not shared:
                 text.close()
+        self._index = None
         self._sources.clear()
 
     def _read(self) -> None:
         journals = [path for path in layout.journals(self.folder) if path.name.startswith(f"{self.kind}-")]
         if os.path.lexists(self.path):
-            index = json_index.read_index(self.path)
-            self.header, self.ours = index.header, index.ours
+            index = self._index = json_index.read_index(self.path)
+            self.header, self.ours = dict(index.header), dict(index.ours)
             self.complete = index.ours.get("complete", True) is True
             self._sources.append((self.path, index.text))
             self._places = index.places
             if self.complete:
                 # A journal beside a finished file is about to be removed.
                 return
+            self._places = index.places.copy()
         elif not journals:
             raise PathError(f'folder "{self.folder}" holds neither "{self.path.name}" nor a journal of it.')
         self.complete = False

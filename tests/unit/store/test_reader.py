@@ -379,3 +379,42 @@ def test_a_million_records_are_indexed_without_being_parsed(tmp_path: Path) -> N
     with pytest.raises(KeyError):
         part.record("Torch.add.10000.forward")
     part.close()
+
+
+def test_two_who_look_at_one_file_share_what_was_read_and_close_it_on_their_own(tmp_path: Path) -> None:
+    folder = write_reference(tmp_path / "step0" / "rank0")
+    one, other = open_dump(folder).part(), open_dump(folder).part()
+    assert one._places is other._places
+    names = one.names()
+    one.close()
+    assert [name for name, _ in other.records()] == names
+    other.close()
+
+
+def test_a_file_that_changed_is_read_again_while_somebody_looks_at_what_it_was(tmp_path: Path) -> None:
+    folder = write_reference(tmp_path / "step0" / "rank0")
+    before = open_dump(folder).part()
+    (folder / "dump.json").unlink()
+    write_reference(folder, level="L0")
+    after = open_dump(folder).part()
+    assert (before.header["level"], after.header["level"]) == ("mix", "L0")
+    assert dict(before.records()) == dict(after.records())
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), "\ud800", 2**70, -0.0, [[[1]]]])
+def test_a_file_on_one_line_keeps_what_strict_json_does_not_know(tmp_path: Path, odd: Any) -> None:
+    folder = tmp_path / "step0" / "rank0"
+    folder.mkdir(parents=True)
+    (folder / "dump.json").write_text(json.dumps({**HEADER, "data": {"Torch.sum.0.forward": {"output": [odd]}}}))
+    found = open_dump(folder).part().record("Torch.sum.0.forward")["output"][0]
+    assert repr(found) == repr(odd) or found == odd
+
+
+def test_a_file_on_one_line_may_be_nested_deeply(tmp_path: Path) -> None:
+    deep: Any = 1.0
+    for _ in range(400):
+        deep = [deep]
+    folder = tmp_path / "step0" / "rank0"
+    folder.mkdir(parents=True)
+    (folder / "dump.json").write_text(json.dumps({**HEADER, "data": {"Torch.sum.0.forward": {"output": deep}}}))
+    assert open_dump(folder).part().record("Torch.sum.0.forward")["output"] == deep
