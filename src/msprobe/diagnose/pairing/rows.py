@@ -43,7 +43,7 @@ def _names(rows: Rows) -> dict[Place, str]:
 
 def _places(parts: tuple[DumpPart, DumpPart], mappings: Mappings | None) -> list[tuple[Place, Place]]:
     with no_collection():
-        timelines = Timeline(parts[0]), Timeline(parts[1])
+        timelines = Timeline(parts[0], one_by_one=True), Timeline(parts[1], one_by_one=True)
         # Values know their rows by being the same objects: their slots, records and calls get other names.
         mine, theirs = _rows_of_values(timelines[0]), _rows_of_values(timelines[1])
         kept = [event.record for timeline in timelines for event in timeline]

@@ -88,6 +88,41 @@ def described(leaf: dict[str, Any]) -> TensorInfo:
     return info
 
 
+#: Tensors that were described before, by their statistics.
+Known = dict[Statistics, TensorInfo]
+
+
+def describe_tensors(record: Any, known: Known) -> None:
+    """Make a :class:`TensorInfo` of each description in a record; equal ones are one object, which goes into ``known``.
+
+    What one call makes the next takes, and the module around them, too: so half of what a step holds is told twice.
+    """
+    items = record.items() if type(record) is dict else enumerate(record) if type(record) is list else ()
+    for key, item in items:
+        kind = type(item)
+        if kind is dict:
+            if type(item.get("type")) is not str:
+                describe_tensors(item, known)
+            elif type(item.get("dtype")) is str:
+                record[key] = _described_once(item, known)
+        elif kind is list:
+            describe_tensors(item, known)
+
+
+def _described_once(leaf: dict[str, Any], known: Known) -> TensorInfo:
+    try:
+        found = known.get(_recorded(leaf))
+    except (KeyError, TypeError):
+        return described(leaf)
+    if found is not None and found == leaf:
+        return found
+    info = described(leaf)
+    # Zero has a sign, which equal numbers do not tell.
+    if info.plain and 0.0 not in info.statistics:
+        known[info.statistics] = info
+    return info
+
+
 def tensors_of(slots: Iterable[tuple[str, Any]]) -> list[TensorInfo]:
     """The tensors among slots and what is in them."""
     found = []

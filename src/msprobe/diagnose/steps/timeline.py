@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Literal
 
 from msprobe.compare.entry_names import EntryName, plain_path, read_name
 from msprobe.diagnose.steps.optimizer_calls import calls_inside_steps
 from msprobe.diagnose.steps.overwritten import overwritten, without_overwritten
-from msprobe.diagnose.steps.tensor_info import TensorInfo, described
+from msprobe.diagnose.steps.tensor_info import Known, TensorInfo, describe_tensors, described
 from msprobe.diagnose.steps.tensor_info import is_tensor as is_tensor
 from msprobe.diagnose.steps.unwritten import mark_unwritten
 from msprobe.store.part import DumpPart
@@ -180,14 +181,17 @@ class Event:
 
 
 class Timeline:
-    """The events of one part, in order, and the tree of module passes."""
+    """The events of one part, in order, and the tree of module passes.
 
-    def __init__(self, part: DumpPart) -> None:
+    Tensors that are described alike are one object in all records, unless ``one_by_one``.
+    """
+
+    def __init__(self, part: DumpPart, one_by_one: bool = False) -> None:
         self.part = part
         self.step = part.step
         self.rank = part.rank
         self.by_name: dict[str, Event] = {}
-        self.events = self._read(part)
+        self.events = self._read(part, None if one_by_one else {})
         self._optimizers: list[Event] | None = None
         self._first_backward: int | None = None
         self.roots: list[Event] = []
@@ -201,7 +205,7 @@ class Timeline:
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)
 
-    def _read(self, part: DumpPart) -> list[Event]:
+    def _read(self, part: DumpPart, known: Known | None) -> list[Event]:
         events: list[Event] = []
         gradients: dict[str, list[Event]] = {}
         last_backward: dict[str, int] = {}
@@ -211,6 +215,8 @@ class Timeline:
         for name, record in part.records():
             if in_other_words:
                 _use_words_of_torch(record)
+            if known is not None:
+                describe_tensors(record, known)
             parts = read_name(name)
             event = Event(name, parts, record, _direction(parts, record))
             self.by_name[name] = event
@@ -391,19 +397,24 @@ def flatten(slot: str, value: Any, found: list[Slot]) -> None:
         if isinstance(value.get("type"), str):
             found.append((slot, value))
             return
-        pairs = [(f"{slot}.{key}" if slot else key, key, item) for key, item in value.items()]
+        pairs = [(_inner(slot, key), key, item) for key, item in value.items()]
     elif isinstance(value, list):
-        pairs = [(f"{slot}.{number}", number, item) for number, item in enumerate(value)]
+        pairs = [(_inner(slot, number), number, item) for number, item in enumerate(value)]
     else:
         if slot and (value is not None or slot.count(".")):
             found.append((slot, value))
         return
     for inner, key, item in pairs:
-        if type(item) is dict and type(item.get("type")) is str:  # what most lists hold
+        if type(item) is TensorInfo:
+            found.append((inner, item))
+        elif type(item) is dict and type(item.get("type")) is str:  # what most lists hold
             if type(item.get("dtype")) is str:
                 item = value[key] = described(item)
             found.append((inner, item))
-        elif type(item) is TensorInfo:
-            found.append((inner, item))
         else:
             flatten(inner, item, found)
+
+
+@lru_cache(1 << 14)  # so that a name which a million slots have is there once
+def _inner(slot: str, key: str | int) -> str:
+    return f"{slot}.{key}" if slot else str(key)

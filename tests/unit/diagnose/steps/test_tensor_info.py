@@ -9,7 +9,9 @@ import pickle
 import pytest
 
 from msprobe.diagnose.steps.tensor_info import (
+    Known,
     TensorInfo,
+    describe_tensors,
     described,
     fingerprint,
     is_floating,
@@ -115,3 +117,42 @@ def test_tensors_of_a_record_become_descriptions_that_remember_in_the_record_its
     flatten("input", record, again)
     assert [leaf for _, leaf in again] == [leaf for _, leaf in found]
     assert all(one is other for (_, one), (_, other) in zip(found, again, strict=True) if is_tensor(one))
+
+
+class TestSharing:
+    def shared(self, *leaves: dict[str, object]) -> list[TensorInfo]:
+        known: Known = {}
+        records = [{"output": [dict(leaf)], "input_kwargs": {"deep": {"er": dict(leaf)}}} for leaf in leaves]
+        for record in records:
+            describe_tensors(record, known)
+            assert record["input_kwargs"]["deep"]["er"] == record["output"][0]
+        return [record["output"][0] for record in records]
+
+    def test_what_is_described_alike_is_one_object(self) -> None:
+        one, other = self.shared(USUAL, USUAL)
+        assert one is other
+        assert one == USUAL
+        assert one.plain
+
+    @pytest.mark.parametrize(
+        "change", [{"shape": [3, 2]}, {"requires_grad": False}, {"Max": 1.75}, {"digest": "xxh3:1"}]
+    )
+    def test_what_is_described_otherwise_is_another(self, change: dict[str, object]) -> None:
+        one, other, again = self.shared(USUAL, {**USUAL, **change}, USUAL)
+        assert other == {**USUAL, **change}
+        assert one == again == USUAL
+
+    def test_the_sign_of_zero_stays(self) -> None:
+        one, other = self.shared({**USUAL, "Mean": 0.0}, {**USUAL, "Mean": -0.0})
+        assert [math.copysign(1.0, leaf["Mean"]) for leaf in (one, other)] == [1.0, -1.0]
+
+    @pytest.mark.parametrize("leaf", [{"type": "int", "value": 3}, {"type": "slice", "value": [dict(USUAL)]}])
+    def test_what_is_no_tensor_stays_as_it_is(self, leaf: dict[str, object]) -> None:
+        record = {"output": [leaf, None, 1.5]}
+        describe_tensors(record, {})
+        assert type(record["output"][0]) is dict
+
+    @pytest.mark.parametrize("odd", [{"Max": [1.0]}, {"Norm": {}}, {"Max": None}])
+    def test_statistics_that_are_no_numbers_are_described_all_the_same(self, odd: dict[str, object]) -> None:
+        (found,) = self.shared({**USUAL, **odd})
+        assert type(found) is TensorInfo
