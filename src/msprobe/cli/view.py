@@ -41,6 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Open what was asked for, and show it until the user ends it; returns the exit status."""
     from msprobe.cli.progress import progress
+    from msprobe.diagnose.steps.collector import no_collection
     from msprobe.view.opening import Wanted, open_source
 
     port, jobs = _checked(args)
@@ -49,11 +50,12 @@ def execute(args: argparse.Namespace) -> int:
 
         check_available()
     wanted = Wanted(args.noise, args.layout, None, jobs, Path(args.matches) if args.matches else None)
-    with progress("comparing" if len(args.paths) > 1 else "reading") as tell:
-        source = open_source(args.paths, tell, wanted)
-        source.prepare()
-    # What was read stays: a search for garbage among it would take as long as an answer may.
-    gc.freeze()
+    with no_collection():
+        with progress("comparing" if len(args.paths) > 1 else "reading") as tell:
+            source = open_source(args.paths, tell, wanted)
+            source.prepare()
+        # What was read stays: a search for garbage among it would take as long as an answer may.
+        gc.freeze()
     try:
         return _write(source, Path(args.html)) if args.html is not None else _show(source, args, port)
     finally:

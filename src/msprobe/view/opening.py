@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.paths import StrPath
 from msprobe.store.reader import Dump, open_dump
@@ -47,7 +48,12 @@ def open_source(paths: Sequence[StrPath], progress: Progress | None = None, want
     One path: a dump, a folder of results (``verdict.json`` or ``check.json``), or graph files. Two: two dumps, the
     candidate first. Raises PathError or InvalidInputError, with all that is wrong at once.
     """
-    wanted = wanted or Wanted()
+    # What is read stays, so that searches for garbage among it find nothing and take as long as the work.
+    with no_collection():
+        return _opened_source(paths, progress, wanted or Wanted())
+
+
+def _opened_source(paths: Sequence[StrPath], progress: Progress | None, wanted: Wanted) -> Source:
     if not 1 <= len(paths) <= 2:
         raise InvalidInputError(f"give one path, or two dumps (candidate and reference); found {len(paths)}.")
     if any(map(_is_graph, paths)):
