@@ -60,7 +60,6 @@ class Steps:
         other: Dump,
         healthy: dict[Place, Dump],
         tell: Telling,
-        with_calls: bool,
         workers: Workers,
         mappings: Mappings | None,
         keep: Keep | None = None,
@@ -69,7 +68,6 @@ class Steps:
         self._steps = len(one.steps), len(other.steps)
         self._healthy = healthy
         self._tell = tell
-        self._with_calls = with_calls
         self._workers = workers
         self._mappings = mappings
         # What another process knows cannot be kept here.
@@ -117,7 +115,6 @@ class Steps:
                 self._left.get(rank, ({}, {})),
                 self._weights.get(rank, {}),
                 self._mappings,
-                self._with_calls,
                 self._steps,
                 self._keep,
             )

@@ -10,13 +10,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msprobe.diagnose.evidence import Because, Fact
 from msprobe.diagnose.steps.timeline import Direction
-
-if TYPE_CHECKING:
-    from msprobe.diagnose.verdict.calls import StepCalls
 
 VERSION = 1
 
@@ -150,10 +147,9 @@ class Verdict:
 
     ``status``: ``agree`` (no difference beyond rounding), ``harmless`` (differences that change nothing that
     counts), ``diverged``, or ``incomparable`` (nothing answers to anything). ``notes`` are remarks that are
-    no findings: another precision, other call names. ``calls``: all calls of the step and rank of the first
-    finding, where they were asked for. ``apart``: the candidate's steps in which something differs beyond rounding, or
-    one side makes a call alone. ``reason``: why they are not comparable, which ``notes`` tell, too. These three are not
-    part of ``verdict.json``.
+    no findings: another precision, other call names. ``apart``: the candidate's steps in which something differs beyond
+    rounding, or one side makes a call alone. ``reason``: why they are not comparable, which ``notes`` tell, too. These
+    two are not part of ``verdict.json``.
     """
 
     status: Status
@@ -162,7 +158,6 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     summary: dict[str, Any] = field(default_factory=dict, hash=False)
-    calls: StepCalls | None = None
     apart: tuple[int | None, ...] = ()
     reason: str = ""
 

@@ -25,7 +25,6 @@ from msprobe.diagnose.steps.written import add_written
 from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.calibration import NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.tolerance.told_units import precision_of
-from msprobe.diagnose.verdict.calls import calls_of
 from msprobe.diagnose.verdict.conclusion import Compared, agreeing_of
 from msprobe.diagnose.verdict.precision_words import precision_in_words
 from msprobe.diagnose.verdict.recordings import (
@@ -63,7 +62,6 @@ class Task:
     left: tuple[Mapping[str, Left], Mapping[str, Left]]
     weights: Mapping[str, tuple[Any, Any]]
     mappings: Mappings | None
-    with_calls: bool
     steps: tuple[int, int] = (1, 1)
     keep: Keep | None = None
 
@@ -157,7 +155,6 @@ def _compare_timelines(
         values=scene.has_values,
         carried=task.before.size > 0.0,
         collectives=[event.index for event in pairing.candidate if event.is_collective],
-        calls=calls_of(scene) if task.with_calls else None,
         lone=lone_calls(pairing),
         left=(gradients_left(candidate), gradients_left(reference)),
         weights=weights_of(pairing.partner.items(), scene.makers) if crossing else {},

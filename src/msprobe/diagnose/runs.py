@@ -15,7 +15,6 @@ from msprobe.diagnose.layout.compare import ComparedLayouts, LayoutCounts, Layou
 from msprobe.diagnose.layout.detect import layouts_differ
 from msprobe.diagnose.one_step import Keep
 from msprobe.diagnose.steps.collector import no_collection
-from msprobe.diagnose.verdict.calls import StepCalls
 from msprobe.diagnose.verdict.common import Step, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import across_ranks, conclude
 from msprobe.diagnose.verdict.over_steps import tell_over_steps
@@ -41,7 +40,6 @@ def compare_runs(
     candidate: StrPath,
     reference: StrPath,
     progress: Progress | None = None,
-    with_calls: bool = False,
     noise: StrPath | None = None,
     jobs: int | None = None,
     engine: Engine = "local",
@@ -52,7 +50,7 @@ def compare_runs(
     """Say where two recorded trainings part.
 
     ``candidate`` and ``reference`` are folders of dumps (a whole dump, a step, a rank, or a ``dump.json``).
-    ``progress`` is told which part is compared next; ``with_calls`` fills :attr:`Verdict.calls`.
+    ``progress`` is told which part is compared next.
     ``noise`` is the dump of a second healthy run, from which it is measured what each call may differ by.
     ``jobs`` ranks of a step are compared at once, with the same result: in processes of this machine, or on a Ray
     cluster (see :class:`msprobe.engine.Workers`).
@@ -81,9 +79,8 @@ def compare_runs(
         running.leave_out(lacking, "no rank of one side is in the other")
     status: Status = "agree"
     compared = False
-    shown: StepCalls | None = None
     tell = Telling(progress, sum(len(step.ranks) for step in common.steps))
-    steps = Steps(one, other, healthy, tell, with_calls, workers, mappings, keep)
+    steps = Steps(one, other, healthy, tell, workers, mappings, keep)
     layouts = Layouts(annotations)
     excused: set[str] = set()
     for number, step in enumerate(common.steps):
@@ -96,7 +93,6 @@ def compare_runs(
             status = _worse(status, "diverged" if found_whole.findings else "agree")
         else:
             results = steps.compare(step)
-            shown = shown or results[0].calls
             results = running.add(results)
             if not any(result.summary["pairs"] for result in results):
                 continue
@@ -104,7 +100,7 @@ def compare_runs(
             following = common.steps[number + 1] if number + 1 < len(common.steps) else None
             suspects = [one for one in across_ranks(results) if one.shows_later not in excused]
             suspects = name_unaveraged(results, suspects)
-            answer, found, rank = conclude(results, suspects, partial(steps.reach_in, following), following is not None)
+            answer, found = conclude(results, suspects, partial(steps.reach_in, following), following is not None)
             other_model = two_models(result.answering for result in results) if answer == "diverged" else ""
             if other_model and number == 0:
                 compared = False
@@ -113,8 +109,6 @@ def compare_runs(
             running.keep(step.candidate, found)
             if answer != "diverged":
                 excused.update(one.shows_later for one in suspects if one.shows_later)
-            if found and (status == "agree" or answer == "diverged"):
-                shown = next((result.calls for result in results if result.rank == rank), shown)
             status = _worse(status, answer)
         if status == "diverged":
             break
@@ -153,7 +147,6 @@ def compare_runs(
         tuple(tell_over_steps(running.findings, summary["steps_compared"], running.effect)),
         tuple(dict.fromkeys(notes)),
         summary,
-        shown,
         tuple(running.apart),
         reasons[0] if reasons else "",
     )

@@ -11,11 +11,11 @@ from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.one_step import pair_timelines
 from msprobe.diagnose.origin.step_facts import StepFacts
 from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.pairing.order import in_order
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.verdict.calls import in_order
 from msprobe.store.reader import Dump
 from msprobe.view.by_hand import put_in
 from msprobe.view.rows import Row, rows_of

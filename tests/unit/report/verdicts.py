@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from msprobe.diagnose.findings import Finding, Verdict
-from msprobe.diagnose.verdict.calls import Call, StepCalls
 
 STACK = (
     "File /home/me/train.py, line 97, in forward, \n scores = scores * self.scale",
@@ -64,14 +63,3 @@ def verdict(*findings: Finding, status: Any = "diverged", **more: Any) -> Verdic
     }
     usual: dict[str, Any] = {"notes": ("precision: bfloat16 where the reference has float32",), "summary": summary}
     return Verdict(status, "/runs/new", "/runs/old", findings, **{**usual, **more})
-
-
-def step_calls(count: int = 40, origin: int = 12, **more: Any) -> StepCalls:
-    """A step whose calls differ from ``origin`` on; that one is the call of :func:`finding`."""
-    calls = []
-    for index in range(count):
-        name = f"Tensor.__mul__.{index}.forward" if index != origin else "Tensor.__add__.22.forward"
-        status: Any = "same" if index < origin else "guilty" if index == origin else "victim"
-        size = 0.0 if index < origin else 4e-3
-        calls.append(Call(name, index, "forward", "blocks.2", status, size if index > origin else 0.0, size, 1e-5))
-    return StepCalls(3, 0, tuple(calls), **more)

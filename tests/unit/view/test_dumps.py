@@ -12,12 +12,11 @@ from unit.view.pages import LARGER, opened, pair, row
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.check import check_run
-from msprobe.diagnose.runs import compare_runs as with_calls
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.report.check_text import check_lines
 from msprobe.report.console import verdict_lines
 from msprobe.view import steps_source
-from msprobe.view.columns import NO_SIZE, STATUSES, UNEXPLAINED
+from msprobe.view.columns import NO_SIZE, UNEXPLAINED
 from msprobe.view.opening import open_source
 from msprobe.view.source import NoSuchThingError
 from msprobe.view.unchanged import ChangedError
@@ -28,18 +27,6 @@ COLUMNS = ("parents", "kinds", "sides", "orders", "phases", "micro", "status", "
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return pair(tmp_path_factory.mktemp("runs"))
-
-
-def test_every_call_is_judged_as_the_comparison_judges_it(runs: tuple[Path, Path]) -> None:
-    verdict = with_calls(*runs, with_calls=True)
-    assert verdict.calls is not None
-    with opened(*runs) as shown:
-        place = shown.place(0)
-    for call in verdict.calls.calls:
-        number = row(place, call.name)
-        assert place["status"][number] in (STATUSES[call.status], 0), call
-        assert place["left"][number] == pytest.approx(min(call.left, NO_SIZE), rel=1e-3)
-        assert place["arrived"][number] == pytest.approx(min(call.arrived, NO_SIZE), rel=1e-3)
 
 
 def test_a_verdict_is_told_in_the_words_of_the_console(runs: tuple[Path, Path]) -> None:

@@ -14,7 +14,6 @@ from msprobe.diagnose.evidence import Effect, Result
 from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import effect, frameworks, noise
-from msprobe.diagnose.verdict.calls import StepCalls
 from msprobe.diagnose.verdict.common import Rank
 
 MOST_FINDINGS = 100
@@ -43,7 +42,6 @@ class Compared:
     #: Sides that were interrupted in this step, and whether both recorded what their tensors hold.
     interrupted: tuple[str, ...] = ()
     values: bool = True
-    calls: StepCalls | None = None
     lone: list[str] = field(default_factory=list)
     #: Calls of one side alone and the like, which what came in explains as well: suspects if nothing else is.
     doubts: list[Suspect] = field(default_factory=list)
@@ -125,15 +123,15 @@ REASONS: tuple[Reason, ...] = (
 
 def conclude(
     results: Sequence[Compared], found: Sequence[Suspect], reach_later: Callable[[], float], goes_on: bool
-) -> tuple[Status, list[Finding], Rank | None]:
-    """What the suspects of a step amount to: status, findings in order, and the rank at fault. ``reach_later``: how
-    far differences reach in the next step, if there is one (``goes_on``).
+) -> tuple[Status, list[Finding]]:
+    """What the suspects of a step amount to: status, and findings in order. ``reach_later``: how far differences reach
+    in the next step, if there is one (``goes_on``).
     """
     extent = _extent(results)
     if extent.size > extent.agreeing and all(result.values and not result.interrupted for result in results):
         found = _with_what_is_behind(found, results)
     if not found:
-        return "agree", [], None
+        return "agree", []
     clear = [suspect for suspect in found if suspect.clear]
     quiet = [suspect for suspect in found if _is_quiet(suspect)]
     if extent.size <= extent.allowed and (clear or quiet):
@@ -145,14 +143,14 @@ def conclude(
     unknown = not goes_on and any(suspect.shows_later for suspect in found)
     if not clear and not unknown:
         if extent.is_harmless and quiet:
-            return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:_MOST_QUIET]], None
+            return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:_MOST_QUIET]]
         if extent.size <= extent.agreeing:
-            return "agree", [], None  # if something does differ, the next step tells what
+            return "agree", []  # if something does differ, the next step tells what
     ordered = in_order_of_weight(found)
     counts = unknown or any(reason.holds(suspect, extent) for suspect in ordered for reason in REASONS)
     harmless = extent.is_harmless and not counts
     findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
-    return "harmless" if harmless else "diverged", findings, findings[0].rank
+    return "harmless" if harmless else "diverged", findings
 
 
 def _extent(results: Sequence[Compared]) -> Extent:

@@ -53,7 +53,7 @@ def suspect(kind: Any, *facts: Fact, clear: bool = True) -> Suspect:
 
 
 def concluded(result: Compared, *found: Suspect) -> tuple[str, list[str]]:
-    answer, findings, _ = conclude([result], found, lambda: 0.0, True)
+    answer, findings = conclude([result], found, lambda: 0.0, True)
     return answer, [one.kind for one in findings]
 
 
@@ -83,7 +83,7 @@ def test_of_two_frameworks_ten_times_as_much_is_rounding_where_all_calls_agree()
 
 def test_a_step_within_rounding_leaves_it_to_the_next_one_to_tell_what_differs() -> None:
     within = suspect("gradient", Result(1e-7, 1e-6), clear=False)
-    assert conclude([compared(ALLOWED)], [within], lambda: 1.0, True) == ("agree", [], None)
+    assert conclude([compared(ALLOWED)], [within], lambda: 1.0, True) == ("agree", [])
 
 
 def test_what_is_within_rounding_stands_behind_what_is_not() -> None:
