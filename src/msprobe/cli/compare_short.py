@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from msprobe.report.formats import Format
     from msprobe.view.kept import Kept
 
-    # What the page need not work out again: names in two frameworks, steps that were judged.
-    _Known = tuple[Mappings | None, Kept | None]
+    # What the page judges by, and need not judge again: names in two frameworks, steps that were judged, the second
+    # healthy run.
+    _Known = tuple[Mappings | None, Kept | None, StrPath | None]
     _Steps = Collection[int | None] | None
 
 DEFAULT_OUTPUT = "./output"
@@ -137,7 +138,8 @@ def _compare(args: argparse.Namespace) -> int:
                     written.append(path)
                 if page := _page(asked):
                     # What a person opens first stands first.
-                    written[:0] = _write_page(verdict, (candidate, reference), (mappings, kept), page, folder)
+                    known = mappings, kept, args.noise
+                    written[:0] = _write_page(verdict, (candidate, reference), known, page, folder)
                 if tables is not None:
                     for path in tables(candidate, reference, folder, steps, tell):
                         written.append(path)
@@ -273,8 +275,8 @@ def _write_page(
     from msprobe.store.reader import open_dump
     from msprobe.view.dumps import Dumps
 
-    mappings, kept = known
-    source = Dumps(open_dump(dumps[0]), open_dump(dumps[1]), verdict, mappings, None, kept)
+    mappings, kept, noise = known
+    source = Dumps(open_dump(dumps[0]), open_dump(dumps[1]), verdict, mappings, None, kept, noise)
     try:
         return list(formats.write_files(source, page, folder))
     finally:

@@ -69,18 +69,19 @@ class Task:
 def judge(task: Task) -> Compared:
     """What comes out for one step of one rank; nothing of its records is kept, and no file stays open."""
     with no_collection():
-        return _compare_part(task, _calibrate(task))
+        return _compare_part(task, measured(task.healthy, task.reference))
 
 
-def _calibrate(task: Task) -> Calibration:
-    if task.healthy is None:
+def measured(healthy: Dump | None, reference: Dump) -> Calibration:
+    """What a second healthy run differs by from the reference; each dump has one part. Nothing where there is none."""
+    if healthy is None:
         return NO_CALIBRATION
-    healthy, reference = task.healthy.part(), task.reference.part()
+    parts = healthy.part(), reference.part()
     try:
-        return calibrate(healthy, reference)
+        return calibrate(*parts)
     finally:
-        healthy.close()
-        reference.close()
+        for part in parts:
+            part.close()
 
 
 def _compare_part(task: Task, calibration: Calibration) -> Compared:
@@ -126,6 +127,23 @@ def pair_timelines(candidate: Timeline, reference: Timeline, mappings: Mappings 
     return Paired(paired.pairing, comparer, crossing, tuple(paired.notes))
 
 
+def searched(
+    paired: Paired,
+    calibration: Calibration,
+    first: bool = False,
+    before: Before | None = None,
+    steps: tuple[int, int] = (1, 1),
+) -> Scene:
+    """Judge all pairs and search for origins, as every comparison does it: a search finds out that some pairs, which
+    are within rounding as a whole, are not. The arguments are those of :class:`Task`.
+    """
+    calibration.tell(paired.comparer)
+    scene = Scene(paired.pairing, paired.comparer, first, before)
+    look_for_steps_in_one(scene, steps)
+    search(scene)
+    return scene
+
+
 def _compare_timelines(
     task: Task, calibration: Calibration, candidate: Timeline, reference: Timeline
 ) -> tuple[Compared, Scene, tuple[str, ...]]:
@@ -133,18 +151,14 @@ def _compare_timelines(
     sides = ("candidate", left), ("reference", right)
     paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights))
     pairing, comparer, crossing = paired.pairing, paired.comparer, paired.crossing
-    comparer.measured_noise, comparer.measured_inputs = calibration.allowed, calibration.allowed_inputs
-    comparer.measured_limit = calibration.limit
     before = Before(task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched)
-    scene = Scene(pairing, comparer, task.first, before)
-    look_for_steps_in_one(scene, task.steps)
-    suspects = search(scene)
+    scene = searched(paired, calibration, task.first, before, task.steps)
     reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
     reach = replace(reach, untouched=scene.untouched)
     compared = Compared(
         step=left.step,
         rank=left.rank,
-        suspects=suspects,
+        suspects=scene.ledger.in_order(),
         reach=reach,
         tolerance=calibration.limit_of_reach(_tolerance(scene), effect.unit_of(scene.judged.values())),
         doubts=list(scene.ledger.doubts),

@@ -66,7 +66,7 @@ def compare_runs(
     workers = Workers(jobs, engine)
     one, other = open_dump(candidate), open_dump(reference)
     annotations = {} if layout is None else read_annotations(layout)
-    healthy = {} if noise is None else _healthy_parts(noise, other)
+    healthy = {} if noise is None else healthy_parts(noise, other)
     common = in_common(one, other)
     if annotations or _layouts_differ(one, other, common.steps):
         common = in_common(one, other, by_rank=False)
@@ -160,7 +160,7 @@ def _without_healthy(steps: Sequence[StepPair], healthy: Mapping[Place, Dump]) -
     return [text] if lacking else []
 
 
-def _healthy_parts(noise: StrPath, reference: Dump) -> dict[Place, Dump]:
+def healthy_parts(noise: StrPath, reference: Dump) -> dict[Place, Dump]:
     """The parts of the second healthy run by step and rank of the reference. Raises InvalidInputError if there are
     none.
     """

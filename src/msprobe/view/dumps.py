@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.findings import Finding, Verdict
+from msprobe.diagnose.runs import healthy_parts
 from msprobe.diagnose.verdict.common import Rank, Step
 from msprobe.errors import MsprobeError
 from msprobe.report.phrases import clean
@@ -27,6 +28,7 @@ from msprobe.view.words import check_in_words, verdict_in_words
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
     from msprobe.diagnose.check import CheckResult
+    from msprobe.paths import StrPath
 
 #: Of longer runs, the curve shows so many steps, evenly spread.
 _MOST_CURVE = 300
@@ -44,14 +46,21 @@ class Dumps(StepsSource):
         mappings: Mappings | None = None,
         matches_folder: Path | None = None,
         kept: Kept | None = None,
+        noise: StrPath | None = None,
     ) -> None:
+        """``told``: what a comparison or a check says of them; ``noise``: the second healthy run that it was made with.
+        Raises PathError or InvalidInputError if that cannot be read.
+        """
         self._dumps = candidate, reference
         self._told = told
         self._exchanges = [Exchanges(dump) if dump is not None else None for dump in self._dumps]
         self._mappings = mappings
         self._folder = matches_folder or Path.cwd()
         self._kept = kept
-        self.places = places = places_of(candidate, reference)
+        self._healthy = healthy_parts(noise, reference) if noise is not None and reference is not None else {}
+        in_layouts = isinstance(told, Verdict) and "layouts" in told.summary
+        self.places = places = places_of(candidate, reference, not in_layouts)
+        self._first_common = next((place.candidate[0] for place in places if place.side == 0 and place.candidate), None)
         self._numbers: dict[tuple[Step, Rank], int] = {}
         for number, place in enumerate(places):
             self._numbers.setdefault((place.step, place.rank), number)
@@ -113,8 +122,14 @@ class Dumps(StepsSource):
             return known
         if known is not None:
             known.close()
-        follows = place.candidate[0] != candidate.steps[0]
-        return judge_pair(one, reference.only(*place.reference), self._mappings, follows, pairs)
+        return judge_pair(
+            one,
+            reference.only(*place.reference),
+            self._mappings,
+            follows=place.candidate[0] != self._first_common,
+            by_hand=pairs,
+            healthy=self._healthy.get(place.reference),
+        )
 
     def _in_words(self) -> Json | None:
         if isinstance(self._told, Verdict):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from msprobe.diagnose.check.overflow import births
 from msprobe.diagnose.differences.records import Comparer, fingerprint
 from msprobe.diagnose.differences.value_digests import add_digests
-from msprobe.diagnose.one_step import pair_timelines
+from msprobe.diagnose.one_step import measured, pair_timelines, searched
 from msprobe.diagnose.origin.step_facts import StepFacts
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.order import in_order
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.tolerance.calibration import Calibration
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.store.reader import Dump
 from msprobe.view.by_hand import put_in
@@ -77,14 +78,18 @@ def judge_pair(
     mappings: Mappings | None = None,
     follows: bool = False,
     by_hand: Mapping[str, str] | None = None,
+    healthy: Dump | None = None,
 ) -> JudgedStep:
-    """Read and judge one step of one rank of two runs; each dump has one part. ``follows``: steps came before it;
-    ``by_hand``: names of the candidate that answer to names of the reference, whatever the pairing says.
+    """Read and judge one step of one rank of two runs, as a comparison does it; each dump has one part.
+
+    ``follows``: steps of both came before it; ``by_hand``: names of the candidate that answer to names of the
+    reference, whatever the pairing says; ``healthy``: the same of a second healthy run.
     """
     with no_collection():
+        calibration = measured(healthy, reference)
         timelines = _read(candidate, reference)
         try:
-            return _judge_pair(timelines[0], timelines[1], mappings, follows, by_hand or {})
+            return _judge_pair(timelines[0], timelines[1], mappings, follows, by_hand or {}, calibration)
         except BaseException:
             _close(timelines)
             raise
@@ -119,11 +124,16 @@ def read_one(dump: Dump, is_reference: bool = False) -> JudgedStep:
 
 
 def _judge_pair(
-    candidate: Timeline, reference: Timeline, mappings: Mappings | None, follows: bool, by_hand: Mapping[str, str]
+    candidate: Timeline,
+    reference: Timeline,
+    mappings: Mappings | None,
+    follows: bool,
+    by_hand: Mapping[str, str],
+    calibration: Calibration,
 ) -> JudgedStep:
     paired = pair_timelines(candidate, reference, mappings, follows)
     notes = (*paired.unseen, *put_in(by_hand, paired.pairing))
-    return judge_pairing(paired.pairing, paired.comparer, notes)
+    return of_facts(searched(paired, calibration), notes)
 
 
 def judge_one(timeline: Timeline, is_reference: bool = False) -> JudgedStep:

@@ -92,7 +92,7 @@ def compared(candidate: Dump, reference: Dump, progress: Progress | None = None,
         )
 
     verdict, left, right = readable_verdict(compare, candidate, reference)
-    return Dumps(open_dump(left), open_dump(right), verdict, wanted.mappings, wanted.matches, kept)
+    return Dumps(open_dump(left), open_dump(right), verdict, wanted.mappings, wanted.matches, kept, wanted.noise)
 
 
 def checked(dump: Dump, progress: Progress | None = None) -> Dumps:

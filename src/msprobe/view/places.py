@@ -26,13 +26,15 @@ class Place:
         return 0 if self.reference is not None else 1
 
 
-def places_of(candidate: Dump, reference: Dump | None) -> list[Place]:
-    """All steps and ranks in order: those that both have, and those of one side alone."""
+def places_of(candidate: Dump, reference: Dump | None, by_rank: bool = True) -> list[Place]:
+    """All steps and ranks in order: those that both have, and those of one side alone. ``by_rank``: false for runs in
+    different layouts, whose ranks do not answer to each other.
+    """
     if reference is None:
         return [Place(step, rank, (step, rank), None) for step in candidate.steps for rank in candidate.ranks(step)]
     found: list[Place] = []
     taken: tuple[set[tuple[Step, Rank]], set[tuple[Step, Rank]]] = (set(), set())
-    for step in in_common(candidate, reference).steps:
+    for step in in_common(candidate, reference, by_rank).steps:
         for rank, twin in step.ranks:
             found.append(Place(step.candidate, rank, (step.candidate, rank), (step.reference, twin)))
             taken[0].add((step.candidate, rank))
