@@ -210,6 +210,26 @@ def check_output_folder(path: StrPath) -> Path:
     return folder
 
 
+def check_output_file(path: StrPath) -> Path:
+    """Return ``path`` if a file can be written there; creates nothing. The folder must exist. A link to a file stands
+    for itself: it is replaced.
+    """
+    file = _check_form(path, "file")
+    shown = _shown(file)
+    if file.is_dir():
+        raise PathError(f"{shown} is a folder; give the name of a file.")
+    if file.is_symlink() and not file.exists():
+        raise PathError(f"{shown} is a symbolic link to nothing; give another name.")
+    if file.exists() and not file.is_file():
+        raise PathError(f"{shown} is not a regular file; give another name.")
+    folder = file.parent
+    if not folder.is_dir():
+        kind = "is no folder" if os.path.lexists(folder) else "does not exist"
+        raise PathError(f"{shown} cannot be written: folder {_shown(folder)} {kind}; make it first.")
+    check_output_folder(folder)
+    return file
+
+
 def _check_form(path: object, kind: str) -> Path:
     """The rules that need no look at the disk: a non-empty path whose names a disk can hold."""
     if not isinstance(path, (str, os.PathLike)):

@@ -5,7 +5,8 @@ None of this imports torch or MindSpore.
 
 from __future__ import annotations
 
-from msprobe.results.runs import Part, Record, Run, Tensor, open_run
+from msprobe.results.records import Record, Tensor
+from msprobe.results.runs import Part, Run, open_run
 from msprobe.results.tables import Table
 from msprobe.results.verdicts import CheckedRun, Comparison, Finding, check, compare
 

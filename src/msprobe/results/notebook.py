@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -13,13 +13,29 @@ _MOST_TEXT = 120
 _TONES = {"bad": "#b3261e", "warn": "#8a5a00", "good": "#1b7a3d"}
 
 
-def table_html(names: Sequence[str], rows: Sequence[Sequence[Any]], count: int, title: str = "") -> str:
-    """A table with its first rows; ``count``: how many it has."""
-    head = "".join(f"<th>{text(name)}</th>" for name in names)
+def table_html(
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    below: str = "",
+    title: str = "",
+    meanings: Mapping[str, str] | None = None,
+) -> str:
+    """A table; ``below``: what to say of what is not shown of it, ``meanings``: what columns hold, for the pointer."""
+    told = meanings or {}
+    head = "".join(
+        f'<th title="{escape(told[name])}">{text(name)}</th>' if name in told else f"<th>{text(name)}</th>"
+        for name in names
+    )
     body = "".join(f"<tr>{''.join(f'<td>{cell(value)}</td>' for value in row)}</tr>" for row in rows)
-    more = f"<p>and {count - len(rows)} more rows</p>" if count > len(rows) else ""
+    under = f"<p>{text(below)}</p>" if below else ""
     above = f"<p><b>{text(title)}</b></p>" if title else ""
-    return f"<div>{above}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
+    return f"<div>{above}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{under}</div>"
+
+
+def more_rows(shown_rows: int, count: int) -> str:
+    """What to say of rows that are not shown; nothing if all are."""
+    left = count - shown_rows
+    return "" if left <= 0 else "and 1 more row" if left == 1 else f"and {left} more rows"
 
 
 def result_html(headline: str, tone: str, about: Sequence[str], findings: Sequence[tuple[str, Sequence[str]]]) -> str:
@@ -35,8 +51,13 @@ def result_html(headline: str, tone: str, about: Sequence[str], findings: Sequen
 
 def cell(value: Any) -> str:
     """A value in a cell."""
-    found = number(value) if isinstance(value, float) else "" if value is None else clean(value)
+    found = shown(value)
     return escape(found if len(found) <= _MOST_TEXT else f"{found[:_MOST_TEXT]}...")
+
+
+def shown(value: Any) -> str:
+    """A value as a table shows it, in one line."""
+    return number(value) if isinstance(value, float) else "" if value is None else clean(value)
 
 
 def text(value: object) -> str:

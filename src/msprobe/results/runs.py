@@ -3,138 +3,27 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msprobe.compare.entry_names import read_name
 from msprobe.errors import InvalidInputError
 from msprobe.report.phrases import clean
-from msprobe.results.notebook import table_html
-from msprobe.results.tables import Table
-from msprobe.store.columns import is_tensor, leaves
+from msprobe.results.columns import STEPS, TENSORS
+from msprobe.results.notebook import more_rows, table_html
+from msprobe.results.records import Record, module_of
+from msprobe.results.tables import Table, Tabular, rank_column
 from msprobe.store.reader import Dump, open_dump
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pandas
-    import polars
-
     from msprobe.paths import StrPath
     from msprobe.store.part import DumpPart
 
 _SHOWN = 12
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """What was recorded of one tensor.
-
-    ``max``, ``min``, ``mean`` and ``norm`` (L2) are None where they were not recorded. ``dtype`` is the framework's
-    word without its prefix (``bfloat16``). ``digest`` has its kind before a colon. ``file`` names the file of its
-    values, if they were written.
-    """
-
-    slot: str
-    dtype: str
-    shape: tuple[int, ...] | None
-    max: float | None = None
-    min: float | None = None
-    mean: float | None = None
-    norm: float | None = None
-    requires_grad: bool | None = None
-    digest: str | None = None
-    file: str | None = None
-    _part: DumpPart | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def values(self) -> npt.NDArray[np.generic] | None:
-        """The values as an array of numpy, read now (bfloat16 as float32); None where they were not written, or cannot
-        be read.
-        """
-        if self.file is None or self._part is None:
-            return None
-        found: npt.NDArray[np.generic] | None = self._part.array(self.file)
-        return found
-
-
-class Record:
-    """One recorded call, or pass of a module."""
-
-    __slots__ = ("_content", "_leaves", "_part", "name")
-
-    def __init__(self, name: str, content: Any, part: DumpPart) -> None:
-        self.name = name
-        self._content = content
-        self._part = part
-        self._leaves: list[tuple[str, Any]] | None = None
-
-    @property
-    def content(self) -> Any:
-        """The record as it stands in the file."""
-        return self._content
-
-    @property
-    def module(self) -> str | None:
-        """The path of the module that it is a pass of, or ran in; None outside of all."""
-        own = read_name(self.name)
-        if own.path:
-            return own.path
-        above = self._part.parent(self.name)
-        above = above[0] if isinstance(above, list) and above else above
-        return read_name(above).path or None if isinstance(above, str) else None
-
-    @property
-    def stack(self) -> list[str]:
-        """The call stack that it came from, innermost frame first; empty if none was written."""
-        return list(self._part.stack(self.name))
-
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """Its tensors by their place: ``input.0``, ``input.weight``, ``output.0``, ``parameters.bias``."""
-        return {slot: _tensor(slot, leaf, self._part) for slot, leaf in self._all() if is_tensor(leaf)}
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """What was given and is no tensor, by its place."""
-        return {
-            slot: leaf.get("value", leaf) if isinstance(leaf, dict) else leaf
-            for slot, leaf in self._all()
-            if not is_tensor(leaf)
-        }
-
-    def _all(self) -> list[tuple[str, Any]]:
-        if self._leaves is None:
-            self._leaves = leaves(self.name, self._content)
-        return self._leaves
-
-    def __getitem__(self, slot: str) -> Tensor:
-        found = self.tensors
-        if slot not in found:
-            raise KeyError(f"{self.name} has no tensor {slot!r}; it has {', '.join(found) or 'none'}")
-        return found[slot]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Record) and (self.name, self._content) == (other.name, other._content)
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __repr__(self) -> str:
-        return f"<Record {clean(self.name)}: {', '.join(self.tensors) or 'no tensor'}>"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            [one.slot, one.dtype, "" if one.shape is None else list(one.shape), one.max, one.min, one.mean, one.norm]
-            for one in self.tensors.values()
-        ]
-        names = ("tensor", "dtype", "shape", "max", "min", "mean", "norm")
-        return table_html(names, rows[:_SHOWN], len(rows), self.name)
-
-
-class Part(Mapping[str, Record]):
+class Part(Tabular, Mapping[str, Record]):
     """One step of one rank: its records by name, in their order."""
 
     def __init__(self, part: DumpPart) -> None:
@@ -160,7 +49,7 @@ class Part(Mapping[str, Record]):
 
     @property
     def table(self) -> Table:
-        """All tensors, one row for each."""
+        """All tensors, one row for each; ``table.meanings`` tells what the columns hold."""
         found = self._part.tensors()
         numbers = {
             name: [
@@ -169,9 +58,11 @@ class Part(Mapping[str, Record]):
             ]
             for name, bit in _STATISTICS.items()
         }
+        modules = {entry: module_of(self._part, entry) for entry in dict.fromkeys(found.entry)}
         return Table(
             {
                 "record": found.entry,
+                "module": [modules[entry] for entry in found.entry],
                 "slot": found.slot,
                 "dtype": [dtype.removeprefix("torch.") for dtype in found.dtype],
                 "shape": [None if shape is None else str(list(shape)) for shape in found.shape],
@@ -179,20 +70,9 @@ class Part(Mapping[str, Record]):
                 "digest": [one or other for one, other in zip(found.digest, found.md5, strict=True)],
             },
             "tensors",
+            TENSORS,
+            _not_finite(numbers),
         )
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """All tensors, one dict for each."""
-        return self.table.rows
-
-    def to_polars(self) -> polars.DataFrame:
-        """All tensors for polars. Raises NotAvailableError if it is not installed."""
-        return self.table.to_polars()
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """All tensors for pandas. Raises NotAvailableError if it is not installed."""
-        return self.table.to_pandas()
 
     def __getitem__(self, name: str) -> Record:
         if name not in self._part:
@@ -222,7 +102,7 @@ class Part(Mapping[str, Record]):
 
     def _repr_html_(self) -> str:
         rows = [[name, ", ".join(self[name].tensors)] for name in self._part.names()[:_SHOWN]]
-        return table_html(("record", "tensors"), rows, len(self), repr(self))
+        return table_html(("record", "tensors"), rows, more_rows(_SHOWN, len(self)), repr(self))
 
 
 class Run:
@@ -250,6 +130,22 @@ class Run:
         is not, PathError if it cannot be read.
         """
         return Part(self._dump.part(step, rank))
+
+    def step_table(self) -> Table:
+        """Loss, norm of the gradients and norm of the weights, one row for each rank of each step.
+
+        The columns: ``step``, ``rank``, ``loss``, ``gradient_norm``, ``weight_norm``; ``table.meanings`` and
+        ``docs/python.md`` tell what they hold.
+        """
+        from msprobe.view.curve import sizes_of
+
+        places = [(step, rank) for step in self._dump.steps for rank in self._dump.ranks(step)]
+        sizes = [sizes_of(self._dump, *place) for place in places]
+        columns: dict[str, list[Any]] = {"step": [step for step, _ in places]}
+        columns["rank"] = rank_column([rank for _, rank in places])
+        for number, name in enumerate(("loss", "gradient_norm", "weight_norm")):
+            columns[name] = [found[number] for found in sizes]
+        return Table(columns, "steps", STEPS)
 
     def __getitem__(self, place: int | tuple[int | None, int | str]) -> Part:
         try:
@@ -281,7 +177,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         rows = [["" if step is None else step, ", ".join(map(str, self.ranks(step)))] for step in self.steps[:_SHOWN]]
-        return table_html(("step", "ranks"), rows, len(self.steps), repr(self))
+        return table_html(("step", "ranks"), rows, more_rows(_SHOWN, len(self.steps)), repr(self))
 
 
 # Statistics, and the bit that says in ``Columns.nulls`` that one was not recorded.
@@ -296,28 +192,10 @@ def open_run(path: StrPath) -> Run:
     return Run(open_dump(path))
 
 
-def _tensor(slot: str, leaf: dict[str, Any], part: DumpPart) -> Tensor:
-    shape = leaf.get("shape")
-    grad = leaf.get("requires_grad")
-    digest = leaf.get("digest") or leaf.get("md5")
-    file = leaf.get("data_name")
-    largest, least, mean, norm = (_statistic(leaf.get(name)) for name in ("Max", "Min", "Mean", "Norm"))
-    return Tensor(
-        slot,
-        str(leaf["dtype"]).removeprefix("torch."),
-        tuple(shape) if isinstance(shape, list) else None,
-        max=largest,
-        min=least,
-        mean=mean,
-        norm=norm,
-        requires_grad=grad if isinstance(grad, bool) else None,
-        digest=digest if isinstance(digest, str) else None,
-        file=file if isinstance(file, str) and file != "-1" else None,
-        _part=part,
-    )
-
-
-def _statistic(value: Any) -> float | None:
-    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
-        return float(value.replace("Infinity", "inf"))
-    return float(value) if isinstance(value, (int, float)) else None
+def _not_finite(numbers: Mapping[str, Sequence[float | None]]) -> list[int]:
+    """The rows in which a number is NaN or infinite."""
+    return [
+        number
+        for number, values in enumerate(zip(*numbers.values(), strict=True))
+        if any(value is not None and not math.isfinite(value) for value in values)
+    ]

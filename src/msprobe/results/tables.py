@@ -6,27 +6,39 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msprobe.errors import NotAvailableError
-from msprobe.results.notebook import table_html
+from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.results.notebook import shown, table_html
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
 _SHOWN = 10
+#: Of a column of text, print shows so many letters.
+_WIDEST = 44
 
 
 class Table:
     """Columns of one length, by name; nothing of it changes.
 
     ``table["name"]`` is a column, ``len(table)`` the number of rows, iterating gives one dict for each row.
+    ``meanings`` says what each column holds, in which unit, and when it is None. ``leading``: the numbers of the rows
+    to look at first, which are those that ``print`` and notebooks show; those at the top if there are none.
     """
 
-    __slots__ = ("_columns", "title")
+    __slots__ = ("_columns", "leading", "meanings", "title")
 
-    def __init__(self, columns: Mapping[str, Sequence[Any]], title: str = "") -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Sequence[Any]],
+        title: str = "",
+        meanings: Mapping[str, str] | None = None,
+        leading: Sequence[int] = (),
+    ) -> None:
         self._columns = {name: tuple(column) for name, column in columns.items()}
         self.title = title
+        self.meanings = dict(meanings or {})
+        self.leading = tuple(leading)
         if len(set(map(len, self._columns.values()))) > 1:
             raise ValueError("the columns of a table have one length")
 
@@ -40,7 +52,36 @@ class Table:
         """One dict for each row."""
         return list(self)
 
+    def where(self, **wanted: Any) -> Table:
+        """The rows in which columns have these values: ``where(status="unexplained")``. A function is asked with the
+        value of each row: ``where(units=lambda units: units is not None and units > 4)``. Raises
+        InvalidInputError for a column that there is not.
+        """
+        unknown = [name for name in wanted if name not in self._columns]
+        if unknown:
+            raise InvalidInputError(
+                f"this table has no column {', '.join(map(repr, unknown))}; it has {', '.join(self._columns)}."
+            )
+        kept = list(range(len(self)))
+        for name, value in wanted.items():
+            column = self._columns[name]
+            kept = [
+                number for number in kept if (value(column[number]) if callable(value) else column[number] == value)
+            ]
+        places = {number: place for place, number in enumerate(kept)}
+        columns = {name: [column[number] for number in kept] for name, column in self._columns.items()}
+        return Table(columns, self.title, self.meanings, [places[one] for one in self.leading if one in places])
+
+    def in_module(self, path: str) -> Table:
+        """The rows of a module and of all that runs in it: ``in_module("layers.3")`` has ``layers.3.mlp``, and not
+        ``layers.30``. Raises InvalidInputError for a table that has no column ``module``.
+        """
+        below = f"{path}."
+        return self.where(module=lambda one: one is not None and (one == path or one.startswith(below)))
+
     def __getitem__(self, name: str) -> tuple[Any, ...]:
+        if name not in self._columns:
+            raise KeyError(f"no column {name!r} in this table; it has {', '.join(self._columns)}")
         return self._columns[name]
 
     def __len__(self) -> int:
@@ -51,13 +92,25 @@ class Table:
             yield dict(zip(self._columns, values, strict=True))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and self._columns == other._columns
+        if not isinstance(other, Table) or self.names != other.names or len(self) != len(other):
+            return False
+        return all(map(same_values, self._columns.values(), other._columns.values()))
 
     def __hash__(self) -> int:
         return hash((self.names, len(self)))
 
     def __repr__(self) -> str:
         return f"<Table{f' of {self.title}' if self.title else ''}: {len(self)} rows, {', '.join(self._columns)}>"
+
+    def __str__(self) -> str:
+        numbers = self._first_numbers()
+        cells = [["", *(str(number) for number in numbers)]]
+        for name, column in self._columns.items():
+            texts = [shown(column[number]) for number in numbers]
+            cells.append([name, *(one if len(one) <= _WIDEST else f"{one[: _WIDEST - 3]}..." for one in texts)])
+        padded = [[one.ljust(max(map(len, column))) for one in column] for column in cells]
+        lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
+        return "\n".join([*lines, *self._told_of_the_others(len(numbers))])
 
     def to_polars(self) -> polars.DataFrame:
         """The table for polars. Raises NotAvailableError if polars is not installed."""
@@ -74,9 +127,66 @@ class Table:
     def _lists(self) -> dict[str, list[Any]]:
         return {name: list(column) for name, column in self._columns.items()}
 
+    def _first_numbers(self) -> list[int]:
+        """The numbers of the rows that are shown."""
+        found = dict.fromkeys(self.leading[:_SHOWN])
+        for number in range(len(self)):
+            if len(found) >= _SHOWN:
+                break
+            found.setdefault(number)
+        return list(found)
+
+    def _told_of_the_others(self, count: int) -> list[str]:
+        if count >= len(self):
+            return []
+        which = "those to look at first" if self.leading else "the first"
+        return [f"{count} of {len(self)} rows, {which}; .rows, .to_pandas() and .to_polars() have all"]
+
     def _repr_html_(self) -> str:
-        rows = [[column[number] for column in self._columns.values()] for number in range(min(len(self), _SHOWN))]
-        return table_html(self.names, rows, len(self), self.title)
+        numbers = self._first_numbers()
+        rows = [[number, *(column[number] for column in self._columns.values())] for number in numbers]
+        below = " ".join(self._told_of_the_others(len(numbers)))
+        return table_html(("", *self.names), rows, below, self.title, self.meanings)
+
+
+class Tabular:
+    """What is a table, too."""
+
+    __slots__ = ()
+
+    @property
+    def table(self) -> Table:
+        """What there is to list, one row for each."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table, one dict for each."""
+        return self.table.rows
+
+    def to_polars(self) -> polars.DataFrame:
+        """The table for polars. Raises NotAvailableError if it is not installed."""
+        return self.table.to_polars()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The table for pandas. Raises NotAvailableError if it is not installed."""
+        return self.table.to_pandas()
+
+
+def rank_column(ranks: Sequence[int | str | None]) -> list[int | str | None]:
+    """Ranks for a column, which has one type: numbers, or texts where one of them is the name of a folder."""
+    if any(isinstance(rank, str) for rank in ranks):
+        return [None if rank is None else str(rank) for rank in ranks]
+    return list(ranks)
+
+
+def same_values(one: Any, other: Any) -> bool:
+    """True if two results hold the same; a NaN is the same as another."""
+    if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
+        return len(one) == len(other) and all(map(same_values, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_values(one[key], other[key]) for key in one)
+    return bool(one is other or one == other or (one != one and other != other))
 
 
 def _package(name: str) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,13 @@ from msprobe.diagnose import findings as diagnosed
 from msprobe.diagnose.check.run import CheckResult
 from msprobe.errors import InvalidInputError
 from msprobe.report import check_text, console, phrases
+from msprobe.results.columns import FINDINGS
 from msprobe.results.notebook import result_html
-from msprobe.results.tables import Table
+from msprobe.results.tables import Table, Tabular, rank_column
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-
     from msprobe.paths import StrPath
+    from msprobe.store.reader import Dump
     from msprobe.view.dumps import Dumps
 
 _SHOWN = 5
@@ -30,15 +30,31 @@ _TONES = {
     "agree": "good",
     "clean": "good",
 }
-_STATUSES = ("not measured", "same", "rounding", "explained", "unexplained", "candidate only", "reference only")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Finding(diagnosed.Finding):
     """One statement, with what it rests on; see :class:`msprobe.diagnose.findings.Finding` for the fields.
 
     ``str(finding)`` is what the console prints of it.
     """
+
+    @property
+    def source(self) -> str | None:
+        """The line of the program that made the call: file, line, function and code; None if no stack was recorded."""
+        frame = phrases.source_of(self)
+        if frame is None:
+            return None
+        return (
+            f"{frame.place}{f' in {frame.function}' if frame.function else ''}{f': {frame.code}' if frame.code else ''}"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        # As JSON, in which a NaN is the same as another.
+        return isinstance(other, Finding) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.message, self.where, self.entry, self.step, self.rank))
 
     def __repr__(self) -> str:
         return f"<Finding {self.kind}: {phrases.clean(self.message)}>"
@@ -51,40 +67,39 @@ class Finding(diagnosed.Finding):
         return result_html(self.message, tone, (), [("in full", [line.text for line in _lines(self)])])
 
 
-class _Findings:
+class _Findings(Tabular):
     """What results with findings have in common."""
 
     findings: tuple[diagnosed.Finding, ...]
 
     @property
     def table(self) -> Table:
-        """The findings, one row for each."""
-        names = ("kind", "where", "module", "entry", "step", "rank", "direction", "order", "harmless", "message")
-        columns: dict[str, list[Any]] = {name: [getattr(one, name) for one in self.findings] for name in names}
-        # Names of ranks and their numbers do not share a column.
-        columns["rank"] = [None if rank is None else str(rank) for rank in columns["rank"]]
-        return Table(columns, "findings")
+        """The findings, one row for each; ``table.meanings`` tells what the columns hold."""
+        columns: dict[str, list[Any]] = {name: [getattr(one, name) for one in self.findings] for name in FINDINGS}
+        return Table({**columns, "rank": rank_column(columns["rank"])}, "findings", FINDINGS)
 
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """The findings, one dict for each."""
-        return self.table.rows
+    if TYPE_CHECKING:
 
-    def to_polars(self) -> polars.DataFrame:
-        """The findings for polars. Raises NotAvailableError if it is not installed."""
-        return self.table.to_polars()
+        def to_json(self) -> dict[str, Any]: ...
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """The findings for pandas. Raises NotAvailableError if it is not installed."""
-        return self.table.to_pandas()
+    def __eq__(self, other: object) -> bool:
+        # As JSON, in which a NaN is the same as another.
+        return isinstance(other, type(self)) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.findings))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Comparison(_Findings, diagnosed.Verdict):
     """Where two runs part; see :class:`msprobe.diagnose.findings.Verdict` for the fields.
 
-    ``str(comparison)`` is what ``msprobe compare`` prints.
+    ``str(comparison)`` is what ``msprobe compare`` prints. ``noise`` is the second healthy run that was given.
     """
+
+    noise: str | None = None
+    #: The dumps without the parts that could not be read.
+    _dumps: tuple[Dump, Dump] | None = field(default=None, compare=False)
 
     @property
     def headline(self) -> str:
@@ -94,34 +109,66 @@ class Comparison(_Findings, diagnosed.Verdict):
     def call_table(self, step: int | None = None, rank: int | str | None = None) -> Table:
         """All calls of one step of one rank, in the order of the page, and how they were judged.
 
-        Step and rank may be left out: those of the first finding, or the first that both runs have, are meant.
-        ``input_delta`` and ``output_delta`` are the largest relative differences of what goes in and what comes out,
-        ``allowed`` what rounding and the inputs explain of the latter. Raises InvalidInputError if there is no such
-        step or rank, and what reading the dumps raises.
+        Step and rank may be left out: those of the first finding, or the first that both runs have, are meant. The
+        columns: ``name``, ``reference_name``, ``module``, ``inside``, ``phase``, ``order``, ``status``,
+        ``input_delta``, ``output_delta``, ``allowed``, ``largest``, ``norm``, ``not_finite``, ``finding``;
+        ``table.meanings`` and ``docs/python.md`` tell what they hold. Raises InvalidInputError if there is no such step
+        or rank, and what reading the dumps raises.
         """
-        source = self._source()
-        try:
-            return _calls(source, source.place(_place(source, self, step, rank)))
-        finally:
-            source.close()
+        from msprobe.results.step_tables import call_table, place_of
+
+        with self._source() as source:
+            return call_table(source, place_of(source, self, step, rank), self.findings)
+
+    def tensor_table(self, step: int | None = None, rank: int | str | None = None) -> Table:
+        """All tensors of one step of one rank, each beside that of the reference, and how far they are apart.
+
+        Step and rank as for :meth:`call_table`. The columns: ``name``, ``reference_name``, ``module``, ``slot``,
+        ``group``, ``status``, ``difference``, ``units``, and of both sides (``reference_...``) ``dtype``, ``shape``,
+        ``max``, ``min``, ``mean``, ``norm``; ``table.meanings`` and ``docs/python.md`` tell what they hold. Raises the
+        same.
+        """
+        from msprobe.results.step_tables import place_of, tensor_table
+
+        with self._source() as source:
+            return tensor_table(source, place_of(source, self, step, rank), self.findings)
+
+    def step_table(self) -> Table:
+        """Loss, norm of the gradients and norm of the weights of both runs, one row for each rank of each step.
+
+        The columns: ``step``, ``rank``, and of both sides (``reference_...``) ``loss``, ``gradient_norm``,
+        ``weight_norm``; ``table.meanings`` and ``docs/python.md`` tell what they hold. Raises what opening the dumps
+        raises.
+        """
+        from msprobe.results.step_tables import step_table
+
+        return step_table(*self._opened())
 
     def write_html(self, path: StrPath) -> Path:
         """Write the page of ``msprobe view``, with its data in one file. Raises PathError."""
-        from msprobe.paths import write_atomically
+        from msprobe.paths import check_output_file, write_atomically
         from msprobe.view.single_file import single_file
 
-        source = self._source()
-        try:
+        check_output_file(path)
+        with self._source() as source:
             write_atomically(path, single_file(source), fsync=False)
-        finally:
-            source.close()
         return Path(path)
 
-    def _source(self) -> Dumps:
-        from msprobe.store.reader import open_dump
+    @contextmanager
+    def _source(self) -> Iterator[Dumps]:
+        """The two dumps, judged as the comparison did it; closed behind."""
         from msprobe.view.dumps import Dumps
 
-        return Dumps(open_dump(self.candidate), open_dump(self.reference), self)
+        source = Dumps(*self._opened(), self, noise=self.noise)
+        try:
+            yield source
+        finally:
+            source.close()
+
+    def _opened(self) -> tuple[Dump, Dump]:
+        from msprobe.store.reader import open_dump
+
+        return self._dumps or (open_dump(self.candidate), open_dump(self.reference))
 
     def __repr__(self) -> str:
         return f"<Comparison {self.headline}{_counted(self.findings)}>"
@@ -135,7 +182,7 @@ class Comparison(_Findings, diagnosed.Verdict):
         return result_html(self.headline + _more(self.findings), _TONES[self.status], about, told)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class CheckedRun(_Findings, CheckResult):
     """What is wrong in one run; see :class:`msprobe.diagnose.check.CheckResult` for the fields.
 
@@ -178,14 +225,16 @@ def compare(
     """
     from msprobe.diagnose.runs import compare_runs
     from msprobe.diagnose.verdict.readable import readable_verdict
+    from msprobe.store.reader import open_dump
 
     def run(one: StrPath, other: StrPath) -> diagnosed.Verdict:
         return compare_runs(one, other, progress, noise=noise, layout=layout, jobs=jobs)
 
-    verdict, _, _ = readable_verdict(run, candidate, reference)
+    verdict, one, other = readable_verdict(run, candidate, reference)
     values = _values(verdict)
     # Paths as they were given: what could be read of them is in the notes.
-    return Comparison(**{**values, "candidate": str(candidate), "reference": str(reference)})
+    values |= {"candidate": str(candidate), "reference": str(reference)}
+    return Comparison(**values, noise=None if noise is None else str(noise), _dumps=(open_dump(one), open_dump(other)))
 
 
 def check(
@@ -238,40 +287,3 @@ def _counted(findings: Sequence[object]) -> str:
 
 def _more(findings: Sequence[object]) -> str:
     return f" (the first {_SHOWN} of {len(findings)} findings)" if len(findings) > _SHOWN else ""
-
-
-def _place(source: Dumps, verdict: Comparison, step: int | None, rank: int | str | None) -> int:
-    """The number of a step and rank. Raises InvalidInputError if there is none."""
-    if step is None and rank is None and verdict.findings:
-        first = phrases.leading(verdict)[0]
-        step, rank = first.step, first.rank
-    for number, place in enumerate(source.places):
-        if place.side == 0 and step in (None, place.step) and rank in (None, place.rank):
-            return number
-    there = ", ".join(f"step {place.step} rank {place.rank}" for place in source.places[:8] if place.side == 0)
-    raise InvalidInputError(f"both runs have no step {step}, rank {rank}; they have {there or 'nothing in common'}.")
-
-
-def _calls(source: Dumps, place: dict[str, Any]) -> Table:
-    twins = place["twins"]
-    names = place["names"]
-    chosen = [row for row, kind in enumerate(place["kinds"]) if kind != 2]
-
-    def of(column: str) -> list[Any]:
-        return [place[column][row] for row in chosen]
-
-    statuses = of("status")
-    columns: dict[str, list[Any]] = {
-        "name": [None if place["sides"][row] == 2 else names[row] for row in chosen],
-        "reference_name": [None if place["sides"][row] == 1 else twins.get(str(row), names[row]) for row in chosen],
-        "inside": [names[above] if (above := place["parents"][row]) >= 0 else None for row in chosen],
-        "phase": [("forward", "backward", "optimizer")[phase] for phase in of("phases")],
-        "order": of("orders"),
-        "status": [_STATUSES[status] for status in statuses],
-        "input_delta": of("arrived"),
-        "output_delta": of("left"),
-        "allowed": of("allowed"),
-        "largest": of("largest"),
-        "norm": of("norm"),
-    }
-    return Table(columns, "calls")

@@ -44,6 +44,10 @@ class DumpPart:
             self._begin()
             self._read()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The place, not the content of its files: who unpacks it reads them.
+        return DumpPart, (self.folder, self.kind, self.step, self.rank)
+
     def _begin(self) -> None:
         self.header: dict[str, Any] = {}
         self.ours: dict[str, Any] = {}

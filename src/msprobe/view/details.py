@@ -64,7 +64,7 @@ def details_of(step: JudgedStep, row: Row, columns: dict[str, Any], single: bool
         "order": columns["orders"][row.number],
         "module": event.module if event is not None else None,
         "why_unmatched": None if single else why_unmatched(step, row),
-        "tensors": _tensors(step, row, judged, single),
+        "tensors": tensors_of(step, row, single),
         "source": {
             "candidate": _frames(step, row.candidate),
             "reference": _frames(step, row.reference),
@@ -135,7 +135,9 @@ def _of(event: Event | None, what: Callable[[Event], list[Slot]]) -> list[Slot]:
     return what(event) if event is not None else []
 
 
-def _tensors(step: JudgedStep, row: Row, judged: Judged | None, single: bool) -> list[dict[str, Any]]:
+def tensors_of(step: JudgedStep, row: Row, single: bool) -> list[dict[str, Any]]:
+    """All tensors and arguments of a row, each with what it is on both sides and how these are apart."""
+    judged = step.judged.get(row.candidate) if row.candidate is not None else None
     differences: dict[tuple[str, str], list[Difference]] = {}
     if judged is not None:
         groups = (("input", judged.inputs), ("parameter", judged.parameters), ("output", judged.outputs))

@@ -18,7 +18,7 @@ from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.report.phrases import clean
 from msprobe.view.by_hand import changes
 from msprobe.view.columns import columns_of
-from msprobe.view.details import details_of, slots_of
+from msprobe.view.details import details_of, slots_of, tensors_of
 from msprobe.view.grid import grid_of, layers_of
 from msprobe.view.judged import JudgedStep
 from msprobe.view.matches import Matches
@@ -142,6 +142,11 @@ class StepsSource(ABC):
             found["partners"] = self._partners_of(self._place(index), step.rows[row])
         found["findings"] = [one["finding"] for one in columns["culprits"] if one["row"] == row]
         return found
+
+    def tensors(self, index: int) -> list[tuple[int, Json]]:
+        """All tensors and arguments of a place, as :meth:`node` tells them, each with the number of its row."""
+        with self._judged(index) as step, no_collection():
+            return [(row.number, one) for row in step.rows for one in tensors_of(step, row, self.is_single)]
 
     def picture(self, index: int, row: int, slot: str) -> Json:
         """How the values of a tensor differ; needs the values of both sides."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import pickle
 import subprocess
 import sys
@@ -104,6 +105,60 @@ def test_results_of_the_same_dumps_are_equal_and_have_one_hash(pair: tuple[Path,
     assert hash(msprobe.check(pair[0])) == hash(msprobe.check(pair[0]))
 
 
+def test_results_that_hold_nan_are_equal_to_their_copies(tmp_path: Path) -> None:
+    """A NaN is not equal to another, and travels as another."""
+    plan = Plan(steps=2, values=True, results={"blocks.0.tanh": lambda x: x * np.float32(np.nan)})
+    with np.errstate(all="ignore"):
+        broken = train(tmp_path / "broken", plan)
+    found = msprobe.compare(broken, train(tmp_path / "other", Plan(steps=2)))
+    run = msprobe.open(broken)
+    record = run[0]["Torch.tanh.0.forward"]
+    assert "NaN" in repr(record.content).replace("nan", "NaN")
+    results: list[Any] = [found, found.findings[0], found.table, found.call_table(), found.tensor_table()]
+    results += [msprobe.check(broken), run, run[0], record, record["output.0"], run[0].table]
+    for result in results:
+        for again in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):
+            assert again == result, type(result)
+            assert hash(again) == hash(result), type(result)
+    assert record["output.0"] != run[0]["Torch.tanh.1.forward"]["output.0"]
+    assert found != msprobe.compare(tmp_path / "other", tmp_path / "other")
+    # A part is its place: its files may have any size.
+    assert len(pickle.dumps(run[0])) < 500 < (run[0].path / "dump.json").stat().st_size
+    assert pickle.loads(pickle.dumps(record))["output.0"].values is not None
+
+
+def test_tables_go_by_the_second_healthy_run_and_leave_out_what_cannot_be_read(tmp_path: Path) -> None:
+    off = Plan(steps=2, results={"blocks.1.linear": lambda array: array * np.float32(1.0001)})
+    new, old, healthy = (
+        train(tmp_path / name, *[plan] * 2)
+        for name, plan in (("new", off), ("old", Plan(steps=2)), ("healthy", Plan(steps=2, noise=1e-4)))
+    )
+    assert "unexplained" in msprobe.compare(new, old).call_table()["status"]
+    found = msprobe.compare(new, old, noise=healthy)
+    assert found.noise == str(healthy)
+    assert "unexplained" not in found.call_table(step=1, rank=1)["status"]
+    (new / "step0" / "rank0" / "dump.json").write_text("{")
+    found = msprobe.compare(new, old)
+    assert found.notes[0].startswith("candidate: step 0, rank 0 cannot be read")
+    with pytest.raises(
+        InvalidInputError, match="no step 0, rank 0 in common; they have step 0, rank 1, step 1, rank 0"
+    ):
+        found.call_table(step=0, rank=0)
+    assert found.write_html(tmp_path / "page.html").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [("", "is empty"), ("{folder}", "is a folder"), ("{folder}/none/out.html", "does not exist; make it first")],
+)
+def test_a_page_that_cannot_be_written_is_told_before_the_work(
+    pair: tuple[Path, Path], tmp_path: Path, path: str, told: str
+) -> None:
+    found = msprobe.compare(*pair)
+    with pytest.raises(PathError, match=told):
+        found.write_html(path.format(folder=tmp_path))
+
+
 def test_results_cannot_be_changed(pair: tuple[Path, Path]) -> None:
     found = msprobe.compare(*pair)
     with pytest.raises(AttributeError):
@@ -164,7 +219,7 @@ def test_what_a_notebook_shows_stays_small() -> None:
     assert len(many._repr_html_()) < 30_000
     assert "the first 5 of 2000 findings" in many._repr_html_()
     table = Table({"n": range(100_000)})
-    assert "and 99990 more rows" in table._repr_html_()
+    assert "10 of 100000 rows, the first" in table._repr_html_()
     assert len(table._repr_html_()) < 2_000
 
 

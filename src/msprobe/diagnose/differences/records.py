@@ -1,7 +1,7 @@
 """How far two records are apart, value by value.
 
 The distance of two tensors, *delta*, is relative: of the values where they were recorded (the L2 norm of the
-difference over that of the reference), else of the statistics (the largest of the differences of max, min,
+difference over the larger of both), else of the statistics (the largest of the differences of max, min,
 mean and norm, each over the size that rounding errors of it have: the largest element, the RMS, the norm).
 The second is a lower bound of what the values may differ by.
 """

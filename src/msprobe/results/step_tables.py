@@ -1,0 +1,190 @@
+"""One step of one rank of two runs as tables: its calls, its tensors, as the page has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msprobe.compare.entry_names import read_name
+from msprobe.errors import InvalidInputError
+from msprobe.report import phrases
+from msprobe.results.columns import CALLS, STEP_PAIRS, TENSOR_PAIRS
+from msprobe.results.tables import Table, rank_column
+from msprobe.view.columns import IS_NOT_FINITE, NO_SIZE
+from msprobe.view.curve import sizes_of
+from msprobe.view.places import places_of
+from msprobe.view.rows import CANDIDATE_ONLY, COLLECTION, REFERENCE_ONLY
+
+if TYPE_CHECKING:
+    from msprobe.diagnose.findings import Finding, Verdict
+    from msprobe.store.reader import Dump
+    from msprobe.view.dumps import Dumps
+
+_STATUSES = ("not measured", "same", "rounding", "explained", "unexplained", "candidate only", "reference only")
+_PHASES = ("forward", "backward", "optimizer")
+#: What is looked at first, of what no finding names.
+_WORST = ("unexplained", "candidate only", "reference only", "explained", "rounding")
+_SIZES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_STATISTICS = ("max", "min", "mean", "norm")
+
+
+def place_of(source: Dumps, verdict: Verdict, step: int | None, rank: int | str | None) -> int:
+    """The number of a step and rank; of the first finding if none is named, or the first that both runs have. Raises
+    InvalidInputError if there is none.
+    """
+    both = [number for number, place in enumerate(source.places) if place.side == 0]
+    named = [number for number in both if _is_at(source, number, step, rank)]
+    if step is None or rank is None:
+        for first in phrases.leading(verdict):
+            for number in named:
+                if _is_at(source, number, first.step, first.rank):
+                    return number
+    if named:
+        return named[0]
+    if not both:
+        raise InvalidInputError("no step and rank of one run answers to one of the other, so that no calls are pairs.")
+    there = ", ".join(_in_words(source.places[number].step, source.places[number].rank) for number in both[:8])
+    more = f" and {len(both) - 8} more" if len(both) > 8 else ""
+    raise InvalidInputError(f"the two runs have no {_in_words(step, rank)} in common; they have {there}{more}.")
+
+
+def call_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Table:
+    """All calls of a place, in the order of the page."""
+    place = source.place(index)
+    rows = [row for row, kind in enumerate(place["kinds"]) if kind != COLLECTION]
+    names, modules = _names(place), _modules(place)
+    named = _named_by(source, index, names, findings)
+
+    def of(column: str) -> list[Any]:
+        return [place[column][row] for row in rows]
+
+    def sizes(column: str) -> list[float | None]:
+        return [math.inf if size == NO_SIZE else size for size in of(column)]
+
+    found: dict[str, list[Any]] = {
+        "name": [names[row][0] for row in rows],
+        "reference_name": [names[row][1] for row in rows],
+        "module": [modules[row] for row in rows],
+        "inside": [_inside(place, row) for row in rows],
+        "phase": [_PHASES[phase] for phase in of("phases")],
+        "order": of("orders"),
+        "status": [_STATUSES[status] for status in of("status")],
+        "input_delta": sizes("arrived"),
+        "output_delta": sizes("left"),
+        "allowed": sizes("allowed"),
+        "largest": of("largest"),
+        "norm": of("norm"),
+        "not_finite": [bool(flags & IS_NOT_FINITE) for flags in of("flags")],
+        "finding": [named[row] for row in rows],
+    }
+    return Table(found, "calls", CALLS, _worst_first(found, "output_delta"))
+
+
+def tensor_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Table:
+    """All tensors of a place, in the order of the page."""
+    place = source.place(index)
+    names, modules = _names(place), _modules(place)
+    named = _named_by(source, index, names, findings)
+    found: dict[str, list[Any]] = {name: [] for name in TENSOR_PAIRS}
+    numbers = []
+    for row, told in source.tensors(index):
+        sides = [told[side] or {} for side in ("candidate", "reference")]
+        if not any(side.get("dtype") for side in sides):
+            continue  # no tensor, but an argument
+        values: dict[str, Any] = {
+            "name": names[row][0],
+            "reference_name": names[row][1],
+            "module": modules[row],
+            "slot": told["slot"],
+            "group": told["group"],
+            "status": _STATUSES[told["status"]],
+            "difference": math.inf if told["relative"] == NO_SIZE else told["relative"],
+            "units": None if told["units"] == NO_SIZE else told["units"],
+        }
+        for prefix, side in zip(("", "reference_"), sides, strict=True):
+            values[f"{prefix}dtype"] = side.get("dtype")
+            values[f"{prefix}shape"] = None if side.get("shape") is None else str(side["shape"])
+            for name in _STATISTICS:
+                value = side.get(name)
+                values[f"{prefix}{name}"] = _SIZES[value] if isinstance(value, str) else value
+        for name, value in values.items():
+            found[name].append(value)
+        numbers.append(named[row] if told["group"] == "output" else None)
+    return Table(found, "tensors", TENSOR_PAIRS, _worst_first({**found, "finding": numbers}, "difference"))
+
+
+def step_table(candidate: Dump, reference: Dump) -> Table:
+    """Loss, gradients and weights of all steps and ranks of both sides."""
+    found: dict[str, list[Any]] = {name: [] for name in STEP_PAIRS}
+    for place in places_of(candidate, reference):
+        found["step"].append(place.step)
+        found["rank"].append(place.rank)
+        for prefix, dump, at in (("", candidate, place.candidate), ("reference_", reference, place.reference)):
+            sizes = sizes_of(dump, *at) if at is not None else (None, None, None)
+            for name, size in zip(("loss", "gradient_norm", "weight_norm"), sizes, strict=True):
+                found[f"{prefix}{name}"].append(size)
+    return Table({**found, "rank": rank_column(found["rank"])}, "steps", STEP_PAIRS)
+
+
+def _is_at(source: Dumps, number: int, step: int | None, rank: int | str | None) -> bool:
+    place = source.places[number]
+    return step in (None, place.step) and rank in (None, place.rank)
+
+
+def _in_words(step: int | None, rank: int | str | None) -> str:
+    parts = [f"step {step}"] if step is not None else []
+    # The only rank of a run has a folder without number.
+    parts += [f"rank {rank}"] if rank is not None and (rank != "rank" or step is None) else []
+    return ", ".join(parts) or "step"
+
+
+def _names(place: dict[str, Any]) -> list[tuple[str | None, str | None]]:
+    """The names of each row on both sides; None where a side has none."""
+    return [
+        (
+            None if side == REFERENCE_ONLY else name,
+            None if side == CANDIDATE_ONLY else place["twins"].get(str(row), name),
+        )
+        for row, (name, side) in enumerate(zip(place["names"], place["sides"], strict=True))
+    ]
+
+
+def _modules(place: dict[str, Any]) -> list[str | None]:
+    """The module that each row is a pass of, or runs in. A parent stands before its children."""
+    found: list[str | None] = []
+    for name, parent in zip(place["names"], place["parents"], strict=True):
+        found.append(read_name(name).path or (found[parent] if parent >= 0 else None))
+    return found
+
+
+def _inside(place: dict[str, Any], row: int) -> str | None:
+    above = place["parents"][row]
+    # Calls between modules stand in no module, though the page puts them into a row.
+    return place["names"][above] if above >= 0 and place["kinds"][above] != COLLECTION else None
+
+
+def _named_by(
+    source: Dumps, index: int, names: Sequence[tuple[str | None, str | None]], findings: Sequence[Finding]
+) -> list[int | None]:
+    """For each row the number of the first finding that names it."""
+    place = source.places[index]
+    wanted: dict[tuple[int, str | None], int] = {}
+    for number, finding in enumerate(findings):
+        if finding.entry is not None and finding.step == place.step and finding.rank in (None, place.rank):
+            wanted.setdefault((1 if finding.evidence.get("side") == "reference" else 0, finding.entry), number)
+    sides = [[wanted.get((side, name)) for side, name in enumerate(both)] for both in names]
+    return [min((number for number in both if number is not None), default=None) for both in sides]
+
+
+def _worst_first(columns: dict[str, list[Any]], size: str) -> list[int]:
+    """Rows that a finding names, in the order of findings, then what differs: by status, the largest first."""
+    weights = {status: weight for weight, status in enumerate(_WORST)}
+    found = []
+    for number, (finding, status, apart) in enumerate(
+        zip(columns["finding"], columns["status"], columns[size], strict=True)
+    ):
+        if finding is not None or status in weights:
+            first = (0, finding) if finding is not None else (1, weights[status])
+            found.append((*first, -(apart or 0.0), number))
+    return [one[-1] for one in sorted(found)]
