@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.differences.records import is_floating, not_finite, numbers
+from msprobe.diagnose.steps.tensor_info import TensorInfo
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.view.judged import JudgedStep
@@ -87,11 +88,13 @@ def _status(row: Row, judged: Judged | None, single: bool) -> int:
 
 
 def _has_numbers(event: Event) -> bool:
-    return any(map(is_measured, (leaf for _, leaf in (*event.outputs(), *event.inputs()))))
+    return any(is_measured(leaf) for slots in (event.outputs(), event.inputs()) for _, leaf in slots)
 
 
 def is_measured(leaf: Any) -> bool:
     """True for a tensor of which more than type and shape was recorded."""
+    if type(leaf) is TensorInfo and leaf.plain:
+        return True
     return is_tensor(leaf) and any(leaf.get(key) is not None for key in ("Max", "Norm", "digest", "md5", "data_name"))
 
 
@@ -105,9 +108,15 @@ def _results(row: Row, step: JudgedStep) -> tuple[float | None, float | None, in
         flags |= COMMUNICATES
     if event.direction == "recompute":
         flags |= RECOMPUTED
-    slots = event.outputs()
     size, squares, measured = 0.0, 0.0, False
-    for _, leaf in slots:
+    for _, leaf in event.outputs():
+        if type(leaf) is TensorInfo and leaf.plain:
+            if leaf.floating:
+                measured = True
+                largest, least, _, norm = leaf.statistics
+                size = max(size, abs(largest), abs(least))
+                squares += norm * norm
+            continue
         if not isinstance(leaf, dict):
             continue
         if leaf.get("unset") is True:
@@ -120,8 +129,11 @@ def _results(row: Row, step: JudgedStep) -> tuple[float | None, float | None, in
                 measured = True
                 size = max(size, abs(found[0]), abs(found[1]))
                 squares += found[3] * found[3]
-    if not flags & UNSET and any(isinstance(leaf, dict) and leaf.get("unset") is True for _, leaf in event.inputs()):
-        flags |= UNSET
+    if not flags & UNSET:
+        for _, leaf in event.inputs():
+            if not (type(leaf) is TensorInfo and leaf.plain) and isinstance(leaf, dict) and leaf.get("unset") is True:
+                flags |= UNSET
+                break
     if not measured:
         return None, None, flags
     return _finite(size), _finite(math.sqrt(squares) if squares >= 0 else math.nan), flags

@@ -148,7 +148,10 @@ def judge_one(timeline: Timeline, is_reference: bool = False) -> JudgedStep:
 def _finish(found: JudgedStep, rows: list[Row]) -> None:
     found.rows = rows
     for row in rows:
-        found.row_of.update((one, row) for one in (row.candidate, row.reference) if one is not None)
+        if row.candidate is not None:
+            found.row_of[row.candidate] = row
+        if row.reference is not None:
+            found.row_of[row.reference] = row
     for timeline in found.timelines[:1]:
         found.born = births(timeline)
     # Asked for with the first row; then it would be waited for.

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
 MODULE, CALL, COLLECTION, GRADIENTS, OPTIMIZER = range(5)
 BOTH, CANDIDATE_ONLY, REFERENCE_ONLY = range(3)
 FORWARD, BACKWARD, OPTIMIZING = range(3)
+_KINDS = {"module": MODULE, "parameters": GRADIENTS, "optimizer": OPTIMIZER}
 _PHASES = {"backward": BACKWARD, "recompute": BACKWARD, "gradient": BACKWARD, "optimizer": OPTIMIZING}
 #: What a run of calls between modules is called, as in graph files.
 _BETWEEN = "Apis_Between_Modules"
 _GRADIENTS = "Parameter_Gradients"
+_begins = attrgetter("order")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Row:
     """One row: a pair, a record of one side alone, or a group without a record of its own.
 
@@ -68,13 +71,17 @@ def rows_of(pairs: Iterable[tuple[Event | None, Event | None]], timelines: Seque
         assert event is not None
         row = Row(event.name, left, right, _kind(event), _PHASES.get(event.direction, FORWARD), order)
         rows.append(row)
-        own.update((one, row) for one in (left, right) if one is not None)
+        if left is not None:
+            own[left] = row
+        if right is not None:
+            own[right] = row
     last_backward = [_last_backward(timeline) for timeline in timelines]
     for row in list(rows):
-        for event, passes in zip((row.candidate, row.reference), (last_backward[0], last_backward[-1]), strict=True):
+        for event, passes in ((row.candidate, last_backward[0]), (row.reference, last_backward[-1])):
             if event is not None and row.above is None:
                 parent = event.parent or (passes.get(event.stem) if event.direction == "gradient" else None)
                 row.above = _row_of(parent, own, rows)
+    _cut_rings(rows)
     for row in rows:
         _hand_up(row)
     for row in rows:
@@ -99,17 +106,29 @@ def _row_of(parent: Event | None, own: dict[Event, Row], rows: list[Row]) -> Row
     return row
 
 
+def _cut_rings(rows: Iterable[Row]) -> None:
+    """Let every row end at a root: a broken file may have a ring of parents."""
+    rooted: set[Row] = set()
+    for row in rows:
+        way: dict[Row, None] = {}
+        below, above = row, row
+        while above not in rooted:
+            if above in way:
+                below.above = None
+                break
+            way[above] = None
+            if above.above is None:
+                break
+            below, above = above, above.above
+        rooted.update(way)
+
+
 def _hand_up(row: Row) -> None:
-    """A module begins where the first of what runs in it begins. A ring of parents in a broken file is cut."""
-    seen = {id(row)}
-    below, above = row, row.above
-    while above is not None:
-        if id(above) in seen:
-            below.above = None
-            return
-        seen.add(id(above))
-        above.order = min(above.order, row.order)
-        below, above = above, above.above
+    """A module begins where the first of what runs in it begins. One that begins no later hands up itself."""
+    above = row.above
+    while above is not None and above.order > row.order:
+        above.order = row.order
+        above = above.above
 
 
 def _in_order(roots: Sequence[Row]) -> Iterator[Row]:
@@ -117,11 +136,8 @@ def _in_order(roots: Sequence[Row]) -> Iterator[Row]:
     while todo:
         row = todo.pop()
         yield row
-        todo += sorted(row.below, key=_begins, reverse=True)
-
-
-def _begins(row: Row) -> int:
-    return row.order
+        if row.below:
+            todo += sorted(row.below, key=_begins, reverse=True)
 
 
 def _grouped(roots: Sequence[Row]) -> list[Row]:
@@ -163,5 +179,4 @@ def _last_backward(timeline: Timeline) -> dict[str, Event]:
 
 
 def _kind(event: Event) -> int:
-    kinds = {"module": MODULE, "parameters": GRADIENTS, "optimizer": OPTIMIZER}
-    return kinds.get(event.parts.kind, CALL)
+    return _KINDS.get(event.parts.kind, CALL)

@@ -20,7 +20,8 @@ from msprobe.diagnose.check.overflow_words import reason
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.differences.records import is_integer, numbers
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.tensor_info import TensorInfo
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 
 
@@ -120,6 +121,8 @@ class _Watcher:
         self.given: dict[Event, frozenset[str]] = {}
         self.made: dict[Event, frozenset[str]] = {}
         for event in timeline:
+            if _is_finite(event):
+                continue
             given, made = self._reads(event), self._writes(event)
             if made and reads_unwritten(event):
                 given |= made  # It was there before, or what stood there made it.
@@ -199,6 +202,15 @@ class _Watcher:
             if event.is_collective or _is_loss(event):
                 return True
         return any(event.is_collective for event in self.given)
+
+
+def _is_finite(event: Event) -> bool:
+    """True if no tensor of a record is known to have a bad value, as in most."""
+    for slots in (event.inputs(), event.outputs(), event.parameters()):
+        for _, leaf in slots:
+            if not (type(leaf) is TensorInfo and leaf.plain) and is_tensor(leaf) and bad(leaf):
+                return False
+    return True
 
 
 def _union(leaves: Iterable[dict[str, Any]]) -> frozenset[str]:
