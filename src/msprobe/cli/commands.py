@@ -25,8 +25,11 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "check": ("check", "say what is wrong in one dump, without another to compare it with"),
     "code_mapping": ("code_mapping", "name the source lines of the kernels of a MindSpore graph"),
     "compare": ("compare", "compare two dumps: where they part, and a sheet of all tensors"),
-    "graph": ("graph", "write the graph of a dump, or of two compared, for TensorBoard (.vis)"),
-    "graph_visualize": ("graph_visualize", "the same in the newer form: one database (.vis.db)"),
+    "graph": ("graph", "write the graph of a dump, or of two compared, for TensorBoard, as .vis files"),
+    "graph_visualize": (
+        "graph_visualize",
+        "write the graph of a dump, or of two compared, for TensorBoard, as one .vis.db",
+    ),
     "merge_result": ("merge_result", "show the comparisons of several ranks in one workbook"),
     "run": ("run", "record a training script without touching its source"),
     "summary": ("summary", "show what a dump contains"),

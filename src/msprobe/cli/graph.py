@@ -18,37 +18,52 @@ def configure(parser: argparse.ArgumentParser) -> None:
         *("-i", "--input_path"),
         required=True,
         metavar="FILE",
-        help="compare.json: npu_path; to compare, bench_path, too",
+        help="JSON file: npu_path is the dump, bench_path the trusted one to compare with (left out: no comparison); "
+        "parallel_merge merges ranks (docs/graph.md)",
     )
     add_common(parser, "-f")
     parser.add_argument(
-        "-cs", "--complete_stack", action="store_true", help="whole call stacks, not the one line that matters"
+        "-cs", "--complete_stack", action="store_true", help="keep whole call stacks, not only the line that calls"
     )
     parser.add_argument(
         "--strict-reference-values",
         action="store_true",
-        help="an index of 1 and the published ranges of digests, which the viewer's filters do not list",
+        help="write exactly the numbers of mindstudio-probe 8.1.1; its viewer's filters miss nodes with an index of 1",
     )
 
 
 def add_common(parser: argparse.ArgumentParser, short: str) -> None:
     """Add the arguments that both graph commands have. ``short``: the old name of ``-fm``."""
-    parser.add_argument(*("-o", "--output_path"), required=True, metavar="DIR", help="folder of the results")
+    parser.add_argument(
+        *("-o", "--output_path"), required=True, metavar="DIR", help="folder of the results; made if missing"
+    )
     parser.add_argument(
         *("-lm", "--layer_mapping"),
         nargs="?",
         const=True,
         metavar="YAML",
-        help="pair by the place in the model; the file says which layers have other names",
+        help="pair nodes by their place in the model; YAML says which layers have other names (docs/mappings.md)",
     )
-    parser.add_argument("-oc", "--overflow_check", action="store_true", help="mark NaN, infinities and growing norms")
+    parser.add_argument(
+        "-oc",
+        "--overflow_check",
+        action="store_true",
+        help="mark nodes with NaN, infinities or results 100 times as large as what went in",
+    )
     names = dict.fromkeys((short, "-fm", "--fuzzy_match"))
     parser.add_argument(
-        *names, dest="fuzzy_match", action="store_true", help="pair modules by name, the calls in them by their order"
+        *names,
+        dest="fuzzy_match",
+        action="store_true",
+        help="pair modules by name and shapes, and the calls in a module by their order",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="pair only equal names, places, types and shapes (mindstudio-probe 8.1.1)"
+        "--strict",
+        action="store_true",
+        help="pair only nodes of the same name, place, types and shapes, as mindstudio-probe 8.1.1; by default calls "
+        "are aligned, so that one more or less shifts nothing",
     )
+    parser.add_argument("--jobs", type=int, metavar="N", help="steps and ranks that are done at once (1)")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -62,18 +77,18 @@ def execute(args: argparse.Namespace) -> int:
         output=args.output_path,
         file_type="vis",
         fields=("npu_path", "bench_path"),
-        match=match_of(args),
+        match=match_of(args, bool(asked.layouts)),
         mapping=mapping_of(args),
         overflow_check=args.overflow_check,
         complete_stacks=args.complete_stack,
         published_values=args.strict_reference_values,
         layouts=asked.layouts,
     )
-    return carry_out(request)
+    return carry_out(request, args.jobs)
 
 
-def match_of(args: argparse.Namespace) -> Mode:
-    """The way to pair nodes. Raises UsageError where two are asked for."""
+def match_of(args: argparse.Namespace, merges: bool) -> Mode:
+    """The way to pair nodes; ``merges``: ranks are merged. Raises UsageError where two are asked for."""
     from msprobe.cli.parser import UsageError
 
     asked = [flag for flag, given in (("--strict", args.strict), ("--fuzzy_match", args.fuzzy_match)) if given]
@@ -81,6 +96,8 @@ def match_of(args: argparse.Namespace) -> Mode:
         asked.append("--layer_mapping")
     if len(asked) > 1:
         raise UsageError(f"{' and '.join(asked)} exclude each other: choose one way to pair nodes.")
+    if merges and asked and not args.fuzzy_match:
+        raise UsageError(f"{asked[0]} is not there for merged ranks, which are paired by name and order; leave it out.")
     return "strict" if args.strict else "fuzzy" if args.fuzzy_match else "aligned"
 
 
@@ -93,16 +110,18 @@ def mapping_of(args: argparse.Namespace) -> LayerMapping | None:
     return load_layer_mapping(args.layer_mapping)
 
 
-def carry_out(request: Request) -> int:
-    """Build, write, and say where."""
+def carry_out(request: Request, jobs: int | None) -> int:
+    """Build, write, and say where. ``jobs``: steps and ranks that are done at once."""
     from msprobe import log
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
+    from msprobe.engine import Workers
     from msprobe.graph.build import build_graphs
 
+    workers = Workers(jobs)
     usable_output(request.output)
     with progress() as tell:
-        files = build_graphs(request, time.strftime("%Y%m%d%H%M%S"), tell)
+        files = build_graphs(request, time.strftime("%Y%m%d%H%M%S"), tell, workers)
     for file in files:
         log.info(f'The graph is in "{file}".')
     return 0

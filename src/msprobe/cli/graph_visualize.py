@@ -11,27 +11,48 @@ if TYPE_CHECKING:
     from msprobe.graph.merge.layout import Layout
     from msprobe.graph.request import Request
 
-_SIZES = ("rank_size", "tp", "pp", "vpp", "order")
+_SIZES = {
+    "rank_size": "number of ranks; needs --tp and --pp",
+    "tp": "size of the tensor parallel groups",
+    "pp": "stages of the pipeline",
+    "vpp": "virtual stages of each rank (1)",
+    "order": "how ranks are numbered, what varies fastest first (tp-cp-ep-dp-pp)",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        *("-tp", "--target_path"), required=True, metavar="DIR", help="a dump: of one rank, of ranks, or of steps"
+        *("-tp", "--target_path"),
+        required=True,
+        metavar="DIR",
+        help="the dump: a folder with dump.json, with rank<N> folders, or with step<N> folders",
     )
-    parser.add_argument("-gp", "--golden_path", metavar="DIR", help="the same of the trusted run, to compare with")
+    parser.add_argument("-gp", "--golden_path", metavar="DIR", help="the dump of the trusted run, to compare with")
     add_common(parser, "-f")
-    parser.add_argument("-tensor_log", "--is_print_compare_log", action="store_true", help="accepted; nothing to log")
     parser.add_argument(
-        "-progress_log", "--is_print_progress_log", action="store_true", help="print progress as lines of JSON"
+        "-tensor_log", "--is_print_compare_log", action="store_true", help="accepted, and changes nothing"
     )
-    merging = parser.add_argument_group("ranks as one graph (one value, or one for each side)")
-    for name in _SIZES:
-        kind = str if name == "order" else int
-        metavar = "ORDER" if name == "order" else "N"
-        merging.add_argument(f"--{name}", nargs="+", type=kind, metavar=metavar)
     parser.add_argument(
-        "--file_type", choices=("db", "json"), default="db", help="json: merged ranks as a dump; only with --rank_size"
+        "-progress_log",
+        "--is_print_progress_log",
+        action="store_true",
+        help="print lines PROGRESS: {...} at the beginning and the end, for viewers",
+    )
+    merging = parser.add_argument_group(
+        "merge the ranks of each copy of the model to one graph",
+        "One value each; with -gp two: of the dump, then of the trusted one. Statistics only.",
+    )
+    for name, text in _SIZES.items():
+        if name == "order":
+            merging.add_argument("--order", nargs="+", metavar="ORDER", help=text)
+        else:
+            merging.add_argument(f"--{name}", nargs="+", type=int, metavar="N", help=text)
+    parser.add_argument(
+        "--file_type",
+        choices=("db", "json"),
+        default="db",
+        help="json: write the merged ranks as a dump, step<S>/rank<R>; only with --rank_size, without -gp",
     )
 
 
@@ -53,17 +74,17 @@ def execute(args: argparse.Namespace) -> int:
         output=args.output_path,
         file_type="json" if args.file_type == "json" and layouts else "db",
         fields=("--target_path", "--golden_path"),
-        match=match_of(args),
+        match=match_of(args, bool(layouts)),
         mapping=mapping_of(args),
         overflow_check=args.overflow_check,
         layouts=layouts,
     )
     if not args.is_print_progress_log:
-        return carry_out(request)
-    return _with_progress(request)
+        return carry_out(request, args.jobs)
+    return _with_progress(request, args.jobs)
 
 
-def _with_progress(request: Request) -> int:
+def _with_progress(request: Request, jobs: int | None) -> int:
     """The same, with a line of JSON at the beginning and the end, which viewers read."""
     import json
 
@@ -75,7 +96,7 @@ def _with_progress(request: Request) -> int:
 
     say(0, True, [])
     try:
-        status = carry_out(request)
+        status = carry_out(request, jobs)
     except MsprobeError as problem:
         say(100, False, [problem.message])
         raise
@@ -89,7 +110,7 @@ def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
     from msprobe.graph.merge.layout import Layout
 
     if args.rank_size is None:
-        given = [f"--{name}" for name in _SIZES[1:] if getattr(args, name) is not None]
+        given = [f"--{name}" for name in list(_SIZES)[1:] if getattr(args, name) is not None]
         if given:
             raise UsageError(f"{' and '.join(given)} need --rank_size.")
         return ()

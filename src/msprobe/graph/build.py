@@ -2,77 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from msprobe import log
-from msprobe.diagnose.steps.collector import no_collection
+from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError
-from msprobe.graph.communication import Call, partners
-from msprobe.graph.comparison import Comparison, compare_sides
+from msprobe.graph.between_ranks import find_partners
 from msprobe.graph.folders import DumpFolders, RankFolder, find_folders, pair_folders
-from msprobe.graph.matching import unmatched
-from msprobe.graph.merge.dump_files import write_merged
-from msprobe.graph.merge.together import check_ranks, merge_ranks
-from msprobe.graph.node_texts import Written
-from msprobe.graph.overflow import mark_overflow
+from msprobe.graph.job import Built, Job, Pair, build
+from msprobe.graph.merge.together import check_ranks
 from msprobe.graph.request import Request
-from msprobe.graph.side import Side, read_side
-from msprobe.graph.value_texts import Form
-from msprobe.graph.vis_db import VisDbWriter
-from msprobe.graph.vis_file import write_vis
+from msprobe.graph.vis_db import id_of, write_vis_db
+from msprobe.graph.vis_file import with_partners
 from msprobe.paths import make_folder
-from msprobe.store.part import DumpPart
 
 Tell = Callable[[str], None]
-_Pair = tuple[RankFolder, RankFolder | None]
 
 
-def build_graphs(request: Request, time: str, tell: Tell = lambda text: None) -> list[Path]:
+def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, workers: Workers = ALONE) -> list[Path]:
     """Build what is asked for and write it; the files. ``time`` stands in their names.
 
-    Raises PathError or InvalidInputError; then nothing is written of the step and rank at fault.
+    ``workers``: how many ranks are done at once; the files are the same. Raises PathError, InvalidInputError or
+    TaskMismatchError; then nothing is written.
     """
-    # Millions of small objects, none of which know each other: looking for circles takes half as long as the work.
-    with no_collection():
-        return _build(request, time, tell)
-
-
-def _build(request: Request, time: str, tell: Tell) -> list[Path]:
     mine = find_folders(request.candidate, request.fields[0])
     theirs = None if request.reference is None else find_folders(request.reference, request.fields[1])
     for layout, side, field in zip(request.layouts, (mine, theirs), request.fields, strict=False):
         if side is not None:
             check_ranks(layout, side, field)
-    steps = list(_steps(mine, theirs, request))
+    pairs = list(_jobs(mine, theirs, request))
     output = Path(request.output)
-    verb = "build" if theirs is None else "compare"
-    if request.file_type == "vis":
-        made: list[Path] = []
-        for step in steps:
-            for pair, written in _written(step, request, tell):
-                make_folder(output)
-                path = output / f"{_name(verb, mine, pair[0])}_{time}.vis"
-                write_vis(path, written, published_values=request.published_values)
-                made.append(path)
-        return made
+    with _growing_folder(output) as folder:
+        jobs = [Job(request, of_one, folder, number) for number, of_one in enumerate(pairs)]
+        graphs: list[Built] = []
+        for done in run(build, jobs, workers, lambda number: tell(f"read {pairs[number][0][0].path}")):
+            graphs += done
+        return _finish(graphs, output, request, "build" if theirs is None else "compare", time, mine)
+
+
+@contextmanager
+def _growing_folder(output: Path) -> Iterator[Path]:
+    """A folder for files on their way, in the folder of the results; of both nothing stays if the work fails."""
+    missing = [output, *output.parents]
+    missing = missing[: next((place for place, one in enumerate(missing) if one.exists()), len(missing))]
+    folder = output / f".msprobe-{os.getpid()}.tmp"
+    make_folder(folder)
+    is_done = False
+    try:
+        yield folder
+        is_done = True
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        for one in () if is_done else missing:
+            try:
+                one.rmdir()
+            except OSError:
+                break
+
+
+def _finish(
+    graphs: Sequence[Built], output: Path, request: Request, verb: str, time: str, mine: DumpFolders
+) -> list[Path]:
+    """Give the files their names, with what the ranks of a step say of each other."""
     if request.file_type == "json":
-        graphs = (written for step in steps for _, written in _written(step, request, tell))
-        return [write_merged(output, written.candidate) for written in graphs]
-    path = output / f"{verb}_{time}.vis.db"
-    with ExitStack() as stack:
-        writer: VisDbWriter | None = None
-        for step in steps:
-            for _, written in _written(step, request, tell):
-                if writer is None:
-                    # Not before something is there to write: a dump that cannot be read leaves no folder.
-                    make_folder(output)
-                    writer = stack.enter_context(VisDbWriter(path))
-                writer.add(written)
-    return [path]
+        return [_moved(built.file, output) for built in graphs]
+    additions = _additions(graphs)
+    if request.file_type == "db":
+        path = output / f"{verb}_{time}.vis.db"
+        rows = {
+            id_of(ends.source, ends.step, ends.rank, call.name): found[call.node]
+            for built, sides in zip(graphs, additions, strict=True)
+            for ends, found in zip(built.ends, sides, strict=True)
+            for call in ends.calls
+            if call.node in found
+        }
+        write_vis_db(path, [built.part for built in graphs if built.part is not None], rows)
+        return [path]
+    made: list[Path] = []
+    for built, sides in zip(graphs, additions, strict=True):
+        path = output / f"{_name(verb, mine, built.pair[0])}_{time}.vis"
+        offsets = {
+            ends.places[node]: one for ends, found in zip(built.ends, sides, strict=True) for node, one in found.items()
+        }
+        if offsets:
+            with_partners(built.file, path, offsets)
+        else:
+            os.replace(built.file, path)
+        made.append(path)
+    return made
+
+
+def _additions(graphs: Sequence[Built]) -> list[list[dict[int, Any]]]:
+    """For each graph and each of its sides, by node, the partners of communication calls in other ranks."""
+    found: list[list[dict[int, Any]]] = [[] for _ in graphs]
+    for step in dict.fromkeys(built.pair[0].step for built in graphs):
+        places = [place for place, built in enumerate(graphs) if built.pair[0].step == step]
+        sides, lost = find_partners([graphs[place].ends for place in places])
+        for place, one in zip(places, sides, strict=True):
+            found[place] = one
+        if lost:
+            log.warning(f"{lost} transfers between two ranks have no other end among the ranks of this step.")
+    return found
+
+
+def _moved(folder: Path, output: Path) -> Path:
+    """Move a merged dump to its place among the results."""
+    target = make_folder(output / folder.parent.name / folder.name)
+    for file in folder.iterdir():
+        os.replace(file, target / file.name)
+    return target
 
 
 def _name(verb: str, folders: DumpFolders, rank: RankFolder) -> str:
@@ -80,21 +123,23 @@ def _name(verb: str, folders: DumpFolders, rank: RankFolder) -> str:
     return "_".join(word for word in (verb, step, "" if folders.kind == "single" else rank.label) if word)
 
 
-def _steps(mine: DumpFolders, theirs: DumpFolders | None, request: Request) -> Iterator[list[_Pair]]:
-    """The pairs of folders, those of one step together."""
-    pairs: Sequence[_Pair]
-    if theirs is None:
-        pairs = [(rank, None) for rank in mine.ranks]
-    elif request.layouts:
+def _jobs(mine: DumpFolders, theirs: DumpFolders | None, request: Request) -> Iterator[tuple[Pair, ...]]:
+    """The pairs of folders that are done together: each alone, or all of a step whose ranks are merged."""
+    pairs: list[Pair]
+    if theirs is not None and request.layouts:
         yield from _merged_steps(mine, theirs, request)
         return
-    else:
-        pairs = list(pair_folders(mine, theirs, request.fields))
+    pairs = (
+        [(rank, None) for rank in mine.ranks] if theirs is None else list(pair_folders(mine, theirs, request.fields))
+    )
+    if not request.layouts:
+        yield from ((pair,) for pair in pairs)
+        return
     for step in dict.fromkeys(left.step for left, _ in pairs):
-        yield [pair for pair in pairs if pair[0].step == step]
+        yield tuple(pair for pair in pairs if pair[0].step == step)
 
 
-def _merged_steps(mine: DumpFolders, theirs: DumpFolders, request: Request) -> Iterator[list[_Pair]]:
+def _merged_steps(mine: DumpFolders, theirs: DumpFolders, request: Request) -> Iterator[tuple[Pair, ...]]:
     """All ranks of each step. The sides may have another number of ranks: they are merged before they are paired."""
     if mine.kind != theirs.kind:
         pair_folders(mine, theirs, request.fields)  # tells what is wrong
@@ -110,116 +155,4 @@ def _merged_steps(mine: DumpFolders, theirs: DumpFolders, request: Request) -> I
         others = [rank for rank in theirs.ranks if rank.step == right]
         longest = max(len(ranks), len(others))
         # The shorter side is filled up with its last rank; each is read once.
-        yield [(ranks[min(at, len(ranks) - 1)], others[min(at, len(others) - 1)]) for at in range(longest)]
-
-
-def _written(step: list[_Pair], request: Request, tell: Tell) -> Iterator[tuple[_Pair, Written]]:
-    """The graphs of one step, with what ranks say of each other."""
-    with ExitStack() as open_parts:
-
-        def read(folder: RankFolder) -> tuple[DumpPart, Side]:
-            part = folder.open()
-            open_parts.callback(part.close)
-            tell(f"read {folder.path}")
-            strict = request.match == "strict"
-            side = read_side(part, complete_stacks=request.complete_stacks, rehang_recomputed=not strict)
-            for notice in side.tree.notices:
-                log.warning(f'"{folder.path}": {notice}')
-            return part, side
-
-        found: list[tuple[_Pair, Written]] = []
-        if request.layouts:
-            found = _merged(step, request, read)
-        else:
-            for pair in step:
-                part, side = read(pair[0])
-                if pair[1] is None:
-                    found.append((pair, Written(side)))
-                    continue
-                other_part, other = read(pair[1])
-                comparison = compare_sides(
-                    side,
-                    other,
-                    (part, other_part),
-                    form=_form(request),
-                    match_mode=request.match,
-                    mapping=request.mapping,
-                )
-                _tell_of(comparison, pair[0])
-                found.append((pair, Written(side, comparison)))
-        if request.overflow_check:
-            found = [(pair, replace(written, overflow_check=True)) for pair, written in found]
-            for _, written in found:
-                for _, side in written.sides:
-                    mark_overflow(side)
-        _find_partners([written for _, written in found], request.overflow_check)
-        yield from found
-
-
-def _merged(
-    step: list[_Pair], request: Request, read: Callable[[RankFolder], tuple[DumpPart, Side]]
-) -> list[tuple[_Pair, Written]]:
-    """One graph for each copy of the model."""
-    mine = [read(folder) for folder in dict.fromkeys(left for left, _ in step)]
-    sides = merge_ranks([side for _, side in mine], request.layouts[0])
-    right = [folder for folder in dict.fromkeys(right for _, right in step) if folder is not None]
-    if not right:
-        return [(step[place], Written(side)) for place, side in enumerate(sides)]
-    theirs = [read(folder) for folder in right]
-    others = merge_ranks([side for _, side in theirs], request.layouts[1])
-    if len(sides) != len(others):
-        raise InvalidInputError(
-            f"the sides hold another number of copies of the model: {len(sides)} in {request.fields[0]}, {len(others)} "
-            f"in {request.fields[1]}."
-        )
-    parts = (mine[0][0], theirs[0][0])
-    if request.mapping is not None:
-        log.warning("merged ranks are paired by name and order; the layer mapping is not used.")
-    found: list[tuple[_Pair, Written]] = []
-    for place, (side, other) in enumerate(zip(sides, others, strict=True)):
-        comparison = compare_sides(side, other, parts, form=_form(request), match_mode="fuzzy")
-        found.append((step[place], Written(side, comparison)))
-    return found
-
-
-def _form(request: Request) -> Form:
-    return "8.1.1" if request.file_type == "vis" else "26.2"
-
-
-def _tell_of(comparison: Comparison, folder: RankFolder) -> None:
-    mine = unmatched(comparison.candidate.tree, comparison.partner)
-    if mine:
-        named = ", ".join(mine[:3]) + (", ..." if len(mine) > 3 else "")
-        log.info(f'"{folder.path}": {len(mine)} without partner: {named}')
-
-
-def _find_partners(graphs: Sequence[Written], with_overflow: bool) -> None:
-    """Fill :attr:`Side.communication` of all ranks of one step."""
-    if len(graphs) < 2:
-        return
-    for number in range(2 if graphs[0].comparison is not None else 1):
-        by_rank = {written.sides[number][1].rank: (written.sides[number][1], written) for written in graphs}
-        calls = {rank: _calls(side) for rank, (side, _) in by_rank.items()}
-        found, alone = partners(calls, partial(_rated, by_rank, with_overflow, number == 0))
-        for rank, nodes in found.items():
-            by_rank[rank][0].communication.update(nodes)
-        if alone:
-            log.warning(f"{alone} transfers between two ranks have no other end among the ranks of this step.")
-
-
-def _calls(side: Side) -> list[Call]:
-    order, names = side.tree.order, side.tree.names
-    return [
-        Call(node, names[node], side.exchanges[node]) for node in sorted(side.exchanges, key=lambda one: order[one])
-    ]
-
-
-def _rated(
-    by_rank: Mapping[int, tuple[Side, Written]], with_overflow: bool, of_candidate: bool, rank: int, node: int
-) -> str:
-    """The index of a node of a rank, or its overflow level, as text."""
-    side, written = by_rank[rank]
-    if with_overflow:
-        return str(side.overflow.get(node, "Nan"))
-    index = written.comparison.index[node] if written.comparison is not None and of_candidate else None
-    return "Nan" if index is None else str(index)
+        yield tuple((ranks[min(at, len(ranks) - 1)], others[min(at, len(others) - 1)]) for at in range(longest))

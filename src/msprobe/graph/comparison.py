@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from msprobe.compare.mapping_files import LayerMapping
-from msprobe.graph.differences import DIFFERENT, PASS, Differ, Difference, Texts
+from msprobe.graph.differences import DIFFERENT, PASS, Differ, Difference
 from msprobe.graph.index import best_of, index_of
 from msprobe.graph.levels import Row, levels_of
 from msprobe.graph.matching import NOTHING, Partners, match, paired_parameters
 from msprobe.graph.matching import Mode as MatchMode
 from msprobe.graph.modes import Mode, mode_of
 from msprobe.graph.node_kinds import GROUP
-from msprobe.graph.own_errors import Errors, worst, worst_below
 from msprobe.graph.side import Side
 from msprobe.graph.value_texts import Form
 from msprobe.store.part import DumpPart
@@ -26,12 +22,8 @@ class Comparison:
     """Two sides of one step of one rank. All columns have one place for each node of the candidate.
 
     ``partner``: its node in the reference, -1 for none. ``index``: the number in the files (8.1.1: 0 to 1; 26.2: 0,
-    0.5 or 1), None where there is none. ``columns``: for each argument, then each result, what graph files add.
-    ``verdicts``: ``pass`` or ``Different`` where digests are compared.
-
-    ``own_error`` is how far the results are off beyond rounding, relative to the size of the tensor; ``input_error``
-    the same of the arguments; ``error_below`` the worst of all descendants. NaN where nothing can be told, infinity
-    for NaN or infinities on one side alone.
+    0.5 or 1), None where there is none. ``columns``: for each argument, then each result, what graph files add, as
+    JSON text. ``verdicts``: ``pass`` or ``Different`` where digests are compared.
     """
 
     candidate: Side
@@ -40,11 +32,8 @@ class Comparison:
     form: Form
     partner: Partners
     index: list[float | int | None]
-    columns: dict[int, list[Texts]]
+    columns: dict[int, list[str]]
     verdicts: dict[int, str]
-    own_error: Errors
-    input_error: Errors
-    error_below: Errors
 
 
 def compare_sides(
@@ -55,18 +44,19 @@ def compare_sides(
     form: Form = "8.1.1",
     match_mode: MatchMode = "aligned",
     mapping: LayerMapping | None = None,
+    partner: Partners | None = None,
 ) -> Comparison:
-    """Pair the nodes of two sides and compare each pair.
+    """Pair the nodes of two sides, unless ``partner`` tells who answers to whom, and compare each pair.
 
     Raises TaskMismatchError if the dumps are of different kinds.
     """
     mode = mode_of(candidate, reference, mapping is not None)
-    partner = match(candidate, reference, parts, match_mode, mapping)
+    if partner is None:
+        partner = match(candidate, reference, parts, match_mode, mapping)
     count = len(candidate.tree)
     index: list[float | int | None] = [None] * count
-    columns: dict[int, list[Texts]] = {}
+    columns: dict[int, list[str]] = {}
     verdicts: dict[int, str] = {}
-    own, into = np.full(count, math.nan), np.full(count, math.nan)
     differ = Differ(mode, form, parts)
     for node, other in enumerate(partner.tolist()):
         if other < 0 or not (candidate.inputs[node] or candidate.outputs[node]):
@@ -79,13 +69,16 @@ def compare_sides(
         ]
         end = len(candidate.inputs[node])
         inputs, outputs = rows[:end], rows[end:]
-        into[node] = worst([(mine, theirs) for mine, theirs, _ in inputs])
-        own[node] = worst([(mine, theirs) for mine, theirs, _ in outputs])
-        texts: list[Texts] = [{} if difference is None else difference.texts for _, _, difference in rows]
+        texts = ["" if difference is None else difference.columns for _, _, difference in rows]
         if form == "26.2" and mode != "structure":
-            level, more = levels_of(name, mode, inputs, outputs)
-            index[node] = level if level == 0.5 else int(level)
-            texts = [{**before, **after} for before, after in zip(texts, more, strict=True)]
+            worst, more = levels_of(name, mode, inputs, outputs)
+            index[node] = worst if worst == 0.5 else int(worst)
+            # Of digests the level says it all.
+            texts = (
+                more
+                if mode == "md5"
+                else [f"{one},{level}" if one else "" for one, level in zip(texts, more, strict=True)]
+            )
         else:
             surplus = any(theirs is NOTHING for _, theirs, _ in rows)
             index[node] = index_of(name, mode, _differences(inputs), _differences(outputs), surplus)
@@ -102,9 +95,6 @@ def compare_sides(
         index=index,
         columns=columns,
         verdicts=verdicts,
-        own_error=own,
-        input_error=into,
-        error_below=worst_below(candidate.tree, own),
     )
 
 

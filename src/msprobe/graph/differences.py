@@ -8,7 +8,8 @@ from typing import Any
 
 from msprobe.compare.measures_tensor import TENSOR_MEASURES, UNSUPPORTED, measure_tensors
 from msprobe.graph.modes import Mode
-from msprobe.graph.value_texts import Form, digest_of, text_of
+from msprobe.graph.parameter_texts import column_texts
+from msprobe.graph.value_texts import Form, digest_of, text_of, texts_of
 from msprobe.store.part import DumpPart
 
 NO_NUMBER = "N/A"
@@ -16,22 +17,23 @@ DIFFERENCES = ("Max diff", "Min diff", "Mean diff", "L2norm diff")
 RELATIVE = ("MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr")
 PASS, DIFFERENT = "pass", "Different"
 
-Texts = dict[str, str]
-_NO_DIFFERENCE: Texts = dict.fromkeys(DIFFERENCES, "0.0") | dict.fromkeys(RELATIVE, "0.0%")
-_NO_NUMBERS: Texts = dict.fromkeys((*DIFFERENCES, *RELATIVE), NO_NUMBER)
-_UNSUPPORTED: Texts = dict.fromkeys(TENSOR_MEASURES, UNSUPPORTED)
+_COLUMNS = (*DIFFERENCES, *RELATIVE)
+_NO_DIFFERENCE = column_texts(_COLUMNS, ["0.0"] * 4 + ["0.0%"] * 4)
+_NO_NUMBERS = column_texts(_COLUMNS, [NO_NUMBER] * 8)
+_AROUND_NUMBERS = column_texts(_COLUMNS, ["%s"] * 8)
+_UNSUPPORTED = column_texts(TENSOR_MEASURES, [UNSUPPORTED] * len(TENSOR_MEASURES))
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One pair of parameters: its columns, and the numbers that levels and indices are made of.
+    """One pair of parameters: its columns as JSON text, and the numbers that levels and indices are made of.
 
     ``relative`` are the relative errors of Max, Min, Mean and Norm (1 means as large as the value; NaN where there is
     none), ``one_thousandth`` and ``cosine`` those of tensors, ``same`` whether digests agree. ``is_bad``: the candidate
     has NaN or infinities in Max or Min.
     """
 
-    texts: Texts
+    columns: str
     relative: tuple[float, ...] = ()
     one_thousandth: float | None = None
     cosine: float | None = None
@@ -86,24 +88,20 @@ class Differ:
     def _summary(self, ours: tuple[Any, ...], theirs: tuple[Any, ...] | None, bad: bool) -> Difference:
         if theirs is None:
             return Difference(_NO_NUMBERS, is_bad=bad)
-        form = self._form
-        if ours == theirs and not bad and 0.0 not in theirs and all(type(value) is float for value in ours):
-            return NO_DIFFERENCE
-        texts: Texts = {}
-        relative = []
-        for name, a, b in zip(DIFFERENCES, ours, theirs, strict=True):
-            a, b = _number(a), _number(b)
-            if a is None or b is None:
-                texts[name] = NO_NUMBER
-                relative.append(math.nan)
-                continue
-            difference = a - b
-            texts[name] = text_of(difference, form)
-            # By way of per cent, as the files show it: the index is made of that number.
-            relative.append(abs(difference / b) * 100 / 100 if b and difference == difference else math.nan)
-        for name, ratio in zip(RELATIVE, relative, strict=True):
-            texts[name] = percent(ratio)
-        return Difference(texts, tuple(relative), is_bad=bad)
+        if {*map(type, ours), *map(type, theirs)} == {float}:
+            if not bad and ours == theirs and 0.0 not in theirs:
+                return NO_DIFFERENCE
+            differences = [a - b for a, b in zip(ours, theirs, strict=True)]
+            relative = [_relative(d, b) for d, b in zip(differences, theirs, strict=True)]
+            texts = texts_of(differences, self._form)
+        else:
+            texts, relative = [], []
+            for a, b in zip(map(_number, ours), map(_number, theirs), strict=True):
+                told = a is not None and b is not None
+                texts.append(text_of(a - b, self._form) if told else NO_NUMBER)
+                relative.append(_relative(a - b, b) if told else math.nan)
+        columns = _AROUND_NUMBERS % (*texts, *map(percent, relative))
+        return Difference(columns, tuple(relative), is_bad=bad)
 
     def _values(self, mine: Any, theirs: Any) -> Difference:
         names = [leaf.get("data_name") if type(leaf) is dict else None for leaf in (mine, theirs)]
@@ -112,10 +110,10 @@ class Differ:
         if arrays[0] is None or arrays[1] is None:
             return Difference(_UNSUPPORTED, is_bad=bad)
         measures = measure_tensors(arrays[0], arrays[1], "8.1.1" if self._form == "8.1.1" else "26.2")
-        texts = {name: text_of(value, self._form) for name, value in zip(TENSOR_MEASURES, measures.values, strict=True)}
+        columns = column_texts(TENSOR_MEASURES, [text_of(value, self._form) for value in measures.values])
         ratio, cosine = measures.one_thousandth, measures.cosine
         return Difference(
-            texts,
+            columns,
             one_thousandth=ratio if isinstance(ratio, float) else None,
             cosine=cosine if isinstance(cosine, float) else None,
             is_bad=bad,
@@ -126,6 +124,11 @@ class Differ:
 NO_DIFFERENCE = Difference(_NO_DIFFERENCE, (0.0,) * 4)
 
 
+def _relative(difference: Any, value: Any) -> float:
+    # By way of per cent, as the files show it: the index is made of that number.
+    return abs(difference / value) * 100 / 100 if value and difference == difference else math.nan
+
+
 def percent(ratio: float) -> str:
     """A relative error as it stands in graph files: with six decimals, fewer where those are all.
 
@@ -134,13 +137,16 @@ def percent(ratio: float) -> str:
     """
     if ratio != ratio:
         return NO_NUMBER
-    text = repr(ratio * 100)
-    return f"{text}%" if "e" in text or len(text) - text.find(".") <= 7 else f"{ratio * 100:.6f}%"
+    value = ratio * 100
+    if 1e-4 <= value < 1e9 and (text := f"{value:.6f}")[-1] != "0":
+        return f"{text}%"  # six decimals or more, and the shorter way to them
+    text = repr(value)
+    return f"{text}%" if "e" in text or len(text) - text.find(".") <= 7 else f"{value:.6f}%"
 
 
 def _digests(mine: Any, theirs: Any) -> Difference:
     same = digest_of(mine) == digest_of(theirs)
-    return Difference({"Result": PASS if same else DIFFERENT}, same=same, is_bad=is_bad(mine))
+    return Difference(column_texts(["Result"], [PASS if same else DIFFERENT]), same=same, is_bad=is_bad(mine))
 
 
 def _number(value: Any) -> Any:

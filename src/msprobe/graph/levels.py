@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.graph.differences import NO_DIFFERENCE, Difference, Texts, is_bad
+from msprobe.graph.differences import NO_DIFFERENCE, Difference, is_bad
 from msprobe.graph.modes import Mode
+from msprobe.graph.parameter_texts import column_texts
 
 PASS, WARNING, ERROR = 0.0, 0.5, 1.0
 _WORDS = {PASS: "pass", WARNING: "warning", ERROR: "error"}
@@ -18,15 +19,16 @@ _WITHOUT_RULES = frozenset(
 # What comes out of them came from other ranks.
 _FROM_ELSEWHERE = frozenset(("_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"))
 
+_COLUMNS = ("Requires_grad Consistent", "Result", "Err_message")
 # What most pairs are.
-_PASSED: Texts = {"Requires_grad Consistent": "True", "Result": "pass", "Err_message": "[]"}
+_PASSED = column_texts(_COLUMNS, ["True", "pass", "[]"])
 
 Row = tuple[Any, Any, Difference | None]
 """The description of the candidate, that of the reference, and how they differ."""
 
 
-def levels_of(name: str, mode: Mode, inputs: Sequence[Row], outputs: Sequence[Row]) -> tuple[float, list[Texts]]:
-    """The level of a node, and for each argument, then each result, the columns that say why."""
+def levels_of(name: str, mode: Mode, inputs: Sequence[Row], outputs: Sequence[Row]) -> tuple[float, list[str]]:
+    """The level of a node, and for each argument, then each result, the columns that say why, as JSON text."""
     words = name.split(".", 2)
     api = words[1] if len(words) > 1 else ""
     by_input = api not in _FROM_ELSEWHERE
@@ -35,12 +37,12 @@ def levels_of(name: str, mode: Mode, inputs: Sequence[Row], outputs: Sequence[Ro
     ):
         return PASS, [_PASSED] * (len(inputs) + len(outputs))
     into = _norm_error(inputs), *_ratios(inputs)
-    found: list[Texts] = []
+    found: list[str] = []
     worst = PASS
     for rows, are_outputs in ((inputs, False), (outputs, True)):
         for mine, theirs, difference in rows:
             if difference is None:
-                found.append({})
+                found.append("")
                 continue
             reasons = [] if api in _WITHOUT_RULES else _own_reasons(mine, theirs, difference, mode)
             if are_outputs and by_input and api not in _WITHOUT_RULES:
@@ -48,13 +50,9 @@ def levels_of(name: str, mode: Mode, inputs: Sequence[Row], outputs: Sequence[Ro
             level = max((level for level, _ in reasons), default=PASS)
             worst = max(worst, level)
             grads = _requires_grad(mine), _requires_grad(theirs)
-            found.append(
-                {
-                    "Requires_grad Consistent": str(grads[0] == grads[1]),
-                    "Result": _WORDS[level],
-                    "Err_message": json.dumps([f"{_WORDS[level]}: {text}" for level, text in reasons]),
-                }
-            )
+            messages = json.dumps([f"{_WORDS[level]}: {text}" for level, text in reasons])
+            # A list as JSON text in a JSON text.
+            found.append(column_texts(_COLUMNS, [str(grads[0] == grads[1]), _WORDS[level], json.dumps(messages)[1:-1]]))
     return worst, found
 
 

@@ -42,10 +42,11 @@ def match(
         return _strict(candidate, reference)
     if mode == "fuzzy":
         return _fuzzy(candidate, reference)
-    return _aligned(candidate.tree, reference.tree, parts)
+    return aligned(candidate.tree, reference.tree, parts)
 
 
-def _aligned(candidate: Tree, reference: Tree, parts: tuple[DumpPart, DumpPart]) -> Partners:
+def aligned(candidate: Tree, reference: Tree, parts: tuple[DumpPart, DumpPart]) -> Partners:
+    """Partners by the alignment of the diagnosis. It reads the dumps itself, and needs no arguments of the sides."""
     timelines: list[Timeline] = []
     with no_collection():
         try:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from msprobe.graph.comparison import Comparison
-from msprobe.graph.differences import Texts
+from msprobe.graph.parameter_texts import ParameterTexts
 from msprobe.graph.side import Side
-from msprobe.graph.value_texts import Form, fields_of
+from msprobe.graph.value_texts import Form
 
 Source = Literal["NPU", "Bench"]
-Fields = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,8 @@ class NodeTexts:
         self.side = written.candidate if source == "NPU" or comparison is None else comparison.reference
         self._other = None
         self._partner: list[int] = []
-        self._columns: dict[int, list[Texts]] = {}
-        self._form = form
-        self._with_md5 = comparison is not None and comparison.mode == "md5"
+        self._columns: dict[int, list[str]] = {}
+        self._texts = ParameterTexts(form, comparison is not None and comparison.mode == "md5")
         if comparison is not None:
             forward = comparison.partner.tolist()
             if source == "NPU":
@@ -52,6 +50,8 @@ class NodeTexts:
                     if other >= 0:
                         self._partner[other] = node
         self._links: dict[int, list[str]] = {}
+        #: A value as JSON text.
+        self.json = self._texts.json
 
     def link(self, node: int) -> list[str]:
         """The partner of a node behind all that is around it, from the root on; empty if there is none."""
@@ -64,23 +64,20 @@ class NodeTexts:
             self._links[above] = [self._other.names[one] for one in around]
         return [*self._links[above], self._other.names[partner]]
 
-    def parameters(self, node: int) -> tuple[Fields, Fields]:
-        """The arguments and the results of a node with all their fields."""
-        side, columns = self.side, self._columns.get(node)
-        inputs, outputs = side.inputs[node], side.outputs[node]
+    def parameters(self, node: int) -> tuple[str, str]:
+        """The arguments and the results of a node with all their fields, as JSON text."""
+        inputs, outputs = self.side.inputs[node], self.side.outputs[node]
         if not inputs and not outputs:
-            return {}, {}
-        exchange = "batch_isend_irecv" in side.tree.names[node]
-        found: tuple[Fields, Fields] = ({}, {})
-        place = 0
-        for fields, parameters in zip(found, (inputs, outputs), strict=True):
-            for name, leaf in parameters:
-                one = fields_of(leaf, self._form, self._with_md5, exchange)
-                if columns is not None and len(one) > 1:
-                    one.update(columns[place])
-                fields[name] = one
-                place += 1
-        return found
+            return "{}", "{}"
+        exchange = "batch_isend_irecv" in self.side.tree.names[node]
+        columns = self._columns.get(node)
+        if columns is None:
+            return self._texts.of_all(inputs, None, exchange), self._texts.of_all(outputs, None, exchange)
+        end = len(inputs)
+        return (
+            self._texts.of_all(inputs, columns[:end], exchange),
+            self._texts.of_all(outputs, columns[end:], exchange),
+        )
 
 
 def micro_steps_of(written: Written) -> tuple[list[int], list[int]]:
@@ -106,8 +103,3 @@ def micro_steps_of(written: Written) -> tuple[list[int], list[int]]:
         elif above > 0:
             theirs[node] = theirs[above]
     return mine, theirs
-
-
-def distributed(side: Side, node: int) -> Any:
-    """The partners of a collective in other ranks; an empty object if there are none."""
-    return side.communication.get(node, {})

@@ -26,8 +26,8 @@ class Side:
 
     ``inputs`` and ``outputs`` hold the arguments of each node (parameters of a module among them) and its results, in
     the order of the dump; ``parameter_counts`` how many of a node's inputs, at their end, are parameters. ``stacks``
-    are the frames of each node, innermost first; ``exchanges`` the transfers of communication calls. ``overflow``,
-    ``communication`` and ``merged`` are filled by those who ask for them, by node.
+    are the frames of each node, innermost first; ``exchanges`` the transfers of communication calls. ``overflow`` and
+    ``merged`` are filled by those who ask for them, by node.
     """
 
     tree: Tree
@@ -41,7 +41,6 @@ class Side:
     stacks: list[Sequence[str]]
     exchanges: dict[int, tuple[Exchange, ...]]
     overflow: dict[int, str] = field(default_factory=dict)
-    communication: dict[int, Any] = field(default_factory=dict)
     merged: dict[int, list[str]] = field(default_factory=dict)
 
     @property
@@ -55,9 +54,9 @@ class Side:
         return self.tree.rank if isinstance(self.tree.rank, int) else 0
 
 
-def read_side(part: DumpPart, *, complete_stacks: bool = True, rehang_recomputed: bool = True) -> Side:
-    """Read a part of a dump. Raises InvalidInputError or PathError for broken files."""
-    tree = read_tree(part, rehang_recomputed=rehang_recomputed)
+def read_side(part: DumpPart, *, complete_stacks: bool = True, tree: Tree | None = None) -> Side:
+    """Read a part of a dump; ``tree`` if it is read already. Raises InvalidInputError or PathError for broken files."""
+    tree = read_tree(part) if tree is None else tree
     inputs: list[Sequence[Parameter]] = [()] * len(tree)
     outputs: list[Sequence[Parameter]] = [()] * len(tree)
     counts: dict[int, int] = {}

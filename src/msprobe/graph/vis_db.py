@@ -9,7 +9,8 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import orjson
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.graph.colours import colours_of, tool_tip_of
 from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
-from msprobe.graph.node_texts import NodeTexts, Source, Written, distributed, micro_steps_of
+from msprobe.graph.node_texts import NodeTexts, Source, Written, micro_steps_of
 from msprobe.paths import FILE_MODE, StrPath
 
 SUFFIX = ".vis.db"
@@ -43,88 +44,109 @@ _INDEXES = (
     "is_distributed",
 )
 _COLUMNS = 22
+# A row is 1 to 4 KB: of the usual pages of 4 KB a quarter would stay empty (bench/graph).
+_PAGE_BYTES = 32768
+_UNSHARED = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"
 
 
-class VisDbWriter:
-    """Writes one database, a step and rank at a time; it appears under its name when it is whole."""
+@dataclass(frozen=True)
+class DbPart:
+    """A file with the rows of one step and rank, on the way to a database; and what they add to its configuration."""
 
-    def __init__(self, path: StrPath) -> None:
-        self._path = Path(path)
-        self._growing = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
-        self._places: set[tuple[int, int]] = set()
-        self._config: tuple[Any, ...] | None = None
-        with contextlib.suppress(OSError):
-            self._growing.unlink()
-        try:
-            os.close(os.open(self._growing, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
-            self._database = sqlite3.connect(self._growing)
-            self._database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_TABLES}")
-        except (OSError, sqlite3.Error) as problem:
-            raise PathError(f'cannot write "{path}": {problem}.') from problem
+    path: Path
+    step: int
+    rank: int
+    micro_steps: int
+    config: tuple[str, str, str, int, str]
+    """Kind of graph, task, tool tip, overflow check, colours."""
 
-    def __enter__(self) -> VisDbWriter:
-        return self
 
-    def __exit__(self, kind: Any, *rest: Any) -> None:
-        if kind is None:
-            self._finish()
-        else:
-            self._database.close()
-            with contextlib.suppress(OSError):
-                self._growing.unlink()
-
-    def add(self, written: Written) -> None:
-        """Add one step and rank."""
-        side, comparison = written.candidate, written.comparison
-        micro_steps = micro_steps_of(written)
+def write_part(path: Path, written: Written) -> DbPart:
+    """Write the rows of one step and rank; :func:`write_vis_db` makes a database of them. Raises PathError."""
+    comparison, side = written.comparison, written.candidate
+    micro_steps = micro_steps_of(written)
+    with _growing(path, path) as database:
+        database.executescript(_TABLES)
         for number, (source, _) in enumerate(written.sides):
-            self._add_side(written, source, micro_steps[number])
-        self._places.add((side.step, side.rank))
-        steps = side.tree.micro_step_count
-        if self._config is not None:
-            steps = max(steps, self._config[3])
-        if comparison is None:
-            self._config = ("build", "", "", steps, int(written.overflow_check), "null")
-        else:
-            colours = json.dumps(colours_of(comparison.mode, "26.2"))
-            tips = tool_tip_of(comparison.mode)
-            self._config = ("compare", comparison.mode, tips, steps, int(written.overflow_check), colours)
+            _add_side(database, written, source, micro_steps[number])
+    overflow = int(written.overflow_check)
+    config = ("build", "", "", overflow, "null")
+    if comparison is not None:
+        colours = json.dumps(colours_of(comparison.mode, "26.2"))
+        config = ("compare", comparison.mode, tool_tip_of(comparison.mode), overflow, colours)
+    return DbPart(path, side.step, side.rank, side.tree.micro_step_count, config)
 
-    def _add_side(self, written: Written, source: Source, micro_steps: Sequence[int]) -> None:
-        texts = NodeTexts(written, source, "26.2")
-        graph_id = f"{source}_{texts.side.step}_{texts.side.rank}"
-        rows = _rows(written, source, texts, graph_id, micro_steps, self._add_stacks(texts.side.stacks, graph_id))
-        marks = ", ".join("?" * _COLUMNS)
-        self._database.executemany(f"INSERT INTO tb_nodes VALUES ({marks})", rows)
 
-    def _add_stacks(self, stacks: Sequence[Sequence[str]], graph_id: str) -> list[str]:
-        """Write each stack once; the key of each node's."""
-        known: dict[tuple[str, ...], str] = {}
-        by_object: dict[int, str] = {}
-        keys: list[str] = []
-        for frames in stacks:
-            key = by_object.get(id(frames))
-            if key is None:
-                key = by_object[id(frames)] = known.setdefault(tuple(frames), f"{graph_id}_{len(known)}")
-            keys.append(key)
-        rows = ((key, json.dumps(list(frames))) for frames, key in known.items())
-        self._database.executemany("INSERT INTO tb_stack VALUES (?, ?)", rows)
-        return keys
+def write_vis_db(path: Path, parts: Sequence[DbPart], additions: Mapping[str, Any]) -> None:
+    """Make one database of all parts, whose files are used up; it appears under its name when it is whole.
 
-    def _finish(self) -> None:
-        database = self._database
-        if self._config is not None:
-            kind, task, tips, micro_steps, overflow, colours = self._config
-            ranks = json.dumps(sorted({rank for _, rank in self._places}))
-            steps = json.dumps(sorted({step for step, _ in self._places}))
-            row = ("1", kind, task, tips, micro_steps, overflow, colours, ranks, steps)
-            database.execute("INSERT INTO tb_config VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    ``additions``: the partners of communication calls in other ranks, by the ids of their rows. Raises PathError.
+    """
+    whole = parts[0].path
+    with _growing(whole, path) as database:
+        for part in parts[1:]:
+            database.execute("ATTACH ? AS part", (str(part.path),))
+            for table in ("tb_nodes", "tb_stack"):
+                database.execute(f"INSERT INTO {table} SELECT * FROM part.{table} ORDER BY rowid")
+            database.commit()
+            database.execute("DETACH part")
+            part.path.unlink()
+        rows = ((_json(found), key) for key, found in additions.items())
+        database.executemany("UPDATE tb_nodes SET matched_distributed = ? WHERE id = ?", rows)
+        kind, task, tips, overflow, colours = parts[-1].config
+        micro_steps = max(part.micro_steps for part in parts)
+        ranks = json.dumps(sorted({part.rank for part in parts}))
+        steps = json.dumps(sorted({part.step for part in parts}))
+        row = ("1", kind, task, tips, micro_steps, overflow, colours, ranks, steps)
+        database.execute("INSERT INTO tb_config VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         for number, columns in enumerate(_INDEXES, 1):
             database.execute(f"CREATE INDEX index{number} ON tb_nodes ({columns})")
-        database.commit()
-        database.close()
-        os.chmod(self._growing, FILE_MODE)
-        os.replace(self._growing, self._path)
+    os.chmod(whole, FILE_MODE)
+    os.replace(whole, path)
+
+
+@contextlib.contextmanager
+def _growing(file: Path, path: Path) -> Iterator[sqlite3.Connection]:
+    """A database that nobody else reads before it is whole: without a journal. ``path`` names it in errors."""
+    try:
+        database = sqlite3.connect(file)
+        try:
+            database.executescript(f"PRAGMA page_size = {_PAGE_BYTES}; {_UNSHARED}")
+            yield database
+            database.commit()
+        finally:
+            database.close()
+    except sqlite3.Error as problem:
+        raise PathError(f'cannot write "{path}": {problem}.') from problem
+
+
+def _add_side(database: sqlite3.Connection, written: Written, source: Source, micro_steps: Sequence[int]) -> None:
+    texts = NodeTexts(written, source, "26.2")
+    graph_id = f"{source}_{texts.side.step}_{texts.side.rank}"
+    stacks = _add_stacks(database, texts.side.stacks, graph_id)
+    rows = _rows(written, source, texts, graph_id, micro_steps, stacks)
+    marks = ", ".join("?" * _COLUMNS)
+    database.executemany(f"INSERT INTO tb_nodes VALUES ({marks})", rows)
+
+
+def id_of(source: Source, step: int, rank: int, name: str) -> str:
+    """The id of the row of a node."""
+    return f"{source}_{step}_{rank}_{name}"
+
+
+def _add_stacks(database: sqlite3.Connection, stacks: Sequence[Sequence[str]], graph_id: str) -> list[str]:
+    """Write each stack once; the key of each node's."""
+    known: dict[tuple[str, ...], str] = {}
+    by_object: dict[int, str] = {}
+    keys: list[str] = []
+    for frames in stacks:
+        key = by_object.get(id(frames))
+        if key is None:
+            key = by_object[id(frames)] = known.setdefault(tuple(frames), f"{graph_id}_{len(known)}")
+        keys.append(key)
+    rows = ((key, json.dumps(list(frames))) for frames, key in known.items())
+    database.executemany("INSERT INTO tb_stack VALUES (?, ?)", rows)
+    return keys
 
 
 def _rows(
@@ -158,10 +180,10 @@ def _rows(
             _json(texts.link(node)),
             stacks[node],
             json.dumps(merged) if merged else "",
-            _json(distributed(side, node)),
+            "{}",
             0,
-            _json(inputs) if inputs else "{}",
-            _json(outputs) if outputs else "{}",
+            inputs,
+            outputs,
             source,
             side.dump_data_dir,
             side.step,

@@ -7,11 +7,9 @@ each node instead of an indent of four: the file is smaller, and every reader of
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import orjson
+from typing import Any, BinaryIO
 
 from msprobe.errors import InvalidInputError
 from msprobe.graph.colours import colours_of, shown_index, tool_tip_of
@@ -22,43 +20,90 @@ from msprobe.paths import StrPath, write_atomically
 from msprobe.store.json_index import load_json
 
 SUFFIX = ".vis"
+_BUFFER_BYTES = 1 << 20
 
 
-def write_vis(path: StrPath, written: Written, *, published_values: bool = False) -> int:
-    """Write one ``.vis`` file; the number of its bytes. ``published_values``: see :mod:`msprobe.graph.colours`."""
-    return write_atomically(path, _pieces(written, published_values))
+Place = tuple[Source, int]
+"""A node of one side of a graph."""
 
 
-def _pieces(written: Written, published: bool) -> Iterator[bytes]:
+def write_vis(
+    path: StrPath, written: Written, *, published_values: bool = False, places: dict[Place, int] | None = None
+) -> int:
+    """Write one ``.vis`` file; the number of its bytes. ``published_values``: see :mod:`msprobe.graph.colours`.
+
+    ``places``: where its keys stand, the offset is put at which :func:`with_partners` can add to a node.
+    """
+    return write_atomically(path, _pieces(written, published_values, places if places is not None else {}))
+
+
+def with_partners(path: StrPath, target: StrPath, additions: Mapping[int, Any]) -> None:
+    """Write a ``.vis`` file again, with the partners of communication calls in other ranks at the given offsets."""
+
+    def pieces() -> Iterator[bytes]:
+        with open(path, "rb") as file:
+            for offset, found in sorted(additions.items()):
+                yield from _copied(file, offset - file.tell())
+                yield b',"matched_distributed":%s' % json.dumps(found).encode()
+            yield from _copied(file, None)
+
+    write_atomically(target, pieces())
+
+
+def _copied(file: BinaryIO, count: int | None) -> Iterator[bytes]:
+    while count is None or count > 0:
+        piece = file.read(_BUFFER_BYTES if count is None else min(count, _BUFFER_BYTES))
+        if not piece:
+            return
+        if count is not None:
+            count -= len(piece)
+        yield piece
+
+
+def _pieces(written: Written, published: bool, places: dict[Place, int]) -> Iterator[bytes]:
+    offset = 0
+    for piece, place in _marked_pieces(written, published):
+        if place is not None:
+            # Before the brace that ends the node.
+            places[place] = offset + len(piece) - 1
+        offset += len(piece)
+        yield piece
+
+
+def _marked_pieces(written: Written, published: bool) -> Iterator[tuple[bytes, Place | None]]:
+    """The file piece by piece; with the node that a piece ends with, if it is a communication call."""
     comparison = written.comparison
     micro_steps = micro_steps_of(written)
     steps = written.candidate.tree.micro_step_count
     more: dict[str, Any] = {"MicroSteps": steps} if steps else {}
     if comparison is None:
-        yield b"{"
+        yield b"{", None
         yield from _side(written, "NPU", micro_steps[0], published)
     else:
         for number, (source, _) in enumerate(written.sides):
-            yield b'%s"%s": {' % (b",\n" if number else b"{\n", source.encode())
+            yield b'%s"%s": {' % (b",\n" if number else b"{\n", source.encode()), None
             yield from _side(written, source, micro_steps[number], published)
-            yield b"}"
+            yield b"}", None
         tips = tool_tip_of(comparison.mode)
         more = {"ToolTip": tips, "Colors": colours_of(comparison.mode, "8.1.1", published), **more}
         more["task"] = comparison.mode
     more["OverflowCheck"] = written.overflow_check
-    yield b",\n" + json.dumps(more, indent=1).encode()[1:]
+    yield b",\n" + json.dumps(more, indent=1).encode()[1:], None
 
 
-def _side(written: Written, source: Source, micro_steps: list[int], published: bool) -> Iterator[bytes]:
+def _side(
+    written: Written, source: Source, micro_steps: list[int], published: bool
+) -> Iterator[tuple[bytes, Place | None]]:
     texts = NodeTexts(written, source, "8.1.1")
     side = texts.side
     tree = side.tree
     index = written.comparison.index if written.comparison is not None and source == "NPU" else None
-    yield b'"root": "%s",\n"dump_data_dir": %s,\n"node": {' % (ROOT.encode(), json.dumps(side.dump_data_dir).encode())
-    names = tree.names
+    head = f'"root": "{ROOT}",\n"dump_data_dir": {json.dumps(side.dump_data_dir)},\n"node": {{'
+    yield head.encode(), None
+    names, parents, kinds = tree.names, tree.parents.tolist(), tree.kinds.tolist()
     for node, name in enumerate(names):
         inputs, outputs = texts.parameters(node)
-        parent = int(tree.parents[node])
+        parent = parents[node]
         data: dict[str, Any] = {}
         if index is not None and (value := shown_index(index[node], published)) is not None:
             data["precision_index"] = value
@@ -66,11 +111,7 @@ def _side(written: Written, source: Source, micro_steps: list[int], published: b
             data["Result"] = written.comparison.verdicts[node]
         if node in side.overflow:
             data["overflow_level"] = side.overflow[node]
-        content = {
-            "id": name,
-            "node_type": int(tree.kinds[node]),
-            "output_data": outputs,
-            "input_data": inputs,
+        content: dict[str, Any] = {
             "upnode": "None" if parent < 0 else names[parent],
             "subnodes": [names[child] for child in tree.children(node)],
             "matched_node_link": texts.link(node),
@@ -80,18 +121,13 @@ def _side(written: Written, source: Source, micro_steps: list[int], published: b
         if parent == 0:
             content["micro_step_id"] = micro_steps[node]
         content["data"] = data
-        if node in side.communication:
-            content["matched_distributed"] = side.communication[node]
-        yield b"%s%s: %s" % (b",\n" if node else b"\n", _json(name), _json(content))
-    yield b"}"
-
-
-def _json(value: Any) -> bytes:
-    try:
-        text = orjson.dumps(value)
-    except (TypeError, ValueError):  # lone surrogates
-        return json.dumps(value).encode()
-    return text if text.isascii() else json.dumps(value).encode()
+        key = texts.json(name)
+        piece = (
+            f'{"," if node else ""}\n{key}: {{"id":{key},"node_type":{kinds[node]},"output_data":{outputs},'
+            f'"input_data":{inputs},{texts.json(content)[1:]}'
+        )
+        yield piece.encode(), (source, node) if node in side.exchanges else None
+    yield b"}", None
 
 
 def read_vis(path: StrPath) -> GraphFile:

@@ -210,7 +210,6 @@ def _side_of(whole: _Node, first: Side) -> Side:
         exchanges=exchanges,
         merged=merged,
         overflow={},
-        communication={},
     )
 
 

@@ -1,0 +1,71 @@
+"""What the ranks of one step say of each other: which calls of other ranks a communication call answers to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from msprobe.graph.communication import Call, partners
+from msprobe.graph.node_texts import Source, Written
+from msprobe.graph.vis_file import Place
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The communication calls of one side of one rank, with what is shown of each: its index or its overflow level.
+
+    ``places``: where the partners of a node are to be put in its file.
+    """
+
+    source: Source
+    step: int
+    rank: int
+    calls: tuple[Call, ...]
+    rated: Mapping[int, str]
+    places: Mapping[int, int] = field(default_factory=dict)
+
+
+def ends_of(written: Written, places: Mapping[Place, int] | None = None) -> tuple[Ends, ...]:
+    """The communication calls of all sides of a graph."""
+    found = []
+    for source, side in written.sides:
+        order, names = side.tree.order, side.tree.names
+        index = written.comparison.index if written.comparison is not None and source == "NPU" else None
+        calls = tuple(
+            Call(node, names[node], side.exchanges[node]) for node in sorted(side.exchanges, key=lambda one: order[one])
+        )
+        rated: dict[int, str] = {}
+        for call in calls:
+            if written.overflow_check:
+                rated[call.node] = str(side.overflow.get(call.node, "Nan"))
+            else:
+                value = None if index is None else index[call.node]
+                rated[call.node] = "Nan" if value is None else str(value)
+        own = {node: offset for (one, node), offset in (places or {}).items() if one == source}
+        found.append(Ends(source, side.step, side.rank, calls, rated, own))
+    return tuple(found)
+
+
+def find_partners(graphs: Sequence[tuple[Ends, ...]]) -> tuple[list[list[dict[int, Any]]], int]:
+    """For each graph of one step and each of its sides, by node, what files hold as ``matched_distributed``.
+
+    With it, how many transfers between two ranks found no other end.
+    """
+    found: list[list[dict[int, Any]]] = [[{} for _ in ends] for ends in graphs]
+    if len(graphs) < 2:
+        return found, 0
+    lost = 0
+    for number in range(len(graphs[0])):
+        by_rank = {ends[number].rank: ends[number] for ends in graphs}
+        calls = {rank: ends.calls for rank, ends in by_rank.items()}
+        nodes, alone = partners(calls, partial(_rated, by_rank))
+        lost += alone
+        for graph, ends in zip(found, graphs, strict=True):
+            graph[number] = nodes.get(ends[number].rank, {})
+    return found, lost
+
+
+def _rated(sides: Mapping[int, Ends], rank: int, node: int) -> str:
+    return sides[rank].rated[node]

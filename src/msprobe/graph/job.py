@@ -1,0 +1,164 @@
+"""One job of building graphs: the ranks that make one graph, or one rank, from its dump to its file.
+
+A job knows nothing of other jobs. What ranks say of each other is added to the files when all are there
+(:mod:`msprobe.graph.between_ranks`), so that only one rank, or one for each worker, is in memory.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from msprobe import log
+from msprobe.diagnose.steps.collector import no_collection
+from msprobe.errors import InvalidInputError
+from msprobe.graph.between_ranks import Ends, ends_of
+from msprobe.graph.comparison import Comparison, compare_sides
+from msprobe.graph.folders import RankFolder
+from msprobe.graph.matching import Partners, aligned, unmatched
+from msprobe.graph.merge.dump_files import write_merged
+from msprobe.graph.merge.together import merge_ranks
+from msprobe.graph.node_texts import Written
+from msprobe.graph.overflow import mark_overflow
+from msprobe.graph.request import Request
+from msprobe.graph.side import Side, read_side
+from msprobe.graph.tree import Tree, read_tree
+from msprobe.graph.value_texts import Form
+from msprobe.graph.vis_db import DbPart, write_part
+from msprobe.graph.vis_file import Place, write_vis
+from msprobe.store.part import DumpPart
+
+Pair = tuple[RankFolder, RankFolder | None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """The pairs of folders that are done together: one, or all of a step whose ranks are merged.
+
+    ``folder`` is where the files grow, ``number`` keeps their names apart.
+    """
+
+    request: Request
+    pairs: tuple[Pair, ...]
+    folder: Path
+    number: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """A graph in a file that is not yet under its name. ``part``: of a database; ``ends``: those of transfers."""
+
+    pair: Pair
+    file: Path
+    ends: tuple[Ends, ...]
+    part: DbPart | None = None
+
+
+def build(job: Job) -> list[Built]:
+    """Read, compare and write. Raises PathError, InvalidInputError or TaskMismatchError."""
+    request = job.request
+    # Millions of small objects, none of which know each other: looking for circles takes half as long as the work.
+    with no_collection():
+        found: list[Built] = []
+        for count, (pair, written) in enumerate(_written(job)):
+            if request.overflow_check:
+                written = replace(written, overflow_check=True)
+                for _, side in written.sides:
+                    mark_overflow(side)
+            file = job.folder / f"{job.number}_{count}"
+            if request.file_type == "json":
+                found.append(Built(pair, write_merged(job.folder, written.candidate), ()))
+            elif request.file_type == "db":
+                found.append(Built(pair, file, ends_of(written), write_part(file, written)))
+            else:
+                places: dict[Place, int] = {}
+                write_vis(file, written, published_values=request.published_values, places=places)
+                found.append(Built(pair, file, ends_of(written, places)))
+        return found
+
+
+def _written(job: Job) -> list[tuple[Pair, Written]]:
+    with ExitStack() as open_parts:
+        if job.request.layouts:
+            return _merged(job, open_parts)
+        (pair,) = job.pairs
+        folder, other_folder = pair
+        part = _open(folder, open_parts)
+        tree = _tree(part, job.request)
+        if other_folder is None:
+            return [(pair, Written(_side(part, tree, folder, job.request)))]
+        other_part = _open(other_folder, open_parts)
+        other_tree = _tree(other_part, job.request)
+        partner: Partners | None = None
+        if job.request.match == "aligned" and job.request.mapping is None:
+            # Before arguments are read: the alignment and they need half a gigabyte each for 100,000 nodes.
+            partner = aligned(tree, other_tree, (part, other_part))
+        side = _side(part, tree, folder, job.request)
+        other = _side(other_part, other_tree, other_folder, job.request)
+        comparison = compare_sides(
+            side,
+            other,
+            (part, other_part),
+            form=_form(job.request),
+            match_mode=job.request.match,
+            mapping=job.request.mapping,
+            partner=partner,
+        )
+        _tell_of(comparison, folder)
+        return [(pair, Written(side, comparison))]
+
+
+def _open(folder: RankFolder, open_parts: ExitStack) -> DumpPart:
+    part = folder.open()
+    open_parts.callback(part.close)
+    return part
+
+
+def _tree(part: DumpPart, request: Request) -> Tree:
+    return read_tree(part, rehang_recomputed=request.match != "strict")
+
+
+def _side(part: DumpPart, tree: Tree, folder: RankFolder, request: Request) -> Side:
+    for notice in tree.notices:
+        log.warning(f'"{folder.path}": {notice}')
+    return read_side(part, complete_stacks=request.complete_stacks, tree=tree)
+
+
+def _merged(job: Job, open_parts: ExitStack) -> list[tuple[Pair, Written]]:
+    """One graph for each copy of the model."""
+    request = job.request
+
+    def read(folders: list[RankFolder]) -> tuple[DumpPart, list[Side]]:
+        parts = [_open(folder, open_parts) for folder in folders]
+        sides = [_side(part, _tree(part, request), at, request) for part, at in zip(parts, folders, strict=True)]
+        return parts[0], sides
+
+    part, ranks = read(list(dict.fromkeys(left for left, _ in job.pairs)))
+    sides = merge_ranks(ranks, request.layouts[0])
+    right = list(dict.fromkeys(right for _, right in job.pairs if right is not None))
+    if not right:
+        return [(job.pairs[place], Written(side)) for place, side in enumerate(sides)]
+    other_part, other_ranks = read(right)
+    others = merge_ranks(other_ranks, request.layouts[1])
+    if len(sides) != len(others):
+        raise InvalidInputError(
+            f"the sides hold another number of copies of the model: {len(sides)} in {request.fields[0]}, {len(others)} "
+            f"in {request.fields[1]}."
+        )
+    found: list[tuple[Pair, Written]] = []
+    for place, (side, other) in enumerate(zip(sides, others, strict=True)):
+        comparison = compare_sides(side, other, (part, other_part), form=_form(request), match_mode="fuzzy")
+        found.append((job.pairs[place], Written(side, comparison)))
+    return found
+
+
+def _form(request: Request) -> Form:
+    return "8.1.1" if request.file_type == "vis" else "26.2"
+
+
+def _tell_of(comparison: Comparison, folder: RankFolder) -> None:
+    mine = unmatched(comparison.candidate.tree, comparison.partner)
+    if mine:
+        named = ", ".join(mine[:3]) + (", ..." if len(mine) > 3 else "")
+        log.info(f'"{folder.path}": {len(mine)} without partner: {named}')
