@@ -52,11 +52,14 @@ class FileNode:
 
 @dataclass(frozen=True)
 class FileGraph:
-    """One side of one step and rank: ``source`` is ``NPU`` (candidate, or alone) or ``Bench`` (reference)."""
+    """One side of one step and rank: ``source`` is ``NPU`` (candidate, or alone) or ``Bench`` (reference).
+
+    ``step`` and ``rank`` are None where a ``.vis`` file does not tell them.
+    """
 
     source: str
-    step: int
-    rank: int
+    step: int | None
+    rank: int | None
     dump_data_dir: str | None
     nodes: Mapping[str, FileNode]
 
@@ -77,7 +80,7 @@ class GraphFile:
 
 def read_graph_file(path: Path) -> GraphFile:
     """Read ``.vis`` or ``.vis.db``, by the ending of the name. Raises InvalidInputError or PathError."""
-    from msprobe.graph.vis_db import read_vis_db
+    from msprobe.graph.vis_db_reader import read_vis_db
     from msprobe.graph.vis_file import read_vis
 
     if path.name.endswith(".vis.db"):

@@ -1,4 +1,4 @@
-"""``.vis.db``: all steps and ranks of a run, or of two compared, in one SQLite file. Writer and reader.
+"""``.vis.db``: all steps and ranks of a run, or of two compared, in one SQLite file. Its reader is `vis_db_reader`.
 
 The format of mindstudio-probe 26.2.0, which its bundled TensorBoard plugin and ``tb-graph-ascend`` from 8.2.0 on open.
 """
@@ -9,18 +9,17 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import PathError
 from msprobe.graph.colours import colours_of, tool_tip_of
-from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
 from msprobe.graph.node_texts import NodeTexts, Source, Written, micro_steps_of
-from msprobe.paths import FILE_MODE, StrPath
+from msprobe.paths import FILE_MODE
 
 SUFFIX = ".vis.db"
 
@@ -197,71 +196,3 @@ def _json(value: Any) -> str:
         return orjson.dumps(value).decode()
     except (TypeError, ValueError):  # lone surrogates
         return json.dumps(value)
-
-
-def read_vis_db(path: StrPath) -> GraphFile:
-    """Read a ``.vis.db`` file, ours or one of mindstudio-probe (with or without ``is_distributed``).
-
-    It is opened read-only. Raises PathError if it is not there, InvalidInputError if it is no such database.
-    """
-    place = Path(path)
-    if not place.is_file():
-        raise PathError(f'file "{path}" does not exist.')
-    try:
-        database = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            return _read(place, database)
-        finally:
-            database.close()
-    except sqlite3.Error as problem:
-        raise InvalidInputError(f'"{path}" is no graph database: {problem}.') from problem
-
-
-def _read(path: Path, database: sqlite3.Connection) -> GraphFile:
-    database.row_factory = sqlite3.Row
-    config = database.execute("SELECT * FROM tb_config").fetchone()
-    if config is None:
-        raise InvalidInputError(f'"{path}" is no whole graph database: its table tb_config is empty.')
-    stacks = {row["id"]: row["stack_info"] for row in database.execute("SELECT id, stack_info FROM tb_stack")}
-    read_stacks: dict[Any, tuple[str, ...]] = {}
-    graphs: dict[tuple[int, int, str], dict[str, FileNode]] = {}
-    folders: dict[tuple[int, int, str], Any] = {}
-    for row in database.execute("SELECT * FROM tb_nodes ORDER BY step, rank, data_source DESC, node_order"):
-        place = (row["step"], row["rank"], row["data_source"])
-        stack = row["stack_id"]
-        if stack not in read_stacks:
-            read_stacks[stack] = tuple(_list(stacks.get(stack)))
-        graphs.setdefault(place, {})[row["node_name"]] = FileNode(
-            name=row["node_name"],
-            kind=int(row["node_type"]),
-            parent=row["up_node"] or None,
-            children=tuple(_list(row["sub_nodes"])),
-            link=without_prefixes(_list(row["matched_node_link"])),
-            index=row["precision_index"],
-            overflow=row["overflow_level"],
-            micro_step=row["micro_step_id"],
-            stack=read_stacks[stack],
-            communication=json.loads(row["matched_distributed"] or "{}"),
-            inputs_read=row["input_data"] or "",
-            outputs_read=row["output_data"] or "",
-            merged=tuple(_list(row["parallel_merge_info"])),
-        )
-        folders[place] = row["dump_data_dir"]
-    return GraphFile(
-        path=path,
-        is_comparison=config["graph_type"] == "compare",
-        task=config["task"] or "",
-        tool_tip=json.loads(config["tool_tip"] or "{}"),
-        colours=json.loads(config["node_colors"] or "null") or {},
-        micro_steps=config["micro_steps"] or 0,
-        overflow_check=bool(config["overflow_check"]),
-        graphs=tuple(
-            FileGraph(source, step, rank, folders[step, rank, source], nodes)
-            for (step, rank, source), nodes in graphs.items()
-        ),
-    )
-
-
-def _list(text: Any) -> Iterable[Any]:
-    found = json.loads(text) if text else []
-    return found if isinstance(found, list) else []

@@ -144,26 +144,31 @@ def read_vis(path: StrPath) -> GraphFile:
             raise InvalidInputError(f'"{path}": "{source}" must hold an object "node".')
         graphs.append(_graph(place, source, side, step, rank))
     tips = found.get("ToolTip")
+    try:
+        tool_tip = json.loads(tips) if isinstance(tips, str) and tips else {}
+        micro_steps = int(found.get("MicroSteps") or 0)
+    except (ValueError, TypeError) as problem:
+        raise InvalidInputError(f'"{path}": ToolTip or MicroSteps is broken: {problem}.') from problem
     return GraphFile(
         path=place,
         is_comparison="NPU" in found,
         task=str(found.get("task") or ""),
-        tool_tip=json.loads(tips) if isinstance(tips, str) and tips else {},
+        tool_tip=tool_tip,
         colours=found.get("Colors") or {},
-        micro_steps=int(found.get("MicroSteps") or 0),
+        micro_steps=micro_steps,
         overflow_check=bool(found.get("OverflowCheck")),
         graphs=tuple(graphs),
     )
 
 
-def step_and_rank(name: str) -> tuple[int, int]:
-    """Step and rank by the name of a file; 0 where it does not tell.
+def step_and_rank(name: str) -> tuple[int | None, int | None]:
+    """Step and rank by the name of a file; None where it does not tell.
 
-    >>> step_and_rank("compare_step3_rank12_20250101000000.vis")
-    (3, 12)
+    >>> step_and_rank("compare_step3_rank12_20250101000000.vis"), step_and_rank("build_rank0_20250101000000.vis")
+    ((3, 12), (None, 0))
     """
     words = name.split("_")
-    numbers = {"step": 0, "rank": 0}
+    numbers: dict[str, int | None] = {"step": None, "rank": None}
     for word in words:
         for key in numbers:
             if word.startswith(key) and word[len(key) :].isdigit():
@@ -171,26 +176,33 @@ def step_and_rank(name: str) -> tuple[int, int]:
     return numbers["step"], numbers["rank"]
 
 
-def _graph(path: Path, source: str, side: dict[str, Any], step: int, rank: int) -> FileGraph:
+def _graph(path: Path, source: str, side: dict[str, Any], step: int | None, rank: int | None) -> FileGraph:
     nodes: dict[str, FileNode] = {}
     for name, one in side["node"].items():
         if not isinstance(one, dict):
             raise InvalidInputError(f'"{path}": node {name!r} must be an object.')
-        data = one.get("data") or {}
-        up = one.get("upnode")
-        nodes[name] = FileNode(
-            name=name,
-            kind=int(one.get("node_type") or 0),
-            parent=None if up in (None, "None", "") else str(up),
-            children=tuple(one.get("subnodes") or ()),
-            link=without_prefixes(one.get("matched_node_link") or ()),
-            index=data.get("precision_index"),
-            overflow=data.get("overflow_level"),
-            micro_step=int(one.get("micro_step_id") or 0),
-            stack=tuple(one.get("stack_info") or ()),
-            communication=one.get("matched_distributed") or {},
-            inputs_read=one.get("input_data") or {},
-            outputs_read=one.get("output_data") or {},
-        )
+        try:
+            nodes[name] = _node(name, one)
+        except (ValueError, TypeError, AttributeError) as problem:
+            raise InvalidInputError(f'"{path}": node {name!r} is broken: {problem}.') from problem
     folder = side.get("dump_data_dir")
     return FileGraph(source, step, rank, folder if isinstance(folder, str) else None, nodes)
+
+
+def _node(name: str, one: dict[str, Any]) -> FileNode:
+    data = one.get("data") or {}
+    up = one.get("upnode")
+    return FileNode(
+        name=name,
+        kind=int(one.get("node_type") or 0),
+        parent=None if up in (None, "None", "") else str(up),
+        children=tuple(one.get("subnodes") or ()),
+        link=without_prefixes(one.get("matched_node_link") or ()),
+        index=data.get("precision_index"),
+        overflow=data.get("overflow_level"),
+        micro_step=int(one.get("micro_step_id") or 0),
+        stack=tuple(one.get("stack_info") or ()),
+        communication=one.get("matched_distributed") or {},
+        inputs_read=one.get("input_data") or {},
+        outputs_read=one.get("output_data") or {},
+    )

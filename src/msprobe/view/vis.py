@@ -27,6 +27,8 @@ from msprobe.view.source import Json
 from msprobe.view.steps_source import StepsSource
 
 SUFFIXES = (".vis", ".vis.db")
+#: Step and rank; None and ``rank`` where a file does not tell them.
+_At = tuple[int | None, int | str]
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
 _MODULE, _CALL = 0, 1
 _TASKS = {"summary": "statistics", "md5": "statistics", "all": "tensor", "structure": "structure"}
@@ -48,25 +50,25 @@ class GraphFiles(StepsSource):
     """One graph file or several: all steps and ranks in them."""
 
     def __init__(self, path: Path, files: Sequence[GraphFile]) -> None:
-        self._graphs: dict[tuple[int, int], dict[str, tuple[GraphFile, FileGraph]]] = {}
+        self._graphs: dict[_At, dict[str, tuple[GraphFile, FileGraph]]] = {}
         for file in files:
             for graph in file.graphs:
-                place = self._graphs.setdefault((graph.step, graph.rank), {})
+                at = graph.step, "rank" if graph.rank is None else graph.rank
+                place = self._graphs.setdefault(at, {})
                 if graph.source in place:
                     raise InvalidInputError(
-                        f'"{file.path}" and "{place[graph.source][0].path}" both hold step {graph.step}, rank '
-                        f"{graph.rank}; give one of them."
+                        f'"{file.path}" and "{place[graph.source][0].path}" both hold {_words(*at)}; give one of them.'
                     )
                 place[graph.source] = file, graph
         if not self._graphs:
             raise InvalidInputError(f'"{path}" holds no graph.')
         is_pair = any(file.is_comparison for file in files)
-        places = [_place(*at, self._graphs[at], is_pair) for at in sorted(self._graphs)]
+        places = [_place(*at, self._graphs[at], is_pair) for at in sorted(self._graphs, key=_order)]
         sides = [_side(path, files, label) for label in (("candidate", "reference") if is_pair else ("run",))]
         super().__init__(places, sides, None, [file.path for file in files], notes=[_NO_VERDICT] if is_pair else [])
 
     def _judge(self, index: int, place: Place) -> JudgedStep:
-        found = self._graphs[cast(tuple[int, int], (place.step, place.rank))]
+        found = self._graphs[place.step, place.rank]
         with no_collection():
             timelines = {source: _timeline(graph, place, file.task) for source, (file, graph) in found.items()}
             candidate, reference = timelines.get("NPU"), timelines.get("Bench")
@@ -84,7 +86,7 @@ class GraphFiles(StepsSource):
             return judge_pairing(pairing, Comparer(candidate.part, reference.part), tuple(notes))
 
     def _files_of(self, place: Place) -> list[Path]:
-        return [file.path for file, _ in self._graphs[cast(tuple[int, int], (place.step, place.rank))].values()]
+        return [file.path for file, _ in self._graphs[place.step, place.rank].values()]
 
     def _matches(self, index: int) -> Matches:
         """Beside the file, under the name by which the TensorBoard plugin finds it, too."""
@@ -98,8 +100,20 @@ class GraphFiles(StepsSource):
         return ("not_compared", "candidate_only", "reference_only")[0 if self.is_single else place.side]
 
 
-def _place(step: int, rank: int, found: Mapping[str, Any], is_pair: bool) -> Place:
-    at = (step, rank)
+def _order(at: _At) -> tuple[int, int]:
+    """By number; what a file does not tell comes first."""
+    step, rank = at
+    return -1 if step is None else step, rank if isinstance(rank, int) else -1
+
+
+def _words(step: int | None, rank: int | str) -> str:
+    words = [] if step is None else [f"step {step}"]
+    words += [f"rank {rank}"] if isinstance(rank, int) else []
+    return ", ".join(words) or "a step and rank that their names do not tell"
+
+
+def _place(step: int | None, rank: int | str, found: Mapping[str, Any], is_pair: bool) -> Place:
+    at = step, rank
     return Place(step, rank, at if "NPU" in found else None, at if is_pair and "Bench" in found else None)
 
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,8 @@ from unit.view.pages import opened, row
 
 from msprobe import cli
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.graph.graph_files import read_graph_file
+from msprobe.view.columns import UNEXPLAINED
 from msprobe.view.opening import open_source
 from msprobe.view.vis import GraphFiles
 
@@ -162,3 +166,50 @@ def test_a_file_that_is_not_there_or_does_not_belong_is_told(files: dict[str, Pa
         open_source([tmp_path / "no.vis"])
     with pytest.raises(InvalidInputError, match="hold both sides already"):
         open_source([files["vis"], files["vis"]])
+
+
+def test_a_vis_file_shows_the_step_and_rank_of_its_name_and_no_other(files: dict[str, Path]) -> None:
+    source = open_source([files["vis"]])
+    assert [(one["step"], one["rank"]) for one in source.overview()["places"]] == [(None, None)]
+    assert source.ranks(None)["places"] == [0]
+    source.close()
+
+
+@pytest.mark.parametrize("form", ["vis", "db"])
+def test_what_rounding_explains_is_no_difference_of_a_graph_file(
+    runs: tuple[Path, Path], tmp_path: Path, form: str
+) -> None:
+    noisy = tmp_path / "noisy"
+    shutil.copytree(runs[1] / "step0", noisy / "step0")
+    dump = noisy / "step0" / "rank" / "dump.json"
+    content = json.loads(dump.read_text())
+    disturb(content["data"])
+    dump.write_text(json.dumps(content))
+    sides = {"npu_path": str(noisy / "step0"), "bench_path": str(runs[1] / "step0")}
+    (tmp_path / "pair.json").write_text(json.dumps(sides))
+    words = {
+        "vis": ["-f", "pytorch", "graph", "-i", str(tmp_path / "pair.json")],
+        "db": ["graph_visualize", "-tp", sides["npu_path"], "-gp", sides["bench_path"]],
+    }[form]
+    assert cli.main([*words, "-o", str(tmp_path / "out")]) == 0
+    source = open_source([tmp_path / "out"])
+    place = source.place(0)
+    assert place["first"] == -1
+    assert UNEXPLAINED not in place["status"]
+    # The index that the format asks for takes some of it for an error.
+    (file,) = (tmp_path / "out").iterdir()
+    if form == "vis":
+        assert max(node.index or 0 for node in read_graph_file(file).graphs[0].nodes.values()) > 0
+    source.close()
+
+
+def disturb(value: Any) -> None:
+    """Change statistics by as much as rounding does: by 1e-7 of the size of the tensor."""
+    if isinstance(value, dict) and str(value.get("dtype")).startswith("torch.float"):
+        elements = math.prod(value["shape"])
+        size = value["Norm"] / elements**0.5
+        for name in ("Max", "Min", "Mean"):
+            value[name] += 1e-7 * size
+    elif isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            disturb(item)

@@ -37,6 +37,8 @@ export const en = {
   "first.none": "No divergence",
   "first.tag": "first divergence",
   "first.single": "First problem",
+  "first.unjudged": "First unexplained difference",
+  "first.unjudged.tag": "first unexplained difference",
   "first.single.tag": "first problem",
   "findings": "Findings",
   "findings.none": "Nothing was found.",

@@ -39,6 +39,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "first.none": "没有分叉",
   "first.tag": "首个分叉点",
   "first.single": "首个问题",
+  "first.unjudged": "首个无法解释的差异",
+  "first.unjudged.tag": "首个无法解释的差异",
   "first.single.tag": "首个问题",
   "findings": "发现",
   "findings.none": "没有发现问题。",

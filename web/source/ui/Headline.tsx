@@ -31,7 +31,7 @@ export function Headline({ session, overview }: { session: Session; overview: Ov
         )}
         {overview.kind === "pair" && (verdict || first !== null) && (
           <button type="button" class="first" disabled={first === null && !findings.length} title={first ?? ""} onClick={() => void session.goFirst()}>
-            <Glyph name="target" />{first === null && !findings.length ? t("first.none") : t("first")}<kbd>f</kbd>
+            <Glyph name="target" />{first === null && !findings.length ? t("first.none") : t(verdict ? "first" : "first.unjudged")}<kbd>f</kbd>
           </button>
         )}
         {findings.length > 0 && (

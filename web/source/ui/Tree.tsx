@@ -87,7 +87,7 @@ function Line({ session, place, row, position }: { session: Session; place: Plac
           : <span class="fold" />}
         {session.single ? <Broken flags={place.flags[row]} /> : <Status status={status} />}
         <span class="main">{place.kinds[row] === 2 ? t("kind.collection.one") : label.main}</span><span class="quiet">{place.kinds[row] === 2 ? label.main : label.quiet}</span>
-        {row === place.first && <span class="tag bad">{t(session.single ? "first.single.tag" : "first.tag")}</span>}
+        {row === place.first && <span class="tag bad">{t(session.single ? "first.single.tag" : session.overview?.verdict ? "first.tag" : "first.unjudged.tag")}</span>}
         {place.flags[row] & FLAG.communication ? <span class="tag sign" title={t("flag.communication")}>⇄</span> : null}
         {place.flags[row] & FLAG.recomputed ? <span class="tag sign" title={t("flag.recomputed")}>↻</span> : null}
       </span>

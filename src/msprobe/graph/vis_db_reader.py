@@ -1,0 +1,124 @@
+"""Reads ``.vis.db`` files, ours and those of mindstudio-probe 8.2 to 26.2, whatever is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
+from msprobe.paths import StrPath
+
+# What is read; is_distributed came with 26.2 and is not.
+_READ = {
+    "tb_nodes": (
+        "node_order node_name node_type up_node sub_nodes precision_index overflow_level micro_step_id "
+        "matched_node_link stack_id parallel_merge_info matched_distributed input_data output_data data_source "
+        "dump_data_dir step rank"
+    ).split(),
+    "tb_config": "graph_type task tool_tip micro_steps overflow_check node_colors".split(),
+    "tb_stack": ["id", "stack_info"],
+}
+
+
+def read_vis_db(path: StrPath) -> GraphFile:
+    """Read a ``.vis.db`` file, ours or one of mindstudio-probe (with or without ``is_distributed``).
+
+    It is opened read-only. Raises PathError if it is not there, InvalidInputError if it is no such database.
+    """
+    place = Path(path)
+    if not place.is_file():
+        raise PathError(f'file "{path}" does not exist.')
+    try:
+        database = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            return _read(place, database)
+        finally:
+            database.close()
+    except sqlite3.Error as problem:
+        raise InvalidInputError(f'"{path}" is no graph database: {problem}.') from problem
+
+
+def _read(path: Path, database: sqlite3.Connection) -> GraphFile:
+    database.row_factory = sqlite3.Row
+    _check_columns(path, database)
+    config = database.execute("SELECT * FROM tb_config").fetchone()
+    if config is None:
+        raise InvalidInputError(f'"{path}" is no whole graph database: its table tb_config is empty.')
+    stacks = {row["id"]: row["stack_info"] for row in database.execute("SELECT id, stack_info FROM tb_stack")}
+    read_stacks: dict[Any, tuple[str, ...]] = {}
+    graphs: dict[tuple[int, int, str], dict[str, FileNode]] = {}
+    folders: dict[tuple[int, int, str], Any] = {}
+    order = "ORDER BY step, rank, data_source DESC, node_order"
+    for row in database.execute(f"SELECT {', '.join(_READ['tb_nodes'])} FROM tb_nodes {order}"):
+        place = (row["step"], row["rank"], row["data_source"])
+        stack = row["stack_id"]
+        try:
+            if stack not in read_stacks:
+                read_stacks[stack] = tuple(_list(stacks.get(stack)))
+            node = _node(row, read_stacks[stack])
+        except (ValueError, TypeError, RecursionError) as problem:
+            raise InvalidInputError(
+                f'"{path}": the row of node {row["node_name"]!r} is broken: {problem}.'
+            ) from problem
+        graphs.setdefault(place, {})[node.name] = node
+        folders[place] = row["dump_data_dir"]
+    try:
+        tips, colours = json.loads(config["tool_tip"] or "{}"), json.loads(config["node_colors"] or "null") or {}
+    except ValueError as problem:
+        raise InvalidInputError(f'"{path}": its table tb_config is broken: {problem}.') from problem
+    return GraphFile(
+        path=path,
+        is_comparison=config["graph_type"] == "compare",
+        task=config["task"] or "",
+        tool_tip=tips,
+        colours=colours,
+        micro_steps=config["micro_steps"] or 0,
+        overflow_check=bool(config["overflow_check"]),
+        graphs=tuple(
+            FileGraph(source, step, rank, folders[step, rank, source], nodes)
+            for (step, rank, source), nodes in graphs.items()
+        ),
+    )
+
+
+def _check_columns(path: Path, database: sqlite3.Connection) -> None:
+    """Say what the tables lack: other versions, and other programs, have others."""
+    lacking = []
+    for table, wanted in _READ.items():
+        found = {row["name"] for row in database.execute(f"PRAGMA table_info({table})")}
+        columns = [column for column in wanted if column not in found]
+        if not found:
+            lacking.append(f"the table {table}")
+        elif columns:
+            lacking.append(f"{', '.join(columns)} in {table}")
+    if lacking:
+        raise InvalidInputError(
+            f'"{path}" is no graph database of mindstudio-probe 8.2 to 26.2: it lacks {"; ".join(lacking)}.'
+        )
+
+
+def _node(row: sqlite3.Row, stack: tuple[str, ...]) -> FileNode:
+    return FileNode(
+        name=row["node_name"],
+        kind=int(row["node_type"]),
+        parent=row["up_node"] or None,
+        children=tuple(_list(row["sub_nodes"])),
+        link=without_prefixes(_list(row["matched_node_link"])),
+        index=row["precision_index"],
+        overflow=row["overflow_level"],
+        micro_step=row["micro_step_id"],
+        stack=stack,
+        communication=json.loads(row["matched_distributed"] or "{}"),
+        inputs_read=row["input_data"] or "",
+        outputs_read=row["output_data"] or "",
+        merged=tuple(_list(row["parallel_merge_info"])),
+    )
+
+
+def _list(text: Any) -> Iterable[Any]:
+    found = json.loads(text) if text else []
+    return found if isinstance(found, list) else []
