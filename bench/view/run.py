@@ -3,10 +3,11 @@
     python bench/view/run.py [--nodes 100000] [--keep FOLDER]
 
 Two dumps of one step of a deep transformer are written (modules, calls in them, backward passes; the form of
-mindstudio-probe 8.1.1, statistics; from one block on the candidate's results are larger by a thousandth). They are
-opened as `msprobe view` opens them, in a process of its own, and every question of the page is asked. Times are wall
-clock and CPU of that process, memory is its largest resident set. An answer counts from the question to its compressed
-bytes.
+mindstudio-probe 8.1.1, statistics, files indented by 1 as it writes them; from one block on the candidate's results are
+larger by a thousandth). They are opened as `msprobe view` opens them, in a process of its own, every question of the
+page is asked, and the single file of `--html` is made. Times are CPU of that process, but for "ms", which is wall
+clock; memory is its largest resident set. An answer counts from the question to its compressed bytes. `--pair` takes
+two dumps that are there, those of `bench/compare/transformer.py` for one.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 _PROGRAM = """
-import gzip, json, resource, sys, time
+import gc, gzip, json, resource, sys, time
 import orjson
-begun = time.perf_counter()
+begun = time.process_time()
+from msprobe.diagnose.steps.collector import no_collection
 from msprobe.view.opening import open_source
-from msprobe.view.single_file import embedded
+from msprobe.view.single_file import single_file
 
 def measure(ask, repeat=1):
     times = []
@@ -35,14 +37,16 @@ def measure(ask, repeat=1):
         times.append(time.perf_counter() - at)
     return {"ms": 1e3 * sorted(times)[len(times) // 2], "worst_ms": 1e3 * max(times), "gzip_kb": size / 1e3}
 
-imported = time.perf_counter()
-source = open_source(sys.argv[1:])
-opened = time.perf_counter()
-source.prepare()
-prepared, cpu = time.perf_counter(), time.process_time()
-compared_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+imported = time.process_time()
+with no_collection():
+    source = open_source(sys.argv[1:])
+    opened = time.process_time()
+    source.prepare()
+    gc.freeze()
+prepared = time.process_time()
 found = {"import_s": imported - begun, "compare_s": opened - imported, "prepare_s": prepared - opened}
-found |= {"cpu_until_prepared_s": cpu, "compare_mb": compared_mb}
+found["cpu_until_prepared_s"] = prepared
+found["compare_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 found["overview"] = measure(source.overview, 5)
 found["place"] = measure(lambda: source.place(0), 5)
 place = source.place(0)
@@ -54,9 +58,13 @@ found["node"] = measure(lambda: source.node(0, next(asked)), len(rows))
 found["ranks"] = measure(lambda: source.ranks(place and source.places[0].step))
 found["rows"] = count
 found["place_raw_mb"] = len(orjson.dumps(place)) / 1e6
+at = time.process_time()
+found["html_mb"] = len(single_file(source)) / 1e6
+found["html_s"] = time.process_time() - at
 found["status"] = source.overview()["verdict"]["headline"]
 used = resource.getrusage(resource.RUSAGE_SELF)
 found["mb"], found["cpu_s"] = used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
+source.close()
 print(json.dumps(found))
 """
 #: Calls of a block, and of which of its modules.
@@ -127,9 +135,10 @@ class Writer:
             self.parents[back] = parent.replace(".forward", ".backward") if parent else None
         folder.mkdir(parents=True, exist_ok=True)
         header = {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None}
-        (folder / "dump.json").write_text(json.dumps({**header, "data": self.data}))
-        (folder / "construct.json").write_text(json.dumps(self.parents))
-        (folder / "stack.json").write_text(json.dumps({"0": [list(self.data), _STACK]}))
+        contents = {"dump": {**header, "data": self.data}, "construct": self.parents}
+        contents["stack"] = {"0": [list(self.data), _STACK]}
+        for name, content in contents.items():
+            (folder / f"{name}.json").write_text(json.dumps(content, indent=1))
 
 
 def write(folder: Path, nodes: int, wrong_from: int) -> Path:
@@ -145,12 +154,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--keep", type=Path, help="write the dumps there, and leave them")
+    parser.add_argument("--pair", type=Path, nargs=2, help="take these two dumps, and write none")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.keep or Path(temporary)
         blocks = max(1, args.nodes // _NODES)
-        one = write(folder / "candidate", args.nodes, blocks // 2)
-        other = write(folder / "reference", args.nodes, blocks)
+        one, other = args.pair or (
+            write(folder / "candidate", args.nodes, blocks // 2),
+            write(folder / "reference", args.nodes, blocks),
+        )
         done = subprocess.run(
             [sys.executable, "-c", _PROGRAM, str(one), str(other)], capture_output=True, text=True, check=True
         )

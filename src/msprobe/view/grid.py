@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path, read_name
+from msprobe.view.rows import COLLECTION, GRADIENTS, MODULE
 
 #: Rows that lie in no module.
 OUTSIDE = "outside of all modules"
 #: From harmless to what a person wants to see: no numbers, the same, rounding, explained, one side alone, unexplained.
 _WEIGHT = (0, 1, 2, 3, 6, 5, 4)
 MOST_LAYERS = 400
+_WITH_PATH = frozenset((MODULE, GRADIENTS))
 
 
 def layers_of(columns: dict[str, Any]) -> dict[str, int]:
@@ -19,25 +21,25 @@ def layers_of(columns: dict[str, Any]) -> dict[str, int]:
 
     A layer is a module's path up to its first number (``layers.3``), or its first word where it has none.
     """
-    found: dict[str, tuple[int, int]] = {}
-    paths: list[str] = []
-    kinds, parents = columns["kinds"], columns["parents"]
-    for number, name in enumerate(columns["names"]):
-        parts = read_name(name)
-        path = plain_path(parts.path) if parts.kind in ("module", "parameters") else ""
-        above = parents[number]
-        paths.append(path or (paths[above] if above >= 0 else ""))
-        if kinds[number] == 2:
+    worst: dict[str, int] = {}
+    first: dict[str, int] = {}
+    layers: list[str] = []
+    rows = zip(*map(columns.__getitem__, ("names", "kinds", "parents", "status", "orders")), strict=True)
+    for name, kind, above, status, order in rows:
+        path = plain_path(read_name(name).path) if kind in _WITH_PATH else ""
+        layer = layer_of(path) if path else layers[above] if above >= 0 else OUTSIDE
+        layers.append(layer)
+        if kind == COLLECTION:
             continue
-        layer = layer_of(paths[number])
-        status = columns["status"][number]
-        order = columns["orders"][number]
-        worst, first = found.get(layer, (0, order))
-        if _WEIGHT[status] > _WEIGHT[worst]:
-            worst = status
-        found[layer] = worst, min(first, order)
-    ordered = sorted(found, key=lambda layer: found[layer][1])
-    return {layer: found[layer][0] for layer in ordered[:MOST_LAYERS]}
+        if layer not in first:
+            worst[layer], first[layer] = status, order
+            continue
+        if _WEIGHT[status] > _WEIGHT[worst[layer]]:
+            worst[layer] = status
+        if order < first[layer]:
+            first[layer] = order
+    ordered = sorted(first, key=first.__getitem__)
+    return {layer: worst[layer] for layer in ordered[:MOST_LAYERS]}
 
 
 def layer_of(path: str) -> str:

@@ -171,10 +171,12 @@ class StepsSource(ABC):
             key = (number, self.version(number))
             if key not in self._layers:
                 try:
-                    self._layers[key] = layers_of(self._columns_of(number))
+                    columns = self._columns_of(number)
                 except InvalidInputError:
                     found.append(None)
                     continue
+                if key not in self._layers:
+                    self._layers[key] = layers_of(columns)
             found.append(self._layers[key])
         return {**grid_of([without_name(self.places[number].rank) for number in numbers], found), "places": numbers}
 
@@ -229,6 +231,8 @@ class StepsSource(ABC):
         def make() -> Json:
             with self._judged(index) as step, no_collection():
                 columns = columns_of(step, self.is_single)
+            # A click would wait for it.
+            self._layers[index, self.version(index)] = layers_of(columns)
             columns["culprits"] = self._culprits(index, columns)
             if columns["culprits"]:
                 columns["first"] = columns["culprits"][0]["row"]
