@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from msprobe.capture.session import backward_of
+from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
     Gathering,
@@ -26,7 +27,7 @@ from msprobe.capture.torch.gradients import (
 if TYPE_CHECKING:
     from msprobe.capture.torch.calls import Call, CallRecorder
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 
 
 class CallGradients:
@@ -44,11 +45,14 @@ class CallGradients:
         self.saving = calls.saving
         self.overflow = calls.overflow
         self.open_watches: dict[_Watch, None] = {}
+        self.visible = private.has("gradients")
         # The compiled recorder, which does what `_single` does, where it may.
         self.compiled: Any = None
 
     def watch(self, call: Call, result: Any) -> None:
         """``call`` has returned ``result``: see to it that its gradients are noticed."""
+        if not self.visible:
+            return
         node: Any = None
         others: list[Any] = []
         if isinstance(result, torch.Tensor):

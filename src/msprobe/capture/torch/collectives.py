@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
 from msprobe.capture.torch.collectives_values import (
@@ -37,8 +38,7 @@ from msprobe.capture.torch.names import listed_names
 if TYPE_CHECKING:
     from msprobe.capture.torch.recorder import TorchRecorder
 
-_quiet = torch._C.DisableTorchFunction
-_COALESCING = "_coalescing_manager"
+_quiet = private.without_functions
 _BATCH = "batch_isend_irecv"
 
 # Collectives that the list does not name, each recorded as one unit.
@@ -139,7 +139,7 @@ class CollectiveRecorder:
         add_types(recorder.describer, self.groups)
         for collective, function in find_collectives(recorder.names.include_unlisted, recorder.names.list_file):
             self._functions.add(function, partial(self._run, collective))
-        for function in _functions_named(_COALESCING):
+        for function in _functions_named(private.COALESCING):
             self._functions.add(function, self._coalesce)
         # Before the recorder reads back what is late.
         session.before_publish.insert(0, self.work.look)

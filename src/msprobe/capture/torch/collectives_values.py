@@ -43,7 +43,7 @@ class Groups:
         if group is None:
             if not distributed.is_initialized():
                 return None
-            group = distributed.distributed_c10d._get_default_group()
+            group = distributed.group.WORLD
         try:
             found = self._known.get(group)
         except TypeError:  # no process group: what the user passed is for torch to refuse

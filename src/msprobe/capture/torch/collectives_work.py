@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.session import Session
+from msprobe.capture.torch import private
 from msprobe.capture.torch.patches import Patches
 
 # Methods of a handle that return when its work is done, or ordered before all that follows on the device.
@@ -33,7 +34,7 @@ _CONTINUATIONS = ("then", "add_done_callback")
 
 def is_handle(value: Any) -> bool:
     """True for what an asynchronous collective returns."""
-    return isinstance(value, (torch.distributed.Work, torch._C.Future))
+    return isinstance(value, (torch.distributed.Work, private.Future))
 
 
 class Unfinished:
@@ -267,6 +268,6 @@ def _says_done(handle: Any) -> bool:
     if handle is None or isinstance(handle, _Continuation):
         return False
     try:
-        return bool(handle.done() if isinstance(handle, torch._C.Future) else handle.is_completed())
+        return bool(handle.done() if isinstance(handle, private.Future) else handle.is_completed())
     except Exception:
         return False

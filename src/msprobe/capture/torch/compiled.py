@@ -19,26 +19,19 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import nn
 from torch.autograd.function import BackwardCFunction
 
 from msprobe import log
+from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.compiled_modules import CompiledModules
-from msprobe.capture.torch.compiler import (
-    CompilerImport,
-    RegionWatch,
-    eval_frame,
-    leave_our_code_alone,
-    never_compile,
-    switches,
-)
+from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, leave_our_code_alone, never_compile
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 
 
 class _ThreadState(threading.local):
@@ -65,7 +58,7 @@ class CompiledRegions:
         self._patches: list[Patches] = []
         self._import: CompilerImport | None = None
         self._stance: Any = None
-        if eval_frame() is not None:
+        if private.eval_frame() is not None:
             leave_our_code_alone()
 
     # ------------------------------------------------------------ a part of the recorder
@@ -87,7 +80,7 @@ class CompiledRegions:
 
     def attach(self) -> None:
         """Begin to watch for compiled regions; the compiler may be imported later."""
-        if eval_frame() is not None:
+        if private.eval_frame() is not None:
             self._attach_to_compiler()
         elif self._import is None:
             self._import = CompilerImport(lambda: self.session.guard(self._attach_to_compiler))
@@ -108,7 +101,9 @@ class CompiledRegions:
         patches, self._patches = self._patches, []
         for one in reversed(patches):
             one.detach()
-        self._restore_stance()
+        stance, self._stance = self._stance, None
+        if stance is not None:
+            self.session.guard(private.run_as_before, stance)
         self.modules.forget()
         self._aside = 0
         self._thread.__init__()  # type: ignore[misc]
@@ -126,17 +121,20 @@ class CompiledRegions:
     def _attach_to_compiler(self) -> None:
         if self._patches or not self.session.recording:
             return
+        if not private.has("compiled regions"):
+            # The compiler was imported just now.
+            self.recorder.stop()
+            return
         leave_our_code_alone()
-        frames = eval_frame()
-        patches = Patches()
-        names = switches(frames)
+        frames, patches, names = private.eval_frame(), Patches(), private.switches()
         if self.eager:
             log.once(
                 "compiled",
                 "info",
                 'torch.compile: while recording, compiled parts run uncompiled, as "compile": "eager" asks.',
             )
-            if not self._set_stance(frames):
+            self._stance = private.run_uncompiled()
+            if self._stance is None:
                 for name in names:
                     patches.add(frames, name, _always_off)
         else:
@@ -144,25 +142,11 @@ class CompiledRegions:
                 patches.add(frames, name, self._watch.replacement)
             patches.add(BackwardCFunction, "apply", self._compiled_backward)
             patches.add(BackwardCFunction, "apply_boxed", self._compiled_backward)
-            compiled_autograd = getattr(torch._C._dynamo, "compiled_autograd", None)
-            patches.add(compiled_autograd, "set_autograd_compiler", self._compiled_autograd)
+            if private.has("compiled autograd"):
+                patches.add(private.compiled_autograd(), "set_autograd_compiler", self._compiled_autograd)
             self.modules.attach()
         patches.attach()
         self._patches.append(patches)
-
-    # ------------------------------------------------------------ run uncompiled
-
-    def _set_stance(self, frames: Any) -> bool:
-        """Ask the compiler to run everything uncompiled; False if it cannot be asked (before torch 2.6)."""
-        if not hasattr(frames, "_set_stance"):
-            return False
-        self._stance = frames._set_stance(frames.DynamoStance("force_eager"))
-        return True
-
-    def _restore_stance(self) -> None:
-        stance, self._stance = self._stance, None
-        if stance is not None:
-            self.session.guard(eval_frame()._set_stance, stance)
 
     # ------------------------------------------------------------ stepping aside
 

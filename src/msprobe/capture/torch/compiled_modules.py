@@ -4,7 +4,6 @@ inside.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,10 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from msprobe.capture.torch import private
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 
-_tracing: Callable[[], Any] = torch._C._get_tracing_state
+_tracing = private.tracing_state
 
 
 class CompiledModules:
@@ -61,7 +61,7 @@ class CompiledModules:
         """
         self._models += models
         self._unlearned.append((models, named))
-        wrapper: Any = _optimized_module()
+        wrapper: Any = private.optimized_module()
         if not any(_is_compiled(module, wrapper) for _, module in named) and not any(
             _is_compiled(module, wrapper) for module in models
         ):
@@ -89,7 +89,7 @@ class CompiledModules:
 
     def _learn(self) -> dict[int, str]:
         """The names of all modules, made when they are needed: hardly ever."""
-        wrapper: Any = _optimized_module()
+        wrapper: Any = private.optimized_module()
         unlearned, self._unlearned = self._unlearned, []
         for models, named in unlearned:
             for name, module in named:
@@ -104,7 +104,7 @@ class CompiledModules:
     def attach(self) -> None:
         """Watch the compiled modules."""
         if not self._patched:
-            wrapper = _optimized_module()
+            wrapper = private.optimized_module()
             if wrapper is not None:
                 self._patches.add(wrapper, "__call__", self._call)
                 self._patched = True
@@ -136,7 +136,7 @@ class CompiledModules:
 
     def around(self, module: nn.Module, call: Callable[[], Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run a call of ``module`` that has begun, as recorded if it is a compiled module."""
-        wrapper: Any = _optimized_module()
+        wrapper: Any = private.optimized_module()
         if wrapper is None or not isinstance(module, wrapper):
             return call()
         plain = module._orig_mod
@@ -230,8 +230,3 @@ class _InPlace:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.modules.run(self.name, self.module, lambda: self.compiled(*args, **kwargs), args, kwargs)
-
-
-def _optimized_module() -> type | None:
-    found = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
-    return found if isinstance(found, type) else None

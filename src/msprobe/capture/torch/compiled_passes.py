@@ -17,7 +17,7 @@ from msprobe.capture import native
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
-from msprobe.capture.torch import call_gradients, calls, gradients, module_gradients, parameter_gradients
+from msprobe.capture.torch import call_gradients, calls, gradients, module_gradients, parameter_gradients, private
 from msprobe.capture.torch.statistics_framework import Quiet
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def make_passes(recorder: ModuleRecorder, edge_of: Any, leave: Any, problem_of: 
     session, statistics = recorder.session, recording.statistics
     everything = recording.forward and recording.backward and recording.input and recording.output
     special = recording.saving or recording.overflow or recording.filter is not None or session.settings.buffers
+    if not all(private.has(ability) for ability in ("recording", "gradients", "parameter gradients", "modules")):
+        return None
     if native.Passes is None or not everything or special or not statistics.is_compiled():
         return None
     if edge_of is not gradients.edge_of:
@@ -78,12 +80,12 @@ def make_passes(recorder: ModuleRecorder, edge_of: Any, leave: Any, problem_of: 
         stacks_known=session.stacks.known,
         tensor=torch.Tensor,
         parameter=nn.Parameter,
-        quiet=torch._C.DisableTorchFunction,
-        function_modes=torch._C._len_torch_function_stack,
-        dispatch_modes=torch._C._len_torch_dispatch_stack,
+        quiet=private.without_functions,
+        function_modes=private.count_modes,
+        dispatch_modes=private.count_dispatch_modes,
         grad_enabled=torch.is_grad_enabled,
         sequence_number=gradients.sequence_number,
-        tracing=torch._C._get_tracing_state,
+        tracing=private.tracing_state,
         accumulating=gradients.AccumulateGrad,
         slices=gradients.CopySlices,
         strided=torch.strided,

@@ -12,22 +12,7 @@ from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from typing import Any, Protocol
 
-EVAL_FRAME = "torch._dynamo.eval_frame"
-
-
-def eval_frame() -> Any:
-    """The compiler's module that runs compiled callables; None as long as nobody has imported it."""
-    return sys.modules.get(EVAL_FRAME)
-
-
-def switches(frames: Any) -> list[str]:
-    """The names in the compiler's module under which it switches itself on and off: there may be two for
-    one function, or one that calls the other, or only the other.
-    """
-    direct, guarded = (getattr(frames, name, None) for name in ("set_eval_frame", "_maybe_set_eval_frame"))
-    if direct is None:
-        return ["_maybe_set_eval_frame"]
-    return ["set_eval_frame", "_maybe_set_eval_frame"] if guarded is direct else ["set_eval_frame"]
+from msprobe.capture.torch import private
 
 
 class Regions(Protocol):
@@ -71,9 +56,7 @@ class RegionWatch:
                 thread.token = frame
                 thread.compiler_on = True
                 # Older compilers switch off once only, at the end; they have no need of both names.
-                thread.only_on = not all(
-                    hasattr(eval_frame(), name) for name in ("set_eval_frame", "_maybe_set_eval_frame")
-                )
+                thread.only_on = private.switches_off_once()
                 return frame
             frame = frame.f_back
         return None
@@ -145,14 +128,13 @@ class RegionWatch:
     def _is_compiled_callable(self, frame: types.FrameType) -> bool:
         """True for the frame of a compiled callable, False for one that only switches the compiler off."""
         code = frame.f_code
-        frames = eval_frame()
         # Looking at the variables of a frame can keep them alive: not at those of the user's.
-        if code.co_filename != frames.__file__:
+        if code.co_filename != private.eval_frame().__file__:
             return False
         known = self._is_entrance.get(code)
         if known is None:
             owner = frame.f_locals.get("self")
-            known = isinstance(owner, frames._TorchDynamoContext) and not isinstance(owner, frames.DisableContext)
+            known = private.runs_compiled(owner)
             # A method is shared by both kinds; the functions that wrap a callable have their code to
             # themselves.
             if code.co_name not in ("__enter__", "__exit__"):
@@ -162,7 +144,7 @@ class RegionWatch:
 
 def _own_frame(frame: types.FrameType) -> types.FrameType:
     """The frame that switches the compiler; there may be small functions of torch's and ours in between."""
-    while frame.f_code.co_name in ("_maybe_set_eval_frame", "set_eval_frame") and frame.f_back is not None:
+    while private.is_switch(frame.f_code.co_name) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
@@ -178,7 +160,7 @@ def _token_of(frame: types.FrameType) -> Any:
 
 def never_compile(function: Any) -> None:
     """Have the compiler run this function as it is, should it come by."""
-    eval_frame().skip_code(function.__code__)
+    private.skip_code(function.__code__)
 
 
 _told = False
@@ -190,11 +172,7 @@ def leave_our_code_alone() -> None:
     if _told:
         return
     _told = True
-    for name in ("torch._dynamo.trace_rules", "torch._dynamo.skipfiles"):
-        add = getattr(sys.modules.get(name), "add", None)
-        if add is not None:
-            add("msprobe")
-            return
+    private.skip_package("msprobe")
 
 
 class CompilerImport(MetaPathFinder):
@@ -205,7 +183,7 @@ class CompilerImport(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         """Find the compiler's module as the import system would, and see it being executed."""
-        if fullname != EVAL_FRAME:
+        if fullname != private.EVAL_FRAME:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is not None and spec.loader is not None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-import torch
-
 from msprobe import log
 from msprobe.capture.method_arguments import check_api
+from msprobe.capture.torch import private
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 
 
 def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None) -> None:

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data import dataloader
+from torch.utils import data as _data  # noqa: F401 - what is looked up is there
 
+from msprobe.capture.torch import private
 from msprobe.capture.torch.patches import Patches
 
 
@@ -26,7 +27,8 @@ class LoaderSteps:
         self._thread = threading.get_ident()
         self._nested = False
         self._patches = Patches()
-        self._patches.add(dataloader._BaseDataLoaderIter, "__next__", self._counted)
+        if private.has("data loaders"):
+            self._patches.add(private.iterator_of_loaders(), "__next__", self._counted)
 
     def attach(self) -> None:
         """Begin to watch the loaders."""

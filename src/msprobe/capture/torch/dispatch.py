@@ -21,14 +21,14 @@ from typing import Any
 import torch
 
 from msprobe.capture.stacks import CallStack
+from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.dispatch_operators import Operator, several, without_values, written
 from msprobe.capture.torch.dispatch_watch import Watch, find_watch
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 
-_quiet = torch._C.DisableTorchFunction
-_in_backward: Callable[[], Any] = torch._C._current_autograd_node
+_quiet = private.without_functions
 
 
 class OperatorRecorder:
@@ -42,7 +42,7 @@ class OperatorRecorder:
         self._was_on = threading.local()
         self._patches = Patches()
         # Not of `torch.inference_mode` itself: a block that has begun knows how it ends already.
-        self._patches.add(getattr(torch._C, "_InferenceMode", None), "__exit__", self._leaving)
+        self._patches.add(private.InferenceMode, "__exit__", self._leaving)
 
     def attach(self) -> None:
         """Begin to watch this thread."""
@@ -114,7 +114,7 @@ class OperatorRecorder:
     def _begin(self, operator: Operator, args: Sequence[Any], kwargs: Any) -> _Record | None:
         session, calls = self.session, self.calls
         try:
-            backward = _in_backward() is not None
+            backward = private.in_backward()
             name = f"{operator.key}.{session.number(operator.key)}.forward"
             if calls.filter is not None and not calls.filter.wants_call(name):
                 return None

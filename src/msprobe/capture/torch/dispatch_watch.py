@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
-from torch.utils import _python_dispatch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from msprobe.capture.torch import private
 from msprobe.capture.torch.dispatch_operators import SKIPPED_SPACES, Operator, describe_operator, has_numbers
 
 # Nothing but tests of torch itself registers anything for this key; it stands above autograd.
@@ -25,9 +24,9 @@ _ORIGINS = ("aten::alias", "aten::detach", "aten::lift", "aten::lift_fresh", "at
 _PARTS = ("aten::_indices", "aten::_values")
 _UNSEEN = frozenset(_ORIGINS + _PARTS)
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 # While torch.jit traces, sizes are tensors and what we do would become part of the trace.
-_tracing: Callable[[], Any] = torch._C._get_tracing_state
+_tracing = private.tracing_state
 
 
 class Observer(Protocol):
@@ -74,8 +73,8 @@ class Watch:
         raise NotImplementedError
 
 
-_get_included: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_included
-_set_included: Callable[[Any, bool], None] = torch._C._dispatch_tls_set_dispatch_key_included
+_get_included = private.is_key_included
+_set_included = private.include_key
 
 
 class _Away:
@@ -101,8 +100,8 @@ class _WatchByKey(Watch):
     """
 
     def __init__(self) -> None:
-        self.key = torch._C._parse_dispatch_key(KEY_NAME)
-        self.below = torch._C._dispatch_keyset_full_after(self.key)  # type: ignore[arg-type]
+        self.key = private.key_of_name(KEY_NAME)
+        self.below = private.keys_below(self.key)
         self.current: Observer | None = None
         # As long as these live, the kernels are registered.
         self._libraries: dict[str, Any] = {}
@@ -135,24 +134,23 @@ class _WatchByKey(Watch):
     def _library(self, space: str) -> Any:
         library = self._libraries.get(space)
         if library is None:
-            library = self._libraries[space] = torch._C._dispatch_library("IMPL", space, "", __file__, 0)
+            library = self._libraries[space] = private.make_library("IMPL", space, "", __file__, 0)
         return library
 
     def _register(self) -> None:
         """Give operators that have none yet a kernel. New ones come with imports and definitions."""
-        definitions = getattr(torch.library, "_defs", ())
-        known = (len(sys.modules), len(definitions), len(torch.ops.loaded_libraries))
+        known = (len(sys.modules), private.count_definitions(), len(torch.ops.loaded_libraries))
         if known == self._known:
             return
         self._known = known
-        for name in torch._C._dispatch_get_all_op_names():
+        for name in private.operator_names():
             if name in self._registered:
                 continue
             self._registered.add(name)
             space, _, rest = name.partition("::")
             if space in SKIPPED_SPACES or name in _UNSEEN:
                 continue
-            if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
+            if private.has_kernel(name, "CompositeImplicitAutograd"):
                 continue
             self._library(space).impl(rest, KEY_NAME, _Kernel(self, space, rest), True)
 
@@ -203,9 +201,9 @@ def _watch_by_key() -> _WatchByKey | None:
     global _by_key
     if _by_key is None:
         try:
-            _by_key = _WatchByKey()
+            _by_key = _WatchByKey() if private.has("operators by key") else None
         except Exception:
-            return None
+            private.say_missing("operators by key", "does not take kernels in Python for all operators")
     return _by_key
 
 
@@ -222,7 +220,7 @@ class _WatchByMode(Watch):
         if self._mode is None:
             self._mode = _OperatorMode(recorder)
             above = _pop_modes()
-            _python_dispatch._push_mode(self._mode)
+            private.push_dispatch_mode(self._mode)
             _push_modes(above)
 
     def detach(self, recorder: Observer) -> None:
@@ -237,19 +235,19 @@ class _WatchByMode(Watch):
 
 def _pop_modes() -> list[Any]:
     """Take all modes off the stack; the lowest one comes first."""
-    count = torch._C._len_torch_dispatch_stack()
-    modes = [_python_dispatch._pop_mode() for _ in range(count)]
+    count = private.count_dispatch_modes()
+    modes = [private.pop_dispatch_mode() for _ in range(count)]
     return modes[::-1]
 
 
 def _push_modes(modes: Sequence[Any]) -> None:
     for mode in modes:
-        _python_dispatch._push_mode(mode)
+        private.push_dispatch_mode(mode)
 
 
-class _OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _OperatorMode(private.DispatchMode):  # type: ignore[misc]
     def __init__(self, recorder: Observer) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.recorder = recorder
         self.known: dict[Any, Operator] = {}
 

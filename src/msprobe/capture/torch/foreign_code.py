@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 
+from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.dispatch_operators import OWN_SPACES
 from msprobe.capture.torch.gradients import is_foreign
 from msprobe.capture.torch.names import Api, ApiNames
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 
 # These hand the memory of a tensor to somebody else.
 _ADDRESS_METHODS = (

@@ -10,25 +10,25 @@ from __future__ import annotations
 import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch.overrides import TorchFunctionMode
 
 from msprobe.capture.around import FRAMES, Around, Plan
 from msprobe.capture.call_sites import called_as_builtin, made_by_operator
+from msprobe.capture.torch import private
 from msprobe.capture.torch.arguments import as_given, chosen_by, running_frame
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.names import Api, ApiNames
 from msprobe.capture.torch.transparent import past_question
 
-_push: Callable[[Any], None] = torch._C._push_on_torch_function_stack
-_pop: Callable[[], Any] = torch._C._pop_torch_function_stack
-_stack_length: Callable[[], int] = torch._C._len_torch_function_stack
-_quiet = torch._C.DisableTorchFunction
+_push = private.push_mode
+_pop = private.pop_mode
+_stack_length = private.count_modes
+_quiet = private.without_functions
 # While torch.jit traces, sizes are tensors and what we do would become part of the trace.
-_tracing: Callable[[], Any] = torch._C._get_tracing_state
+_tracing = private.tracing_state
 
 
 # What `_after` is told of a transparent function.
@@ -151,7 +151,7 @@ def enter_mode(mode: TorchFunctionMode) -> None:
     """
     above = [_pop() for _ in range(_stack_length())]
     above.reverse()
-    default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+    default = private.default_device_mode()
     place = 1 if above and above[0] is default else 0
     for other in [*above[:place], mode, *above[place:]]:
         _push(other)

@@ -16,6 +16,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from msprobe.capture.around import FRAMES
+from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.collectives_values import Groups
@@ -25,7 +26,7 @@ from msprobe.capture.torch.storages import address_of_storage, may_be_passing
 if TYPE_CHECKING:
     from msprobe.capture.torch.recorder import TorchRecorder
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
 
 
@@ -59,9 +60,9 @@ class FunctionalCollectives:
     def attach(self) -> None:
         """Notice when somebody waits: also inside calls that are recorded as a whole."""
         if torch.distributed.is_available():
-            import torch.distributed._functional_collectives as functional
-
-            self._functions.add(functional.wait_tensor, self._wait)
+            waits = private.function_that_waits()
+            if private.has("waiting for collectives"):
+                self._functions.add(waits, self._wait)
         self._functions.attach()
 
     def detach(self) -> None:
@@ -106,9 +107,8 @@ class FunctionalCollectives:
             return args, None
         group = args[-1]
         try:
-            if isinstance(group, str):
-                resolve: Any = torch._C._distributed_c10d._resolve_process_group
-                group = resolve(group)
+            if isinstance(group, str) and private.has("names of groups"):
+                group = private.group_of_name(group)
             found = self.groups.find(group) if group is not None else None
         except Exception:
             return args, None

@@ -11,25 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.autograd import Function
 
+from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
 from msprobe.capture.torch.foreign_code import ForeignCode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.threads import RecordedThread
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 
-# The framework's own Functions: part of how torch works, not of what the user computes.
-_FRAMEWORK_MODULES = (
-    "torch._functorch",
-    "torch._dynamo",
-    "torch._inductor",
-    "torch.distributed.",
-    "torch.utils.checkpoint",
-)
 _HARMLESS = frozenset(("BackwardHookFunction", "CheckpointFunction"))
 _FRAMEWORK_CLASSES = frozenset(
     ("BackwardHookFunction", "CompiledFunction", "_PostBackward", "RegisterPostBackwardFunction")
@@ -110,4 +102,4 @@ def _is_framework(cls: Any) -> bool:
     # Made by torch for each operator with a registered backward; the operator itself is recorded.
     if cls.__name__ in _FRAMEWORK_CLASSES or cls.__name__.startswith("GeneratedBackwardFor_"):
         return True
-    return str(cls.__module__).startswith(_FRAMEWORK_MODULES)
+    return str(cls.__module__).startswith(private.FRAMEWORK_MODULES)

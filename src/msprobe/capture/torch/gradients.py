@@ -19,28 +19,17 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.function import BackwardCFunction
-from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from msprobe.capture import native
 from msprobe.capture.records import PLAIN, parts_of
+from msprobe.capture.torch import private
 from msprobe.capture.torch.statistics_framework import Quiet
 
 Node = Any
 
 
-def _classes_of_nodes() -> tuple[type, type]:
-    """Of the node that adds gradients to a leaf, and of that of a tensor of which a part, a view, was written to."""
-    # In whatever mode and with whatever default device msprobe is imported: only these settings make a graph.
-    with torch.inference_mode(False), torch.enable_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
-        leaf = torch.ones(1, device="cpu", requires_grad=True)
-        written = leaf * 1
-        written.view(1).mul_(1)
-        return type(leaf.view(1).grad_fn.next_functions[0][0]), type(written.grad_fn)  # type: ignore[union-attr]
-
-
-# The first edge of the second leads to what the whole tensor was.
-AccumulateGrad, CopySlices = _classes_of_nodes()
-sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+sequence_number = private.sequence_number
+AccumulateGrad, CopySlices = private.AccumulateGrad, private.CopySlices
 
 # A call that builds more nodes than this is not followed to its arguments.
 WALK_LIMIT = 20_000
@@ -109,9 +98,9 @@ def accumulating_node(parameter: Any) -> Node:
     if not parameter.requires_grad or parameter.grad_fn is not None:
         return None
     with contextlib.ExitStack() as stack:
-        stack.enter_context(torch._C.DisableTorchFunction())
-        if torch._C._len_torch_dispatch_stack():
-            stack.enter_context(_disable_current_modes())
+        stack.enter_context(private.without_functions())
+        if private.count_dispatch_modes():
+            stack.enter_context(private.without_dispatch_modes())
         stack.enter_context(torch.enable_grad())
         node = parameter.view_as(parameter).grad_fn
     return None if node is None else node.next_functions[0][0]
@@ -174,7 +163,7 @@ def _walk(
                 slots.append((position, arguments[slot]))
             elif type(target) is AccumulateGrad:
                 if leaves:
-                    variable = target.variable  # type: ignore[attr-defined]
+                    variable = target.variable
                     for leaf, index in leaves:
                         if leaf is variable:
                             if slots is None:
@@ -267,7 +256,7 @@ class Gathering:
             self.described[index] = describe(gradient)
             return
         before = self.sums[index]
-        if type(gradient) is not torch.Tensor and is_traceable_wrapper_subclass(gradient):
+        if type(gradient) is not torch.Tensor and private.is_wrapper(gradient):
             self.sums[index] = _sum_of_distributed(before, gradient)
             return
         with Quiet():

@@ -18,13 +18,14 @@ from typing import Any
 import torch
 
 from msprobe import log, paths
+from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.names import ApiNames
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.store import layout
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 
 
 def npu_module() -> Any:

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from msprobe.capture.stacks import CallStack
+from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
@@ -28,7 +29,7 @@ from msprobe.capture.torch.gradients import (
     shares_of,
 )
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 
 OF_ALL_USES = "gradients of all uses of the argument: the results are views of it and were written to"
 
@@ -83,11 +84,14 @@ class ModuleGradients:
         self.calls = calls
         self.session = calls.session
         self.hooks = calls.hooks
+        self.visible = private.has("gradients")
         # Passes of which some gradients have arrived.
         self.open: dict[Any, None] = {}
 
     def watch(self, begun: ModulePass, result: Any) -> None:
         """The pass is over: see what comes back through it."""
+        if not self.visible:
+            return
         nodes: dict[Any, list[tuple[int, int]]]
         if type(result) is torch.Tensor:
             node = result.grad_fn

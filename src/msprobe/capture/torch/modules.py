@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import torch
@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from msprobe.capture import native
+from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.compiled_passes import make_passes
 from msprobe.capture.torch.gradients import ArgumentEdge, edge_of, sequence_number
@@ -23,9 +24,9 @@ from msprobe.capture.torch.module_gradients import ModuleGradients, ModulePass
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.user_hooks import PassHook
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 # While torch.jit traces, sizes are tensors and what we do would become part of the trace.
-_tracing: Callable[[], Any] = torch._C._get_tracing_state
+_tracing = private.tracing_state
 
 
 NOT_RETURNED = {"error": "the pass did not return"}

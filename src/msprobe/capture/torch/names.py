@@ -17,10 +17,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
-import torch._jit_internal
 import torch.nn.functional as functional
 
 from msprobe.capture.api_list import api_list
+from msprobe.capture.torch import private
 
 
 class Api(NamedTuple):
@@ -176,7 +176,7 @@ class ApiNames:
         for name in sorted(groups.get("torch", ()), key=lambda n: ("." not in n, n in _OLD_ALIASES, n)):
             self._add(_resolve(torch, name), f"Torch.{name.rsplit('.', 1)[-1]}")
         for name in sorted(groups.get("_VF", ())):
-            function = getattr(getattr(torch, "_VF", None), name, None)
+            function = getattr(private.VF, name, None)
             if function is not None:
                 self.table[function] = Api(f"VF.{name}", True, name=name)
         npu = getattr(torch, "npu", None) and _module("torch_npu")
@@ -189,7 +189,8 @@ class ApiNames:
             if function not in self.table:
                 self._add(function, key)
         self._fill_operators()
-        for dispatcher, choice in list(getattr(torch._jit_internal, "boolean_dispatched", {}).items()):
+        private.has("choices by an argument")  # said here if not
+        for dispatcher, choice in list(private.boolean_dispatched.items()):
             chosen = self.table.get(choice["if_true"])
             if chosen is not None and self.table.get(dispatcher) is not None:
                 self.table[choice["if_true"]] = chosen._replace(dispatcher=dispatcher)
@@ -286,13 +287,13 @@ class ApiNames:
         if not name:
             return TRANSPARENT if callable(function) else None
         for prefix, space in (
-            ("VF", getattr(torch, "_VF", None)),
+            ("VF", private.VF),
             ("Torch", torch),
             ("Functional", functional),
         ):
             if space is not None and getattr(space, name, None) is function:
                 return self._unlisted(prefix, name)
-        # torch._C._nn.x, torch._C._linalg.linalg_x and the like
+        # What torch's own modules in C have: linalg_x and the like.
         for family in ("linalg_", "fft_", "special_"):
             if name.startswith(family):
                 return self._unlisted("Torch", name.removeprefix(family))

@@ -20,13 +20,14 @@ from torch.autograd import profiler
 from torch.optim import optimizer as hooks
 
 from msprobe.capture.session import OPTIMIZER
+from msprobe.capture.torch import private
 from msprobe.capture.torch.parameter_names import ParameterNames
 from msprobe.capture.torch.patches import Patches
 
 if TYPE_CHECKING:
     from msprobe.capture.torch.recorder import TorchRecorder
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 # The name of the profiler's range around a step; its end is the only sign of a step that raised.
 _RANGE = "Optimizer.step#"
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import nn
 
+from msprobe.capture.torch import private
+
 
 class OwnTensors:
     """What the models that are recorded hold themselves. Asked for at each call: a buffer may be assigned anew."""
@@ -28,6 +30,8 @@ class OwnTensors:
         """
         several = isinstance(models, (list, tuple))
         self.forget()
+        if not private.has("modules"):
+            return
         for index, model in enumerate(models if several else [models]):
             if not isinstance(model, nn.Module):
                 continue

@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 from msprobe.capture import native
+from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.gradients import accumulating_node
 
-_quiet = torch._C.DisableTorchFunction
+_quiet = private.without_functions
 
 # What stands in an entry until the gradient of a parameter arrives.
 NOTHING = [None]
@@ -29,6 +30,7 @@ class ParameterGradients:
         self.calls = calls
         self.session = calls.session
         self.hooks = calls.hooks
+        self.visible = private.has("parameter gradients")
         # id(parameter) -> what sees its gradient. Kept from step to step: finding the node and putting the first
         # hook on it cost more than putting the hook back.
         self.known: dict[int, _Hook | _CompiledHook] = {}
@@ -46,7 +48,7 @@ class ParameterGradients:
 
     def watch(self, name: str, module: nn.Module) -> None:
         """See to it that the gradients of the module's own parameters are noticed."""
-        if self.hooks.suspended:
+        if self.hooks.suspended or not self.visible:
             return
         entry = f"{name}.parameters_grad"
         node_of = _node_of()
@@ -262,7 +264,7 @@ def _node_of() -> Callable[[Any], Any]:
     """What gives the node that accumulates the gradient of a parameter, as :func:`accumulating_node` does; inside a
     recorded pass of a usual model in a third of the time.
     """
-    if torch._C._len_torch_dispatch_stack() or not torch.is_grad_enabled():
+    if private.count_dispatch_modes() or not torch.is_grad_enabled():
         return accumulating_node
     return _node_through_view
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msprobe.capture.torch import private
+
 if TYPE_CHECKING:
     from msprobe.capture.torch.recorder import Part, TorchRecorder
 
@@ -32,5 +34,8 @@ def make_parts(recorder: TorchRecorder) -> list[Part]:
         from msprobe.capture.torch.kernel_dump import KernelDump, npu_module
 
         npu = npu_module()
-        parts.append(OperatorRecorder(recorder) if npu is None else KernelDump(recorder, npu))
+        if npu is not None:
+            parts.append(KernelDump(recorder, npu))
+        elif private.has("operators by key") or private.has("operators by mode"):
+            parts.append(OperatorRecorder(recorder))
     return parts

@@ -15,22 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from msprobe.capture.session import Session
+from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
-
-# Modules that are watched if they are in use, their classes, and the methods that plan.
-_PLANNERS = (
-    # From torch 2.5, and before.
-    *(
-        (
-            module,
-            "ShardingPropagator",
-            ("propagate_op_sharding_non_cached", "_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"),
-        )
-        for module in ("torch.distributed.tensor._sharding_prop", "torch.distributed._tensor.sharding_prop")
-    ),
-    ("torch.distributed.pipelining.schedules", "PipelineScheduleSingle", ("_initialize_stage",)),
-    ("torch.distributed.pipelining.schedules", "PipelineScheduleMulti", ("_initialize_stages",)),
-)
 
 
 class Planning:
@@ -42,7 +28,7 @@ class Planning:
 
     def attach(self) -> None:
         """Watch the planners that are in use."""
-        for module, kind, methods in _PLANNERS:
+        for module, kind, methods in private.PLANNERS:
             planner = getattr(sys.modules.get(module), kind, None)
             for method in methods:
                 function = getattr(planner, method, None)

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from msprobe.capture.torch import private
+
 # Newer torch: one word for each kind of operation. There asking for the older switches may fail where both are used.
 _WORDS = (
     "backends.cuda.matmul.fp32_precision",
@@ -106,7 +108,7 @@ def _add_autocast(found: dict[str, Any]) -> None:
             continue
         if is_on:
             found[f"autocast.{device}"] = str(dtype)
-    _add(found, "torch.get_default_device", torch, "utils._device.CURRENT_DEVICE")
+    _add(found, "torch.get_default_device", private, "default_device")
 
 
 def _autocast_of(device: str) -> tuple[bool, Any]:

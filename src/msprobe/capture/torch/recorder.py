@@ -23,7 +23,7 @@ from msprobe.capture import native
 from msprobe.capture.records import Describer
 from msprobe.capture.session import CLIP_GRAD, Session
 from msprobe.capture.stacks import CallStacks
-from msprobe.capture.torch import values
+from msprobe.capture.torch import private, values
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.functions import CustomFunctions
@@ -129,10 +129,13 @@ class TorchRecorder:
         session.has_late = self.statistics.has_late
         session.before_publish.append(self._finish_records)
         session.at_step_end.append(self._forget_step)
+        for ability in ("memory", "threads of autograd", "transforms"):
+            private.has(ability)  # said here if not; what needs them has another way
         if self.level in ("L1", "mix"):
             self.names = ApiNames(
                 settings.api_scope != "listed" and settings.risk_level is None, settings.api_list_file
             )
+        if self.level in ("L1", "mix") and private.has("calls"):
             self._mode = CallMode(self.calls, self.names)
             self._add_call_patches()
         else:
@@ -235,7 +238,10 @@ class TorchRecorder:
         session = self.session
         if session.recording:
             return True
-        if not session.start(rank):
+        unable = private.why_nothing_is_recorded()
+        if unable:
+            session.outcome.reason = unable
+        if unable or not session.start(rank):
             self.models = None
             return False
         self._attached = True
@@ -243,7 +249,7 @@ class TorchRecorder:
         outside = session.guard(self.regions.outside, self.models, named_modules)
         named_modules = named_modules if outside is None else outside
         session.guard(self.calls.own.watch, self.models, self.leads)
-        if self.level in ("L0", "mix"):
+        if self.level in ("L0", "mix") and private.has("modules"):
             session.guard(self.modules.watch, named_modules)
         for part in self.parts:
             session.guard(part.attach)
@@ -350,7 +356,7 @@ def name_modules(model: Any, record_root: bool) -> list[tuple[str, nn.Module]]:
 def _modules_inside(root: nn.Module) -> list[tuple[str, nn.Module]]:
     """What ``named_modules()`` tells but the root itself; of usual modules in a third of the time."""
     found: list[tuple[str, nn.Module]] = []
-    if not _add_modules(root, "", found, {root}):
+    if not private.has("modules") or not _add_modules(root, "", found, {root}):
         return [(path, module) for path, module in root.named_modules() if path]
     return found
 

@@ -17,6 +17,7 @@ import torch
 from msprobe.capture import saving
 from msprobe.capture.records import Describer
 from msprobe.capture.saving import DEPTH_LIMIT, PLAIN, SavedGradients
+from msprobe.capture.torch import private
 from msprobe.capture.torch.recorder import TorchRecorder
 
 _ALLOWED = "a tensor, int, float, bool, str, or a list, tuple or dict (with str keys) of them and of None"
@@ -53,7 +54,8 @@ class VariableSaver(saving.VariableSaver):
         self._held: list[Any] = []
 
     def _unseen(self) -> AbstractContextManager[Any]:
-        return torch._C.DisableTorchFunction()
+        found: AbstractContextManager[Any] = private.without_functions()
+        return found
 
     def _is_tensor(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor)

@@ -17,7 +17,8 @@ from torch.optim import optimizer as optimizers
 
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF
-from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, eval_frame, switches
+from msprobe.capture.torch import private
+from msprobe.capture.torch.compiler import CompilerImport, RegionWatch
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.optimizer_cycle import OptimizerCycle, all_optimizers, parameters_of
 from msprobe.capture.torch.optimizers import OptimizerRecorder
@@ -90,7 +91,7 @@ class ScriptSteps:
         patches.add(scaler, "step", self._scaled_step)
         patches.attach()
         self._patches.append(patches)
-        if eval_frame() is not None:
+        if private.eval_frame() is not None:
             self._attach_to_compiler()
         else:
             self._import = CompilerImport(self._attach_to_compiler)
@@ -132,10 +133,11 @@ class ScriptSteps:
             )
 
     def _attach_to_compiler(self) -> None:
-        frames = eval_frame()
+        if not private.has("compiled regions"):
+            return  # nothing will be recorded
         patches = Patches()
-        for name in switches(frames):
-            patches.add(frames, name, self._watch.replacement)
+        for name in private.switches():
+            patches.add(private.eval_frame(), name, self._watch.replacement)
         patches.attach()
         self._patches.append(patches)
 

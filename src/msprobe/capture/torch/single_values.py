@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from msprobe.capture.torch import private
 from msprobe.store.dtypes import Array
 
 # Types that numpy has not, and a wider one that holds their values.
@@ -17,7 +18,7 @@ def is_tensor(value: object) -> bool:
 
 def to_array(value: torch.Tensor) -> Array:
     """The values of a tensor on any device, unseen by those who watch torch's calls."""
-    with torch._C.DisableTorchFunction(), torch.no_grad():
+    with private.without_functions(), torch.no_grad():
         plain = value.detach()
         local = getattr(plain, "to_local", None)
         if local is not None:

@@ -15,7 +15,7 @@ import torch
 
 from msprobe import log
 from msprobe.capture import native
-from msprobe.capture.torch import digest, remembered
+from msprobe.capture.torch import digest, private, remembered
 from msprobe.capture.torch.device_statistics import (
     DeviceStatistics,
     LateComparison,
@@ -109,7 +109,7 @@ class TensorStatistics:
         self._types: dict[torch.dtype, tuple[str, int, bool, bytes | None]] = {}
         self._learn_types()
         self.compiled: Any = None
-        if native.Memo is not None and not defer:
+        if native.Memo is not None and not defer and private.has("memory"):
             self.compiled = native.Memo(
                 ordinary=tuple(ORDINARY),
                 types=self._types,
@@ -117,12 +117,12 @@ class TensorStatistics:
                 address_of=digest.address_of,
                 digest=_digest_of,
                 otherwise=self._describe_otherwise,
-                free_weak=torch.UntypedStorage._free_weak_ref,
+                free_weak=private.free_weak_reference,
                 is_expired=is_expired,
                 parameter=torch.nn.Parameter,
                 storage_of=storage_of,
                 in_backward=in_backward,
-                is_lazy=getattr(torch._C, "_is_cow_tensor", None),
+                is_lazy=private.is_lazily_copied,
                 exchange=getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
                 flags=self._flags,
                 mode=native.XOR if self._xor else native.STRUCTURE if self._structure else native.STATISTICS,
@@ -168,7 +168,7 @@ class TensorStatistics:
         ``remember`` = False for memory that may be written without torch knowing (a tensor that came from
         elsewhere may be shared with numpy): what is known is used, but nothing is added.
 
-        Call inside ``torch._C.DisableTorchFunction()``: with a function mode active even ``tensor.shape``
+        Call inside ``private.without_functions()``: with a function mode active even ``tensor.shape``
         would call the mode.
         """
         return self._describe_otherwise(tensor, remember)

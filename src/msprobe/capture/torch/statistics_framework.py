@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from msprobe.capture.native import HAS_INF, HAS_NAN, encode
+from msprobe.capture.torch import private
 from msprobe.capture.torch.digest import UINT16, UINT32, UINT64
 from msprobe.capture.torch.statistics_info import NULL_STATISTICS
 
@@ -22,24 +23,16 @@ EMPTY: Numbers = (NULL_STATISTICS, b"", 0)
 UNREADABLE: Numbers = (NULL_STATISTICS, b"", -1)
 
 
-def _dispatch_keys() -> Any:
-    """What stands between a call and its kernel: autograd, autocast, user modes, functorch."""
-    names = (
+# What stands between a call and its kernel: autograd, autocast, user modes, functorch.
+_KEYS = private.set_of_keys(
+    (
         "AutogradFunctionality ADInplaceOrView Python PythonTLSSnapshot PythonDispatcher PreDispatch "
         "Functionalize FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode FuncTorchVmapMode "
         "AutocastCPU AutocastCUDA AutocastXPU AutocastMPS AutocastHPU AutocastPrivateUse1"
-    )
-    keys: Any = None
-    for name in names.split():
-        key = getattr(torch._C.DispatchKey, name, None)
-        if key is not None:
-            keys = torch._C.DispatchKeySet(key) if keys is None else keys | torch._C.DispatchKeySet(key)
-    return keys
-
-
-_KEYS = _dispatch_keys()
-_without_functions: Any = torch._C.DisableTorchFunction
-_without_dispatch: Any = torch._C._ExcludeDispatchKeyGuard
+    ).split()
+)
+_without_functions = private.without_functions
+_without_dispatch = private.without_keys
 
 
 class Quiet:

@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 
+from msprobe.capture.torch import private
 from msprobe.capture.torch.digest import address_of
 from msprobe.capture.torch.storages import may_be_passing
 
 ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
-
-_functorch: Any = torch._C._functorch
 
 
 @dataclasses.dataclass
@@ -54,7 +53,7 @@ def unwrap(tensor: torch.Tensor) -> Unwrapped:
             if handle is not None:
                 return handle(tensor)
         return _subclass(tensor)
-    if _functorch.is_functorch_wrapped_tensor(tensor):
+    if private.is_transformed(tensor):
         return _transformed(tensor)
     if tensor.is_nested:
         return _nested(tensor, tensor.values().detach())
@@ -85,7 +84,7 @@ def _plain(tensor: torch.Tensor, type_name: str = "torch.Tensor") -> Unwrapped:
         found.before.append(("stride", list(values.stride())))
     if values.device.type != "cpu":
         found.before.append(("device", str(values.device)))
-    if torch._C._is_zerotensor(values) if hasattr(torch._C, "_is_zerotensor") else values._is_zerotensor():
+    if private.is_zero(values):
         values = torch.zeros(found.shape, dtype=values.dtype, device=values.device)
     if values.is_conj() or values.is_neg():
         values = values.resolve_conj().resolve_neg()
@@ -120,7 +119,7 @@ def _other_layout(tensor: torch.Tensor, found: Unwrapped) -> Unwrapped:
     found.behind.append(("layout", layout))
     if tensor.device.type not in ("cpu", "meta"):
         found.before.append(("device", str(tensor.device)))
-    if layout == "torch._mkldnn":
+    if tensor.layout is private.MKLDNN:
         found.values = tensor.detach().to_dense()
         return found
     found.behind.append(("nnz", int(tensor._nnz())))
@@ -151,13 +150,12 @@ def _quantised(tensor: torch.Tensor, found: Unwrapped) -> Unwrapped:
 
 def _transformed(tensor: torch.Tensor) -> Unwrapped:
     """vmap, grad, jvp, functionalize: the value inside, with its physical shape."""
-    names = {"is_batchedtensor": "BatchedTensor", "is_gradtrackingtensor": "GradTrackingTensor"}
-    type_name = next((name for test, name in names.items() if getattr(_functorch, test)(tensor)), "torch.Tensor")
+    type_name = next((name for test, name in private.TRANSFORMED if test(tensor)), "torch.Tensor")
     inner = tensor
     for _ in range(64):
-        if not _functorch.is_functorch_wrapped_tensor(inner):
+        if not private.is_transformed(inner):
             break
-        inner = _functorch.get_unwrapped(inner)
+        inner = private.inside_of_transformed(inner)
     found = unwrap(inner)
     found.type_name = type_name
     found.requires_grad = bool(tensor.requires_grad)
@@ -175,11 +173,11 @@ def _nested(tensor: torch.Tensor, values: torch.Tensor, type_name: str = "torch.
 
 def _jagged(tensor: torch.Tensor) -> Unwrapped:
     inner: Any = tensor._values
-    return _nested(tensor, inner.detach(), "torch.nested._internal.nested_tensor.NestedTensor")
+    return _nested(tensor, inner.detach(), private.JAGGED)
 
 
 def _fake(tensor: torch.Tensor) -> Unwrapped:
-    return _facts(tensor, "torch._subclasses.fake_tensor.FakeTensor")
+    return _facts(tensor, private.FAKE)
 
 
 def _functional(tensor: torch.Tensor) -> Unwrapped:
@@ -191,7 +189,7 @@ def _functional(tensor: torch.Tensor) -> Unwrapped:
 
 def _async_collective(tensor: torch.Tensor) -> Unwrapped:
     """The result of a collective nobody has waited for; waiting here would hide the user's own mistakes."""
-    type_name = "torch.distributed._functional_collectives.AsyncCollectiveTensor"
+    type_name = private.AWAITED
     inner: Any = getattr(tensor, "elem", None)
     if getattr(tensor, "completed", False) and isinstance(inner, torch.Tensor):
         found = unwrap(inner)
@@ -252,8 +250,7 @@ def _class_name(tensor: torch.Tensor) -> str:
 
 def _subclass(tensor: torch.Tensor) -> Unwrapped:
     """A class of the user's: its memory if it has some, read past everything the class overrides."""
-    # torch 2.1 has it under another name.
-    base: Any = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
+    base = private.TensorBase
     try:
         found = unwrap(base.as_subclass(tensor, torch.Tensor))
     except Exception:
@@ -269,12 +266,11 @@ def _subclass(tensor: torch.Tensor) -> Unwrapped:
     return found
 
 
-_BY_CLASS: dict[str, Callable[[torch.Tensor], Unwrapped]] = {
-    "torch.distributed.tensor.DTensor": _distributed,
-    "torch.distributed.tensor._api.DTensor": _distributed,
-    "torch.distributed._tensor.api.DTensor": _distributed,
-    "torch.distributed._functional_collectives.AsyncCollectiveTensor": _async_collective,
-    "torch._subclasses.fake_tensor.FakeTensor": _fake,
-    "torch._subclasses.functional_tensor.FunctionalTensor": _functional,
-    "torch.nested._internal.nested_tensor.NestedTensor": _jagged,
+_HANDLERS: dict[str, Callable[[torch.Tensor], Unwrapped]] = {
+    "distributed": _distributed,
+    "awaited": _async_collective,
+    "fake": _fake,
+    "functional": _functional,
+    "jagged": _jagged,
 }
+_BY_CLASS = {name: _HANDLERS[kind] for name, kind in private.UNUSUAL.items()}

@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 
-# Since torch 2.3; before, a storage object that was let go of left no trace.
-storage_of: Callable[[Any], int] | None = getattr(torch._C, "_storage_address", None)
-in_backward: Callable[[], int] = torch._C._current_graph_task_id
+from msprobe.capture.torch import private
 
-# Whether the storage of a weak reference of torch's is gone.
-is_expired: Callable[[int], bool] | None = getattr(torch.UntypedStorage, "_expired", None)
+# Before it could be asked for, a storage object that was let go of left no trace.
+storage_of = private.storage_address
+is_expired = private.is_expired
+# Where nothing tells: as if every tensor were a gradient on its way.
+in_backward: Callable[[], int] = (lambda: 0) if private.missing("threads of autograd") else private.graph_task
 
 _MOST_HOLDERS = 3
 
@@ -29,7 +30,8 @@ def address_of_storage(tensor: torch.Tensor) -> int:
     """The address of the StorageImpl. Raises what torch raises for a tensor that has none."""
     if storage_of is not None:
         return storage_of(tensor)
-    return int(tensor.untyped_storage()._cdata)
+    storage: Any = tensor.untyped_storage()
+    return int(storage._cdata)
 
 
 def may_be_passing(tensor: torch.Tensor) -> bool:
@@ -61,7 +63,7 @@ class StorageHold:
         """From now on, as long as ``tensor`` lives; or until :meth:`release`, where torch can promise that."""
         if self._weak:
             return
-        if may_be_passing(tensor):
+        if may_be_passing(tensor) or not private.has("memory"):
             others = [one for one in self._holders if one() is not None and one() is not tensor]
             self._holders = [weakref.ref(tensor), *others[: _MOST_HOLDERS - 1]]
         else:
@@ -78,4 +80,4 @@ class StorageHold:
         weak, self._weak = self._weak, 0
         self._holders = []
         if weak:
-            torch.UntypedStorage._free_weak_ref(weak)  # type: ignore[no-untyped-call]
+            private.free_weak_reference(weak)

@@ -8,11 +8,10 @@ gets records nor takes numbers from those of the training. Modules are recorded 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
-import torch
+from msprobe.capture.torch import private
 
-_graph_task: Callable[[], int] = torch._C._current_graph_task_id
+_graph_task = private.graph_task
 
 
 class RecordedThread:

@@ -12,13 +12,11 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
+from msprobe.capture.torch import private
 
 Planned = tuple[Callable[..., Any], Sequence[Any], "dict[str, Any] | None"]
 
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-
-skip_one_hop: Callable[[Any, Any, Any, Any], Any] | None = getattr(torch._C, "_skip_one_hop_torch_function", None)
 
 
 def _no(*args: Any) -> bool:
@@ -54,8 +52,8 @@ def without_question(function: types.FunctionType) -> Callable[..., Any]:
 
 def past_question(function: Any, kinds: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Planned:
     """What to call, and with what, so that ``function`` runs past its own question, the mode being in place."""
-    if skip_one_hop is not None:
-        return skip_one_hop, (function, kinds, args, kwargs or {}), None
+    if private.skip_one_hop is not None:
+        return private.skip_one_hop, (function, kinds, args, kwargs or {}), None
     if isinstance(function, types.FunctionType):
         function = without_question(function)
     return function, args, kwargs

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from recorded import record
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-from msprobe.capture.torch import transparent
+from msprobe.capture.torch import private
 from msprobe.capture.torch.transparent import past_question, without_question
 
 x = torch.arange(4.0).reshape(2, 2)
@@ -23,8 +23,8 @@ x = torch.arange(4.0).reshape(2, 2)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways past a function's own question; older torch has the second only."""
     if request.param == "copy":
-        monkeypatch.setattr(transparent, "skip_one_hop", None)
-    elif transparent.skip_one_hop is None:
+        monkeypatch.setattr(private, "skip_one_hop", None)
+    elif private.skip_one_hop is None:
         pytest.skip("this torch cannot skip a question")
     name: str = request.param
     return name

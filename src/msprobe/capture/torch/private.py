@@ -1,0 +1,486 @@
+"""Every private name of torch, looked up once; and what is not recorded where this torch does not have it.
+
+A name is private if it, or a module on the way to it, begins with one underscore. Torch may change such names in any
+release, so there is one rule, which ``tests/unit/capture/torch/test_private.py`` checks:
+
+- Modules of torch, what is in them, and attributes of classes are looked up here if their name is private. The rest of
+  the recorder imports what it needs from here, and asks :func:`has` before it does what would need a missing name.
+- Private attributes of *objects* (the version of a tensor, the parameters of a module) are read where they are needed,
+  in C as well. They are listed in :data:`ATTRIBUTES`; those without which something cannot be recorded are also among
+  the :data:`ABILITIES`.
+- Names that are only compared with what a program calls are data, and stand in the tables of names. So do those in the
+  formats of files (``msprobe.store``).
+
+Nothing here imports a module of torch that the program has not imported, makes a tensor or asks for a mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from msprobe import log
+
+
+@dataclass(frozen=True)
+class Ability:
+    """Something that recording can do with the help of private names.
+
+    ``needs``: full names, all of which must be there; several that are equally good are joined by `` or ``.
+    ``without``: what is not recorded where one is missing.
+    """
+
+    needs: tuple[str, ...]
+    without: str
+
+
+def _in(place: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{place}.{name}" for name in names.split())
+
+
+_DYNAMO = "torch._dynamo.eval_frame"
+
+ABILITIES: dict[str, Ability] = {
+    "recording": Ability(
+        (
+            *_in("torch._C", "DisableTorchFunction _ExcludeDispatchKeyGuard DispatchKey DispatchKeySet"),
+            *_in("torch.Tensor", "_version _base"),
+            "torch.UntypedStorage._cdata",
+        ),
+        "nothing is recorded",
+    ),
+    "calls": Ability(
+        _in("torch._C", "_push_on_torch_function_stack _pop_torch_function_stack _len_torch_function_stack"),
+        "calls of functions are not recorded",
+    ),
+    "gradients": Ability(
+        (
+            "torch._C._autograd._get_sequence_nr",
+            *_in("torch._C._functions", "AccumulateGrad CopySlices"),
+            "torch._C._functions.AccumulateGrad._sequence_nr",
+        ),
+        "gradients of calls and modules are not recorded",
+    ),
+    "parameter gradients": Ability(
+        ("torch._C._len_torch_dispatch_stack", "torch.utils._python_dispatch._disable_current_modes"),
+        "gradients of parameters are not recorded",
+    ),
+    "modules": Ability(
+        _in(
+            "torch.nn.Module",
+            "_parameters _buffers _modules _forward_pre_hooks _forward_pre_hooks_with_kwargs _forward_hooks"
+            " _forward_hooks_with_kwargs _forward_hooks_always_called",
+        ),
+        "modules are not recorded",
+    ),
+    "threads of autograd": Ability(
+        ("torch._C._current_graph_task_id or torch._C._current_autograd_node",),
+        "what autograd does in threads of its own, as on accelerators, is not recorded",
+    ),
+    "memory": Ability(
+        _in("torch.UntypedStorage", "_weak_ref _free_weak_ref"),
+        "statistics of a tensor that comes by again are taken again, which takes longer",
+    ),
+    "transforms": Ability(
+        _in(
+            "torch._C._functorch",
+            "is_functorch_wrapped_tensor get_unwrapped",
+        ),
+        "tensors inside of the transforms of torch.func have no statistics",
+    ),
+    "operators by key": Ability(
+        _in(
+            "torch._C",
+            "_parse_dispatch_key _dispatch_keyset_full_after _dispatch_library _dispatch_get_all_op_names"
+            " _dispatch_has_kernel_for_dispatch_key _dispatch_tls_is_dispatch_key_included"
+            " _dispatch_tls_set_dispatch_key_included",
+        ),
+        "level L2 watches operators by a dispatch mode, with which torch may compute in other ways",
+    ),
+    "operators by mode": Ability(
+        (
+            *_in("torch.utils._python_dispatch", "TorchDispatchMode _push_mode _pop_mode"),
+            "torch._C._len_torch_dispatch_stack",
+        ),
+        "operators (level L2) are not recorded",
+    ),
+    "choices by an argument": Ability(
+        ("torch._jit_internal.boolean_dispatched",),
+        "a pooling that returns indices is recorded under the name of the function that does it",
+    ),
+    "data loaders": Ability(
+        ("torch.utils.data.dataloader._BaseDataLoaderIter",),
+        "enable_dataloader: the batches of a DataLoader begin no steps, so nothing is recorded",
+    ),
+    # Asked for when the program has imported these modules.
+    "compiled regions": Ability(
+        (
+            f"{_DYNAMO}.set_eval_frame or {_DYNAMO}._maybe_set_eval_frame",
+            *_in(_DYNAMO, "_TorchDynamoContext DisableContext OptimizedModule skip_code"),
+        ),
+        "compiled code cannot be told from other code, so nothing is recorded once torch's compiler is imported",
+    ),
+    "compiled autograd": Ability(
+        ("torch._C._dynamo.compiled_autograd.set_autograd_compiler",),
+        "recording does not step aside where compiled autograd is used",
+    ),
+    "waiting for collectives": Ability(
+        ("torch.distributed._functional_collectives.wait_tensor",),
+        "results of functional collectives that are waited for inside of torch are not recorded",
+    ),
+    "names of groups": Ability(
+        ("torch._C._distributed_c10d._resolve_process_group",),
+        "process groups of functional collectives have the names that torch made up for them",
+    ),
+}
+
+# Private attributes of torch's objects that the recorder reads where it needs them, or sets.
+ATTRIBUTES: dict[str, frozenset[str]] = {
+    "torch.Tensor": frozenset("_version _base _values _nnz _is_zerotensor _typed_storage".split()),
+    "storage": frozenset("_cdata _weak_ref".split()),
+    "torch.nn.Module": frozenset(
+        "_parameters _buffers _modules _forward_pre_hooks _forward_pre_hooks_with_kwargs _forward_hooks"
+        " _forward_hooks_with_kwargs _forward_hooks_always_called _backward_hooks _backward_pre_hooks"
+        " _compiled_call_impl".split()
+    ),
+    "compiled module": frozenset(["_orig_mod"]),
+    "node of the graph": frozenset(["_sequence_nr"]),
+    "operator": frozenset("_schema _handle _qualified_op_name".split()),
+    "distributed tensor": frozenset("_local_tensor _spec".split()),
+    "gradient scaler": frozenset("_scale _per_optimizer_states".split()),
+}
+
+
+# ---------------------------------------------------------------- looking up
+
+
+def find(path: str) -> Any:
+    """What this torch has under a full name; None if it has nothing, or its module was not imported by anybody."""
+    names = path.split(".")
+    found: Any = torch
+    for count, name in enumerate(names[1:], 2):
+        module = sys.modules.get(".".join(names[:count]))
+        if module is not None:
+            found = module
+        elif isinstance(found, types.ModuleType):
+            # Not by an attribute: some modules of torch import what they are asked for.
+            found = vars(found).get(name)
+        else:
+            # What objects of a Python class will have is only announced in the class.
+            found = getattr(found, name, None) or getattr(found, "__annotations__", {}).get(name)
+        if found is None:
+            return None
+    return found
+
+
+def missing(ability: str) -> list[str]:
+    """The names that :func:`has` looks for and does not find."""
+    needs = ABILITIES[ability].needs
+    return [need for need in needs if all(find(path) is None for path in need.split(" or "))]
+
+
+_missing: dict[str, list[str]] = {}
+
+
+def has(ability: str) -> bool:
+    """Whether torch has all names that an ability needs; if not, the log says once what is lost.
+
+    Asked at construction or start rather than on the way of a call, and where a module is needed that programs import
+    when they like, after that was imported: names are looked for once.
+    """
+    lost = _missing.get(ability)
+    if lost is None:
+        lost = _missing[ability] = missing(ability)
+    if lost:
+        say_missing(ability, f"has no {', '.join(lost)}")
+    return not lost
+
+
+def say_missing(ability: str, reason: str) -> None:
+    """One line, once: what is not recorded because this torch ``reason``."""
+    log.once(("torch", ability), "warning", f"torch {torch.__version__} {reason}: {ABILITIES[ability].without}.")
+
+
+def why_nothing_is_recorded() -> str:
+    """What this torch does not have without which nothing can be recorded now, for a sentence; "" if it has all."""
+    for ability in ("recording", "compiled regions"):
+        # Without the compiler there are no compiled regions.
+        if (ability == "recording" or eval_frame() is not None) and not has(ability):
+            return f"torch {torch.__version__} has no {', '.join(_missing[ability])}"
+    return ""
+
+
+# ---------------------------------------------------------------- modes
+
+_DoNothing: Any = contextlib.nullcontext
+
+#: Inside, no mode and no class of the user's sees what is called.
+without_functions: Any = find("torch._C.DisableTorchFunction") or _DoNothing
+push_mode: Callable[[Any], None] = find("torch._C._push_on_torch_function_stack")
+pop_mode: Callable[[], Any] = find("torch._C._pop_torch_function_stack")
+#: How many modes there are. Where that cannot be asked: as if there were one, which is always right.
+count_modes: Callable[[], int] = find("torch._C._len_torch_function_stack") or (lambda: 1)
+#: Runs a function past its question for modes. Since torch 2.13; transparent.py says what is done before.
+skip_one_hop: Callable[[Any, Any, Any, Any], Any] | None = find("torch._C._skip_one_hop_torch_function")
+
+count_dispatch_modes: Callable[[], int] = find("torch._C._len_torch_dispatch_stack") or (lambda: 1)
+without_dispatch_modes: Any = find("torch.utils._python_dispatch._disable_current_modes") or _DoNothing
+push_dispatch_mode: Callable[[Any], None] = find("torch.utils._python_dispatch._push_mode")
+pop_dispatch_mode: Callable[[], Any] = find("torch.utils._python_dispatch._pop_mode")
+DispatchMode: Any = find("torch.utils._python_dispatch.TorchDispatchMode") or object
+
+
+def _traced() -> Any:
+    return torch.jit.is_tracing() or None  # type: ignore[no-untyped-call, attr-defined]
+
+
+#: None unless torch.jit traces. Sizes are tensors then, and what we do would become part of the trace.
+tracing_state: Callable[[], Any] = find("torch._C._get_tracing_state") or _traced
+
+
+def default_device_mode() -> Any:
+    """The mode of ``torch.set_default_device`` in this thread; None if there is none."""
+    held = find("torch._GLOBAL_DEVICE_CONTEXT")
+    return getattr(held, "device_context", held if hasattr(held, "__torch_function__") else None)
+
+
+def default_device() -> Any:
+    """The device that was set as the default one; None if none was."""
+    return find("torch.utils._device.CURRENT_DEVICE")
+
+
+# ---------------------------------------------------------------- the dispatcher
+
+without_keys: Any = find("torch._C._ExcludeDispatchKeyGuard") or _DoNothing
+
+
+def set_of_keys(names: Iterable[str]) -> Any:
+    """The dispatch keys of these names that this torch has."""
+    found: Any = None
+    kinds, several = find("torch._C.DispatchKey"), find("torch._C.DispatchKeySet")
+    for name in names:
+        key = getattr(kinds, name, None)
+        if key is not None and several is not None:
+            found = several(key) if found is None else found | several(key)
+    return found
+
+
+key_of_name: Callable[[str], Any] = find("torch._C._parse_dispatch_key")
+keys_below: Callable[[Any], Any] = find("torch._C._dispatch_keyset_full_after")
+make_library: Callable[..., Any] = find("torch._C._dispatch_library")
+operator_names: Callable[[], Iterable[str]] = find("torch._C._dispatch_get_all_op_names")
+has_kernel: Callable[[str, str], bool] = find("torch._C._dispatch_has_kernel_for_dispatch_key")
+is_key_included: Callable[[Any], bool] = find("torch._C._dispatch_tls_is_dispatch_key_included")
+include_key: Callable[[Any, bool], None] = find("torch._C._dispatch_tls_set_dispatch_key_included")
+InferenceMode: Any = find("torch._C._InferenceMode")
+
+
+def count_definitions() -> int:
+    """How many operators ``torch.library`` has defined; 0 where that cannot be asked."""
+    return len(find("torch.library._defs") or ())
+
+
+# ---------------------------------------------------------------- autograd
+
+#: The classes of the node that adds gradients to a leaf, and of that of a tensor of which a view was written to. The
+#: first edge of the latter leads to what the whole tensor was.
+AccumulateGrad: Any = find("torch._C._functions.AccumulateGrad")
+CopySlices: Any = find("torch._C._functions.CopySlices")
+#: The number that the next node of this thread will have.
+sequence_number: Callable[[], int] = find("torch._C._autograd._get_sequence_nr") or (lambda: 0)
+_current_node: Callable[[], Any] | None = find("torch._C._current_autograd_node")
+
+
+def _task_by_node() -> int:
+    return -1 if _current_node is None or _current_node() is None else 0
+
+
+#: The number of the backward pass that this thread runs; -1 in none.
+graph_task: Callable[[], int] = find("torch._C._current_graph_task_id") or _task_by_node
+
+
+def in_backward() -> bool:
+    """Whether this thread runs a node of the graph."""
+    return _current_node() is not None if _current_node is not None else graph_task() != -1
+
+
+# ---------------------------------------------------------------- tensors
+
+#: The address of the storage of a tensor. Since torch 2.3.
+storage_address: Callable[[Any], int] | None = find("torch._C._storage_address")
+free_weak_reference: Any = find("torch.UntypedStorage._free_weak_ref")
+#: Whether the storage of a weak reference is gone.
+is_expired: Callable[[int], bool] | None = find("torch.UntypedStorage._expired")
+#: Whether the memory of a tensor is copied once it is written to. Since torch 2.3.
+is_lazily_copied: Callable[[Any], bool] | None = find("torch._C._is_cow_tensor")
+is_zero: Callable[[Any], bool] = find("torch._C._is_zerotensor") or (lambda tensor: tensor._is_zerotensor())
+#: The layout of tensors that a library for CPUs keeps.
+MKLDNN: Any = find("torch._mkldnn")
+#: What methods of tensors belong to, whatever a class of the user's makes of them.
+TensorBase: Any = torch.Tensor.__base__
+Future: Any = find("torch._C.Future") or torch.futures.Future
+
+
+def _has_parts(value: Any) -> bool:
+    return hasattr(value, "__tensor_flatten__")
+
+
+#: Whether a tensor consists of other tensors.
+is_wrapper: Callable[[Any], bool] = find("torch.utils._python_dispatch.is_traceable_wrapper_subclass") or _has_parts
+
+
+def _no(tensor: Any) -> bool:
+    return False
+
+
+inside_of_transformed: Callable[[Any], Any] = find("torch._C._functorch.get_unwrapped")
+#: Whether :func:`inside_of_transformed` gives the tensor that this one stands for.
+is_transformed: Callable[[Any], bool] = (
+    None if missing("transforms") else find("torch._C._functorch.is_functorch_wrapped_tensor")
+) or _no
+TRANSFORMED: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (find("torch._C._functorch.is_batchedtensor") or _no, "BatchedTensor"),
+    (find("torch._C._functorch.is_gradtrackingtensor") or _no, "GradTrackingTensor"),
+)
+
+# Some that a dump names, in the same words for every version.
+AWAITED = "torch.distributed._functional_collectives.AsyncCollectiveTensor"
+FAKE = "torch._subclasses.fake_tensor.FakeTensor"
+JAGGED = "torch.nested._internal.nested_tensor.NestedTensor"
+#: Classes of tensors that are more than memory, by their full name in any version: what such a tensor is.
+UNUSUAL: dict[str, str] = {
+    "torch.distributed.tensor.DTensor": "distributed",
+    "torch.distributed.tensor._api.DTensor": "distributed",
+    "torch.distributed._tensor.api.DTensor": "distributed",
+    AWAITED: "awaited",
+    FAKE: "fake",
+    "torch._subclasses.functional_tensor.FunctionalTensor": "functional",
+    JAGGED: "jagged",
+}
+
+
+# ---------------------------------------------------------------- functions, loaders, ranks
+
+VF: Any = find("torch._VF")
+#: Functions of which an argument says which other function does the work, and these.
+boolean_dispatched: Any = find("torch._jit_internal.boolean_dispatched") or {}
+#: What a module of the framework's own Functions begins with: part of how torch works, not of what the user computes.
+FRAMEWORK_MODULES = (
+    *("torch._functorch", "torch._dynamo", "torch._inductor"),
+    *("torch.distributed.", "torch.utils.checkpoint"),
+)
+COALESCING = "_coalescing_manager"
+#: Where torch plans what it will compute: modules, classes and methods. Of DTensor from torch 2.5, and before.
+PLANNERS = (
+    *(
+        (
+            module,
+            "ShardingPropagator",
+            ("propagate_op_sharding_non_cached", "_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"),
+        )
+        for module in ("torch.distributed.tensor._sharding_prop", "torch.distributed._tensor.sharding_prop")
+    ),
+    ("torch.distributed.pipelining.schedules", "PipelineScheduleSingle", ("_initialize_stage",)),
+    ("torch.distributed.pipelining.schedules", "PipelineScheduleMulti", ("_initialize_stages",)),
+)
+
+
+def iterator_of_loaders() -> Any:
+    """The class of the iterators of a DataLoader."""
+    return find("torch.utils.data.dataloader._BaseDataLoaderIter")
+
+
+def function_that_waits() -> Any:
+    """The function that waits for a functional collective; imports their module."""
+    with contextlib.suppress(ImportError):
+        pass
+    return find("torch.distributed._functional_collectives.wait_tensor")
+
+
+def group_of_name(name: str) -> Any:
+    """The process group that torch knows by a name that it made up."""
+    return find("torch._C._distributed_c10d._resolve_process_group")(name)
+
+
+# ---------------------------------------------------------------- the compiler
+
+#: The module that runs compiled callables.
+EVAL_FRAME = _DYNAMO
+_DIRECT, _GUARDED = "set_eval_frame", "_maybe_set_eval_frame"
+
+
+def eval_frame() -> Any:
+    """The compiler's module that runs compiled callables; None as long as nobody has imported it."""
+    return sys.modules.get(_DYNAMO)
+
+
+def switches() -> list[str]:
+    """The names in :func:`eval_frame` under which the compiler switches itself on and off: there may be two for one
+    function, or one that calls the other, or only the other.
+    """
+    direct, guarded = (getattr(eval_frame(), name, None) for name in (_DIRECT, _GUARDED))
+    if direct is None:
+        return [_GUARDED]
+    return [_DIRECT, _GUARDED] if guarded is direct else [_DIRECT]
+
+
+def switches_off_once() -> bool:
+    """Whether a compiled callable switches the compiler off only at its end, as older compilers do."""
+    return not all(hasattr(eval_frame(), name) for name in (_DIRECT, _GUARDED))
+
+
+def is_switch(function: str) -> bool:
+    """Whether a function of this name is one of the switches."""
+    return function in (_DIRECT, _GUARDED)
+
+
+def runs_compiled(owner: Any) -> bool:
+    """Whether an object of the compiler runs compiled code, rather than keeping it from being compiled."""
+    frames = eval_frame()
+    return isinstance(owner, frames._TorchDynamoContext) and not isinstance(owner, frames.DisableContext)
+
+
+def skip_code(code: types.CodeType) -> None:
+    """Have the compiler run this code as it is."""
+    eval_frame().skip_code(code)
+
+
+def skip_package(name: str) -> None:
+    """Have the compiler leave all code of a package alone."""
+    for module in ("torch._dynamo.trace_rules", "torch._dynamo.skipfiles"):
+        add = getattr(sys.modules.get(module), "add", None)
+        if add is not None:
+            add(name)
+            return
+
+
+def optimized_module() -> type | None:
+    """The class of what ``torch.compile(module)`` returns."""
+    found = getattr(eval_frame(), "OptimizedModule", None)
+    return found if isinstance(found, type) else None
+
+
+def run_uncompiled() -> Any:
+    """Have everything run uncompiled from now on; returns what was asked for before, None if that cannot be had
+    (before torch 2.6).
+    """
+    frames = eval_frame()
+    if not hasattr(frames, "_set_stance") or not hasattr(frames, "DynamoStance"):
+        return None
+    return frames._set_stance(frames.DynamoStance("force_eager"))
+
+
+def run_as_before(stance: Any) -> None:
+    """Undo :func:`run_uncompiled`."""
+    eval_frame()._set_stance(stance)
+
+
+def compiled_autograd() -> Any:
+    """What compiled autograd is switched on by: an object with ``set_autograd_compiler``, or None."""
+    return find("torch._C._dynamo.compiled_autograd")
