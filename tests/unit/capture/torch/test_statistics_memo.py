@@ -10,6 +10,7 @@ import torch
 from native_and_python import use_python
 
 from msprobe.capture import native
+from msprobe.capture.torch import private
 from msprobe.capture.torch import statistics as module
 from msprobe.capture.torch.statistics import TensorStatistics
 
@@ -208,8 +209,8 @@ def test_digests_are_only_repeated_of_what_is_the_same_in_every_byte(engine, tas
 
 
 def test_closing_gives_every_weak_reference_back(monkeypatch, engine) -> None:
-    given, real = [], torch.UntypedStorage._free_weak_ref
-    monkeypatch.setattr(torch.UntypedStorage, "_free_weak_ref", lambda weak: given.append(weak) or real(weak))
+    given, real = [], private.free_weak_reference
+    monkeypatch.setattr(private, "free_weak_reference", lambda weak: given.append(weak) or real(weak))
     statistics = TensorStatistics()
     x, y = torch.zeros(4), torch.zeros(4)
     statistics.describe(y)
@@ -279,13 +280,9 @@ def test_the_memory_of_what_is_remembered_is_bounded(monkeypatch) -> None:
 
 def test_reset_gives_every_weak_reference_back(monkeypatch, engine) -> None:
     taken, given_back = [], []
-    take, give_back = torch.UntypedStorage._weak_ref, torch.UntypedStorage._free_weak_ref
+    take, give_back = torch.UntypedStorage._weak_ref, private.free_weak_reference
     monkeypatch.setattr(torch.UntypedStorage, "_weak_ref", lambda storage: taken.append(take(storage)) or taken[-1])
-    monkeypatch.setattr(
-        torch.UntypedStorage,
-        "_free_weak_ref",
-        staticmethod(lambda weak: given_back.append(weak) or give_back(weak)),
-    )
+    monkeypatch.setattr(private, "free_weak_reference", lambda weak: given_back.append(weak) or give_back(weak))
     statistics = TensorStatistics()
     tensors = [torch.randn(3) for _ in range(50)]
     for x in tensors:
