@@ -52,8 +52,8 @@ class Workers:
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise InvalidInputError(f"the engine must be one of {', '.join(ENGINES)}, found {self.engine!r}.")
-        if self.count is not None and self.count < 1:
-            raise InvalidInputError(f"jobs (--jobs) must be 1 or more, found {self.count}.")
+        if self.count is not None and (not isinstance(self.count, int) or self.count < 1):
+            raise InvalidInputError(f"jobs (--jobs) must be a whole number of 1 or more, found {self.count!r}.")
         if self.engine == "ray":
             _check_installed("the engine ray needs", "ray", "ray")
 

@@ -156,7 +156,7 @@ def check_readable_file(
     ``suffix`` is one ending or several, as in ``".json"``; the empty one allows all. A symbolic link as the
     last component is refused unless ``follow_symlink``.
     """
-    file = _check_form(path, "file")
+    file = check_path_form(path, "file")
     shown = _shown(file)
     try:
         status = os.stat(file)
@@ -185,7 +185,7 @@ _OF_THE_SYSTEM = (("/", "proc"), ("/", "sys"))
 
 def check_output_folder(path: StrPath) -> Path:
     """Return the absolute form of ``path`` if it can be used as a folder to write to; creates nothing."""
-    given = _check_form(path, "folder")
+    given = check_path_form(path, "folder")
     shown = _shown(given)
     folder = Path(os.path.abspath(given))
     if len(os.fsencode(folder)) > MAX_PATH_LENGTH:
@@ -214,7 +214,7 @@ def check_output_file(path: StrPath) -> Path:
     """Return ``path`` if a file can be written there; creates nothing. The folder must exist. A link to a file stands
     for itself: it is replaced.
     """
-    file = _check_form(path, "file")
+    file = check_path_form(path, "file")
     shown = _shown(file)
     if file.is_dir():
         raise PathError(f"{shown} is a folder; give the name of a file.")
@@ -230,8 +230,10 @@ def check_output_file(path: StrPath) -> Path:
     return file
 
 
-def _check_form(path: object, kind: str) -> Path:
-    """The rules that need no look at the disk: a non-empty path whose names a disk can hold."""
+def check_path_form(path: object, kind: str) -> Path:
+    """The rules that need no look at the disk: a non-empty path whose names a disk can hold. ``kind``: what the path is
+    of, for the message of the PathError.
+    """
     if not isinstance(path, (str, os.PathLike)):
         raise PathError(f"the path of a {kind} must be a string, found {path!r} ({type(path).__name__}).")
     text = os.fspath(path)

@@ -98,6 +98,7 @@ def _compare(args: argparse.Namespace) -> int:
     from msprobe.diagnose.runs import are_one_dump
     from msprobe.diagnose.verdict.readable import readable_verdict
     from msprobe.engine import Workers
+    from msprobe.store.reader import open_dumps
 
     asked = [row for row in formats.with_flag("two dumps") if getattr(args, row.word)]
     fails = _fail_on(args.fail_on)
@@ -107,9 +108,12 @@ def _compare(args: argparse.Namespace) -> int:
     workers = Workers(args.jobs, args.engine)
     folder = None
     if args.output_path is not None or asked:
-        folder = usable_output(args.output_path or DEFAULT_OUTPUT, [row.file for row in _of_the_verdict(asked)])
+        folder = usable_output(
+            DEFAULT_OUTPUT if args.output_path is None else args.output_path,
+            [row.file for row in _of_the_verdict(asked)],
+        )
     candidate, reference = args.dumps
-    _check_dumps([*args.dumps, args.noise] if args.noise is not None else args.dumps)
+    open_dumps([*args.dumps, args.noise] if args.noise is not None else args.dumps)
     if args.noise is not None and any(are_one_dump(args.noise, dump) for dump in args.dumps):
         raise InvalidInputError(f'--noise: "{args.noise}" is compared itself; give a run of its own.')
     tables = _tables(args, asked, workers)
@@ -194,22 +198,6 @@ def _of_the_verdict(asked: Sequence[Format]) -> list[Format]:
     """The files of the verdict itself, in the order of the table."""
     wanted = [*asked, *formats.always("verdict")]
     return [row for row in formats.FORMATS if row in wanted and row.shows in ("verdict", "page")]
-
-
-def _check_dumps(paths: Sequence[str]) -> None:
-    """Raise PathError for paths that lead to no dump: for all of them at once."""
-    from msprobe.errors import PathError
-    from msprobe.store.reader import open_dump
-
-    problems: list[str] = []
-    for path in paths:
-        try:
-            open_dump(path)
-        except PathError as problem:
-            text = problem.message
-            problems.append(f"{text[0].upper()}{text[1:]}" if problems else text)
-    if problems:
-        raise PathError(" ".join(dict.fromkeys(problems)))
 
 
 def _fail_on(text: str | None) -> Callable[[Verdict], int]:

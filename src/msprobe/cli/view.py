@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msprobe.cli.parser import UsageError
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import check_output_file
 
 if TYPE_CHECKING:
     from msprobe.view.source import Source
 
 _MOST_PORT = 65535
+#: What can be opened, in a sentence.
+OPENED = (
+    "a dump (its folder, or a dump.json), two dumps, a verdict.json or check.json or the folder of one, or a graph "
+    "file (.vis, .vis.db)"
+)
 _EPILOG = """\
 PATH: a dump (its root, or the folder of a step or rank); two dumps, the candidate first, which are compared as by
 `msprobe compare`; a folder with our verdict.json or check.json; or graph files (.vis, .vis.db), ours or of
@@ -66,31 +72,33 @@ def _checked(args: argparse.Namespace) -> tuple[int, int | None]:
     """Port and jobs. Raises InvalidInputError with all that is wrong at once."""
     problems = []
     if not args.paths:
-        problems.append("give what to show: a dump, two dumps, a folder of results, or a graph file.")
+        problems.append(f"give what to show: {OPENED}.")
+    if len(args.paths) > 2:
+        problems.append(f"give one path, or two dumps (candidate and reference); found {len(args.paths)}.")
+    if not args.host:
+        problems.append("--host: the address to listen on is empty; leave it out for this machine alone.")
     port = int(args.port) if args.port.isdecimal() else -1
     if not 0 <= port <= _MOST_PORT:
         problems.append(f"--port: {args.port!r} is no port; give a number from 0 (any free one) to {_MOST_PORT}.")
     jobs = int(args.jobs) if args.jobs is not None and args.jobs.isdecimal() else None
     if args.jobs is not None and not jobs:
         problems.append(f"--jobs: {args.jobs!r} is no number of processes; give 1 or more.")
+    is_usage = bool(problems)
     if args.matches is not None and not Path(args.matches).is_dir():
         problems.append(f"--matches: {args.matches!r} is no folder; make it first.")
     if args.html is not None:
         problems += _problems_of_output(args.html)
     if problems:
-        raise InvalidInputError(" ".join(problems))
+        raise (UsageError if is_usage else InvalidInputError)(" ".join(problems))
     return port, jobs
 
 
 def _problems_of_output(path: str) -> list[str]:
     """Asked before the work, whose result would be lost otherwise."""
-    file = Path(path)
-    if not path or file.is_dir():
-        return [f"--html: {path!r} is a folder; give the name of a file."]
-    if not file.parent.is_dir():
-        return [f"--html: there is no folder {str(file.parent)!r}; make it first."]
-    if not os.access(file.parent, os.W_OK):
-        return [f"--html: {str(file.parent)!r} cannot be written: permission denied."]
+    try:
+        check_output_file(path)
+    except PathError as problem:
+        return [f"--html: {problem.message}"]
     return []
 
 
@@ -98,8 +106,6 @@ def _write(source: Source, file: Path) -> int:
     from msprobe.paths import write_atomically
     from msprobe.view.single_file import single_file
 
-    if file.is_symlink() and not file.exists():
-        raise PathError(f'"{file}" is a symbolic link to nothing; give another name.')
     size = write_atomically(file, single_file(source), fsync=False)
     print(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
     return 0

@@ -66,6 +66,8 @@ def compare_runs(
     workers = Workers(jobs, engine)
     one, other = open_dump(candidate), open_dump(reference)
     annotations = {} if layout is None else read_annotations(layout)
+    if noise is not None and any(are_one_dump(noise, dump) for dump in (candidate, reference)):
+        raise InvalidInputError(f'noise: "{noise}" is compared itself; give a second healthy run of its own.')
     healthy = {} if noise is None else healthy_parts(noise, other)
     common = in_common(one, other)
     if annotations or _layouts_differ(one, other, common.steps):

@@ -55,6 +55,8 @@ def find_folders(path: str, field: str) -> DumpFolders:
 
     Raises PathError if the folder is not there or holds none, InvalidInputError if its shape is none of the three.
     """
+    if not os.fspath(path):
+        raise PathError(f"{field}: the path is empty; give the folder of a dump.")
     folder = Path(path)
     if not folder.exists():
         raise PathError(f"{field}: folder {path!r} does not exist. {where_instead(folder)}".rstrip())

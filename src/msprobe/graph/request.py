@@ -51,6 +51,8 @@ class CompareFile:
 def read_compare_file(path: StrPath) -> CompareFile:
     """Read compare.json; comments are allowed. Raises PathError or InvalidInputError."""
     name = os.fspath(path)
+    if os.path.exists(name) and not os.path.isdir(name) and not os.path.isfile(name):
+        raise PathError(f'cannot read compare file "{name}": it is not a regular file; give the path of a JSON file.')
     try:
         text = Path(path).read_bytes()
     except FileNotFoundError:

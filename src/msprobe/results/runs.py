@@ -76,7 +76,7 @@ class Part(Tabular, Mapping[str, Record]):
 
     def __getitem__(self, name: str) -> Record:
         if name not in self._part:
-            near = difflib.get_close_matches(name, self._part.names(), 1)
+            near = difflib.get_close_matches(str(name), self._part.names(), 1)
             raise KeyError(f"no record {name!r} in {self!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return Record(name, self._part.record(name), self._part)
 
@@ -148,9 +148,15 @@ class Run:
         return Table(columns, "steps", STEPS)
 
     def __getitem__(self, place: int | tuple[int | None, int | str]) -> Part:
+        step, rank = place if isinstance(place, tuple) and len(place) == 2 else (place, None)
+        if isinstance(step, tuple):
+            raise KeyError(f"{place!r} is no place; give a step, or a step and a rank")
         try:
-            return self.part(*place) if isinstance(place, tuple) else self.part(place)
+            return self.part(step, rank)
         except InvalidInputError as problem:
+            ranks = self.ranks(step) if step in self.steps else ()
+            if rank in ranks or (rank is None and len(ranks) == 1):
+                raise  # it is there, and broken
             raise KeyError(problem.message) from problem
 
     def __iter__(self) -> Iterator[Part]:

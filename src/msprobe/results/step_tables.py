@@ -33,6 +33,8 @@ def place_of(source: Dumps, verdict: Verdict, step: int | None, rank: int | str 
     """The number of a step and rank; of the first finding if none is named, or the first that both runs have. Raises
     InvalidInputError if there is none.
     """
+    if step is not None and not isinstance(step, int):
+        raise InvalidInputError(f"step must be a whole number, found {step!r} ({type(step).__name__}).")
     both = [number for number, place in enumerate(source.places) if place.side == 0]
     named = [number for number in both if _is_at(source, number, step, rank)]
     if step is None or rank is None:
@@ -44,8 +46,8 @@ def place_of(source: Dumps, verdict: Verdict, step: int | None, rank: int | str 
         return named[0]
     if not both:
         raise InvalidInputError("no step and rank of one run answers to one of the other, so that no calls are pairs.")
-    there = ", ".join(_in_words(source.places[number].step, source.places[number].rank) for number in both[:8])
-    more = f" and {len(both) - 8} more" if len(both) > 8 else ""
+    there = "; ".join(_in_words(source.places[number].step, source.places[number].rank) for number in both[:8])
+    more = f"; and {len(both) - 8} more" if len(both) > 8 else ""
     raise InvalidInputError(f"the two runs have no {_in_words(step, rank)} in common; they have {there}{more}.")
 
 

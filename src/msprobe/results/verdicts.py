@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -178,8 +178,11 @@ class Comparison(_Findings, diagnosed.Verdict):
 
     def _repr_html_(self) -> str:
         about = (f"candidate {self.candidate}", f"reference {self.reference}", *phrases.further_notes(self))
-        told = [_told(one, console.finding_lines(one)) for one in phrases.leading(self)[:_SHOWN]]
-        return result_html(self.headline + _more(self.findings), _TONES[self.status], about, told)
+        findings = phrases.leading(self)
+        # As the console groups them: the first by itself, what is alike among the others once.
+        groups = [(one, 1) for one in findings[:1]] + phrases.alike(findings[1:])
+        told = [_told(one, console.finding_lines(one), count) for one, count in groups[:_SHOWN]]
+        return result_html(self.headline + _more(self.findings, groups), _TONES[self.status], about, told)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -203,7 +206,7 @@ class CheckedRun(_Findings, CheckResult):
     def _repr_html_(self) -> str:
         told = [_told(one, check_text.finding_lines(one)) for one in self.findings[:_SHOWN]]
         about = (f"dump {self.dump}", *self.unread, *self.notes)
-        return result_html(self.headline + _more(self.findings), _TONES[self.status], about, told)
+        return result_html(self.headline + _more(self.findings, self.findings), _TONES[self.status], about, told)
 
 
 def compare(
@@ -225,7 +228,9 @@ def compare(
     """
     from msprobe.diagnose.runs import compare_runs
     from msprobe.diagnose.verdict.readable import readable_verdict
-    from msprobe.store.reader import open_dump
+    from msprobe.store.reader import open_dump, open_dumps
+
+    open_dumps((candidate, reference) if noise is None else (candidate, reference, noise))
 
     def run(one: StrPath, other: StrPath) -> diagnosed.Verdict:
         return compare_runs(one, other, progress, noise=noise, layout=layout, jobs=jobs)
@@ -252,14 +257,16 @@ def check(
     from msprobe.diagnose.check import CHECKS, check_run
 
     for word, names in (("only", only), ("skip", skip)):
-        if isinstance(names, str):
-            raise InvalidInputError(f"{word} must be a list of names of checks, found the text {names!r}.")
+        if isinstance(names, str) or not isinstance(names, Collection):
+            raise InvalidInputError(f"{word} must be a list of names of checks, found {names!r}.")
     unknown = [name for name in (*only, *skip) if name not in {one.name for one in CHECKS}]
     if unknown:
         raise InvalidInputError(
             f"no check {', '.join(map(repr, unknown))}; the checks are {', '.join(one.name for one in CHECKS)}."
         )
     chosen = [one for one in CHECKS if (not only or one.name in only) and one.name not in skip]
+    if not chosen:
+        raise InvalidInputError("only and skip leave no check to make; name others.")
     return CheckedRun(**_values(check_run(dump, chosen, progress)))
 
 
@@ -277,13 +284,15 @@ def _lines(finding: diagnosed.Finding) -> list[console.Line]:
     return lines(finding)
 
 
-def _told(finding: diagnosed.Finding, lines: Sequence[console.Line]) -> tuple[str, list[str]]:
-    return f"{finding.kind}: {finding.message}", [line.text for line in lines]
+def _told(finding: diagnosed.Finding, lines: Sequence[console.Line], count: int = 1) -> tuple[str, list[str]]:
+    alike = f" ({count} alike)" if count > 1 else ""
+    return f"{finding.kind}: {finding.message}{alike}", [line.text for line in lines]
 
 
 def _counted(findings: Sequence[object]) -> str:
     return "" if not findings else "; 1 finding" if len(findings) == 1 else f"; {len(findings)} findings"
 
 
-def _more(findings: Sequence[object]) -> str:
-    return f" (the first {_SHOWN} of {len(findings)} findings)" if len(findings) > _SHOWN else ""
+def _more(findings: Sequence[object], groups: Sequence[object]) -> str:
+    """How many findings there are, where not all are shown."""
+    return f" (the first of {len(findings)} findings)" if len(groups) > _SHOWN else ""

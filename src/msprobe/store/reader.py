@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.paths import StrPath
+from msprobe.paths import StrPath, check_path_form
 from msprobe.store import layout
 from msprobe.store.part import DumpPart
 
@@ -122,12 +122,14 @@ def open_dump(path: StrPath) -> Dump:
     """
     if isinstance(path, Dump):
         return path
-    given = Path(path)
+    given = check_path_form(path, "dump")
     if given.is_file():
         if given.name not in (layout.DUMP_FILE, layout.DEBUG_FILE):
             raise _no_dump(given, f'"{given}" must be named {layout.DUMP_FILE} or {layout.DEBUG_FILE}, or be a folder.')
         kind: layout.Kind = "dump" if given.name == layout.DUMP_FILE else "debug"
         return Dump(given, [_rank_folder(given.parent)], kind)
+    if given.exists() and not given.is_dir():
+        raise PathError(f'"{given}" is neither a file nor a folder; give the folder of a dump.')
     if not given.is_dir():
         raise _no_dump(given, f'"{given}" does not exist.', f"Give the folder of a dump or its {layout.DUMP_FILE}.")
     try:
@@ -144,6 +146,21 @@ def open_dump(path: StrPath) -> Dump:
             )
         raise _no_dump(given, message, f'Its folder "{inner[0]}" may be the dump.' if inner else "")
     return Dump(given, folders, None, hollow)
+
+
+def open_dumps(paths: Sequence[StrPath]) -> list[Dump]:
+    """Open several dumps. Raises one PathError that tells of all paths that lead to none."""
+    found: list[Dump] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            found.append(open_dump(path))
+        except PathError as problem:
+            text = problem.message
+            problems.append(f"{text[0].upper()}{text[1:]}" if problems else text)
+    if problems:
+        raise PathError(" ".join(dict.fromkeys(problems)))
+    return found
 
 
 def _no_dump(given: Path, message: str, otherwise: str = "") -> PathError:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
-from msprobe.paths import StrPath
-from msprobe.store.reader import Dump, open_dump
+from msprobe.paths import StrPath, check_path_form
+from msprobe.store.reader import Dump, open_dump, open_dumps
+from msprobe.store.whereabouts import where_instead
 from msprobe.view.dumps import Dumps
 from msprobe.view.kept import Kept
 from msprobe.view.source import Source
@@ -56,6 +57,8 @@ def open_source(paths: Sequence[StrPath], progress: Progress | None = None, want
 def _opened_source(paths: Sequence[StrPath], progress: Progress | None, wanted: Wanted) -> Source:
     if not 1 <= len(paths) <= 2:
         raise InvalidInputError(f"give one path, or two dumps (candidate and reference); found {len(paths)}.")
+    for path in paths:
+        check_path_form(path, "file or folder")
     if any(map(_is_graph, paths)):
         if len(paths) > 1:
             raise InvalidInputError("graph files hold both sides already; give one path.")
@@ -63,12 +66,36 @@ def _opened_source(paths: Sequence[StrPath], progress: Progress | None, wanted: 
 
         return open_graph_files(Path(paths[0]))
     if len(paths) == 2:
-        dumps = _opened(paths)
+        dumps = open_dumps(paths)
         return compared(dumps[0], dumps[1], progress, wanted)
     verdict = _verdict_file(Path(paths[0]))
     if verdict is not None:
         return _from_results(verdict, progress, wanted)
-    return checked(open_dump(paths[0]), progress)
+    given = [name for name, value in (("--noise", wanted.noise), ("--layout", wanted.layout)) if value is not None]
+    if given:
+        raise InvalidInputError(f"{' and '.join(given)}: only for a comparison; give two dumps, or leave it out.")
+    return checked(_opened_alone(paths[0]), progress)
+
+
+def _opened_alone(path: StrPath) -> Dump:
+    """A dump. Raises PathError, with all that could be opened, for a path that leads to nothing of that."""
+    try:
+        return open_dump(path)
+    except PathError as problem:
+        given = Path(path)
+        if not given.exists() or where_instead(given):
+            raise
+        if given.is_file():
+            raise PathError(
+                f'"{given}" is nothing that can be opened: give the folder of a dump or its dump.json, a '
+                f"{' or '.join(VERDICT_FILES)} of msprobe, or a graph file ({', '.join(GRAPH_SUFFIXES)})."
+            ) from problem
+        if not given.is_dir():
+            raise
+        raise PathError(
+            f"{problem.message} It holds no {', '.join(VERDICT_FILES)} and no graph file "
+            f"({', '.join(GRAPH_SUFFIXES)}) either."
+        ) from problem
 
 
 def compared(candidate: Dump, reference: Dump, progress: Progress | None = None, wanted: Wanted | None = None) -> Dumps:
@@ -102,25 +129,13 @@ def checked(dump: Dump, progress: Progress | None = None) -> Dumps:
     return Dumps(dump, None, check_run(dump, progress=progress))
 
 
-def _opened(paths: Sequence[StrPath]) -> list[Dump]:
-    """All dumps. Raises PathError for all that are none, at once."""
-    found: list[Dump] = []
-    problems: list[str] = []
-    for path in paths:
-        try:
-            found.append(open_dump(path))
-        except PathError as problem:
-            text = problem.message
-            problems.append(f"{text[0].upper()}{text[1:]}" if problems else text)
-    if problems:
-        raise PathError(" ".join(dict.fromkeys(problems)))
-    return found
-
-
 def _is_graph(path: StrPath) -> bool:
     given = Path(path)
     if given.is_dir():
-        return not _has_dump(given) and any(_has_graph_name(entry) for entry in given.iterdir())
+        try:
+            return not _has_dump(given) and any(_has_graph_name(entry) for entry in given.iterdir())
+        except OSError:
+            return False  # what cannot be read is told where it is opened
     return _has_graph_name(given)
 
 
@@ -172,5 +187,5 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
             f'"{file}" tells of {" and ".join(missing)}, which {verb} not there any more; '
             "give the dumps themselves: msprobe view CANDIDATE REFERENCE."
         )
-    dumps = _opened(paths)
+    dumps = open_dumps(paths)
     return compared(dumps[0], dumps[1], progress, wanted) if len(dumps) == 2 else checked(dumps[0], progress)

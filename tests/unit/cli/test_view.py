@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ from msprobe.errors import NotAvailableError
 from msprobe.view import serving
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
-    assert cli.main(["view", *map(str, words)]) == 1
-    return capsys.readouterr().err
+def said(capsys: pytest.CaptureFixture[str], *words: str | Path, status: int = 1) -> str:
+    assert cli.main(["view", *map(str, words)]) == status
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    return told.err
 
 
 def test_all_wrong_options_are_told_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = said(capsys, "--port", "99999", "--jobs", "no", "--matches", "/nowhere", "--html", tmp_path)
+    words = said(capsys, "--port", "99999", "--jobs", "no", "--matches", "/nowhere", "--html", tmp_path, status=2)
     for told in ("give what to show", "'99999' is no port", "--jobs: 'no'", "--matches: '/nowhere'", "is a folder"):
         assert told in words, told
 
@@ -28,7 +32,69 @@ def test_all_wrong_options_are_told_at_once(capsys: pytest.CaptureFixture[str], 
 def test_a_file_that_cannot_be_written_is_told_before_the_work(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert "there is no folder" in said(capsys, tmp_path / "no", "--html", tmp_path / "none" / "out.html")
+    assert "does not exist; make it first" in said(capsys, tmp_path / "no", "--html", tmp_path / "none" / "out.html")
+
+
+@pytest.mark.parametrize(
+    ("out", "told"),
+    [
+        ("", "the path of a file is empty"),
+        ("{folder}", "is a folder"),
+        ("{folder}/fifo", "is not a regular file"),
+        ("{folder}/link", "is a symbolic link to nothing"),
+        ("{folder}/text/out.html", "is no folder; make it first"),
+        ("/dev/null", "is not a regular file"),
+        ("/proc/out.html", "holds no files"),
+        ("x" * 300, "the limit is 255"),
+    ],
+)
+def test_what_is_no_file_is_not_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, out: str, told: str
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    (tmp_path / "text").write_text("")
+    words = said(capsys, tmp_path / "no", "--html", out.format(folder=tmp_path))
+    assert "--html: " in words
+    assert told in words
+
+
+@pytest.mark.parametrize("name", ["a.txt", "model.pkl", "found.json"])
+def test_a_file_of_another_kind_is_answered_with_all_that_can_be_opened(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"\x80\x04}")
+    words = said(capsys, tmp_path / name)
+    for told in ("dump.json", "verdict.json", "check.json", ".vis", ".vis.db"):
+        assert told in words, told
+
+
+def test_a_folder_of_something_else_is_answered_with_all_that_it_could_hold(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = said(capsys, tmp_path)
+    for told in ("no dump.json", "verdict.json", "check.json", ".vis", ".vis.db"):
+        assert told in words, told
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        ([], 2, "give what to show: a dump (its folder, or a dump.json), two dumps"),
+        (["a", "b", "c"], 2, "give one path, or two dumps (candidate and reference); found 3"),
+        (["a", "--host", ""], 2, "--host: the address to listen on is empty"),
+        ([""], 1, "is empty; give a path"),
+        (["x" * 300], 1, "the limit is 255"),
+        (["{candidate}", "--noise", "{reference}"], 1, "--noise: only for a comparison; give two dumps"),
+        (["{candidate}", "{reference}", "--noise", "{reference}"], 1, "is compared itself; give a second healthy run"),
+        (["{candidate}", "{reference}", "--noise", "nothing"], 1, '"nothing" does not exist'),
+    ],
+)
+def test_bad_input_is_answered_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], status: int, told: str
+) -> None:
+    runs = dict(zip(("candidate", "reference"), pair(tmp_path), strict=True))
+    assert told in said(capsys, *(word.format(**runs) for word in words), "--no-browser", status=status)
 
 
 def test_one_file_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

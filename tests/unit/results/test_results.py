@@ -141,7 +141,7 @@ def test_tables_go_by_the_second_healthy_run_and_leave_out_what_cannot_be_read(t
     found = msprobe.compare(new, old)
     assert found.notes[0].startswith("candidate: step 0, rank 0 cannot be read")
     with pytest.raises(
-        InvalidInputError, match="no step 0, rank 0 in common; they have step 0, rank 1, step 1, rank 0"
+        InvalidInputError, match="no step 0, rank 0 in common; they have step 0, rank 1; step 1, rank 0"
     ):
         found.call_table(step=0, rank=0)
     assert found.write_html(tmp_path / "page.html").stat().st_size > 1000
@@ -194,6 +194,42 @@ def test_a_path_without_a_dump_is_told(tmp_path: Path) -> None:
             ask(tmp_path / "nothing")
 
 
+def test_all_paths_without_a_dump_are_told_at_once(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(PathError, match=r"nothing.*nowhere.*neither"):
+        msprobe.compare(tmp_path / "nothing", tmp_path / "nowhere", noise=tmp_path / "neither")
+    for wrong in ("", None, 5, b"bytes", "a\0b", "x" * 300):
+        with pytest.raises(PathError, match="the path"):
+            msprobe.open(wrong)  # type: ignore[arg-type]
+        with pytest.raises(PathError, match="the path"):
+            msprobe.compare(pair[0], wrong)  # type: ignore[arg-type]
+
+
+def test_arguments_of_another_type_are_told(pair: tuple[Path, Path]) -> None:
+    cases: list[tuple[Callable[[], Any], str]] = [
+        (lambda: msprobe.compare(*pair, jobs="2"), "jobs .* whole number of 1 or more, found '2'"),  # type: ignore[arg-type]
+        (lambda: msprobe.compare(*pair, noise=pair[1]), "is compared itself"),
+        (lambda: msprobe.compare(*pair).call_table(step="0"), "step must be a whole number, found '0'"),  # type: ignore[arg-type]
+        (lambda: msprobe.check(pair[0], only=None), "only must be a list of names of checks, found None"),  # type: ignore[arg-type]
+        (lambda: msprobe.check(pair[0], only=["overflow"], skip=["overflow"]), "leave no check"),
+    ]
+    for ask, words in cases:
+        with pytest.raises(InvalidInputError, match=words):
+            ask()
+
+
+def test_a_part_that_is_broken_is_not_told_as_missing(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", Plan(steps=2))
+    next(run.glob("step1/*/dump.json")).write_text("{")
+    opened = msprobe.open(run)
+    with pytest.raises(InvalidInputError, match="no readable JSON"):
+        opened[1]
+    with pytest.raises(KeyError, match="has no step 2"):
+        opened[2]
+    with pytest.raises(KeyError, match="give a step, or a step and a rank"):
+        opened[0, 1, 2]  # type: ignore[index]
+    assert opened.step_table()["loss"][1] is None
+
+
 def test_checks_are_chosen_by_name_and_unknown_names_refused(pair: tuple[Path, Path]) -> None:
     assert msprobe.check(pair[0], only=["overflow"]).summary["checks"] == ["overflow"]
     assert "overflow" not in msprobe.check(pair[0], skip=["overflow"]).summary["checks"]
@@ -217,7 +253,7 @@ def test_nothing_from_a_dump_becomes_markup_in_a_notebook() -> None:
 def test_what_a_notebook_shows_stays_small() -> None:
     many = Comparison(**verdicts._values(verdict(*[finding() for _ in range(2000)])))
     assert len(many._repr_html_()) < 30_000
-    assert "the first 5 of 2000 findings" in many._repr_html_()
+    assert "(1999 alike)" in many._repr_html_()
     table = Table({"n": range(100_000)})
     assert "10 of 100000 rows, the first" in table._repr_html_()
     assert len(table._repr_html_()) < 2_000
