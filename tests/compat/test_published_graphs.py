@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -187,6 +188,50 @@ def test_published_viewers_draw_our_files(
         red = {name for name, node in nodes.items() if (node.index or 0) >= 0.8 and not node.children}
         assert red
         assert red == {name for name in names if not nodes[name].children}
+
+
+@pytest.mark.parametrize("version", ["8.1.1", "26.2.0"])
+@pytest.mark.parametrize("compares", [False, True])
+def test_overflow_levels_are_those_of_the_published_builders(
+    tmp_path: Path, recorded: Recorded, version: str, compares: bool
+) -> None:
+    edited = tmp_path / "edited" / "rank0"
+    shutil.copytree(recorded("good-statistics") / "rank", edited)
+    content = json.loads((edited / "dump.json").read_text())
+    overflow(content["data"])
+    (edited / "dump.json").write_text(json.dumps(content))
+    reference = None
+    if compares:
+        reference = tmp_path / "reference"
+        shutil.copytree(recorded("good-statistics") / "rank", reference / "rank0")
+    sides = edited.parent, reference
+    found = [
+        {
+            (graph.source, name): node.overflow
+            for graph in read_graph_file(made(version, tmp_path / made.__name__, *sides, "-oc")).graphs
+            for name, node in graph.nodes.items()
+            if node.overflow is not None
+        }
+        for made in (ours, published)
+    ]
+    assert {"medium", "high", "critical"} <= set(found[1].values())
+    assert found[0] == found[1]
+
+
+def overflow(data: dict[str, Any]) -> None:
+    """NaN and infinities in arguments, in results, in both; a result that is too large; memory that nobody wrote."""
+    nan, inf = float("nan"), float("inf")
+    calls = "Functional.gelu.0.forward", "Functional.linear.3.forward", "Functional.layer_norm.2.forward"
+    data[calls[0]]["output"][0]["Max"] = nan
+    data[calls[1]]["input_args"][0]["Max"] = inf
+    data[calls[1]]["output"][0]["Mean"] = nan
+    data[calls[2]]["input_args"][0]["Min"] = -inf
+    data["Functional.linear.8.forward"]["output"][0]["Norm"] *= 1e8
+    data["Functional.gelu.1.backward"]["output"][0]["Min"] = -inf
+    module = data["Module.layers.2.mlp.MLP.forward.0"]
+    module["input_args"][0]["Norm"] = 0.0
+    module["parameters"] = {"weight": {**module["output"][0], "Max": nan}}
+    data["Module.layers.1.mlp.MLP.forward.0"]["output"][0]["Norm"] = nan
 
 
 @pytest.mark.parametrize("version", ["8.1.1", "26.2.0"])

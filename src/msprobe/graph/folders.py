@@ -73,7 +73,12 @@ def find_folders(path: str, field: str) -> DumpFolders:
         return DumpFolders(folder, "single", (_single(folder, field),))
     steps = [name for name in folders if _STEP.fullmatch(name)]
     ranks = [name for name in folders if _RANK.fullmatch(name) or _PROCESS.fullmatch(name)]
-    if not folders or (steps and ranks) or not (steps or ranks):
+    if steps and ranks:
+        raise InvalidInputError(
+            f"{field}: {path!r} holds ranks and steps side by side ({_listed([*ranks, *steps])}); give a folder of one "
+            "kind, or one of them."
+        )
+    if not folders or not (steps or ranks):
         others = [name for name in entries if name not in ranks and name not in steps]
         raise InvalidInputError(
             f"{field}: {path!r} must hold rank<N> folders, step<N> folders, or {layout.DUMP_FILE}; found: "

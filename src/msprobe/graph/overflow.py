@@ -30,7 +30,8 @@ def mark_overflow(side: Side) -> None:
         inputs, outputs = side.inputs[node], side.outputs[node]
         if not inputs and not outputs:
             continue
-        level = overflow_level(name, inputs, outputs)
+        # Parameters do not count there: what a module does with them shows in its result.
+        level = overflow_level(name, inputs[: len(inputs) - side.parameter_counts.get(node, 0)], outputs)
         if level is not None:
             side.overflow[node] = level
 

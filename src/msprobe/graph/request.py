@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from msprobe import log
 from msprobe.compare.mapping_files import LayerMapping
 from msprobe.config.jsonc import parse
 from msprobe.errors import InvalidInputError, PathError
@@ -16,6 +17,8 @@ from msprobe.graph.merge.layout import Layout
 from msprobe.paths import StrPath
 
 FileType = Literal["vis", "db", "json"]
+# Those of compare.json, whichever command reads it.
+_KNOWN = frozenset(("npu_path", "bench_path", "stack_path", "is_print_compare_log", "parallel_merge"))
 
 
 @dataclass(frozen=True)
@@ -64,20 +67,27 @@ def read_compare_file(path: StrPath) -> CompareFile:
         raise InvalidInputError(f'compare file "{name}" must hold an object, found a {type(found).__name__}.')
     mistakes: list[str] = []
     npu = found.get("npu_path")
+    unknown = [key for key in found if key not in _KNOWN]
     if not isinstance(npu, str) or not npu:
-        mistakes.append("'npu_path' is required and must be a folder path")
+        instead = f", found {', '.join(map(repr, unknown))}" if npu is None and unknown else ""
+        mistakes.append(f"'npu_path' is required and must be a folder path{instead}")
     bench = found.get("bench_path")
     if bench is not None and not isinstance(bench, str):
         mistakes.append("'bench_path' must be a folder path")
     if mistakes:
         raise InvalidInputError(f'compare file "{name}": {"; ".join(mistakes)}.')
+    if unknown:
+        log.warning(f'compare file "{name}": {", ".join(map(repr, unknown))} mean nothing to graph and are left out.')
     bench = bench or None
     return CompareFile(str(npu), bench, _layouts(found.get("parallel_merge"), name, bench is not None))
 
 
 def _layouts(given: Any, name: str, compares: bool) -> tuple[Layout, ...]:
-    """The layouts of ``parallel_merge``; none where it is not an object with ``npu``."""
+    """The layouts of ``parallel_merge``; none, with a warning, where it is not an object with ``npu``."""
     if not isinstance(given, Mapping) or not given.get("npu"):
+        if given:
+            needed = '{"npu": {"rank_size": ..., "tp": ..., "pp": ...}}'
+            log.warning(f'compare file "{name}": parallel_merge is no {needed}: ranks are not merged.')
         return ()
     found = []
     for side in ("npu", "bench")[: 2 if compares else 1]:

@@ -255,6 +255,7 @@ def test_a_wrong_compare_file_is_told_in_one_sentence(tmp_path: Path) -> None:
     assert "must hold an object, found a list" in wrong(tmp_path, "[]")
     assert "line 1" in wrong(tmp_path, "{")
     assert "'npu_path' is required and must be a folder path" in wrong(tmp_path, "{}")
+    assert "'npu_path' is required and must be a folder path, found 'npu_pth'" in wrong(tmp_path, '{"npu_pth": "a"}')
     assert "'bench_path' must be a folder path" in wrong(tmp_path, '{"npu_path": "a", "bench_path": 3}')
     done = call("-f", "pytorch", "graph", "-i", tmp_path / "none.json", "-o", tmp_path)
     assert "no such file" in done.stderr
@@ -272,9 +273,13 @@ def test_folders_of_no_dump_are_told_with_what_they_hold(tmp_path: Path, recorde
     assert f"npu_path: '{empty}' is empty" in said(empty)
     (empty / "foo").mkdir()
     assert "found: foo" in said(empty)
+    (empty / "rank0").mkdir()
+    (empty / "step0").mkdir()
+    assert "holds ranks and steps side by side (rank0, step0)" in said(empty)
     assert "npu_path holds steps, bench_path holds ranks" in said(recorded("good").parent, recorded("good"))
     broken = tmp_path / "broken" / "rank0"
-    shutil.copytree(recorded("good") / "rank", broken)
+    # A recording that ended a moment ago may still remove its journal.
+    shutil.copytree(recorded("good") / "rank", broken, ignore=shutil.ignore_patterns("*.journal"))
     (broken / "construct.json").write_text("[]")
     assert "construct.json" in said(broken.parent)
     (broken / "construct.json").unlink()
@@ -326,6 +331,16 @@ def test_a_wrong_mapping_stops(tmp_path: Path, recorded: Recorded) -> None:
     assert call("graph_visualize", *flags, mapping).returncode == 1
     assert call("graph_visualize", *flags, tmp_path / "none.yaml").returncode == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_fields_that_mean_nothing_to_a_graph_are_named(tmp_path: Path, recorded: Recorded) -> None:
+    file = compare_file(tmp_path, recorded("good"), is_print_compare_log=True, fuzzy=1, parallel_merge={"tp": 2})
+    done = call("-f", "pytorch", "graph", "-i", file, "-o", tmp_path / "out")
+    assert done.returncode == 0
+    assert "'fuzzy' mean nothing to graph" in done.stdout
+    assert "ranks are not merged" in done.stdout
+    done = call("graph_visualize", "-tp", recorded("good"), "-gp", "", "-o", tmp_path / "no")
+    assert (done.returncode, "--golden_path: the path is empty" in done.stderr) == (1, True)
 
 
 def test_wrong_sizes_of_a_layout_are_named_all_at_once(tmp_path: Path, recorded: Recorded) -> None:
