@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msprobe.diagnose.differences.tensor_files import TensorFiles
 from msprobe.diagnose.steps.tensor_info import TensorInfo, spoken
@@ -38,8 +37,7 @@ _UNRELATED = frozenset(("torch.device", "function", "object", "torch.Generator")
 _SAME_NUMBER = 1e-9
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """One place where two records differ.
 
     ``what``: ``value`` (of a tensor; ``delta`` says by how much, ``sure`` whether the bits are known to
@@ -109,11 +107,13 @@ class Comparer:
 
     def between(self, left: Sequence[Slot], right: Sequence[Slot]) -> list[Difference]:
         """What differs between two lists of slots; those of one name answer to each other."""
+        if not left and not right:
+            return []
         others = dict(right)
         if len(right) == len(others) and [slot for slot, _ in left] == list(others):
             in_order: list[Difference] = []
-            for (slot, value), other in zip(left, others.values(), strict=True):
-                in_order += self.leaf(slot, value, other)
+            for slot, value in left:
+                in_order += self.leaf(slot, value, others[slot])
             return in_order
         if left == right and not any(_told_by_values_alone(value) for _, value in left):
             return []
@@ -247,6 +247,8 @@ def hides_elements(leaf: Any) -> bool:
     """True if statistics are all that is known of a tensor, and say nothing of most of its elements: beside an infinity
     or a NaN neither mean nor norm tells.
     """
+    if type(leaf) is TensorInfo and leaf.plain:
+        return False
     norm = leaf.get("Norm") if is_tensor(leaf) else None
     if norm is None or "digest" in leaf or "md5" in leaf or "data_name" in leaf:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, is_integer, rms, statistics
 from msprobe.diagnose.effect import states
@@ -70,7 +70,7 @@ def reach_of(
                 chosen.update(parameter_name(one.event, slot) for slot, _ in one.event.outputs())
             else:
                 gradients += [
-                    replace(found, delta=min(found.delta, one.left)) if found.slot in one.vanishing else found
+                    found._replace(delta=min(found.delta, one.left)) if found.slot in one.vanishing else found
                     for found in one.changed_outputs
                 ]
                 measured = max(measured, one.left)

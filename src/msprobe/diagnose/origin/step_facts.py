@@ -233,9 +233,10 @@ class StepFacts:
         if forward is None:
             return []
         place = slot.partition(".")[2]
-        found = []
+        output = f"output.{place}"
+        found: list[Event] = []
         for name, leaf in forward.outputs():
-            if name == f"output.{place}" or name.partition(".")[2] == place:
+            if name == output or name.partition(".")[2] == place:
                 mark = fingerprint(leaf)
                 if mark is not None:
                     found += self.consumers[side].get(mark, [])

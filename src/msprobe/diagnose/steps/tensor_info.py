@@ -102,10 +102,11 @@ def describe_tensors(record: Any, known: Known) -> None:
         kind = type(item)
         if kind is dict:
             if type(item.get("type")) is not str:
-                describe_tensors(item, known)
+                if item and key != "msprobe":
+                    describe_tensors(item, known)
             elif type(item.get("dtype")) is str:
                 record[key] = _described_once(item, known)
-        elif kind is list:
+        elif kind is list and item:
             describe_tensors(item, known)
 
 

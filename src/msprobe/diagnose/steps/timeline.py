@@ -34,7 +34,7 @@ class Event:
 
     __slots__ = (
         *("children", "direction", "index", "is_module", "key", "layer", "name", "parent", "parts", "record", "stem"),
-        *("_inputs", "_outputs", "_parameters", "_forward", "_backward"),
+        *("_is_api", "_inputs", "_outputs", "_parameters", "_forward", "_backward"),
     )
 
     def __init__(self, name: str, parts: EntryName, record: Any, direction: Direction) -> None:
@@ -47,6 +47,7 @@ class Event:
         self.index = 0
         #: True for the pass of a module.
         self.is_module = parts.kind == "module"
+        self._is_api = parts.kind == "api"
         #: True for the pass of a module that stands for one call: what it computes is known, what is inside it is not.
         self.layer = False
         self.key = f"{parts.kind}:{plain_path(parts.path)}" if parts.path else parts.stem
@@ -66,7 +67,7 @@ class Event:
     @property
     def is_call(self) -> bool:
         """True for a call of an API, and for the pass of a module that stands for one."""
-        return self.layer or self.parts.kind == "api"
+        return self.layer or self._is_api
 
     @property
     def is_collective(self) -> bool:

@@ -87,7 +87,8 @@ class Judged:
     @property
     def changed_inputs(self) -> list[Difference]:
         """Tensors that went in with other values."""
-        return [one for one in self.inputs + self.parameters if one.what in ("value", "not_finite")]
+        found = self.inputs + self.parameters if self.parameters else self.inputs
+        return [one for one in found if one.what in ("value", "not_finite")]
 
     @property
     def changed_outputs(self) -> list[Difference]:
@@ -158,7 +159,9 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
         forward = _forward_of(pairing, event, found)
         of_maker = partial(_of_maker, event, found, producers, furthest, comparer.unit_of_run)
         one = judge(event, partner, comparer, forward_delta(forward), of_maker)
-        furthest = max(furthest, *(size for size in (one.arrived, one.left) if math.isfinite(size)), 0.0)
+        for size in (one.arrived, one.left):
+            if furthest < size < math.inf:
+                furthest = size
         if event.direction == "backward" and _is_of_another_node(pairing, event, partner):
             one.outputs = []
             one.inputs = [difference for difference in one.inputs if difference.what != "missing"]
@@ -201,10 +204,12 @@ def _is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
         forward = timeline.forward_of(one) if one.is_call else None
         if forward is None or not forward.is_call:
             continue
-        given = [leaf.get("shape") for _, leaf in forward.inputs() if is_tensor(leaf)]
+        given: list[Any] | None = None
         for _, leaf in one.outputs():
-            if is_floating(leaf) and leaf.get("shape") not in given:
-                return True
+            if is_floating(leaf):
+                given = [o.get("shape") for _, o in forward.inputs() if is_tensor(o)] if given is None else given
+                if leaf.get("shape") not in given:
+                    return True
     return False
 
 
@@ -287,7 +292,8 @@ def judge(
     of a parameter. ``expected``: what size that of this parameter would have without cancellation.
     """
     judged = Judged(event, partner)
-    judged.hidden = max(map(of_maker, _hiding(event, partner)), default=0.0)
+    hiding = _hiding(event, partner)
+    judged.hidden = max(map(of_maker, hiding)) if hiding else 0.0
     if _same_record(event, partner) and inherited == 0.0:
         judged.arrived = judged.hidden
         return judged
@@ -295,9 +301,9 @@ def judge(
     judged.inputs = comparer.between(inputs, others)
     judged.parameters = comparer.between(event.parameters(), partner.parameters())
     judged.outputs = comparer.between(outputs, results)
-    given, made = tensors_of([*inputs, *event.parameters()]), tensors_of(outputs)
-    in_results = tensors_of(results)
-    types = {leaf["dtype"] for leaf in chain(tensors_of(inputs), tensors_of(others), made, in_results)}
+    taken, made, in_results = tensors_of(inputs), tensors_of(outputs), tensors_of(results)
+    given = taken + tensors_of(event.parameters())
+    types = {leaf["dtype"] for leaf in chain(taken, tensors_of(others), made, in_results)}
     rounding = units.unit_of_types(types)
     if event.stem.rpartition(".")[2].lower() in operators.RECURRENT:
         rounding = max(rounding, comparer.unit_of_run)
@@ -415,8 +421,8 @@ def _same_record(event: Event, partner: Event) -> bool:
     return all(key == "msprobe" or other.get(key) == value for key, value in one.items())
 
 
-def _largest(differences: Iterable[Difference]) -> float:
-    return max([one.delta for one in differences], default=0.0)
+def _largest(differences: Sequence[Difference]) -> float:
+    return max([one.delta for one in differences]) if differences else 0.0
 
 
 def _tensors(slots: Sequence[Slot]) -> list[Slot]:
