@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { axisOf, pathOf, stepAt, stepShare } from "../source/model/curve.ts";
+import { axisOf, pathOf, pointsOf, stepAt, stepShare } from "../source/model/curve.ts";
 import { long, short } from "../source/model/figures.ts";
 import { blocksOf } from "../source/model/findings.ts";
 import { decades, heatOf, strip } from "../source/model/heat.ts";
@@ -126,10 +126,20 @@ test("curves have round ticks, gaps where a value is missing, and a step under e
   const axis = axisOf([0.3, 4.1, null], false);
   assert.deepEqual(axis.ticks, [0, 1, 2, 3, 4, 5]);
   assert.equal(axis.share(2.5), 0.5);
-  assert.deepEqual(axisOf([0, 1e-6, 1e300], true).ticks, [1e-5, 1e-6]);
+  assert.deepEqual(pointsOf([1, null, 2], (x) => x, (y) => y), [[0, 1], [2, 2]]);
   assert.equal(pathOf([1, null, 2, 3], (x) => x, (y) => y), "M0.0 1.0h.1M2.0 2.0L3.0 3.0");
   assert.equal(stepAt([0, 10, 100], 0.04), 0);
   assert.equal(stepAt([0, 10, 100], 0.06), 1);
   assert.equal(stepAt([0, 10, 100], 7), 2);
   assert.equal(stepShare([5], 0), 0.5);
+});
+
+test("a difference of 0 stands below the least power, and has a tick that says 0", () => {
+  const axis = axisOf([0, 1e-6, 1e300], true);
+  assert.deepEqual(axis.ticks, [1e-5, 1e-6, 0]);
+  assert.equal(axis.share(0), 0);
+  assert.ok(axis.share(1e-6) > 0.1);
+  assert.equal(axis.share(1e300), 1);
+  assert.deepEqual(axisOf([0, 0, null], true).ticks, [0]);
+  assert.deepEqual(axisOf([1e-6, 1e-5], true).ticks, [1e-5, 1e-6]);
 });

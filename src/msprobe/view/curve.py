@@ -39,8 +39,15 @@ def sizes_of(dump: Dump, step: int | None, rank: int | str) -> Sizes:
         part.close()
 
 
-def as_curves(steps: list[int | None], candidate: list[Sizes], reference: list[Sizes]) -> list[dict[str, Any]]:
-    """The curves of the overview; a size that no step has makes none. ``reference`` is empty for a single run."""
+def as_curves(
+    steps: list[int | None], candidate: list[Sizes], reference: list[Sizes], rounding: float | None = None
+) -> list[dict[str, Any]]:
+    """The curves of the overview; a size that no step has makes none. ``reference`` is empty for a single run.
+
+    ``rounding``: the relative difference that rounding may make of loss, gradients and weights, as the verdict tells
+    it; None where it is not known.
+    """
+    allowed = rounded(rounding) if rounding else None
     curves = []
     for place, name in enumerate(NAMES):
         ours = [sizes[place] for sizes in candidate]
@@ -55,7 +62,7 @@ def as_curves(steps: list[int | None], candidate: list[Sizes], reference: list[S
                 "candidate": [_finite(value) for value in ours],
                 "reference": [_finite(value) for value in theirs],
                 "difference": [_apart(one, other) for one, other in pairs],
-                "allowed": [None] * len(theirs),
+                "allowed": [allowed] * len(theirs),
             }
         )
     return curves

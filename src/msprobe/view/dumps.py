@@ -192,6 +192,8 @@ class Dumps(StepsSource):
         candidate, reference = self._dumps
         ours: list[Sizes] = []
         theirs: list[Sizes] = []
+        told = self._told.summary if isinstance(self._told, Verdict) and self._told.status != "incomparable" else {}
+        rounding = told.get("rounding_tolerance")
         for number, step in enumerate(steps, 1):
             if self._is_closed.is_set():
                 return
@@ -200,7 +202,7 @@ class Dumps(StepsSource):
                 ours.append(sizes_of(candidate, *place.candidate))
             if reference is not None and place.reference is not None:
                 theirs.append(sizes_of(reference, *place.reference))
-            self._read = as_curves(steps[:number], ours, theirs)
+            self._read = as_curves(steps[:number], ours, theirs, rounding)
 
 
 def _side(dump: Dump, label: str, places: list[Place]) -> Json:

@@ -198,6 +198,9 @@ def test_the_curve_has_the_loss_and_the_norms_of_every_step(tmp_path: Path) -> N
     assert curves["loss"]["steps"] == [0, 1, 2]
     assert curves["loss"]["difference"][0] == 0.0
     assert all(value > 0 for value in curves["loss"]["difference"][1:])
+    rounding = overview["curve"][0]["allowed"]
+    assert 0 < rounding[0] < curves["loss"]["difference"][1]
+    assert rounding == [rounding[0]] * 3
 
 
 @pytest.mark.parametrize("ask", ["place", "node", "picture", "matches"])

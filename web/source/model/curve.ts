@@ -6,7 +6,10 @@ export interface Axis {
   share(value: number): number;
 }
 
-/** An axis over these values: linear with round ticks, or logarithmic (what is 0 stands at its foot). */
+/** How much of a logarithmic axis lies between 0, which has a place of its own at the foot, and the least of the powers. */
+const ZERO = 0.2;
+
+/** An axis over these values: linear with round ticks, or logarithmic, with a place for 0 where something is 0. */
 export function axisOf(values: readonly (number | null)[], isLog: boolean): Axis {
   const known = values.filter((value): value is number => value !== null && Number.isFinite(value) && Math.abs(value) < 1e299 && (!isLog || value > 0));
   if (isLog) {
@@ -14,8 +17,12 @@ export function axisOf(values: readonly (number | null)[], isLog: boolean): Axis
     const high = Math.max(low + 1, known.length ? Math.ceil(Math.log10(Math.max(...known))) : 0);
     const step = Math.max(1, Math.ceil((high - low) / 3));
     const ticks: number[] = [];
+    const foot = values.some((value) => value === 0) ? ZERO : 0;
+    // Nothing but 0: a scale of sizes would tell of what is not there.
+    if (!known.length && foot) return { ticks: [0], share: (value) => (value > 0 ? 1 : 0) };
     for (let power = high; power >= low; power -= step) ticks.push(Number(`1e${power}`));
-    return { ticks, share: (value) => (value > 0 ? clamp((Math.log10(value) - low) / (high - low)) : 0) };
+    if (foot) ticks.push(0);
+    return { ticks, share: (value) => (value > 0 ? foot + (1 - foot) * clamp((Math.log10(value) - low) / (high - low)) : 0) };
   }
   let low = known.length ? Math.min(...known) : 0;
   let high = known.length ? Math.max(...known) : 1;
@@ -48,6 +55,11 @@ export function pathOf(values: readonly (number | null)[], x: (index: number) =>
     isDown = true;
   });
   return path;
+}
+
+/** The places of the values, one a point; those that are missing have none. */
+export function pointsOf(values: readonly (number | null)[], x: (index: number) => number, y: (value: number) => number): [number, number][] {
+  return values.flatMap((value, index): [number, number][] => (value === null ? [] : [[x(index), y(value)]]));
 }
 
 /** Where a step stands between the first and the last, 0 to 1: steps need not be recorded at even distances. */
