@@ -148,8 +148,8 @@ class Verdict:
     ``status``: ``agree`` (no difference beyond rounding), ``harmless`` (differences that change nothing that
     counts), ``diverged``, or ``incomparable`` (nothing answers to anything). ``notes`` are remarks that are
     no findings: another precision, other call names. ``apart``: the candidate's steps in which something differs beyond
-    rounding, or one side makes a call alone. ``reason``: why they are not comparable, which ``notes`` tell, too. These
-    two are not part of ``verdict.json``.
+    rounding, or one side makes a call alone. ``not_compared``: those that both sides have, and that cannot be compared.
+    ``reason``: why they are not comparable, which ``notes`` tell, too. These three are not part of ``verdict.json``.
     """
 
     status: Status
@@ -160,6 +160,7 @@ class Verdict:
     summary: dict[str, Any] = field(default_factory=dict, hash=False)
     apart: tuple[int | None, ...] = ()
     reason: str = ""
+    not_compared: tuple[int | None, ...] = ()
 
     @property
     def is_partial(self) -> bool:

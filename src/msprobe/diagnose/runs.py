@@ -151,6 +151,7 @@ def compare_runs(
         summary,
         tuple(running.apart),
         reasons[0] if reasons else "",
+        tuple(running.not_compared),
     )
 
 

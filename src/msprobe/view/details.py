@@ -37,6 +37,7 @@ from msprobe.view.columns import (
 )
 from msprobe.view.judged import JudgedStep
 from msprobe.view.rows import CALL, CANDIDATE_ONLY, MODULE, REFERENCE_ONLY, Row
+from msprobe.view.source_lines import in_words, stack_of
 
 _MOST_LINKS = 20
 _MOST_TEXT = 2000
@@ -299,18 +300,7 @@ def _of_statistics(left: Any, right: Any) -> dict[str, list[float | None]]:
 
 
 def _frames(step: JudgedStep, event: Event | None) -> list[str]:
-    if event is None:
-        return []
-    timeline = step.candidate if step.is_of_candidate(event) else step.reference
-    if timeline is None:
-        return []
-    forward = timeline.forward_of(event) or event if event.direction == "backward" else event
-    stack = [frame for frame in timeline.part.stack(forward.name) if isinstance(frame, str)]
-    found = [
-        f"{frame.place}{f' in {frame.function}' if frame.function else ''}{f': {frame.code}' if frame.code else ''}"
-        for frame in frames(stack[:_MOST_FRAMES])
-    ]
-    return found or ([clean(forward.source)] if forward.source else [])
+    return [in_words(frame) for frame in frames(stack_of(step, event)[:_MOST_FRAMES])]
 
 
 def _producers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:

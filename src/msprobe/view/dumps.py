@@ -20,7 +20,7 @@ from msprobe.view.kept import Kept
 from msprobe.view.matches import SUFFIX, Matches
 from msprobe.view.partners import Exchanges
 from msprobe.view.places import Place, places_of
-from msprobe.view.rows import Row
+from msprobe.view.rows import BOTH, REFERENCE_ONLY, Row
 from msprobe.view.source import Json
 from msprobe.view.steps_source import StepsSource
 from msprobe.view.words import check_in_words, verdict_in_words
@@ -99,7 +99,8 @@ class Dumps(StepsSource):
         if exchanges is None or where is None or row.event is None:
             return []
         found = exchanges.of(*where, row.event.name)
-        return [{**one, "place": self._numbers.get((place.step, one["rank"])), "row": None} for one in found]
+        side = REFERENCE_ONLY if row.candidate is None else BOTH
+        return [{**one, "place": self._numbers.get((place.step, one["rank"])), "side": side} for one in found]
 
     def _curves(self) -> list[Json]:
         return list(self._read)
@@ -151,8 +152,8 @@ class Dumps(StepsSource):
             return "diverged" if isinstance(told, Verdict) else "found"
         if not isinstance(told, Verdict):
             return "clean"
-        if told.status == "incomparable":
-            return "not_compared"
+        if told.status == "incomparable" or place.step in told.not_compared:
+            return "incomparable"
         last = max((self._order(one) for one in told.apart), default=None) if told.status == "diverged" else None
         if last is not None and self._order(place.step) > last:
             return "not_compared"
@@ -218,6 +219,8 @@ def _side(dump: Dump, label: str, places: list[Place]) -> Json:
             part.close()
         except MsprobeError:
             header = {}
+    # A process that was killed leaves the journal of the step that it was in, which is seldom the first.
+    is_interrupted |= any(layout.journals(dump.folder(*one)) for one in found if one is not None)
     told = {key: header.get(key) for key in ("framework", "level", "task")}
     return {
         "label": label,

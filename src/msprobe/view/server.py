@@ -72,6 +72,7 @@ def application(source: Source, token: str, page: Page, hosts: tuple[str, ...] =
         "/api/node": (questions.node, "GET"),
         "/api/picture": (questions.picture, "GET"),
         "/api/ranks": (questions.ranks, "GET"),
+        "/api/lines": (questions.lines, "GET"),
         "/api/matches": (questions.matches, "GET"),
     }
     routes = [Route(path, _answered(ask), methods=[method]) for path, (ask, method) in api.items()]
@@ -171,6 +172,9 @@ class _Questions:
     def ranks(self, request: Request) -> Any:
         step = request.query_params.get("step")
         return self._source.ranks(None if step in (None, "", "null") else _number(request, "step"))
+
+    def lines(self, request: Request) -> Any:
+        return self._source.lines(_number(request, "index"))
 
     def matches(self, request: Request) -> Any:
         return self._source.matches(_number(request, "index"))

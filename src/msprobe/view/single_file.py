@@ -62,7 +62,9 @@ def embedded(source: Source) -> Json:
     nodes: dict[str, Json] = {}
     for place_number, row in _worst(places):
         nodes.setdefault(place_number, {})[str(row)] = source.node(int(place_number), row)
-    return {"overview": overview, "places": places, "nodes": nodes, "pictures": {}, "ranks": _ranks(source, places)}
+    lines = {number: source.lines(int(number)) for number in places}
+    ranks = _ranks(source, places)
+    return {"overview": overview, "places": places, "nodes": nodes, "pictures": {}, "lines": lines, "ranks": ranks}
 
 
 def _ranks(source: Source, places: dict[str, Json]) -> Json:

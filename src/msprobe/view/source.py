@@ -38,6 +38,9 @@ class Source(Protocol):
     def ranks(self, step: int | None) -> Json:
         """Layers beside ranks."""
 
+    def lines(self, index: int) -> Json:
+        """The source lines of all rows of a place."""
+
     def matches(self, index: int) -> Json:
         """The pairs made by hand."""
 

@@ -26,13 +26,14 @@ from msprobe.view.places import Place
 from msprobe.view.remembered import Remembered
 from msprobe.view.rows import BOTH, REFERENCE_ONLY, Row
 from msprobe.view.source import Json, NoSuchThingError
+from msprobe.view.source_lines import lines_of
 from msprobe.view.unchanged import OpenedFiles
 from msprobe.view.words import without_name
 
 #: So many records of judged steps stay in memory (2 GB or so); the step that is looked at stays whatever its size.
 MOST_RECORDS = 300_000
 _FORMAT = 1
-_WITHOUT_FIRST = ("agree", "clean", "harmless")
+_WITHOUT_FIRST = ("agree", "clean", "harmless", "incomparable")
 
 
 class StepsSource(ABC):
@@ -180,10 +181,15 @@ class StepsSource(ABC):
             found.append(self._layers[key])
         return {**grid_of([without_name(self.places[number].rank) for number in numbers], found), "places": numbers}
 
+    def lines(self, index: int) -> Json:
+        """The source lines of all rows of a place."""
+        with self._judged(index) as step:
+            return lines_of(step)
+
     def matches(self, index: int) -> Json:
         """The pairs made by hand."""
         file = self._matches(index)
-        return {"pairs": file.read(), "file": str(file.file)}
+        return {"pairs": file.read(), "file": str(file.file.absolute())}
 
     def match(self, index: int, candidate: str, reference: str | None, with_children: bool) -> Json:
         """Pair two rows by hand, or undo that (``reference`` None)."""
@@ -198,7 +204,7 @@ class StepsSource(ABC):
         self._versions[index] = self.version(index) + 1
         self._steps.forget(index)
         self._columns.forget(index)
-        return {"pairs": pairs, "file": str(file.file)}
+        return {"pairs": pairs, "file": str(file.file.absolute())}
 
     def version(self, index: int) -> int:
         """Grows when pairs are made by hand."""

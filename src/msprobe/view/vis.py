@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.collector import no_collection
@@ -174,6 +175,11 @@ class _FilePart:
         nodes = self._graph.nodes
         found: dict[str, Any] = {}
         for name in self._names:
+            if read_name(name).kind == "parameters":
+                # As of a dump, they come after the last backward pass, where their values are whole: inside of an
+                # earlier one they would stand out of the order of execution.
+                found[name] = None
+                continue
             above = nodes[name].parent
             seen: set[str] = set()
             while above is not None and above in nodes and above not in seen:

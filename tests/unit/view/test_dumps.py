@@ -352,6 +352,7 @@ def test_a_call_that_communicates_leads_to_its_partners_on_other_ranks(tmp_path:
         assert [(one["rank"], one["name"], one["direction"]) for one in sent] == [
             (1, "Distributed.irecv.0.forward", "send")
         ]
+        assert {one["side"] for one in (*told, *sent)} == {0}
         assert shown.node(0, row(place, "Torch.tanh.0.forward"))["partners"] == []
 
 
@@ -363,6 +364,26 @@ def test_nothing_is_called_the_first_divergence_where_the_verdict_finds_none(tmp
         place = shown.place(0)
     assert 5 in place["status"]
     assert (place["first"], place["culprits"]) == (-1, [])
+
+
+def test_a_step_that_cannot_be_compared_is_told_apart_from_those_that_agree(tmp_path: Path) -> None:
+    runs = pair(tmp_path, Plan(steps=3), Plan(steps=3))
+    file = runs[1] / "step1" / "rank" / "dump.json"
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), "level": "debug", "data": {}}))
+    with opened(*runs) as shown:
+        assert [one["status"] for one in shown.overview()["places"]] == ["agree", "incomparable", "agree"]
+        assert shown.place(1)["first"] == -1
+
+
+def test_rows_have_the_line_that_they_were_called_from(runs: tuple[Path, Path]) -> None:
+    with opened(*runs) as shown:
+        place, found = shown.place(0), shown.lines(0)
+        assert len(found["rows"]) == len(place["names"])
+        assert len(set(found["lines"])) == len(found["lines"])
+        for name in ("Torch.tanh.0.forward", "Torch.tanh.0.backward"):
+            number = row(place, name)
+            assert found["lines"][found["rows"][number]] == shown.node(0, number)["source"]["candidate"][0]
+        assert found["rows"][row(place, "Apis_Between_Modules.0")] == -1
 
 
 def test_runs_without_a_step_in_common_are_shown_side_by_side(tmp_path: Path) -> None:

@@ -85,6 +85,28 @@ def test_a_graph_file_shows_what_its_dumps_show(runs: tuple[Path, Path], files: 
     source.close()
 
 
+def test_passes_and_micro_steps_follow_each_other_as_in_the_dump(tmp_path: Path) -> None:
+    def build() -> Training:
+        model, once = training(1.0)
+        return model, lambda number: (once(number), once(number))
+
+    run = record_training(tmp_path / "run", build)
+    assert cli.main(["graph_visualize", "-tp", str(run), "-o", str(tmp_path / "db")]) == 0
+    graph = open_source([next((tmp_path / "db").iterdir())])
+    with opened(run) as dump:
+        bands = [_bands(source.place(0)) for source in (dump, graph)]
+    graph.close()
+    assert bands[0] == bands[1] == [(0, 0), (1, 0), (0, 0), (0, 1), (1, 1)]
+
+
+def _bands(place: dict[str, Any]) -> list[tuple[int, int]]:
+    """Pass and micro-step of all calls in order of execution, each once for a run of them."""
+    holding = set(place["parents"])
+    rows = sorted((row for row in range(len(place["names"])) if row not in holding), key=place["orders"].__getitem__)
+    found = [(place["phases"][row], place["micro"][row]) for row in rows]
+    return [one for number, one in enumerate(found) if not number or one != found[number - 1]]
+
+
 def test_values_of_a_graph_file_are_those_of_the_dump(runs: tuple[Path, Path], files: dict[str, Path]) -> None:
     with opened(*runs) as dumps:
         expected = dumps.node(0, row(dumps.place(0), "Torch.tanh.0.forward"))

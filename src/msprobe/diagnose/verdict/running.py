@@ -89,6 +89,8 @@ class Running:
         self.crossing = False
         #: The steps in which something differs beyond rounding, or one side calls something alone.
         self.apart: list[Step] = []
+        #: The steps that cannot be compared at all.
+        self.not_compared: list[Step] = []
         self._not_compared = Counts()
         self._left_out: dict[str, Places] = {}
         self._whole_steps = 0
@@ -107,7 +109,9 @@ class Running:
         if len(set(why_not)) == 1 and why_not[0]:
             self.leave_out(step, why_not[0], len(results))
         else:
-            self._whole_steps += all(why_not)
+            if all(why_not):
+                self._whole_steps += 1
+                self.not_compared.append(step)
             for result, why in zip(results, why_not, strict=True):
                 if why:
                     self._leave_out(why, place_in_words(step, result.rank), 1)
@@ -151,6 +155,7 @@ class Running:
     def leave_out(self, step: Step, why: str, ranks: int = 1) -> None:
         """Tell that a step of both sides is not compared at all."""
         self._whole_steps += 1
+        self.not_compared.append(step)
         if why != _NOTHING_RECORDED:
             self._is_apart(step)
         self._leave_out(why, "the step" if step is None else f"step {step}", ranks)

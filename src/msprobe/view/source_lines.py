@@ -1,0 +1,40 @@
+"""The source lines from which the calls of a place were made: what the search of the page looks at beside names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msprobe.diagnose.steps.timeline import Event
+from msprobe.report.phrases import Frame, own_frames
+from msprobe.view.judged import JudgedStep
+
+
+def lines_of(step: JudgedStep) -> dict[str, Any]:
+    """The answer of ``/api/lines`` (see ``web/protocol.md``): the innermost line of the user's own code of each row."""
+    lines: dict[str, int] = {}
+    known: dict[tuple[str, ...], int] = {}
+    rows = []
+    for row in step.rows:
+        stack = stack_of(step, row.event)
+        if stack not in known:
+            own = own_frames(stack, 1)
+            known[stack] = lines.setdefault(in_words(own[0]), len(lines)) if own else -1
+        rows.append(known[stack])
+    return {"lines": list(lines), "rows": rows}
+
+
+def stack_of(step: JudgedStep, event: Event | None) -> tuple[str, ...]:
+    """The frames from which a call was made, innermost first; of a backward call, those of its forward call."""
+    if event is None:
+        return ()
+    timeline = step.candidate if step.is_of_candidate(event) else step.reference
+    if timeline is None:
+        return ()
+    forward = timeline.forward_of(event) or event if event.direction == "backward" else event
+    found = tuple(frame for frame in timeline.part.stack(forward.name) if isinstance(frame, str))
+    return found or ((forward.source,) if forward.source else ())
+
+
+def in_words(frame: Frame) -> str:
+    """``model.py:57 in forward: return self.fc(x)``, as far as it is known."""
+    return f"{frame.place}{f' in {frame.function}' if frame.function else ''}{f': {frame.code}' if frame.code else ''}"
