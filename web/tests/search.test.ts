@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { placeOf } from "../source/model/place.ts";
-import { askedRows, EVERYTHING } from "../source/model/search.ts";
+import { askedRows, EVERYTHING, Lines, namesHold } from "../source/model/search.ts";
 import type { Question } from "../source/model/search.ts";
 import { answer, TREE } from "./made_up.ts";
 
@@ -57,4 +57,18 @@ test("flags and micro-steps filter", () => {
   const place = placeOf(answer([["a", -1, { flags: 3, micro: 0 }], ["b", -1, { flags: 32, micro: 1 }]]));
   assert.deepEqual(found({ flags: 1 }, place), [0]);
   assert.deepEqual(found({ micro: 1 }, place), [1]);
+});
+
+test("a source line is found by its file and number, and by a part of its text", () => {
+  const place = placeOf(TREE);
+  const lines = new Lines(place, { lines: ["/w/model.py:57 in forward: x = self.act(x) * 1.5", "/w/model.py:5 in main: loss.backward()"], rows: [-1, -1, 0, -1, 0, 1, 1] });
+  const rows = (text: string): number[] => [...lines.rows(text)].flatMap((is, row) => (is ? [row] : []));
+  assert.deepEqual(rows("Model.py:57"), [2, 4]);
+  assert.deepEqual(rows("model.py:5"), [5, 6]);
+  assert.deepEqual(rows("self.act(x)  * 1.5"), [2, 4]);
+  assert.deepEqual(rows("nowhere"), []);
+  assert.equal(namesHold(place, "model.py:57"), false);
+  assert.equal(namesHold(place, "linear"), true);
+  const mask = askedRows(place, { ...EVERYTHING, query: "model.py:57", status: 1 << 5 }, lines);
+  assert.deepEqual([...mask!].flatMap((is, row) => (is ? [row] : [])), [4]);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Embedded, NodeAnswer, Overview } from "../source/data/protocol.ts";
+import type { Embedded, NodeAnswer, Overview, PlaceAnswer } from "../source/data/protocol.ts";
 import { SingleFile } from "../source/data/source.ts";
 import { EVERYTHING } from "../source/model/search.ts";
 import { nameOf } from "../source/model/place.ts";
@@ -135,4 +135,69 @@ test("another rank and back keeps what was open", async () => {
   assert.notEqual(session.rows.length, TREE.names.length);
   await session.openPlace(1);
   assert.equal(session.rows.length, TREE.names.length);
+});
+
+/** A source whose places come when the test says so. */
+class Slow extends SingleFile {
+  private readonly waiting: (() => void)[] = [];
+
+  override place = (index: number): Promise<PlaceAnswer> => new Promise((resolve) => {
+    this.waiting.push(() => resolve(content.places[index]!));
+  });
+
+  async answer(): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    for (const give of this.waiting.splice(0)) give();
+    await new Promise((resolve) => setTimeout(resolve, 0));
+  }
+}
+
+test("keys that come faster than places are all counted", async () => {
+  const findings = [finding("Tensor.__mul__.0.forward", 1), finding("Functional.linear.0.forward", 0), finding("Functional.linear.1.forward", 1)];
+  const source = new Slow({ ...content, overview: { ...overview, verdict: { ...overview.verdict!, findings } } });
+  const session = new Session(source, { read: () => "", write: () => undefined });
+  const started = session.start();
+  await source.answer();
+  await started;
+  session.stepFinding(1);
+  session.stepFinding(1);
+  await source.answer();
+  assert.equal(session.finding, 2);
+  assert.equal(session.shown.place, 1);
+  assert.equal(nameOf(session.place!, session.selected), "Functional.linear.1.forward");
+  session.stepFinding(-1);
+  void session.goFirst();
+  await source.answer();
+  assert.equal(session.selected, 4);
+  session.stepFinding(1);
+  await source.answer();
+  assert.equal(nameOf(session.place!, session.selected), "Functional.linear.0.forward");
+});
+
+test("f, then n, goes to the second finding and counts as a step to its card", async () => {
+  const { session } = await opened();
+  session.stepFinding(1);
+  session.select(0);
+  await session.goFirst();
+  assert.equal(session.finding, 0);
+  const before = session.cards;
+  session.stepFinding(1);
+  assert.deepEqual([session.finding, session.cards], [1, before + 1]);
+});
+
+test("a view that this recording does not have cannot be shown", async () => {
+  const { session } = await opened();
+  session.show("steps");
+  assert.equal(session.shown.view, "tree");
+  session.show("ranks");
+  assert.equal(session.shown.view, "ranks");
+});
+
+test("where a step cannot be compared, the page opens there, not at a step that one side alone has", async () => {
+  const alone = { ...finding("", 0), name: null };
+  const places = [{ step: 0, rank: 0, sides: 1, status: "candidate_only" }, { step: 1, rank: 0, sides: 0, status: "incomparable" }] as Overview["places"];
+  const session = new Session(new SingleFile({ ...content, overview: { ...overview, places, verdict: { ...overview.verdict!, status: "incomparable", findings: [alone] } } }),
+    { read: () => "", write: () => undefined });
+  await session.start();
+  assert.equal(session.shown.place, 1);
 });

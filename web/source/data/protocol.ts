@@ -131,7 +131,8 @@ export interface Link {
 export interface Partner {
   rank: number | string;
   place: number | null;
-  row: number | null;
+  /** 2: the name is of the reference alone, as the call that it answers is. */
+  side: 0 | 2;
   name: string;
   direction: "send" | "receive" | "both";
 }
@@ -181,6 +182,12 @@ export interface RanksAnswer {
   worst: number[][];
 }
 
+/** Source lines of a place: each once, and which of them a row was called from, -1 for none. */
+export interface LinesAnswer {
+  lines: string[];
+  rows: number[];
+}
+
 export interface MatchesAnswer {
   pairs: Record<string, string>;
   file: string;
@@ -192,5 +199,6 @@ export interface Embedded {
   places: Record<string, PlaceAnswer>;
   nodes: Record<string, Record<string, NodeAnswer>>;
   pictures: Record<string, Picture>;
+  lines?: Record<string, LinesAnswer>;
   ranks?: Record<string, RanksAnswer>;
 }

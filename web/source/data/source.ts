@@ -1,6 +1,6 @@
 // Where the answers come from: the server that opened the page, or the page itself when it is a single file.
 
-import type { Embedded, MatchesAnswer, NodeAnswer, Overview, Picture, PlaceAnswer, RanksAnswer } from "./protocol.ts";
+import type { Embedded, LinesAnswer, MatchesAnswer, NodeAnswer, Overview, Picture, PlaceAnswer, RanksAnswer } from "./protocol.ts";
 
 /** Why there is no answer. `gone`: no server; `absent`: this single file does not hold it; else the status of HTTP. */
 export type Reason = "gone" | "absent" | "broken" | number;
@@ -18,6 +18,7 @@ export interface Source {
   node(index: number, row: number): Promise<NodeAnswer>;
   picture(index: number, row: number, slot: string): Promise<Picture>;
   ranks(step: number | null): Promise<RanksAnswer>;
+  lines(index: number): Promise<LinesAnswer>;
   matches(index: number): Promise<MatchesAnswer>;
   match(index: number, candidate: string, reference: string | null, withChildren: boolean): Promise<MatchesAnswer>;
 }
@@ -57,6 +58,7 @@ export class Server implements Source {
   picture = (index: number, row: number, slot: string): Promise<Picture> =>
     this.ask(`picture?index=${index}&row=${row}&slot=${encodeURIComponent(slot)}`);
   ranks = (step: number | null): Promise<RanksAnswer> => this.ask(step === null ? "ranks" : `ranks?step=${step}`);
+  lines = (index: number): Promise<LinesAnswer> => this.ask(`lines?index=${index}`);
   matches = (index: number): Promise<MatchesAnswer> => this.ask(`matches?index=${index}`);
   match = (index: number, candidate: string, reference: string | null, withChildren: boolean): Promise<MatchesAnswer> =>
     this.ask("matches", { index, candidate, reference, with_children: withChildren });
@@ -78,6 +80,7 @@ export class SingleFile implements Source {
   picture = (index: number, row: number, slot: string): Promise<Picture> =>
     this.take(this.content.pictures?.[`${index}/${row}/${slot}`]);
   ranks = (step: number | null): Promise<RanksAnswer> => this.take(this.content.ranks?.[String(step)]);
+  lines = (index: number): Promise<LinesAnswer> => this.take(this.content.lines?.[index]);
   matches = (): Promise<MatchesAnswer> => Promise.resolve({ pairs: {}, file: "" });
   match = (): Promise<MatchesAnswer> => Promise.reject(new NoAnswer("absent", ""));
 }

@@ -70,6 +70,21 @@ export function visibleRows(place: Place, opened: Opened, kept: Kept | null): In
   return rows.slice(0, count);
 }
 
+/** The first look: a few rows at the top are opened as long as there is only one way down. */
+export function openTop(place: Place, opened: Opened): void {
+  let count = 0;
+  for (let row = 0; row < place.size; row = place.ends[row]) count++;
+  if (count > 6) return;
+  for (let row = 0; row < place.size; row = place.ends[row]) {
+    let at = row;
+    while (place.ends[at] > at + 1) {
+      opened.set(at, true, null);
+      if (place.ends[at + 1] !== place.ends[at]) break;
+      at += 1;
+    }
+  }
+}
+
 /** Where `row` stands among `rows` (ascending), or where it would. */
 export function positionOf(rows: Int32Array, row: number): number {
   let low = 0;

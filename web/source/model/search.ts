@@ -2,6 +2,7 @@
 
 import type { Place } from "./place.ts";
 import { nameOf } from "./place.ts";
+import type { LinesAnswer } from "../data/protocol.ts";
 
 export interface Question {
   /** Words that a name, or those of the modules around it, have to hold, in any order; upper and lower case are one. */
@@ -23,11 +24,61 @@ export function asksNothing(question: Question): boolean {
 
 const lowered = new WeakMap<Place, string>();
 
-/** The rows that answer, as a mask; null when everything is asked for. */
-export function askedRows(place: Place, question: Question): Uint8Array | null {
+/** The source lines of the calls of a place, each once. */
+export class Lines {
+  private readonly lowered: readonly string[];
+
+  constructor(readonly place: Place, private readonly answer: LinesAnswer) {
+    this.lowered = answer.lines.map((line) => line.toLowerCase());
+  }
+
+  /** The rows whose line holds the text, as a mask; white space is one space. */
+  rows(text: string): Uint8Array {
+    const wanted = text.toLowerCase().trim().replace(/\s+/g, " ");
+    // "model.py:5" is not line 57.
+    const isPlace = /:\d+$/.test(wanted);
+    const holds = this.lowered.map((line) => {
+      for (let at = line.indexOf(wanted); at >= 0; at = line.indexOf(wanted, at + 1)) {
+        if (!isPlace || !/\d/.test(line[at + wanted.length] ?? "")) return true;
+      }
+      return false;
+    });
+    return Uint8Array.from({ length: this.place.size }, (_, row) => (holds[this.answer.rows[row] ?? -1] ? 1 : 0));
+  }
+}
+
+/** True if the names alone answer a search: then no source line is looked at. */
+export function namesHold(place: Place, query: string): boolean {
+  return answerOf(place, query).holds;
+}
+
+interface ByName {
+  readonly query: string;
+  readonly mask: Uint8Array;
+  readonly holds: boolean;
+}
+
+const last = new WeakMap<Place, ByName>();
+
+/** What the names answer, kept for the last query: filters change more often than words. */
+function answerOf(place: Place, query: string): ByName {
+  const known = last.get(place);
+  if (known?.query === query) return known;
+  const mask = namedRows(place, wordsOf(query));
+  const answer = { query, mask, holds: mask.includes(1) };
+  last.set(place, answer);
+  return answer;
+}
+
+function wordsOf(query: string): string[] {
+  return query.toLowerCase().split(/\s+/).filter(Boolean);
+}
+
+/** The rows that answer, as a mask; null when everything is asked for. `lines`: search these instead of the names. */
+export function askedRows(place: Place, question: Question, lines: Lines | null = null): Uint8Array | null {
   if (asksNothing(question)) return null;
-  const words = question.query.toLowerCase().split(/\s+/).filter(Boolean);
-  const mask = words.length ? namedRows(place, words) : new Uint8Array(place.size).fill(1);
+  const mask = !question.query.trim() ? new Uint8Array(place.size).fill(1)
+    : lines ? lines.rows(question.query) : answerOf(place, question.query).mask.slice();
   const { status, kinds, phases, flags, micro } = question;
   for (let row = 0; row < place.size; row++) {
     if (!mask[row]) continue;

@@ -1,22 +1,20 @@
 // All that the page knows and shows, and what can be done to it. The components only draw this.
 
 import type { NodeAnswer, Overview, PlaceHead } from "../data/protocol.ts";
-import { NoAnswer } from "../data/source.ts";
-import type { Reason, Source } from "../data/source.ts";
+import type { Source } from "../data/source.ts";
 import { parseName } from "../model/names.ts";
-import { nameOf, OutOfOrder, placeOf, rowOf, SEVERITY, worstRow } from "../model/place.ts";
+import { nameOf, placeOf, rowOf, SEVERITY, worstRow } from "../model/place.ts";
 import type { Place } from "../model/place.ts";
-import { keptOf, Opened, visibleRows } from "../model/rows.ts";
+import { keptOf, Opened, openTop, visibleRows } from "../model/rows.ts";
 import type { Kept } from "../model/rows.ts";
-import { askedRows, EVERYTHING } from "../model/search.ts";
+import { askedRows, EVERYTHING, Lines, namesHold } from "../model/search.ts";
 import type { Question } from "../model/search.ts";
-import { fromHash, NOTHING, toHash } from "./url.ts";
+import { fromHash, NOTHING, toHash, viewsOf } from "./url.ts";
+import { problemOf } from "./problem.ts";
+import type { Problem } from "./problem.ts";
 import type { Shown, Tab, View } from "./url.ts";
 
-export interface Problem {
-  readonly reason: Reason | "order";
-  readonly words: string;
-}
+export type { Problem } from "./problem.ts";
 
 /** Where the address of the page is kept; a stand-in in tests. */
 export interface Address {
@@ -39,14 +37,24 @@ export class Session {
   placeProblem: Problem | null = null;
   /** The finding that n and p stepped to last. */
   finding = 0;
+  /** Counts steps to a finding: its card has to be on the screen. */
+  cards = 0;
+  /** Source lines of the calls of this place, read when a search needs them; what it found was found in them. */
+  lines: Lines | null = null;
   /** A row that waits for its partner to be chosen. */
   matching: number | null = null;
   matched: Record<string, string> = {};
+  /** Where pairs made by hand are kept. */
+  matchFile = "";
   notice: string | null = null;
+  /** The candidate's name of the pair that the notice is about, which can be undone. */
+  noticePair: string | null = null;
   helpOpen = false;
   /** Counts selections that the table has to scroll to. */
   reveals = 0;
   private asked = 0;
+  /** The last place that was asked for, on its way or there. */
+  private opening: Promise<void> = Promise.resolve();
   /** Where the last step through the findings ended: some findings have no row of their own. */
   private wentTo: { finding: number; row: number } | null = null;
   private recent = new Map<number, { place: Place; opened: Opened }>();
@@ -115,21 +123,36 @@ export class Session {
     return this.overview?.kind === "single";
   }
 
-  /** The place of the first finding, else the first that diverged. */
+  /** The place of the first finding about a call, else the first that diverged, that cannot be compared, that a finding is about. */
   private firstPlace(): number | null {
     const overview = this.overview!;
-    const named = overview.verdict?.findings.find((finding) => finding.place !== null)?.place;
+    const placed = overview.verdict?.findings.filter((finding) => finding.place !== null) ?? [];
+    const named = placed.find((finding) => finding.name !== null || finding.twin !== null)?.place;
     if (named !== undefined && named !== null) return named;
-    const worst = overview.places.findIndex((place) => place.status === "diverged");
-    return worst >= 0 ? worst : null;
+    const worst = ["diverged", "incomparable"].map((status) => overview.places.findIndex((place) => place.status === status)).find((index) => index >= 0);
+    return worst ?? placed[0]?.place ?? null;
   }
 
-  async openPlace(index: number, { fresh = true, name = null as string | null, again = false } = {}): Promise<void> {
+  openPlace(index: number, how: { fresh?: boolean; name?: string | null; side?: number; again?: boolean } = {}): Promise<void> {
+    this.opening = this.readPlace(index, how);
+    return this.opening;
+  }
+
+  /** Wait until the place that was asked for last is there, or why it is not. */
+  private async settled(): Promise<void> {
+    for (let last: Promise<void> | null = null; last !== this.opening;) {
+      last = this.opening;
+      await last;
+    }
+  }
+
+  private async readPlace(index: number, { fresh = true, name = null as string | null, side = 0, again = false }): Promise<void> {
     const ticket = ++this.asked;
     const other = index !== this.shown.place;
     this.shown = { ...this.shown, place: index, ...(fresh && other ? { at: null, side: 0 } : {}) };
     const known = again ? undefined : this.recent.get(index);
     let place = known?.place;
+    this.lines = null;
     if (!place) {
       this.place = null;
       this.placeProblem = null;
@@ -158,8 +181,9 @@ export class Session {
     while (this.recent.size > 2) this.recent.delete(this.recent.keys().next().value!);
     this.ask(this.shown.question, false);
     if (name !== null) {
-      const row = rowOf(place, name);
+      const row = rowOf(place, name, side);
       if (row >= 0) this.select(row, { tab: null });
+      else this.changed();
     } else if (this.shown.at === null && place.first >= 0) this.select(place.first, { push: false, tab: null });
     else this.restoreSelection();
     void this.readMatches(index);
@@ -224,7 +248,10 @@ export class Session {
   private async readMatches(index: number): Promise<void> {
     if (!this.overview?.can.match) return;
     try {
-      this.matched = (await this.source.matches(index)).pairs;
+      const { pairs, file } = await this.source.matches(index);
+      if (index !== this.shown.place) return;
+      this.matched = pairs;
+      this.matchFile = file;
       this.changed();
     } catch {
       // The page is whole without them; a server that is gone is told at the next question.
@@ -258,7 +285,9 @@ export class Session {
     const place = this.place;
     this.shown = { ...this.shown, question };
     if (!place) return;
-    const mask = askedRows(place, question);
+    const needsLines = Boolean(question.query.trim()) && !namesHold(place, question.query);
+    if (needsLines && this.lines?.place !== place) void this.readLines(place);
+    const mask = askedRows(place, question, needsLines && this.lines?.place === place ? this.lines : null);
     this.kept = mask && keptOf(place, mask);
     this.opened.forget();
     this.rows = visibleRows(place, this.opened, this.kept);
@@ -266,7 +295,28 @@ export class Session {
     this.changed();
   }
 
+  /** True while the rows that are shown were found by their source lines, not by their names. */
+  get isFoundByLine(): boolean {
+    const { place } = this;
+    return Boolean(place && this.kept?.count && this.lines?.place === place && this.shown.question.query.trim() && !namesHold(place, this.shown.question.query));
+  }
+
+  private async readLines(place: Place): Promise<void> {
+    // Asked for once; while it is on its way the names alone are searched.
+    const index = this.shown.place!;
+    this.lines = new Lines(place, { lines: [], rows: [] });
+    try {
+      const answer = await this.source.lines(index);
+      if (this.place !== place) return;
+      this.lines = new Lines(place, answer);
+      if (this.shown.question.query.trim()) this.ask(this.shown.question, false);
+    } catch {
+      // Without source lines the search goes by names; a server that is gone is told at the next question.
+    }
+  }
+
   show(view: View): void {
+    if (this.overview && !viewsOf(this.overview).includes(view)) return;
     this.shown = { ...this.shown, view };
     this.write(true);
     this.changed();
@@ -282,8 +332,11 @@ export class Session {
   async goFirst(): Promise<void> {
     const index = this.overview ? this.firstPlace() : null;
     if (index !== null && index !== this.shown.place) await this.openPlace(index);
-    if (this.place && this.place.first >= 0) this.select(this.place.first);
-    return undefined;
+    else if (!this.place) await this.settled();
+    // Another key may have led elsewhere meanwhile.
+    if (!this.place || this.place.first < 0 || (index !== null && index !== this.shown.place)) return;
+    this.finding = this.place.culprits.find(({ row }) => row === this.place!.first)?.finding ?? this.finding;
+    this.select(this.place.first);
   }
 
   /** The worst row of a layer in another place. */
@@ -306,10 +359,14 @@ export class Session {
   async goFinding(index: number): Promise<void> {
     const findings = this.overview?.verdict?.findings ?? [];
     if (!findings.length) return;
-    this.finding = (index + findings.length) % findings.length;
-    const finding = findings[this.finding];
+    const wanted = (index + findings.length) % findings.length;
+    const finding = findings[wanted];
+    this.finding = wanted;
+    this.cards++;
     this.shown = { ...this.shown, tab: "findings" };
     if (finding.place !== null && finding.place !== this.shown.place) await this.openPlace(finding.place);
+    else if (!this.place) await this.settled();
+    if (wanted !== this.finding || (finding.place !== null && finding.place !== this.shown.place)) return;
     const row = this.rowOfFinding(this.finding);
     if (row >= 0) this.select(row, { tab: "findings" });
     else this.changed();
@@ -329,14 +386,15 @@ export class Session {
 
   /** To the next finding, or back to this one from elsewhere. */
   stepFinding(by: number): void {
-    const isAt = this.selected === this.rowOfFinding(this.finding)
+    // While a place is on its way, its finding counts as reached: each press is a step.
+    const isAt = !this.place || this.selected === this.rowOfFinding(this.finding)
       || (this.wentTo?.finding === this.finding && this.wentTo.row === this.selected);
     void this.goFinding(this.finding + (isAt || by < 0 ? by : 0));
   }
 
   startMatching(row: number | null): void {
     this.matching = row;
-    this.notice = null;
+    this.notice = this.noticePair = null;
     if (row !== null) this.shown = { ...this.shown, tab: "call" };
     this.changed();
   }
@@ -347,9 +405,11 @@ export class Session {
     try {
       const answer = await this.source.match(index, candidate, reference, withChildren);
       this.matched = answer.pairs;
+      this.matchFile = answer.file;
       this.matching = null;
-      this.shown = { ...this.shown, at: candidate, side: 0 };
+      this.shown = { ...this.shown, at: candidate, side: 0, tab: "call" };
       this.notice = answer.file;
+      this.noticePair = reference === null ? null : candidate;
       await this.openPlace(index, { again: true, fresh: false });
     } catch (error) {
       this.nodeProblem = problemOf(error);
@@ -359,26 +419,5 @@ export class Session {
 
   private write(push: boolean): void {
     this.address.write(toHash(this.shown), push);
-  }
-}
-
-function problemOf(error: unknown): Problem {
-  if (error instanceof NoAnswer) return { reason: error.reason, words: error.message };
-  if (error instanceof OutOfOrder) return { reason: "order", words: error.message };
-  return { reason: "broken", words: String(error) };
-}
-
-/** The first look: a few rows at the top are opened as long as there is only one way down. */
-function openTop(place: Place, opened: Opened): void {
-  let count = 0;
-  for (let row = 0; row < place.size; row = place.ends[row]) count++;
-  if (count > 6) return;
-  for (let row = 0; row < place.size; row = place.ends[row]) {
-    let at = row;
-    while (place.ends[at] > at + 1) {
-      opened.set(at, true, null);
-      if (place.ends[at + 1] !== place.ends[at]) break;
-      at += 1;
-    }
   }
 }

@@ -1,5 +1,6 @@
 // What the page shows, as the part of the address after #, so that a reload and a link show the same.
 
+import type { Overview } from "../data/protocol.ts";
 import { EVERYTHING } from "../model/search.ts";
 import type { Question } from "../model/search.ts";
 
@@ -17,6 +18,16 @@ export interface Shown {
   readonly view: View;
   readonly tab: Tab;
   readonly question: Question;
+}
+
+/** The views that have something to show: ranks beside each other where there are several, steps where there are curves. */
+export function viewsOf(overview: Overview): View[] {
+  const isThere: Record<View, boolean> = {
+    tree: true, layers: true,
+    ranks: new Set(overview.places.map((place) => place.rank)).size > 1,
+    steps: overview.curve.length > 0,
+  };
+  return VIEWS.filter((view) => isThere[view]);
 }
 
 export const NOTHING: Shown = { place: null, at: null, side: 0, view: "tree", tab: "findings", question: EVERYTHING };

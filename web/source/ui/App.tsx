@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useEffect, useReducer, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "preact/hooks";
 import { keepPreferences, loadPreferences } from "../state/preferences.ts";
 import type { Preferences } from "../state/preferences.ts";
 import type { Session } from "../state/session.ts";
@@ -28,20 +28,22 @@ export function App({ session }: { session: Session }): JSX.Element {
   }, [session]);
   setLanguage(preferences.language);
 
+  // What was preferred last, also between two drawings: keys may come faster than these.
+  const latest = useRef(preferences);
   const prefer = (change: Partial<Preferences>): void => {
-    const next = { ...preferences, ...change };
-    setPreferences(next);
-    keepPreferences(next);
+    latest.current = { ...latest.current, ...change };
+    setPreferences(latest.current);
+    keepPreferences(latest.current);
   };
   useEffect(() => {
     document.documentElement.lang = preferences.language === "zh" ? "zh-CN" : "en";
     document.documentElement.dataset["theme"] = preferences.theme;
   }, [preferences.language, preferences.theme]);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent): void => handleKey(event, session, preferences, prefer);
+  useLayoutEffect(() => {
+    const onKey = (event: KeyboardEvent): void => handleKey(event, session, latest.current, prefer);
     window.addEventListener("keydown", onKey);
     return () => window.removeEventListener("keydown", onKey);
-  });
+  }, [session]);
 
   const { overview, problem } = session;
   useEffect(() => {

@@ -3,12 +3,13 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Overview } from "../data/protocol.ts";
-import { VIEWS } from "../state/url.ts";
+import { viewsOf } from "../state/url.ts";
 import type { View } from "../state/url.ts";
 import { t } from "../texts/index.ts";
 import type { Key } from "../texts/index.ts";
 import type { Shared } from "./App.tsx";
 import { gridsOnce, LayerGrid } from "./LayerGrid.tsx";
+import { tabKeys } from "./keys.ts";
 import { Pane } from "./Pane.tsx";
 import { RankGrid } from "./RankGrid.tsx";
 import { StepCurve } from "./StepCurve.tsx";
@@ -18,7 +19,9 @@ import { Trouble } from "./Trouble.tsx";
 
 export function Body({ session, preferences, prefer, overview }: Shared & { overview: Overview }): JSX.Element {
   const body = useRef<HTMLElement>(null);
-  const { view } = session.shown;
+  const views = viewsOf(overview);
+  // An address may ask for a view that this recording does not have.
+  const view = views.includes(session.shown.view) ? session.shown.view : "tree";
   const { place } = session;
   useEffect(() => {
     if (!place) return undefined;
@@ -46,12 +49,15 @@ export function Body({ session, preferences, prefer, overview }: Shared & { over
     prefer({ details: clamp(now + by, area.width) });
     event.preventDefault();
   };
+  // A width that was chosen in a wide window leaves the table its room in a narrow one.
+  const columns = `minmax(0, 1fr) 5px min(${preferences.details}px, 100% - 325px)`;
+  const share = body.current ? Math.round((100 * (body.current.querySelector(".pane")?.clientWidth ?? 0)) / Math.max(1, body.current.clientWidth)) : 36;
   return (
-    <main ref={body} class="body" style={preferences.details ? { gridTemplateColumns: `minmax(0, 1fr) 5px ${preferences.details}px` } : {}}>
+    <main ref={body} class="body" style={preferences.details ? { gridTemplateColumns: columns } : {}}>
       <section class="whole" aria-label={t("views")}>
         <div class="bar">
-          <div class="tabs" role="tablist" aria-label={t("views")}>
-            {VIEWS.filter((name) => isThere(name, overview)).map((name) => (
+          <div class="tabs" role="tablist" aria-label={t("views")} onKeyDown={tabKeys}>
+            {views.map((name) => (
               <button key={name} type="button" role="tab" aria-selected={view === name} onClick={() => session.show(name)}>{t(`view.${name}` as Key)}</button>
             ))}
           </div>
@@ -59,7 +65,7 @@ export function Body({ session, preferences, prefer, overview }: Shared & { over
         </div>
         <View_ session={session} overview={overview} view={view} />
       </section>
-      <div class="divider" role="separator" aria-orientation="vertical" aria-label={t("divider")} tabIndex={0} data-own-keys
+      <div class="divider" role="separator" aria-orientation="vertical" aria-label={t("divider")} title={t("divider.long")} aria-valuemin={0} aria-valuemax={100} aria-valuenow={share} tabIndex={0} data-own-keys
         onPointerDown={drag} onKeyDown={nudge} onDblClick={() => prefer({ details: 0 })} />
       <Pane session={session} overview={overview} />
     </main>
@@ -68,12 +74,6 @@ export function Body({ session, preferences, prefer, overview }: Shared & { over
 
 function clamp(width: number, area: number): number {
   return Math.round(Math.max(280, Math.min(area - 320, width)));
-}
-
-function isThere(view: View, overview: Overview): boolean {
-  if (view === "ranks") return new Set(overview.places.map((place) => place.rank)).size > 1;
-  if (view === "steps") return overview.curve.length > 0;
-  return true;
 }
 
 function View_({ session, overview, view }: { session: Shared["session"]; overview: Overview; view: View }): JSX.Element {

@@ -119,7 +119,7 @@ function Partners({ session, partners }: { session: Session; partners: Partner[]
       <ul class="links">{partners.map((partner, index) => (
         <li key={index}><span class="slot">{t("place.rank", { rank: partner.rank })} {t(`partner.${partner.direction}` as Key)}</span>
           <button type="button" class="jump mono" disabled={partner.place === null}
-            onClick={() => { if (partner.place !== null) void session.openPlace(partner.place, { name: partner.name }); }}>{breakable(partner.name)}</button></li>
+            onClick={() => { if (partner.place !== null) void session.openPlace(partner.place, { name: partner.name, side: partner.side }); }}>{breakable(partner.name)}</button></li>
       ))}</ul>
     </section>
   );

@@ -13,11 +13,12 @@ import { Glyph } from "./Icons.tsx";
 export function Findings({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
   const { verdict } = overview;
   const list = useRef<HTMLOListElement>(null);
-  const last = useRef(session.finding);
   useEffect(() => {
-    if (last.current !== session.finding) list.current?.children[session.finding]?.scrollIntoView({ block: "nearest" });
-    last.current = session.finding;
-  }, [session.finding]);
+    const card = list.current?.children[session.finding];
+    const pane = list.current?.closest(".content");
+    // Of a card that is higher than the pane the beginning is what to see.
+    if (card && pane) card.scrollIntoView({ block: card.clientHeight > pane.clientHeight ? "start" : "nearest" });
+  }, [session.cards]);
   if (!verdict) return <p class="waiting">{t("findings.notAsked")}</p>;
   return (
     <div class="findings">

@@ -66,7 +66,7 @@ function Places({ session, overview }: Pick<Shared, "session"> & { overview: Ove
   const now = session.shown.place ?? 0;
   const last = overview.places.length - 1;
   if (last === 0) return <span class="places quiet">{placeWords(overview.places[0]!)}</span>;
-  const mark = (status: string): string => (status === "diverged" ? "✕ " : status === "agree" ? "= " : "");
+  const mark = (status: string): string => ({ diverged: "✕ ", agree: "= ", incomparable: "? " } as Record<string, string>)[status] ?? "";
   return (
     <div class="places">
       <button type="button" class="plain" disabled={now === 0} aria-label={t("place.previous")} title="[" onClick={() => void session.openPlace(now - 1)}><Glyph name="left" /></button>
@@ -107,7 +107,7 @@ function Search({ session }: Pick<Shared, "session">): JSX.Element {
   return (
     <div class="search" role="search">
       <Glyph name="search" />
-      <input id="search" type="search" value={words} placeholder={t("search.placeholder")} aria-label={t("search")} spellcheck={false} autocomplete="off"
+      <input id="search" type="search" value={words} placeholder={t("search.placeholder")} aria-label={t("search")} title={t("search")} spellcheck={false} autocomplete="off"
         onInput={(event) => ask(event.currentTarget.value, (session.place?.size ?? 0) > LARGE ? 150 : 0)}
         onKeyDown={(event) => {
           if (event.key !== "Enter" || !session.kept) return;
@@ -115,7 +115,7 @@ function Search({ session }: Pick<Shared, "session">): JSX.Element {
             ?? session.rows.find((row) => session.kept!.asked[row] === 1);
           if (hit !== undefined) session.select(hit);
         }} />
-      {session.kept && <span class="hits" role="status">{t("search.hits", { count: session.kept.count })}</span>}
+      {session.kept && <span class="hits" role="status">{t(session.isFoundByLine ? "search.hits.lines" : "search.hits", { count: session.kept.count })}</span>}
       {!session.kept && <kbd>/</kbd>}
     </div>
   );

@@ -18,6 +18,7 @@ export function Headline({ session, overview }: { session: Session; overview: Ov
   const tone = verdict ? (TONES[verdict.status] ?? (verdict.exit_code ? "bad" : "good")) : "none";
   const first = place && place.first >= 0 ? nameOf(place, place.first) : null;
   const notes = [...overview.notes, ...(place?.notes ?? [])];
+  if (session.head?.status === "incomparable" && verdict?.status !== "incomparable") notes.unshift(t("place.incomparable"));
   if (overview.sides.some((side) => side.interrupted)) notes.unshift(t("interrupted.long"));
   return (
     <section class={`verdict ${tone}`} aria-label={t("verdict")}>
@@ -29,7 +30,7 @@ export function Headline({ session, overview }: { session: Session; overview: Ov
         {overview.kind === "single" && first !== null && (
           <button type="button" class="first" title={first} onClick={() => void session.goFirst()}><Glyph name="target" />{t("first.single")}<kbd>f</kbd></button>
         )}
-        {overview.kind === "pair" && (verdict || first !== null) && (
+        {overview.kind === "pair" && (verdict || first !== null) && (verdict?.status !== "incomparable" || first !== null || findings.length > 0) && (
           <button type="button" class="first" disabled={first === null && !findings.length} title={first ?? ""} onClick={() => void session.goFirst()}>
             <Glyph name="target" />{first === null && !findings.length ? t("first.none") : t(verdict ? "first" : "first.unjudged")}<kbd>f</kbd>
           </button>
@@ -50,6 +51,7 @@ export function Headline({ session, overview }: { session: Session; overview: Ov
       )}
       {session.notice !== null && (
         <p class="notice" role="status">{session.notice ? t("match.saved", { file: session.notice }) : t("match.done")}
+          {session.noticePair !== null && <button type="button" onClick={() => void session.match(session.noticePair!, null, true)}>{t("match.undo")}</button>}
           <button type="button" class="plain" aria-label={t("close")} onClick={() => { session.notice = null; session.changed(); }}><Glyph name="close" /></button></p>
       )}
     </section>

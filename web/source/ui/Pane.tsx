@@ -7,6 +7,7 @@ import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
 import { Details } from "./Details.tsx";
 import { Findings } from "./Findings.tsx";
+import { tabKeys } from "./keys.ts";
 
 export function Pane({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
   const tab = overview.verdict ? session.shown.tab : "call";
@@ -18,13 +19,13 @@ export function Pane({ session, overview }: { session: Session; overview: Overvi
   return (
     <aside class="pane" aria-label={t("pane")}>
       <div class="bar">
-        <div class="tabs" role="tablist" aria-label={t("pane")}>
+        <div class="tabs" role="tablist" aria-label={t("pane")} onKeyDown={tabKeys}>
           <button type="button" role="tab" aria-selected={tab === "call"} onClick={() => session.showTab("call")}>{t("tab.call")}</button>
           {overview.verdict && <button type="button" role="tab" aria-selected={tab === "findings"} onClick={() => session.showTab("findings")}>
             {t("findings")}{count > 0 && <b class="badge">{count}</b>}</button>}
         </div>
       </div>
-      <div class="content" tabIndex={0} data-own-keys ref={content}>
+      <div class="content" role="tabpanel" aria-label={t(tab === "findings" ? "findings" : "tab.call")} tabIndex={0} data-own-keys ref={content}>
         {tab === "findings" ? <Findings session={session} overview={overview} /> : <Details session={session} overview={overview} />}
       </div>
     </aside>

@@ -4,10 +4,12 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Picture } from "../data/protocol.ts";
 import { short } from "../model/figures.ts";
-import type { Problem, Session } from "../state/session.ts";
+import { problemOf } from "../state/problem.ts";
+import type { Problem } from "../state/problem.ts";
+import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
+import { Glyph } from "./Icons.tsx";
 import { Trouble } from "./Trouble.tsx";
-import { NoAnswer } from "../data/source.ts";
 
 export function DifferencePicture({ session, slot }: { session: Session; slot: string }): JSX.Element {
   const [picture, setPicture] = useState<Picture | null>(null);
@@ -16,11 +18,11 @@ export function DifferencePicture({ session, slot }: { session: Session; slot: s
   const ask = (): void => {
     setWaits(true);
     session.source.picture(session.shown.place!, session.selected, slot).then(setPicture, (error: unknown) =>
-      setProblem(error instanceof NoAnswer ? { reason: error.reason, words: error.message } : { reason: "broken", words: String(error) }))
+      setProblem(problemOf(error)))
       .finally(() => setWaits(false));
   };
   if (problem) return <Trouble problem={problem} small />;
-  if (!picture) return <button type="button" class="plain" disabled={waits} onClick={ask}>{waits ? t("loading") : t("picture.show")}</button>;
+  if (!picture) return <button type="button" class="show-picture" disabled={waits} onClick={ask}><Glyph name="picture" />{waits ? t("loading") : t("picture.show")}</button>;
   return (
     <div class="picture">
       <figure><Cells picture={picture} /><figcaption>{t("picture.slice", { slice: picture.slice || `[${picture.shape.join(", ")}]`, largest: short(picture.largest) })}</figcaption></figure>

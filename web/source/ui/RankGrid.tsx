@@ -3,8 +3,9 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Overview, RanksAnswer } from "../data/protocol.ts";
-import { NoAnswer } from "../data/source.ts";
-import type { Problem, Session } from "../state/session.ts";
+import { problemOf } from "../state/problem.ts";
+import type { Problem } from "../state/problem.ts";
+import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
 import { statusWords } from "./Icons.tsx";
 import { gridKeys, Mark } from "./Mark.tsx";
@@ -21,7 +22,7 @@ export function RankGrid({ session, overview }: { session: Session; overview: Ov
     setAnswer(null);
     setProblem(null);
     session.source.ranks(step).then((found) => isCurrent && setAnswer(found), (error: unknown) => isCurrent
-      && setProblem(error instanceof NoAnswer ? { reason: error.reason, words: error.message } : { reason: "broken", words: String(error) }));
+      && setProblem(problemOf(error)));
     return () => { isCurrent = false; };
   }, [step, again]);
   const go = (event: Event): void => {

@@ -73,7 +73,7 @@ function Chart({ session, curve, width, isPair }: { session: Session; curve: Cur
   };
   const move = (event: KeyboardEvent): void => {
     const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-    if (by) setOver(Math.max(0, Math.min(last, (over < 0 ? Math.max(0, here) - by : over) + by)));
+    if (by) setOver(Math.max(0, Math.min(last, (over < 0 ? Math.max(0, here) : over) + by)));
     else if ((event.key === "Enter" || event.key === " ") && over >= 0) go(over);
     else return;
     event.preventDefault();

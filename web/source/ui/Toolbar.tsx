@@ -15,7 +15,10 @@ export function Toolbar({ session }: { session: Session }): JSX.Element | null {
   useEffect(() => {
     const close = (event: Event): void => {
       const isKey = event instanceof KeyboardEvent;
-      if (menu.current?.open && (isKey ? event.key === "Escape" : !menu.current.contains(event.target as Node))) menu.current.open = false;
+      if (!menu.current?.open || (isKey ? event.key !== "Escape" : menu.current.contains(event.target as Node))) return;
+      // Who closes it by key goes on from there.
+      if (isKey && menu.current.contains(document.activeElement)) menu.current.querySelector("summary")?.focus();
+      menu.current.open = false;
     };
     document.addEventListener("pointerdown", close);
     document.addEventListener("keydown", close);

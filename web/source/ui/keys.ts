@@ -13,7 +13,7 @@ export const KEYS: readonly (readonly [keys: string, text: Key])[] = [
 
 export function handleKey(event: KeyboardEvent, session: Session, preferences: Preferences,
   prefer: (change: Partial<Preferences>) => void): void {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   const target = event.target as HTMLElement;
   const isTyping = target.matches("input, select, textarea");
   if (event.key === "Escape") {
@@ -46,6 +46,17 @@ function act(key: string, session: Session, preferences: Preferences, prefer: (c
     default: return false;
   }
   return true;
+}
+
+/** Arrow keys go from tab to tab, and show what each is about. */
+export function tabKeys(event: KeyboardEvent): void {
+  const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+  if (!by) return;
+  const tabs = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>("[role=tab]")];
+  const next = tabs[(tabs.indexOf(event.target as HTMLElement) + by + tabs.length) % tabs.length];
+  next?.focus();
+  next?.click();
+  event.preventDefault();
 }
 
 /** Moving in the tree: also while the focus is elsewhere, as nothing else uses these keys. */
