@@ -51,6 +51,8 @@ class StandIn:
             return answers.picture()
         if question == "ranks":
             return answers.ranks()
+        if question == "lines":
+            return {"lines": ["/w/model.py:17 in forward: x = self.fc2(x)"], "rows": [-1] * len(self.place["names"])}
         if question == "matches":
             return {"pairs": self.pairs, "file": "candidate.vis.config"}
         return None

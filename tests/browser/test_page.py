@@ -54,6 +54,36 @@ def test_f_leads_back_to_the_first_divergence_from_anywhere(visit: Any, address:
     assert page.locator(".row.selected").is_visible()
 
 
+def test_f_and_then_n_show_the_card_of_the_next_finding(visit: Any, stand_in: StandIn, address: str) -> None:
+    finding = stand_in.overview["verdict"]["findings"][0]
+    stand_in.overview["verdict"]["findings"] = [{**finding, "lines": ["a sentence"] * 20} for _ in range(6)]
+    page = ready(visit(address, size=(1000, 700)))
+    page.locator(".row:has(.main:text-is('fc2'))").first.click()
+    page.wait_for_selector(".tensor")
+    for key, number in (("f", 1), ("n", 2), ("n", 3), ("p", 2)):
+        page.keyboard.press(key)
+        if key == "f":
+            continue
+        card = page.locator(".findings li.now")
+        assert card.locator(".rank").inner_text() == str(number)
+        top, pane = card.bounding_box()["y"], page.locator(".pane .content").bounding_box()
+        assert pane["y"] <= top < pane["y"] + pane["height"] - 60
+
+
+def test_keys_that_come_faster_than_the_page_is_drawn_are_all_counted(visit: Any, address: str) -> None:
+    page = ready(visit(address))
+    press = "(key) => window.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }))"
+    theme = "document.documentElement.dataset.theme"
+    before = page.evaluate(theme)
+    page.evaluate(f"for (const key of 'ttt') ({press.replace('window', 'document.body')})(key)")
+    page.wait_for_timeout(200)
+    assert page.evaluate(theme) == before
+    page.evaluate(f"for (const key of 'tll]]') ({press.replace('window', 'document.body')})(key)")
+    until(page, "location.hash.includes('place=2')")
+    until(page, f"{theme} !== '{before}'")
+    assert page.evaluate("document.documentElement.lang") == "en"
+
+
 def test_a_container_opens_and_closes_by_mouse_and_by_keyboard(visit: Any, address: str) -> None:
     page = ready(visit(address))
     layer = page.locator(".row:has(.main:text-is('layers.0'))").first
@@ -153,7 +183,9 @@ def test_the_table_is_copied_with_all_digits(visit: Any, address: str) -> None:
 def test_a_picture_of_the_difference_comes_when_asked(visit: Any, stand_in: StandIn, address: str) -> None:
     page = ready(visit(address))
     page.locator(".row:has(.main:text-is('fc2'))").first.click()
-    page.locator("text=Show the difference as a picture").last.click()
+    button = page.get_by_role("button", name="Show the difference as a picture").last
+    assert button.evaluate("(it) => getComputedStyle(it).borderTopColor !== getComputedStyle(it).backgroundColor")
+    button.click()
     page.locator("canvas.cells").wait_for()
     assert page.locator("svg.histogram").is_visible()
     assert next(question for question in stand_in.asked if "picture" in question).endswith("slot=output.0")
@@ -285,6 +317,61 @@ def test_nothing_is_wider_than_the_window(visit: Any, address: str, size: tuple[
     for key in "1234":
         page.keyboard.press(key)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_in_a_narrow_window_no_number_and_no_tag_is_cut(visit: Any, address: str) -> None:
+    page = ready(visit(address, size=(1000, 700)))
+    page.locator("#search").fill("mlp fc2")
+    page.locator(".row:has(.main:text-is('fc2'))").first.click()
+    page.wait_for_selector(".tensor .numbers")
+    cut = """[...document.querySelectorAll('.numbers td, .tag, .chip, .row .number span, .tabs button')]
+      .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== 'inline')
+      .map((one) => one.outerHTML)"""
+    assert page.evaluate(cut) == []
+    outside = """[...document.querySelectorAll('.chip, .row .tag, .tools button')].filter((one) => {
+      const [box, area] = [one.getBoundingClientRect(), one.closest('.name, .whole').getBoundingClientRect()];
+      return box.right > area.right + 1 || box.left < area.left - 1; }).map((one) => one.outerHTML)"""
+    assert page.evaluate(outside) == []
+
+
+def test_the_keyboard_alone_reaches_everything_and_shows_where_it_is(visit: Any, address: str) -> None:
+    page = ready(visit(address))
+    reached = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        where = page.evaluate(FOCUSED)
+        if where is None:
+            break
+        reached.append(where["name"])
+        assert where["isShown"], where
+    expected = ("Search by name", "Difference along", "Calls", "Expand all", "Width of the details", "Findings")
+    for name in expected:
+        assert any(one.startswith(name) for one in reached), name
+    page.get_by_role("tab", name="Calls").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".grid")
+    assert page.evaluate("document.activeElement.textContent") == "Layers"
+    divider, pane = page.get_by_role("separator"), page.locator(".pane")
+    before = pane.bounding_box()["width"]
+    divider.focus()
+    page.keyboard.press("ArrowLeft")
+    assert abs(pane.bounding_box()["width"] - (before + 24)) < 1
+    box = divider.bounding_box()
+    page.mouse.move(box["x"] + 2, box["y"] + 99)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 62, box["y"] + 99)
+    page.mouse.up()
+    assert abs(pane.bounding_box()["width"] - (before - 36)) < 4
+
+
+#: The focused element: its name, and if it can be seen that it is.
+FOCUSED = """() => {
+  const one = document.activeElement;
+  if (one === document.body) return null;
+  const style = getComputedStyle(one);
+  const isShown = style.outlineStyle !== 'none' || style.backgroundColor !== 'rgba(0, 0, 0, 0)';
+  return { name: one.getAttribute('aria-label') || one.innerText || one.tagName, isShown };
+}"""
 
 
 def test_every_control_has_a_name(visit: Any, address: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser.view_server import viewing
 from bugs.patterns import PATTERNS
 from bugs.planting import draw
 from bugs.record import Pair, record
@@ -38,17 +37,8 @@ def words(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def served(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address that `msprobe view` prints."""
-    matches = tmp_path_factory.mktemp("matches")
-    command = [sys.executable, "-m", "msprobe", "view", str(pair.dump("candidate")), str(pair.dump("reference"))]
-    flags = ["--no-browser", "--jobs", "1", "--matches", str(matches)]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True, env=environment) as server:
-        try:
-            assert server.stdout is not None
-            found = next(filter(None, (re.search(r"http://127\.0\.0\.1:\S+", line) for line in server.stdout)))
-            yield found.group()
-        finally:
-            server.terminate()
+    with viewing(pair.dump("candidate"), pair.dump("reference"), matches=tmp_path_factory.mktemp("matches")) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +71,22 @@ def test_details_come_from_the_dump_and_a_picture_from_its_tensors(visit: Any, s
     page.locator("[role=tab]:text-is('Call')").click()
     page.locator(".tensor").first.wait_for()
     assert "program.py" in page.locator(".frames").first.inner_text()
-    page.locator("text=Show the difference as a picture").last.click()
+    page.get_by_role("button", name="Show the difference as a picture").last.click()
     page.locator("canvas.cells").wait_for()
+
+
+def test_a_search_finds_calls_by_the_line_of_the_program(visit: Any, served: str, file: Path) -> None:
+    for where in (served, file.as_uri()):
+        page = ready(visit(where))
+        line = page.locator(".findings dd").filter(has_text="program.py").first.inner_text()
+        place = line.split(" in ")[0].rsplit("/", 1)[1]
+        for words in (place, "scores * self.scale"):
+            page.locator("#search").fill(words)
+            page.locator(".hits", has_text="by source line").wait_for()
+            page.locator("#search").press("Enter")
+            assert page.locator(".row.selected .name").get_attribute("title").startswith("Tensor.__mul__")
+        page.locator("#search").fill(f"{place}9")
+        page.wait_for_selector("text=No row matches")
 
 
 def test_one_file_shows_the_same_without_a_server(visit: Any, served: str, file: Path) -> None:
