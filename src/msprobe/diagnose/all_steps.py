@@ -11,6 +11,7 @@ from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.one_step import Keep, Task, judge
 from msprobe.diagnose.verdict.common import Rank, Step, StepPair
 from msprobe.diagnose.verdict.conclusion import Compared
+from msprobe.diagnose.wording import Wording
 from msprobe.engine import Workers, run
 from msprobe.store.reader import Dump
 
@@ -33,8 +34,8 @@ class Telling:
         """Say that the work is at the rank of this number in this step."""
         if self._progress is not None:
             rank = step.ranks[number][0]
-            words = [f"step {step.candidate}"] if step.candidate is not None else []
-            words += [f"rank {rank}"] if isinstance(rank, int) else []
+            words = [Wording("step {}", step.candidate)] if step.candidate is not None else []
+            words += [Wording("rank {}", rank)] if isinstance(rank, int) else []
             self._progress(", ".join([*words, f"{self._before + number + 1} of {self._parts}"]))
 
     def all_ranks(self, step: StepPair) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msprobe.diagnose.wording import Wording, joined
+
 _SHOWN = 5
 
 
@@ -22,4 +24,4 @@ class Places:
 
     def __str__(self) -> str:
         more = self.count - len(self.first)
-        return "; ".join(self.first) + (f" and {more} more" if more else "")
+        return joined("; ", self.first) + (Wording(" and {} more", more) if more else "")

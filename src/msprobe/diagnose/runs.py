@@ -22,6 +22,7 @@ from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.verdict.summary import listed
 from msprobe.diagnose.verdict.unaveraged import name_unaveraged
+from msprobe.diagnose.wording import Wording
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath
@@ -116,7 +117,9 @@ def compare_runs(
             break
     by_layout = not common.steps[0].ranks
     if compared and status == "agree" and running.lone and running.compared.values:
-        notes.append(f"calls of one side alone, which change nothing that was recorded: {listed(running.lone)}")
+        notes.append(
+            Wording("calls of one side alone, which change nothing that was recorded: {}", listed(running.lone))
+        )
     if compared and by_layout:
         notes += notes_of_layouts(whole)
         if healthy:
@@ -159,7 +162,9 @@ def _without_healthy(steps: Sequence[StepPair], healthy: Mapping[Place, Dump]) -
     """A remark on the steps and ranks of which the second healthy run has none."""
     places = [(step.reference, twin) for step in steps for _, twin in step.ranks]
     lacking = sum(place not in healthy for place in places)
-    text = f"the second healthy run lacks {lacking} of {len(places)} ranks of steps: there rounding is not measured"
+    text = Wording(
+        "the second healthy run lacks {} of {} ranks of steps: there rounding is not measured", lacking, len(places)
+    )
     return [text] if lacking else []
 
 

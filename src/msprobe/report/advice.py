@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.wording import Wording
 from msprobe.report.phrases import no_effect_in_words
 
 #: What to do about a finding of each kind.
@@ -84,7 +85,9 @@ def advice_on(finding: Finding) -> str:
     """What to do about a finding; empty for kinds that this version does not know."""
     if finding.harmless and finding.kind != "choice":
         effect = no_effect_in_words(finding) or "no effect measured"
-        return f"It differs; {effect}. Other data or more steps may show one: make it the same if it is not meant so."
+        return Wording(
+            "It differs; {}. Other data or more steps may show one: make it the same if it is not meant so.", effect
+        )
     cause = finding.evidence.get("cause")
     if cause is None and "inputs_agree_by" in finding.evidence:
         return BY_STATISTICS

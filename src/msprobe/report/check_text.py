@@ -7,8 +7,10 @@ from typing import Any
 
 from msprobe.diagnose.check import CHECKS, CheckResult
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.wording import Wording, joined
 from msprobe.report import phrases
-from msprobe.report.console import WIDTH, Line, code_lines, labelled, section, wrapped
+from msprobe.report.blocks import Block, Field, Paragraph, groups, whereabouts
+from msprobe.report.console import WIDTH, Line, finding_in_lines, section, wrapped
 from msprobe.report.phrases import clean
 
 HEADLINES = {
@@ -72,9 +74,9 @@ def finding_lines(finding: Finding, width: int = WIDTH) -> list[Line]:
 
 def check_headline(result: CheckResult) -> str:
     """One line: what came out, and where."""
-    where = f" at {phrases.place(result.findings[0])}" if result.findings else ""
+    where = Wording(" at {}", phrases.place(result.findings[0])) if result.findings else ""
     readable = " IN WHAT COULD BE READ" if result.unread and not result.findings else ""
-    return f"{HEADLINES[result.status]}{readable}{where}"
+    return Wording("{}{}{}", Wording(HEADLINES[result.status]), readable, where)
 
 
 def counts(result: CheckResult) -> list[str]:
@@ -104,33 +106,20 @@ def _result(result: CheckResult, written: Sequence[str], width: int) -> Iterator
     yield from section("Open", written, width)
 
 
-def _finding(finding: Finding, width: int) -> Iterator[Line]:
+def check_blocks(finding: Finding) -> list[list[Block]]:
+    """A finding of a check without its message, as :func:`msprobe.report.blocks.finding_blocks` has those of others."""
     name = str(finding.evidence.get("check"))
-    for line in wrapped(clean(finding.message), "  ", width, hang=""):
-        yield Line(line.text, "strong")
-    yield Line("")
     says = next((check.text for check in CHECKS if check.name == name), "")
-    yield from labelled("check", f"{clean(name)}: {says}", width)
-    for label, text in phrases.whereabouts(finding):
-        yield from labelled(label, text, width)
-    source = phrases.source_of(finding)
-    if source is not None:
-        yield from labelled("source", f"{source.place} {f'in {source.function}' if source.function else ''}", width)
-        if source.code:
-            yield from code_lines(source.code, width)
-    for number, frame in enumerate(phrases.callers_of(finding, 2)):
-        yield from labelled("" if number else "called by", f"{frame.place} in {frame.function}", width)
     lines = [line for key, value in finding.evidence.items() for line in _evidence(key, value)]
-    if lines:
-        yield Line("")
-    for text in lines:
-        yield from wrapped(text, "  ", width)
     if finding.alternatives:
-        yield from wrapped(f"look also at: {phrases.listed(finding.alternatives)}", "  ", width)
+        lines.append(Wording("look also at: {}", phrases.listed(finding.alternatives)))
     advice = BY_CAUSE.get(str(finding.evidence.get("cause"))) or ADVICE.get(name, "")
-    if advice:
-        yield Line("")
-        yield from labelled("to do", advice, width)
+    check = Field("check", Wording("{}: {}", clean(name), says))
+    return groups([check, *whereabouts(finding)], [Paragraph(line) for line in lines], advice)
+
+
+def _finding(finding: Finding, width: int) -> Iterator[Line]:
+    yield from finding_in_lines(finding.message, check_blocks(finding), width)
 
 
 def _evidence(key: str, value: Any) -> Iterator[str]:
@@ -143,23 +132,23 @@ def _evidence(key: str, value: Any) -> Iterator[str]:
         return
     if hasattr(value, "tolist"):
         value = value.tolist()
-    label = clean(key).replace("_", " ")
+    label = phrases.labelled(key)
     if isinstance(value, dict) and "dtype" in value:
-        yield f"{label}: {_tensor(value)}"
+        yield Wording("{}: {}", label, _tensor(value))
     elif isinstance(value, dict):
         for inner, item in list(value.items())[: phrases.SHOWN]:
             text = _tensor(item) if isinstance(item, dict) and "dtype" in item else phrases.number(item)
-            yield f"{'rank' if key in ('by_rank', 'results') else label} {clean(inner)}: {text}"
+            yield Wording("{} {}: {}", Wording("rank") if key in ("by_rank", "results") else label, clean(inner), text)
     elif isinstance(value, (list, tuple)) and value and all(isinstance(one, dict) and "dtype" in one for one in value):
         for number, one in enumerate(value[: phrases.SHOWN]):
-            yield f"{_single(label)} {number}: {_tensor(one)}"
+            yield Wording("{} {}: {}", _single(label), number, _tensor(one))
     else:
-        yield f"{label}: {phrases.listed(value)}"
+        yield Wording("{}: {}", label, phrases.listed(value))
 
 
 def _single(label: str) -> str:
     """One of many: ``probabilities`` -> ``probability``."""
-    return f"{label.removesuffix('ies')}y" if label.endswith("ies") else label.removesuffix("s")
+    return Wording(f"{label.removesuffix('ies')}y" if label.endswith("ies") else label.removesuffix("s"))
 
 
 def _tensor(leaf: dict[str, Any]) -> str:
@@ -181,16 +170,20 @@ def _counts(result: CheckResult) -> list[str]:
     blind: dict[str, str] = summary.get("blind") or {}
     every = len(names) == len(CHECKS)
     if blind:
-        which = f"{len(names) - len(blind)} of {len(names)} checks (msprobe check --list)"
+        which = Wording("{} of {} checks (msprobe check --list)", len(names) - len(blind), len(names))
     else:
         which = (
-            f"all {len(names)} checks (msprobe check --list)" if every else f"the checks {phrases.listed(names, 20)}"
+            Wording("all {} checks (msprobe check --list)", len(names))
+            if every
+            else Wording("the checks {}", phrases.listed(names, 20))
         )
     lacking: dict[str, list[str]] = {}
     for name, why in blind.items():
         lacking.setdefault(why, []).append(name)
-    found = [f"{steps} step{'' if steps == 1 else 's'}, {records} records, {which}"]
+    found: list[str] = [Wording("{} step{}, {} records, {}", steps, "" if steps == 1 else "s", records, which)]
     if lacking:
-        told = "; ".join(f"{clean(why)}: {', '.join(map(clean, names))}" for why, names in lacking.items())
-        found.append(f"nothing to look at for the others: {told}")
+        told = joined(
+            "; ", [Wording("{}: {}", clean(why), ", ".join(map(clean, names))) for why, names in lacking.items()]
+        )
+        found.append(Wording("nothing to look at for the others: {}", told))
     return found

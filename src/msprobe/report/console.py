@@ -12,7 +12,7 @@ from typing import Literal
 
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.report import phrases
-from msprobe.report.advice import advice_on
+from msprobe.report.blocks import Block, Field, Table, finding_blocks
 from msprobe.report.counts import counts
 from msprobe.report.phrases import Row, clean
 
@@ -22,7 +22,6 @@ Style = Literal["", "bad", "good", "heading", "strong", "dim"]
 WIDTH = 80
 _WIDEST = 110
 _FURTHER = 5
-_CALLERS = 2
 _LABEL = 11
 _CELL = 24
 
@@ -72,34 +71,25 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
     yield from section("Open" if written else "", written, width)
 
 
-def _finding(finding: Finding, width: int) -> Iterator[Line]:
-    for line in wrapped(clean(finding.message), "  ", width, hang=""):
+def finding_in_lines(message: str, blocks: Sequence[Sequence[Block]], width: int) -> Iterator[Line]:
+    """A finding in full: its message, and what is said of it below."""
+    for line in wrapped(clean(message), "  ", width, hang=""):
         yield Line(line.text, "strong")
-    yield Line("")
-    yield from labelled("kind", f"{clean(finding.kind)}: {finding.meaning}", width)
-    for label, text in phrases.whereabouts(finding):
-        yield from labelled(label, text, width)
-    source = phrases.source_of(finding)
-    for label, frame in (
-        *((("source", source),) if source else ()),
-        *(
-            ("called by" if not number else "", frame)
-            for number, frame in enumerate(phrases.callers_of(finding, _CALLERS))
-        ),
-    ):
-        yield from labelled(label, f"{frame.place} {f'in {frame.function}' if frame.function else ''}".rstrip(), width)
-        if frame.code:
-            yield from code_lines(frame.code, width)
-    rows, lines = phrases.evidence_rows(finding), phrases.evidence_lines(finding)
-    if rows or lines:
+    for group in blocks:
         yield Line("")
-    yield from _table(rows, width)
-    for text in lines:
-        yield from wrapped(text, "  ", width)
-    advice = advice_on(finding)
-    if advice:
-        yield Line("")
-        yield from labelled("to do", advice, width)
+        for block in group:
+            if isinstance(block, Field):
+                yield from labelled(block.label, block.text, width)
+                if block.code:
+                    yield from code_lines(block.code, width)
+            elif isinstance(block, Table):
+                yield from _table(block.rows, width)
+            else:
+                yield from wrapped(block.text, "  ", width)
+
+
+def _finding(finding: Finding, width: int) -> Iterator[Line]:
+    yield from finding_in_lines(finding.message, finding_blocks(finding), width)
 
 
 def _further(findings: Sequence[Finding], first: int, width: int, mixed: bool) -> Iterator[Line]:
@@ -160,8 +150,6 @@ def wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Li
 
 
 def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
-    if not rows:
-        return
     label = min(max(len(row.label) for row in rows), 24) + 2
     cell = max(_CELL, (width - 2 - label) // 2 - 2)
     yield Line(f"  {'':<{label}}{'candidate':<{cell + 2}}reference", "heading")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msprobe.diagnose.findings import Verdict
+from msprobe.diagnose.wording import Wording, joined
 from msprobe.report.phrases import short
 
 
@@ -12,7 +13,7 @@ def counts(verdict: Verdict) -> list[str]:
     if not summary:
         return []
     done, common = summary.get("steps_compared", 0), summary.get("steps_in_common", 0)
-    steps = _plural(common, "step") if done == common else f"{done} of {_plural(common, 'step')}"
+    steps = _plural(common, "1 step", "{} steps") if done == common else Wording("{} of {} steps", done, common)
     pairs = summary.get("pairs", 0)
     states = (
         ("same", "the same"),
@@ -20,10 +21,15 @@ def counts(verdict: Verdict) -> list[str]:
         ("victim", "explained by their inputs"),
         ("guilty", "unexplained"),
     )
-    told = [f"{summary[key]} {words}" for key, words in states if summary.get(key)]
-    lines = [
-        f"{steps}, {_plural(summary.get('ranks', 0), 'rank')}, {_plural(pairs, 'pair')} of calls"
-        + (f": {', '.join(told)}" if told else "")
+    told = [Wording("{} {}", summary[key], words) for key, words in states if summary.get(key)]
+    lines: list[str] = [
+        Wording(
+            "{}, {}, {}",
+            steps,
+            _plural(summary.get("ranks", 0), "1 rank", "{} ranks"),
+            _plural(pairs, "1 pair of calls", "{} pairs of calls"),
+        )
+        + (Wording(": {}", joined(", ", told)) if told else "")
     ]
     told_of = len(verdict.findings)
     if verdict.status == "diverged" and summary.get("guilty", 0) > told_of:
@@ -32,24 +38,28 @@ def counts(verdict: Verdict) -> list[str]:
             "around it, and calls that follow"
         )
     alone = [
-        f"{summary[f'{side}_only']} only in the {side}"
+        Wording("{} only in the {}", summary[f"{side}_only"], side)
         for side in ("candidate", "reference")
         if summary.get(f"{side}_only")
     ]
     if alone:
-        lines.append(f"calls {', '.join(alone)}")
+        lines.append(Wording("calls {}", joined(", ", alone)))
     if verdict.status == "diverged" and done < common:
         lines.append("later steps are not compared: they only follow")
     reached = summary.get("largest_effect")
     if verdict.status in ("harmless", "agree") and isinstance(reached, float) and (reached or verdict.findings):
         allowed = short(summary.get("rounding_tolerance", 0.0))
         lines.append(
-            f"loss, gradients and weights differ by at most {short(reached)} (relative); rounding may do {allowed}"
+            Wording(
+                "loss, gradients and weights differ by at most {} (relative); rounding may do {}",
+                short(reached),
+                allowed,
+            )
             if reached
             else "loss, gradients and weights are the same"
         )
     return lines
 
 
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def _plural(count: int, one: str, many: str) -> str:
+    return Wording(one) if count == 1 else Wording(many, count)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msprobe.diagnose.findings import Finding, Status, Verdict
+from msprobe.diagnose.wording import Wording, joined
 
 HEADLINES: dict[Status, str] = {
     "diverged": "DIVERGED",
@@ -96,18 +97,22 @@ def clean(text: object) -> str:
     >>> clean("a\\x1b[2Jb\\nc")
     'a_[2Jb c'
     """
+    if isinstance(text, Wording):
+        return text.with_values(clean)
     return "".join(letter if letter.isprintable() else " " if letter in "\n\t" else "_" for letter in str(text))
 
 
 def headline(verdict: Verdict) -> str:
     """One line: what came out, and where."""
-    word = HEADLINES[verdict.status]
+    word = Wording(HEADLINES[verdict.status])
     if verdict.status == "diverged" and verdict.findings:
         first = leading(verdict)[0]
-        return f"{word} at {place(first)}" + (f", in {clean(first.module)}" if first.module else "")
+        return Wording("{} at {}", word, place(first)) + (
+            Wording(", in {}", clean(first.module)) if first.module else ""
+        )
     if verdict.status == "harmless":
         effect = next((words for one in verdict.findings if (words := no_effect_in_words(one))), "no effect measured")
-        return f"{word}{_share(verdict.summary)}: they differ; {effect}"
+        return Wording("{}{}: they differ; {}", word, _share(verdict.summary), effect)
     if verdict.status == "agree":
         summary = verdict.summary
         exact = not any(
@@ -115,55 +120,57 @@ def headline(verdict: Verdict) -> str:
         )
         word += _share(summary)
         if summary.get("interrupted"):
-            return f"{word} as far as they go: {_as_far(summary)}"
+            return Wording("{} as far as they go: {}", word, _as_far(summary))
         if summary.get("values_recorded") is False:
-            return f"{word} in structure: both make the same calls; values were not recorded"
-        what = "recorded" if tensors_not_compared(summary) is None else "compared"
-        return f"{word}: {f'nothing that was {what} differs' if exact else 'no difference beyond rounding'}"
-    return f"{word}: {clean(verdict.reason)}" if verdict.reason else word
+            return Wording("{} in structure: both make the same calls; values were not recorded", word)
+        what = Wording("recorded" if tensors_not_compared(summary) is None else "compared")
+        return Wording(
+            "{}: {}", word, Wording("nothing that was {} differs", what) if exact else "no difference beyond rounding"
+        )
+    return Wording("{}: {}", word, clean(verdict.reason)) if verdict.reason else word
 
 
 def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
+    return "1 step" if count == 1 else Wording("{} steps", count)
 
 
 def no_effect_in_words(finding: Finding) -> str:
     """That a difference has had no effect so far: ``no effect measured in 3 steps``; empty if it has, or may have."""
     steps = finding.evidence.get("no_effect_in_steps")
     beyond = " beyond rounding" if finding.evidence.get("effect_within_rounding") else ""
-    return f"no effect{beyond} measured in {_steps(steps)}" if isinstance(steps, int) else ""
+    return Wording("no effect{} measured in {}", beyond, _steps(steps)) if isinstance(steps, int) else ""
 
 
 def _share(summary: dict[str, Any]) -> str:
     """Of what a verdict is, where that is not all that was recorded: `` in the 3 of 16 steps that both have``."""
     if summary.get("unread") or summary.get("unread_files"):
         return " in what could be read"
-    shares = []
+    shares: list[str] = []
     left_out = summary.get("not_compared")
     if isinstance(left_out, dict):
         common, lacking, of = summary["steps_in_common"], left_out["steps"], left_out["of_parts"]
         # Single ranks are missing, or whole steps.
-        parts = f"{of - left_out['parts']} of {of} ranks of steps"
-        steps = f"{common - lacking} of {common} steps"
-        shares.append(f"the {steps if lacking else parts} that could be compared")
+        parts = Wording("{} of {} ranks of steps", of - left_out["parts"], of)
+        steps = Wording("{} of {} steps", common - lacking, common)
+        shares.append(Wording("the {} that could be compared", steps if lacking else parts))
     if summary.get("steps_of_one_side"):
         common = summary["steps_in_common"]
-        shares.append(f"the {common} of {common + summary['steps_of_one_side']} steps that both have")
+        shares.append(Wording("the {} of {} steps that both have", common, common + summary["steps_of_one_side"]))
     if summary.get("ranks_of_one_side"):
         ranks = summary["ranks"]
-        shares.append(f"the {ranks} of {ranks + summary['ranks_of_one_side']} ranks that both have")
+        shares.append(Wording("the {} of {} ranks that both have", ranks, ranks + summary["ranks_of_one_side"]))
     elif summary.get("parts_of_one_side"):
         shares.append("the ranks that both have in each step")
     little = summary.get("little_in_common")
     if isinstance(little, dict):
-        shares.append(f"the {little['pairs']} of {little['of']} calls that answer to each other")
+        shares.append(Wording("the {} of {} calls that answer to each other", little["pairs"], little["of"]))
     elif summary.get("levels_differ") and not shares:
         shares.append("the calls that both record")
     lacking = tensors_not_compared(summary)
     if lacking is not None:
         done, of = lacking
-        shares.append(f"{done} of {of} tensors")
-    return f" in {', '.join(shares)}" if shares else ""
+        shares.append(Wording("{} of {} tensors", done, of))
+    return Wording(" in {}", joined(", ", shares)) if shares else ""
 
 
 def tensors_not_compared(summary: dict[str, Any]) -> tuple[int, int] | None:
@@ -183,11 +190,11 @@ def settings_apart(verdict: Verdict) -> list[str]:
     if not isinstance(found, dict):
         return sentences
     texts = [
-        f"{clean(name)}: {_set(one['candidate'])}, in the reference {_set(one['reference'])}"
+        Wording("{}: {}, in the reference {}", clean(name), _set(one["candidate"]), _set(one["reference"]))
         for name, one in found.items()
     ]
     more = len(texts) - _MOST_SETTINGS
-    return [*sentences, *texts[:_MOST_SETTINGS], *([f"and {more} more, in verdict.json"] if more > 0 else [])]
+    return [*sentences, *texts[:_MOST_SETTINGS], *([Wording("and {} more, in verdict.json", more)] if more > 0 else [])]
 
 
 def _set(value: object) -> str:
@@ -204,9 +211,9 @@ def _as_far(summary: dict[str, Any]) -> str:
         "reference_only",
     ]
     whole = pairs + max(summary.get(other, 0) for other in others)
-    return f"{pairs} of {whole} records were compared, as {' and '.join(f'the {side}' for side in sides)} " + (
-        "was interrupted" if len(sides) == 1 else "were interrupted"
-    )
+    return Wording(
+        "{} of {} records were compared, as {} ", pairs, whole, joined(" and ", [f"the {side}" for side in sides])
+    ) + ("was interrupted" if len(sides) == 1 else "were interrupted")
 
 
 def further_notes(verdict: Verdict) -> list[str]:
@@ -224,18 +231,18 @@ def leading(verdict: Verdict) -> list[Finding]:
 
 def place(finding: Finding) -> str:
     """Step, rank and part of the step: ``step 0, rank 1, backward pass``."""
-    parts = []
+    parts: list[str] = []
     if finding.step is not None:
-        parts.append(f"step {finding.step}")
+        parts.append(Wording("step {}", finding.step))
     if finding.rank is not None and str(finding.rank) not in _NO_RANK:
-        parts.append(f"rank {finding.rank}" if isinstance(finding.rank, int) else clean(finding.rank))
+        parts.append(Wording("rank {}", finding.rank) if isinstance(finding.rank, int) else clean(finding.rank))
     # What is called like a forward call outside of all modules may as well be work on gradients, after backward.
     phase = finding.evidence.get("phase")
     if isinstance(phase, str) and phase in _PHASES:
         parts.append(_PHASES[phase])
     elif finding.direction in _DIRECTIONS and (finding.module or finding.direction != "forward"):
         parts.append(_DIRECTIONS[finding.direction])
-    return ", ".join(parts) or "an unknown place"
+    return joined(", ", parts) or "an unknown place"
 
 
 def whereabouts(finding: Finding) -> list[tuple[str, str]]:
@@ -244,11 +251,11 @@ def whereabouts(finding: Finding) -> list[tuple[str, str]]:
     if finding.entry and not finding.where.startswith(finding.entry):
         found.append(("call", clean(finding.entry)))
     if finding.evidence.get("side") == "reference":
-        found[-1] = (found[-1][0], f"{found[-1][1]}  (a call of the reference)")
+        found[-1] = (found[-1][0], Wording("{}  (a call of the reference)", found[-1][1]))
     if finding.module and clean(finding.module) != found[0][1]:
         found.append(("module", clean(finding.module)))
     if finding.order is not None:
-        found.append(("order", f"record {finding.order} of the step"))
+        found.append(("order", Wording("record {} of the step", finding.order)))
     return found
 
 
@@ -301,7 +308,7 @@ def evidence_rows(finding: Finding) -> list[Row]:
     arguments = evidence.get("arguments")
     for one in arguments if isinstance(arguments, (list, tuple)) else ():
         if isinstance(one, dict):
-            label = f"{one.get('slot', '')} ({one['name']})" if one.get("name") else one.get("slot", "")
+            label = Wording("{} ({})", one.get("slot", ""), one["name"]) if one.get("name") else one.get("slot", "")
             rows.append(Row(clean(label), *(clean(one.get(key, "")) for key in ("candidate", "reference"))))
     left, right = evidence.get("candidate"), evidence.get("reference")
     if isinstance(left, dict) or isinstance(right, dict):
@@ -369,15 +376,21 @@ def evidence_lines(finding: Finding) -> list[str]:
     for key, words in _LISTS.items():
         value = evidence.get(key)
         if value and not _all_in(value, finding.message):
-            lines.append(f"{words}: {listed(value)}")
+            lines.append(Wording("{}: {}", Wording(words), listed(value)))
     lines += [
-        f"{clean(key).replace('_', ' ')}: {listed(value)}"
+        Wording("{}: {}", labelled(key), listed(value))
         for key, value in evidence.items()
         if key not in _TOLD and value not in (None, [], "")
     ]
     if finding.alternatives:
-        lines.append(f"look also at: {listed(finding.alternatives)}")
+        lines.append(Wording("look also at: {}", listed(finding.alternatives)))
     return lines
+
+
+def labelled(key: str) -> str:
+    """A key of the evidence as a label. It may come from a file of somebody else."""
+    label = clean(key).replace("_", " ")
+    return Wording("{}", label) if "{" in label or "}" in label else Wording(label)
 
 
 def _all_in(value: Any, message: str) -> bool:
@@ -398,17 +411,19 @@ def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
         return ["the difference has no size: NaN or infinities stand elsewhere, or the shapes differ"]
     if found == 0.0:
         return ["all statistics are equal; the digests say that the values are not"] if explained is None else []
-    text = f"the result differs by {short(found)} (relative)" if result is not None else ""
-    text = text or f"relative difference {'at least ' if evidence.get('lower_bound') else ''}{short(found)}"
+    text = Wording("the result differs by {} (relative)", short(found)) if result is not None else ""
+    text = text or Wording("relative difference {}{}", "at least " if evidence.get("lower_bound") else "", short(found))
     if isinstance(explained, (int, float)):
         came = " and what came in" if isinstance(arrived, (int, float)) and arrived else ""
-        text += f"; rounding{came} may do {short(explained)}"
+        text += Wording("; rounding{} may do {}", came, short(explained))
         if 0 < explained < found:
-            text += f", it is {_times(found / explained)} that"
+            text += Wording(", it is {} that", _times(found / explained))
     lines = [text]
     if isinstance(arrived, (int, float)) and "arguments" not in evidence:
         same = "all statistics of its inputs are" if "inputs_agree_by" in evidence else "its inputs are"
-        lines.append(f"{same} the same" if not arrived else f"its inputs differ by {short(arrived)}")
+        lines.append(
+            Wording("{} the same", same) if not arrived else Wording("its inputs differ by {}", short(arrived))
+        )
     return lines
 
 
@@ -424,7 +439,13 @@ def short(value: float) -> str:
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.1f} times" if ratio < 10 else f"{ratio:,.0f} times" if ratio < 1e6 else f"{ratio:.0e} times"
+    return (
+        Wording("{:.1f} times", ratio)
+        if ratio < 10
+        else Wording("{:,.0f} times", ratio)
+        if ratio < 1e6
+        else Wording("{:.0e} times", ratio)
+    )
 
 
 def brief(finding: Finding, width: int) -> str:
@@ -448,11 +469,11 @@ def alike(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
 def listed(value: Any, most: int = SHOWN) -> str:
     """Some names, and how many more there are."""
     if isinstance(value, dict):
-        value = [f"{key} {item}" for key, item in value.items()]
+        value = [Wording("{} {}", key, item) for key, item in value.items()]
     if not isinstance(value, (list, tuple)):
         return number(value) if isinstance(value, float) else clean(value)
-    shown = ", ".join(clean(item) for item in value[:most])
-    return shown + (f" and {len(value) - most} more" if len(value) > most else "")
+    shown = joined(", ", [clean(item) for item in value[:most]])
+    return shown + (Wording(" and {} more", len(value) - most) if len(value) > most else "")
 
 
 def kinds_in_words(findings: Sequence[Finding]) -> str:

@@ -14,6 +14,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, tensors
 from msprobe.diagnose.differences.records import numel
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -32,8 +33,13 @@ def check(moment: Moment) -> Iterable[Finding]:
             timeline,
             passes[0].loss,
             "argument",
-            f"each of {len(passes)} micro-batches averages its loss over its own labels ({min(known)} to {max(known)} "
-            "of them): the step is a mean of means. Sum, and divide by the number of labels of the whole step",
+            Wording(
+                "each of {} micro-batches averages its loss over its own labels ({} to {} "
+                "of them): the step is a mean of means. Sum, and divide by the number of labels of the whole step",
+                len(passes),
+                min(known),
+                max(known),
+            ),
             evidence={"labels": known, "reduction": "mean", "losses": [text.loss.name for text in passes]},
         )
 

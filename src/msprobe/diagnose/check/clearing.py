@@ -22,6 +22,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.of_check import counts_in_a_sum, is_explained, is_explained_closely
+from msprobe.diagnose.wording import Wording
 
 _LEAST = 4
 
@@ -66,8 +67,11 @@ def _kept(moment: Moment, timeline: Timeline, step: Event, wanted: set[str]) -> 
             timeline,
             step,
             "parameter_gradient",
-            "the gradients hold those of the step before too: they were not cleared (no zero_grad between the "
-            f"steps); shown by the means of {len(names)} parameters",
+            Wording(
+                "the gradients hold those of the step before too: they were not cleared (no zero_grad between the "
+                "steps); shown by the means of {} parameters",
+                len(names),
+            ),
             evidence={
                 "parameter": name,
                 "at_optimizer": measured(now[name]),
@@ -105,8 +109,11 @@ def _within(moment: Moment, timeline: Timeline, step: Event) -> Iterable[Finding
             timeline,
             step,
             "parameter_gradient",
-            f"the optimizer gets the gradient of the last of {count} backward passes alone: gradients were cleared "
-            "between the passes (micro-batches) of one step",
+            Wording(
+                "the optimizer gets the gradient of the last of {} backward passes alone: gradients were cleared "
+                "between the passes (micro-batches) of one step",
+                count,
+            ),
             evidence={"passes": count, "misfit_of_the_sum": alone, "misfit_of_the_last": last, "parameters": len(rows)},
         )
 

@@ -13,6 +13,7 @@ from msprobe.diagnose.check.values import has_values, measured
 from msprobe.diagnose.differences.records import fingerprint, of_statistics
 from msprobe.diagnose.differences.words import NO_RELATION, Relation
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -54,13 +55,19 @@ def _unlike(moment: Moment, node: Node) -> Finding | None:
         word = communication.api(event)
         relation = NO_RELATION
         if len(shapes) > 1:
-            message = f"the ranks get results of different shapes from {event.name}: {', '.join(sorted(shapes))}"
+            message = Wording(
+                "the ranks get results of different shapes from {}: {}", event.name, ", ".join(sorted(shapes))
+            )
         else:
             relation = Relation(f"{of_statistics(leaves[rank], leaves[other]):.2g}", is_distance=True)
-            message = (
-                f"{word} gives rank {rank} another result than rank {other} "
-                f"({relation}): data was lost or changed on "
-                "its way, or the ranks are at different calls"
+            message = Wording(
+                "{} gives rank {} another result than rank {} "
+                "({}): data was lost or changed on "
+                "its way, or the ranks are at different calls",
+                word,
+                rank,
+                other,
+                relation,
             )
         return moment.finding(
             moment.timelines[rank],

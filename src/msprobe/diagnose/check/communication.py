@@ -15,6 +15,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
+from msprobe.diagnose.wording import Wording
 
 Rank = int | str
 
@@ -154,20 +155,24 @@ class Exchange:
 
     def remarks(self) -> list[str]:
         """Ranks that groups name and the dump does not have, and the first call that some rank of a group lacks."""
-        found = []
+        found: list[str] = []
         named = {rank for event in self.of for rank in group(event, ())}
         absent = sorted(named - {rank for rank in self.timelines if isinstance(rank, int)})
         if absent and any(isinstance(rank, int) for rank in self.timelines):
             listed = ", ".join(map(str, absent))
-            found.append(f"groups name ranks that are not in the dump: {listed}; what they did is not known")
+            found.append(Wording("groups name ranks that are not in the dump: {}; what they did is not known", listed))
         for node in self.nodes:
             event = next(iter(node.members.values()))
             missing = sorted(set(group(event, ())) & set(self.timelines) - set(node.members), key=str)
             if missing and not node.whole:
                 listed = ", ".join(map(str, missing))
                 found.append(
-                    f"{event.name} has no answer on rank {listed}: the ranks made or recorded different numbers of "
-                    f"{api(event)} calls"
+                    Wording(
+                        "{} has no answer on rank {}: the ranks made or recorded different numbers of {} calls",
+                        event.name,
+                        listed,
+                        api(event),
+                    )
                 )
                 break
         return found

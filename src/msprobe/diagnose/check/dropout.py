@@ -14,6 +14,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording
 
 _ATTENTION = "scaled_dot_product_attention"
 
@@ -39,8 +40,13 @@ def check(moment: Moment) -> Iterable[Finding]:
                     timeline,
                     event,
                     "argument",
-                    f"{name} with rate {rate:g} is called with training=False while its module "
-                    f'"{module.parts.path}" is in training mode: nothing is dropped',
+                    Wording(
+                        "{} with rate {:g} is called with training=False while its module "
+                        '"{}" is in training mode: nothing is dropped',
+                        name,
+                        rate,
+                        module.parts.path,
+                    ),
                     evidence={"training": False, "module_training": True, "rate": rate},
                 )
             elif not trains and active:
@@ -48,7 +54,12 @@ def check(moment: Moment) -> Iterable[Finding]:
                     timeline,
                     event,
                     "argument",
-                    f'{name} with rate {rate:g} drops values although its module "{module.parts.path}" is in eval mode',
+                    Wording(
+                        '{} with rate {:g} drops values although its module "{}" is in eval mode',
+                        name,
+                        rate,
+                        module.parts.path,
+                    ),
                     evidence={"training": True, "module_training": False, "rate": rate},
                 )
         yield from _left_in_eval(moment, timeline)
@@ -96,8 +107,12 @@ def _left_in_eval(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
             timeline,
             event,
             "argument",
-            f'module "{plain_path(module.parts.path)}" was left in eval mode while the modules around it train: its '
-            f"dropout with rate {rate:g} drops nothing",
+            Wording(
+                'module "{}" was left in eval mode while the modules around it train: its '
+                "dropout with rate {:g} drops nothing",
+                plain_path(module.parts.path),
+                rate,
+            ),
             evidence={"training": False, "module_training": False, "left_in_eval": module.parts.path, "rate": rate},
             alternatives=(module.name,),
         )

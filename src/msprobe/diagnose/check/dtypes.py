@@ -20,6 +20,7 @@ from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.operators import CASTS
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording
 
 _HALF = frozenset(("float16", "bfloat16"))
 
@@ -56,9 +57,10 @@ def _squeezed(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]
         if not sources or dtype_word(sources[0]) != "float32" or fingerprint(results[0]) not in raised:
             continue
         word = operation(event.stem)
-        message = (
-            f"{word} computes in {dtype_word(given[0])}: its input is cast down from float32 for this call and its "
-            "result is cast up again"
+        message = Wording(
+            "{} computes in {}: its input is cast down from float32 for this call and its result is cast up again",
+            word,
+            dtype_word(given[0]),
         )
         evidence = {"input": measured(given[0]), "before_the_cast": measured(sources[0]), "cast": cast.name}
         found.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))
@@ -100,9 +102,11 @@ def _doubles(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
     event = first[0]
     given = floats(event.inputs())
     doubled = [leaf for leaf in given if dtype_word(leaf) == "float64"]
-    message = (
-        f"{operation(event.stem)} computes in float64: one of its arguments, of shape {doubled[0].get('shape')}, is "
-        "float64 and raises the others from lower precision"
+    message = Wording(
+        "{} computes in float64: one of its arguments, of shape {}, is "
+        "float64 and raises the others from lower precision",
+        operation(event.stem),
+        doubled[0].get("shape"),
     )
     evidence = {"inputs": [measured(leaf) for leaf in given], "output": measured(floats(event.outputs())[0])}
     return [(moment.finding(timeline, event, "dtype", message, evidence=evidence), event)]
@@ -141,9 +145,12 @@ def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
         if given == gives == "float32" and usual in _HALF and not casts:
             continue  # Autocast does not cast for it, and the first layer gets single precision.
         said.add(path)
-        message = (
-            f'{operation(event.stem)} in "{path}" gives {_types(event)[1]}; in the other layers of this class it gives '
-            f"{usual}"
+        message = Wording(
+            '{} in "{}" gives {}; in the other layers of this class it gives {}',
+            operation(event.stem),
+            path,
+            _types(event)[1],
+            usual,
         )
         evidence = {"types": list(_types(event)), "usual": usual, "layers": len(calls)}
         odd.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))

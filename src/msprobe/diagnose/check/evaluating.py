@@ -10,6 +10,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording, joined
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -28,14 +29,18 @@ def check(moment: Moment) -> Iterable[Finding]:
         dropouts = sum(operation(event.stem) != "batch_norm" for event in found)
         norms = len(found) - dropouts
         counts = ((dropouts, "dropouts drop nothing"), (norms, "batch norms keep their averages"))
-        what = " and ".join(f"{count} {words}" for count, words in counts if count)
+        what = joined(" and ", [Wording("{} {}", count, words) for count, words in counts if count])
         trained = root.parts.path in moment.history.in_training
         yield moment.finding(
             timeline,
             first,
             "argument",
-            f"{_whose(timeline, root)} is in eval mode in a step that trains it"
-            f"{', and was in training mode before' if trained else ''}: {what} (model.train() was not called)",
+            Wording(
+                "{} is in eval mode in a step that trains it{}: {} (model.train() was not called)",
+                _whose(timeline, root),
+                ", and was in training mode before" if trained else "",
+                what,
+            ),
             evidence={"training": False, "dropouts": dropouts, "batch_norms": norms, "trained_before": trained},
             alternatives=(root.name,),
         )
@@ -77,7 +82,7 @@ def _whose(timeline: Timeline, root: Event) -> str:
     paths = {plain_path(one.parts.path) for one in outermost}
     if len(paths) > 1 and all(one.record.get("training") is False for one in outermost):
         return "the model"  # Itself it was not recorded: it was given to start(), or has no name.
-    return f'the model "{plain_path(root.parts.path)}"'
+    return Wording('the model "{}"', plain_path(root.parts.path))
 
 
 def _root(event: Event) -> Event:

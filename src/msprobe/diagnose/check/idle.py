@@ -13,6 +13,7 @@ from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording
 
 #: How the recorder names what no module of the recorded models has.
 _OF_NO_MODULE = re.compile(r"(^|\.)g\d+\.p\d+$")
@@ -31,9 +32,14 @@ def cleared_before_step(moment: Moment, timeline: Timeline) -> Iterable[Finding]
                 timeline,
                 event,
                 "missing_gradient",
-                f"none of the {len(held)} parameters has a gradient when {event.name} takes its step, though the "
-                f"backward pass made some for {len(made)} of them: they were cleared in between, and nothing is "
-                "updated",
+                Wording(
+                    "none of the {} parameters has a gradient when {} takes its step, though the "
+                    "backward pass made some for {} of them: they were cleared in between, and nothing is "
+                    "updated",
+                    len(held),
+                    event.name,
+                    len(made),
+                ),
                 evidence={"parameters": sorted(made)[:50], "count": len(made)},
             )
 
@@ -66,15 +72,22 @@ def never_called(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
 def _told(moment: Moment, timeline: Timeline, event: Event, modules: dict[str, list[str]], harmless: bool) -> Finding:
     names = [name for found in modules.values() for name in found]
     steps = len(moment.history.called)
-    count = f"{len(names)} parameters" if len(names) > 1 else "1 parameter"
+    count = Wording("{} parameters", len(names)) if len(names) > 1 else "1 parameter"
     how = "was" if len(modules) == 1 else "were"
     why = "" if harmless else ", while the layers before and after it in the same stack were"
     return moment.finding(
         timeline,
         event,
         "missing_gradient",
-        f"{listed(list(modules))} {how} not called in {'the recorded step' if steps == 1 else f'any of {steps} steps'}"
-        f"{why}: the optimizer holds {count} of {'it' if len(modules) == 1 else 'them'} that no gradient reaches",
+        Wording(
+            "{} {} not called in {}{}: the optimizer holds {} of {} that no gradient reaches",
+            listed(list(modules)),
+            how,
+            "the recorded step" if steps == 1 else Wording("any of {} steps", steps),
+            why,
+            count,
+            "it" if len(modules) == 1 else "them",
+        ),
         where=f"{event.name}: {names[0]}",
         evidence={"modules": list(modules)[:50], "parameters": names[:50], "count": len(names)},
         harmless=harmless,

@@ -9,6 +9,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -27,8 +28,12 @@ def check(moment: Moment) -> Iterable[Finding]:
                 timeline,
                 made,
                 "data",
-                f"the labels of {text.loss.name} are the tokens that the model is given ({text.embedding.name}), not "
-                "the next ones: the loss rewards copying the input",
+                Wording(
+                    "the labels of {} are the tokens that the model is given ({}), not "
+                    "the next ones: the loss rewards copying the input",
+                    text.loss.name,
+                    text.embedding.name,
+                ),
                 evidence={
                     "loss": text.loss.name,
                     "tokens": measured(tensors(text.embedding.inputs())[0]),
@@ -48,8 +53,13 @@ def _shifted_twice(moment: Moment, timeline: Timeline, text: Text) -> Finding:
         timeline,
         text.chain[-1],
         "data",
-        f"the labels of {text.loss.name} are {text.ahead} positions ahead of the tokens that the model is given "
-        f"({text.embedding.name}): they are shifted more than once, by the data and by the model",
+        Wording(
+            "the labels of {} are {} positions ahead of the tokens that the model is given "
+            "({}): they are shifted more than once, by the data and by the model",
+            text.loss.name,
+            text.ahead,
+            text.embedding.name,
+        ),
         evidence={"loss": text.loss.name, "ahead": text.ahead, "tokens": measured(tensors(text.embedding.inputs())[0])},
         alternatives=(text.loss.name,),
     )

@@ -16,6 +16,7 @@ from msprobe.diagnose.check.values import distinct, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -35,8 +36,13 @@ def check(moment: Moment) -> Iterable[Finding]:
                 timeline,
                 event,
                 "mutation",
-                f"{event.name} writes to a tensor that {later.name} still needs as it was in {forward.name}; autograd "
-                "cannot see it, the gradient is computed from the changed values",
+                Wording(
+                    "{} writes to a tensor that {} still needs as it was in {}; autograd "
+                    "cannot see it, the gradient is computed from the changed values",
+                    event.name,
+                    later.name,
+                    forward.name,
+                ),
                 evidence={
                     "used_by": forward.name,
                     "needed_by": later.name,

@@ -23,6 +23,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.tensor_info import TensorInfo
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten
+from msprobe.diagnose.wording import Wording
 
 
 @dataclass
@@ -78,15 +79,15 @@ def check(moment: Moment) -> Iterable[Finding]:
         timeline = moment.timelines[origin.rank]
         event = origin.event
         skipped = any(step.record.get("skipped") for step in moment.optimizer_steps(timeline))
-        name = {"nan": "NaN", "inf": "infinity", "-inf": "minus infinity"}[origin.value]
+        name = {"nan": "NaN", "inf": Wording("infinity"), "-inf": "minus infinity"}[origin.value]
         if origin.how == "bad_input":
-            message = f"{name} is in the input of {event.name} already, and no recorded call made it"
+            message = Wording("{} is in the input of {} already, and no recorded call made it", name, event.name)
             if reads_unwritten(event):
-                message = f"{name} comes out of {event.name}, which reads memory that nobody has written"
+                message = Wording("{} comes out of {}, which reads memory that nobody has written", name, event.name)
         elif origin.how == "communication":
-            message = f"{name} is born in {event.name}: what the ranks gave was finite, the result is not"
+            message = Wording("{} is born in {}: what the ranks gave was finite, the result is not", name, event.name)
         else:
-            message = f"{name} is born in {event.name}: {reason(timeline, event, origin.value)}"
+            message = Wording("{} is born in {}: {}", name, event.name, reason(timeline, event, origin.value))
         if skipped:
             message += "; the gradient scaler left this step out"
         yield moment.finding(

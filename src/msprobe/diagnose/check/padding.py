@@ -11,6 +11,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import is_tensor
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -33,7 +34,11 @@ def check(moment: Moment) -> Iterable[Finding]:
                     timeline,
                     event,
                     "gradient",
-                    f'row {row} of the embedding "{plain_path(forward.module or "")}" stands for padding and gets a '
-                    f"gradient (norm {float(np.linalg.norm(values[row].astype(np.float64))):.3g})",
+                    Wording(
+                        'row {} of the embedding "{}" stands for padding and gets a gradient (norm {:.3g})',
+                        row,
+                        plain_path(forward.module or ""),
+                        float(np.linalg.norm(values[row].astype(np.float64))),
+                    ),
                     evidence={"padding_idx": row},
                 )

@@ -12,6 +12,7 @@ from msprobe.diagnose.pairing.recomputation import repeated
 from msprobe.diagnose.steps.links import is_unset
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.of_check import of_a_module_again, of_a_repeat
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -39,14 +40,14 @@ def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Even
         found = settings[0]
         return _told(
             moment, timeline, comparer, again, first, found,
-            f"recomputation calls it with {described(found.left)} for {found.slot}, the forward pass with "
-            f"{described(found.right)}",
+            Wording("recomputation calls it with {} for {}, the forward pass with "
+            "{}", described(found.left), found.slot, described(found.right)),
         )  # fmt: skip
     if given:
         return _told(
             moment, timeline, comparer, again, first, given[0],
-            f"recomputation begins with another {given[0].slot} than the forward pass: what it works on was changed "
-            "in between",
+            Wording("recomputation begins with another {} than the forward pass: what it works on was changed "
+            "in between", given[0].slot),
         )  # fmt: skip
     if result:
         return _told(
@@ -73,7 +74,7 @@ def _told(
     evidence = {
         {"candidate": "recomputed", "reference": "forward_pass"}.get(key, key): value for key, value in evidence.items()
     }
-    how = f" ({relation})" if relation else ""
+    how = Wording(" ({})", relation) if relation else ""
     return moment.finding(timeline, again, "recompute", message + how, evidence=evidence, relation=relation.brief())
 
 

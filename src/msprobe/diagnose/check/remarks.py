@@ -6,6 +6,7 @@ from collections import Counter
 
 from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.wording import Wording
 from msprobe.store.damage import place_in_words
 
 _MOST_PLACES = 20
@@ -34,9 +35,9 @@ class Notes:
         """One line for each remark and place."""
         found = []
         for text, places in self._places.items():
-            found += [f"{place}: {text}" if place else text for place in places]
+            found += [Wording("{}: {}", place, text) if place else text for place in places]
             if self._more[text]:
-                found.append(f"{self._more[text]} more steps or ranks: {text}")
+                found.append(Wording("{} more steps or ranks: {}", self._more[text], text))
         return found
 
 
@@ -57,11 +58,11 @@ def notes_of(timeline: Timeline) -> list[tuple[str, str]]:
     results = [leaf for event in timeline for leaf in tensors(event.outputs())]
     if results and not any("Max" in leaf for leaf in results):
         why = _why(part.header.get("task"), results)
-        found.append(("", f"no statistics were recorded{why}; most checks need them"))
+        found.append(("", Wording("no statistics were recorded{}; most checks need them", why)))
     if not any(event.parts.kind == "api" for event in timeline) and any(event.is_module for event in timeline):
         found.append(("", "only modules were recorded (L0): checks of single calls see nothing"))
     if not any(event.direction == "backward" for event in timeline):
-        found.append((f"step {part.step}", "no backward pass was recorded"))
+        found.append((Wording("step {}", part.step), "no backward pass was recorded"))
     return found
 
 

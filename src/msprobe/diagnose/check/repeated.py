@@ -9,6 +9,7 @@ from msprobe.diagnose.check.replica_inputs import marks, passes
 from msprobe.diagnose.check.values import distinct, measured, tensors
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -27,8 +28,12 @@ def check(moment: Moment) -> Iterable[Finding]:
             timeline,
             event,
             "data",
-            f"{event.name} is given the same batch as in step {before}: the data do not move on, or begin again in the "
-            "same order (shuffle, set_epoch), unless they are this small",
+            Wording(
+                "{} is given the same batch as in step {}: the data do not move on, or begin again in the "
+                "same order (shuffle, set_epoch), unless they are this small",
+                event.name,
+                before,
+            ),
             evidence={"step": before, "input": [measured(leaf) for leaf in tensors(event.inputs()) if distinct(leaf)]},
             harmless=True,
         )

@@ -11,6 +11,7 @@ from msprobe.diagnose.check.values import distinct, measured, tensors
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment, copies: set[str]) -> Iterable[Finding]:
@@ -37,9 +38,14 @@ def check(moment: Moment, copies: set[str]) -> Iterable[Finding]:
         last,
         every[-1][0],
         "replica",
-        f"ranks {', '.join(map(str, ranks[:8]))}{' and more' if len(ranks) > 8 else ''} get the same batch: all "
-        f"tensors that {first[0].name} takes are the same on them, so that all compute the same gradients; nothing "
-        "divides the data among the ranks (DistributedSampler, or rank and number of ranks for the data set)",
+        Wording(
+            "ranks {}{} get the same batch: all "
+            "tensors that {} takes are the same on them, so that all compute the same gradients; nothing "
+            "divides the data among the ranks (DistributedSampler, or rank and number of ranks for the data set)",
+            ", ".join(map(str, ranks[:8])),
+            " and more" if len(ranks) > 8 else "",
+            first[0].name,
+        ),
         evidence={
             "cause": "same_batch",
             "ranks": [str(rank) for rank in ranks],

@@ -11,6 +11,7 @@ from msprobe.diagnose.check.values import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment, copies: Sequence[str]) -> Iterable[Finding]:
@@ -50,15 +51,24 @@ def _told(
     least = min(counts.values())
     odd = [place for place, value in enumerate(values) if counts[str(value)] == least][-1]
     usual = next((value for value in values if value != values[odd]), None)
-    more = f"; so do {listed(list(found)[1:])}" if len(found) > 1 else ""
+    more = Wording("; so do {}", listed(list(found)[1:])) if len(found) > 1 else ""
     return moment.finding(
         moment.timelines[ranks[odd]],
         events[odd],
         "replica",
-        f"the optimizer of rank {ranks[odd]} has {key} {_shown(values[odd])} where that of the other ranks has "
-        f"{_shown(usual)}, for "
-        f"{len(parameters)} parameters that are the same on all ranks ({listed(list(parameters))}): they will part"
-        f"{more}",
+        Wording(
+            "the optimizer of rank {} has {} {} where that of the other ranks has "
+            "{}, for "
+            "{} parameters that are the same on all ranks ({}): they will part"
+            "{}",
+            ranks[odd],
+            key,
+            _shown(values[odd]),
+            _shown(usual),
+            len(parameters),
+            listed(list(parameters)),
+            more,
+        ),
         where=f"{events[odd].name}: {key}",
         evidence={
             "setting": key,

@@ -22,6 +22,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.of_check import is_one_factor, may_have_two_values, of_a_repeat, of_copies
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -196,8 +197,14 @@ def _weights(moment: Moment) -> Iterable[Finding]:
             moment.timelines[rank],
             event,
             "replica",
-            f'"{name}" differs between the ranks before the step, although all ranks get the same gradient for it'
-            + (f"; so do {len(wrong) - 1} other parameters: {listed(list(wrong)[1:])}" if len(wrong) > 1 else ""),
+            Wording(
+                '"{}" differs between the ranks before the step, although all ranks get the same gradient for it', name
+            )
+            + (
+                Wording("; so do {} other parameters: {}", len(wrong) - 1, listed(list(wrong)[1:]))
+                if len(wrong) > 1
+                else ""
+            ),
             where=name,
             evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
         )
@@ -221,24 +228,29 @@ def _gradients(moment: Moment) -> Iterable[Finding]:
     timeline = moment.timelines[rank]
     step = moment.optimizer_steps(timeline)[0]
     ratio = _common_ratio(list(wrong.values()))
-    how = f", each by the factor {ratio:.6g}: they were clipped or scaled by another number" if ratio else ""
-    which = "all" if len(wrong) == len(copies) else f"{len(wrong)} of {len(copies)}"
+    how = Wording(", each by the factor {:.6g}: they were clipped or scaled by another number", ratio) if ratio else ""
+    which = "all" if len(wrong) == len(copies) else Wording("{} of {}", len(wrong), len(copies))
     if left_out:
-        message = (
-            f"no collective sums the gradient of {listed(left_out)} over the ranks, as is done for the other "
-            f"parameters that are the same on all of them; the gradients of {which} of these differ at the optimizer"
+        message = Wording(
+            "no collective sums the gradient of {} over the ranks, as is done for the other "
+            "parameters that are the same on all of them; the gradients of {} of these differ at the optimizer",
+            listed(left_out),
+            which,
         )
     else:
-        message = (
-            f"the gradients of {which} parameters that are the same on all ranks differ between them at the optimizer"
-            f"{how}: {listed(list(wrong))}; the weights will part"
+        message = Wording(
+            "the gradients of {} parameters that are the same on all ranks differ between them at the optimizer"
+            "{}: {}; the weights will part",
+            which,
+            how,
+            listed(list(wrong)),
         )
     yield moment.finding(
         timeline,
         step,
         "replica",
         message,
-        where=f"{name} at {step.name}",
+        where=Wording("{} at {}", name, step.name),
         evidence=_by_rank(leaves)
         | {"parameters": left_out[:50] or list(wrong)[:50], "copies": len(copies), "factor": ratio},
     )
@@ -281,8 +293,11 @@ def _parted(moment: Moment) -> Iterable[Finding]:
         moment.timelines[rank],
         event,
         "replica",
-        f"{len(wrong)} parameters were the same on all ranks before the last step and are not any more: "
-        f"{listed(list(wrong))}",
+        Wording(
+            "{} parameters were the same on all ranks before the last step and are not any more: {}",
+            len(wrong),
+            listed(list(wrong)),
+        ),
         where=name,
         evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
     )
@@ -310,7 +325,13 @@ def _calls(moment: Moment) -> Iterable[Finding]:
                     other,
                     twin,
                     "replica",
-                    f"{event.name} takes the same tensors on ranks {one.rank} and {rank}, its results differ: {why}",
+                    Wording(
+                        "{} takes the same tensors on ranks {} and {}, its results differ: {}",
+                        event.name,
+                        one.rank,
+                        rank,
+                        why,
+                    ),
                     evidence={str(one.rank): measured(found[0]), str(rank): measured(found[1])},
                 )
                 return

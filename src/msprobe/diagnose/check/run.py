@@ -18,6 +18,7 @@ from msprobe.diagnose.findings import Finding, plain
 from msprobe.diagnose.places import Places
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.wording import Wording
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import StrPath
 from msprobe.store.damage import in_words, lost_parts, missing_ranks, place_in_words
@@ -105,7 +106,7 @@ class _Running:
         try:
             for rank in self._dump.ranks(step):
                 if progress is not None:
-                    progress(f"step {step}, rank {rank}")
+                    progress(Wording("step {}, rank {}", step, rank))
                 try:
                     timelines[rank] = _read(self._dump, step, rank)
                 except MsprobeError as problem:
@@ -136,7 +137,7 @@ class _Running:
                 self._keep(found)
         if len(timelines) > 1:
             for remark in Exchange(timelines).remarks():
-                self._notes.add(f"step {step}", remark)
+                self._notes.add(Wording("step {}", step), remark)
         self._history.leave(moment)
         self._before, self._last = moment.earlier(), step
         for timeline in timelines.values():
@@ -159,8 +160,8 @@ class _Running:
             raise InvalidInputError(f'"{path}" holds no record; nothing was recorded, or another folder is meant.')
         unread = [*self._broken, *lost_parts(self._dump)]
         if self._unread.count:
-            number = f"{self._unread.count} tensor files" if self._unread.count > 1 else "a tensor file"
-            unread.append(f"{number} cannot be read: {self._unread}")
+            number = Wording("{} tensor files", self._unread.count) if self._unread.count > 1 else "a tensor file"
+            unread.append(Wording("{} cannot be read: {}", number, self._unread))
         return CheckResult(
             status="clean" if not self._count else "harmless" if self._harmless else "found",
             dump=str(path),

@@ -14,6 +14,7 @@ from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.of_check import is_left_scaled, undoes
+from msprobe.diagnose.wording import Wording
 
 #: Smaller powers of two are numbers of ranks or of micro-batches, as a rule.
 _LEAST = 32.0
@@ -39,15 +40,18 @@ def check(moment: Moment) -> Iterable[Finding]:
         if not factors and ratio is not None and undoes(ratio, scale):
             continue  # Undone where no call was recorded.
         if factors:
-            message = (
-                f"the loss is multiplied by {scale:g} and the gradients by {factors[1]:g} ({factors[0].name}): they "
-                f"reach the optimizer {rest:g} times as large as they are"
+            message = Wording(
+                "the loss is multiplied by {:g} and the gradients by {:g} ({}): they "
+                "reach the optimizer {:g} times as large as they are",
+                scale,
+                factors[1],
+                factors[0].name,
+                rest,
             )
         else:
-            message = (
-                f"the loss is multiplied by {scale:g} before the backward pass and no call divides the gradients by it"
-                + (" again" if ratio is None or undoes(ratio) else "; what clips them hides it")
-            )
+            message = Wording(
+                "the loss is multiplied by {:g} before the backward pass and no call divides the gradients by it", scale
+            ) + (" again" if ratio is None or undoes(ratio) else "; what clips them hides it")
         yield moment.finding(
             timeline,
             event,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
+from msprobe.diagnose.wording import Wording
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check.registry import Check
@@ -59,12 +60,12 @@ class Sight:
 
     def blind(self, checks: Sequence[Check]) -> dict[str, str]:
         """The checks that had nothing to look at, and what they lacked first."""
-        found = {}
+        found: dict[str, str] = {}
         for check in checks:
             lacking = [need for need in check.needs if need not in self.seen]
             if lacking:
                 need = lacking[0]
                 level = _LEVEL_OF.get(need)
-                told = f" (level {level})" if level is not None and level in self.levels else ""
-                found[check.name] = f"{_WITHOUT[need]}{told}"
+                told = Wording(" (level {})", level) if level is not None and level in self.levels else ""
+                found[check.name] = Wording("{}{}", _WITHOUT[need], told)
         return found

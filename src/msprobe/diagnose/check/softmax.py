@@ -15,6 +15,7 @@ from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.of_check import of_a_sum_of_one
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -30,7 +31,9 @@ def check(moment: Moment) -> Iterable[Finding]:
                     timeline,
                     event,
                     "computation",
-                    f"the rows of the softmax sum to {total:.6g} on average, not to 1 (rounding: {allowed:.1g})",
+                    Wording(
+                        "the rows of the softmax sum to {:.6g} on average, not to 1 (rounding: {:.1g})", total, allowed
+                    ),
                     evidence={
                         "sum_of_rows": total,
                         "rounding": allowed,

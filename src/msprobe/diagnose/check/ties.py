@@ -10,6 +10,7 @@ from msprobe.diagnose.check.values import distinct, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -33,8 +34,12 @@ def check(moment: Moment) -> Iterable[Finding]:
                     timeline,
                     weight.event,
                     "parameter_gradient",
-                    f'"{name}" and "{other}" have equal values, as tied weights have, but gradients of their own: they '
-                    "are two parameters now and will part",
+                    Wording(
+                        '"{}" and "{}" have equal values, as tied weights have, but gradients of their own: they '
+                        "are two parameters now and will part",
+                        name,
+                        other,
+                    ),
                     where=f"{other} ({plain_path(weight.event.parts.path)})",
                     evidence={
                         "parameters": [name, other],

@@ -13,6 +13,7 @@ from msprobe.diagnose.check.values import floats, in_its_model, listed, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -109,7 +110,7 @@ def _told(
     moment: Moment, timeline: Timeline, lost: dict[str, Event], holder: Event | None, meant: bool
 ) -> Iterable[Finding]:
     names = list(lost)
-    held = f", though {holder.name} is to update them" if holder is not None else ""
+    held = Wording(", though {} is to update them", holder.name) if holder is not None else ""
     cut = _cut(timeline, lost)
     if cut is not None:
         how = "is detached" if operation(cut.stem) == "detach" else "loses its gradient"
@@ -118,7 +119,14 @@ def _told(
             timeline,
             cut,
             "missing_gradient",
-            f"{len(names)} parameters get no gradient ({listed(names)}): what they lead to {how} in {cut.name}{held}",
+            Wording(
+                "{} parameters get no gradient ({}): what they lead to {} in {}{}",
+                len(names),
+                listed(names),
+                how,
+                cut.name,
+                held,
+            ),
             evidence={"parameters": names[:50], "count": len(names), "input": measured(what)},
             alternatives=(lost[names[-1]].name,),
             harmless=meant,
@@ -131,7 +139,7 @@ def _told(
         timeline,
         first,
         "missing_gradient",
-        f"{len(names)} parameters get no gradient ({listed(names)}){why}{held}",
+        Wording("{} parameters get no gradient ({}){}{}", len(names), listed(names), why, held),
         where=f"{plain_path(first.parts.path)}",
         evidence={"parameters": names[:50], "count": len(names)},
         harmless=meant,

@@ -14,6 +14,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.of_check import is_lost_in_rounding
+from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -66,8 +67,15 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
             timeline,
             event,
             "weights",
-            f"{len(half)} of {len(half) + moved} parameters in {kind} are the same after the step: their update is "
-            f"smaller than {kind} can hold beside the weight ({listed(half)})",
+            Wording(
+                "{} of {} parameters in {} are the same after the step: their update is "
+                "smaller than {} can hold beside the weight ({})",
+                len(half),
+                len(half) + moved,
+                kind,
+                kind,
+                listed(half),
+            ),
             where=f"{event.name}: {half[0]}",
             evidence={
                 "cause": "coarse_type",
@@ -84,8 +92,13 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
             timeline,
             event,
             "weights",
-            f"{len(stuck)} of {len(stuck) + moved} parameters are the same after the step, although their gradient and "
-            f"learning rate are not zero: {listed(stuck)}",
+            Wording(
+                "{} of {} parameters are the same after the step, although their gradient and "
+                "learning rate are not zero: {}",
+                len(stuck),
+                len(stuck) + moved,
+                listed(stuck),
+            ),
             where=f"{event.name}: {name}",
             evidence={
                 "parameters": stuck[:50],
@@ -159,13 +172,18 @@ def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> 
         yield _without_neighbours(moment, timeline, steps[-1], apart, known & set(weights))
     if missing:
         stale = [name for event in steps for name in parameters_of(event) if plain_path(name) not in weights]
-        hint = f"; it holds {listed(stale)} instead, which no module uses" if stale else ""
+        hint = Wording("; it holds {} instead, which no module uses", listed(stale)) if stale else ""
         yield moment.finding(
             timeline,
             steps[-1],
             "weights",
-            f"{_counted(missing)} a gradient and {'is' if len(missing) == 1 else 'are'} in no optimizer: "
-            f"{listed(missing)}{hint}",
+            Wording(
+                "{} a gradient and {} in no optimizer: {}{}",
+                _counted(missing),
+                "is" if len(missing) == 1 else "are",
+                listed(missing),
+                hint,
+            ),
             where=f"{steps[-1].name}: {missing[0]}",
             evidence={"parameters": missing[:50], "held_instead": stale[:50]},
         )
@@ -180,8 +198,10 @@ def _without_neighbours(moment: Moment, timeline: Timeline, event: Event, names:
     two = all(top.isdigit() for top in tops | others) and len(tops) == len(others) == 1 and tops != others
     meant = two or len(held) <= len(names)
     one = len(names) == 1
-    text = f"{_counted(names)} a gradient, and no optimizer that was "
-    text += f"recorded has {'it' if one else 'them'}, while {len(held)} others are in one: {listed(names)}"
+    text = Wording("{} a gradient, and no optimizer that was ", _counted(names))
+    text += Wording(
+        "recorded has {}, while {} others are in one: {}", "it" if one else "them", len(held), listed(names)
+    )
     if meant:
         text += "; where only a part is to be trained, requires_grad_(False) saves the cost of the others' gradients"
     return moment.finding(
@@ -196,7 +216,7 @@ def _without_neighbours(moment: Moment, timeline: Timeline, event: Event, names:
 
 
 def _counted(names: list[str]) -> str:
-    return "1 parameter gets" if len(names) == 1 else f"{len(names)} parameters get"
+    return "1 parameter gets" if len(names) == 1 else Wording("{} parameters get", len(names))
 
 
 def _neighbours(name: str, known: set[str]) -> bool:
@@ -235,9 +255,13 @@ def _as_before(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
             timeline,
             weight.event,
             "weights",
-            f"no weight changes in the steps that were recorded, although {len(stuck)} parameters get gradients that "
-            "are not zero, and no step of an optimizer was recorded: optimizer.step() is not called, or the recorded "
-            f"steps are micro-batches of one ({listed(stuck)})",
+            Wording(
+                "no weight changes in the steps that were recorded, although {} parameters get gradients that "
+                "are not zero, and no step of an optimizer was recorded: optimizer.step() is not called, or the "
+                "recorded steps are micro-batches of one ({})",
+                len(stuck),
+                listed(stuck),
+            ),
             where=stuck[0],
             evidence={"parameters": stuck[:50], "weight": measured(weight.leaf)},
         )
@@ -247,8 +271,12 @@ def _as_before(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
             timeline,
             weight.event,
             "weights",
-            f"{len(stuck)} parameters had a gradient in the step before and are as they were, while {moved} others "
-            f"changed: {listed(stuck)}",
+            Wording(
+                "{} parameters had a gradient in the step before and are as they were, while {} others changed: {}",
+                len(stuck),
+                moved,
+                listed(stuck),
+            ),
             where=stuck[0],
             evidence={"parameters": stuck[:50], "weight": measured(weight.leaf)},
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_floating, numbers
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.wording import Wording
 
 
 def argument(event: Event, position: int, keyword: str) -> Any:
@@ -66,4 +67,4 @@ def in_its_model(name: str) -> str:
 def listed(names: list[str], shown: int = 4) -> str:
     """Names, not too many of them."""
     more = len(names) - shown
-    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(names[:shown]) + (Wording(" and {} more", more) if more > 0 else "")

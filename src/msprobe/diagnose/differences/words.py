@@ -17,6 +17,7 @@ from msprobe.diagnose.differences.records import (
     numel,
 )
 from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.wording import Wording
 
 _SAME_RATIO = 1e-4
 _FEW = 8
@@ -24,20 +25,24 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class Relation:
-    """What two tensors have to do with each other: ``words`` is a size (``2.1e-05``), or says it (``transposed``)."""
+    """What two tensors have to do with each other: ``words`` is a size (``2.1e-05``), or says it (``transposed``).
+
+    ``is_distance``: a relative difference; ``is_size``: and that is all that is known.
+    """
 
     words: str = ""
     is_distance: bool = False
+    is_size: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.words)
 
     def __str__(self) -> str:
-        return f"relative difference {self.words}" if self.is_distance else self.words
+        return Wording("relative difference {}", self.words) if self.is_distance else self.words
 
     def brief(self) -> str:
         """For a line that has little room: ``by 2.1e-05``, ``(transposed)``; empty if nothing is known."""
-        return f"by {self.words}" if self.is_distance else f"({self.words})" if self.words else ""
+        return Wording("by {}", self.words) if self.is_distance else Wording("({})", self.words) if self.words else ""
 
 
 NO_RELATION = Relation()
@@ -75,8 +80,8 @@ def ratio_in_words(left: Any, right: Any) -> str:
     if ratio is None:
         return ""
     if abs(ratio) < 1 and abs(round(1 / ratio) - 1 / ratio) < 1e-3 * abs(1 / ratio):
-        return f"1/{round(1 / ratio)} of it" if ratio > 0 else f"-1/{abs(round(1 / ratio))} of it"
-    return f"{ratio:.6g} times as large"
+        return Wording("1/{} of it", round(1 / ratio)) if ratio > 0 else Wording("-1/{} of it", abs(round(1 / ratio)))
+    return Wording("{:.6g} times as large", ratio)
 
 
 def relation_in_words(difference: Difference, comparer: Comparer, bound: bool = False) -> str:
@@ -99,9 +104,16 @@ def relation_of(difference: Difference, comparer: Comparer, bound: bool = False,
             if found:
                 return found
     if difference.what == "not_finite":
-        return Relation(f"{left.get('nan', 0) or 'some'} NaN, {left.get('inf', 0) or 'no'} infinite of {numel(left)}")
+        return Relation(
+            Wording(
+                "{} NaN, {} infinite of {}",
+                left.get("nan", 0) or Wording("some"),
+                left.get("inf", 0) or Wording("no"),
+                numel(left),
+            )
+        )
     if left.get("shape") != right.get("shape"):
-        return Relation(f"shape {left.get('shape')}, in the {other} {right.get('shape')}")
+        return Relation(Wording("shape {}, in the {} {}", left.get("shape"), other, right.get("shape")))
     ratio = ratio_in_words(left, right)
     if ratio:
         return Relation(ratio)
@@ -113,14 +125,14 @@ def relation_of(difference: Difference, comparer: Comparer, bound: bool = False,
     if counted or math.isinf(difference.delta):
         return Relation(counted or "not finite")
     least = "at least " if bound and at_least(difference) else ""
-    return Relation(f"{least}{difference.delta:.2g}", is_distance=True)
+    return Relation(Wording("{}{:.2g}", least, difference.delta), is_distance=True, is_size=True)
 
 
 def _counted_in_words(left: dict[str, Any], right: dict[str, Any], other: str) -> str:
     """How many elements are not finite on each side, where both have some and they were counted."""
-    for key, word in (("nan", "NaN"), ("inf", "infinite")):
+    for key, word in (("nan", "NaN"), ("inf", Wording("infinite"))):
         if left.get(key) != right.get(key) and left.get(key) and right.get(key):
-            return f"{left[key]} of {numel(left)} elements are {word}, in the {other} {right[key]}"
+            return Wording("{} of {} elements are {}, in the {} {}", left[key], numel(left), word, other, right[key])
     return ""
 
 
@@ -143,12 +155,12 @@ def relation_of_values(left: Any, right: Any, shape: Any = None) -> Relation:
     size = a.size
     if count <= _FEW and size > 4 * _FEW:
         first = int(np.flatnonzero(other)[0])
-        told = f"the first at {_index(first, shape)}: {a[first]:.6g} for {b[first]:.6g}"
-        return Relation(f"{count} of {size} elements, {told}")
+        told = Wording("the first at {}: {:.6g} for {:.6g}", _index(first, shape), a[first], b[first])
+        return Relation(Wording("{} of {} elements, {}", count, size, told))
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return Relation(f"{int((~np.isfinite(a)).sum())} of {size} elements are not finite")
+        return Relation(Wording("{} of {} elements are not finite", int((~np.isfinite(a)).sum()), size))
     if (a[other] == 0).all() and count < size:
-        return Relation(f"{count} of {size} elements are zero")
+        return Relation(Wording("{} of {} elements are zero", count, size))
     norm = float(b @ b)
     if norm:
         factor = float(a @ b) / norm
@@ -159,18 +171,18 @@ def relation_of_values(left: Any, right: Any, shape: Any = None) -> Relation:
         ):
             inverse = 1 / factor
             if abs(factor) < 1 and abs(round(inverse) - inverse) < 1e-3 * abs(inverse):
-                return Relation(f"1/{round(inverse)} of it")
-            return Relation(f"{factor:.6g} times as large")
+                return Relation(Wording("1/{} of it", round(inverse)))
+            return Relation(Wording("{:.6g} times as large", factor))
     if count > 1 and np.array_equal(np.sort(a), np.sort(b)):
         square = isinstance(shape, list) and len(shape) == 2 and shape[0] == shape[1]
         if square and np.array_equal(a.reshape(shape), b.reshape(shape).T):
-            return Relation("transposed")
+            return Relation(Wording("transposed"))
         return Relation("the same elements in another order")
     places = np.flatnonzero(other)
     if count < size // 2 and places[-1] - places[0] + 1 == count:
-        return Relation(f"elements {places[0]} to {places[-1]} of {size}")
+        return Relation(Wording("elements {} to {} of {}", places[0], places[-1], size))
     distance = float(np.linalg.norm(a - b) / max(np.linalg.norm(a), np.linalg.norm(b)))
-    return Relation(f"{distance:.2g} in {count} of {size} elements", is_distance=True)
+    return Relation(Wording("{:.2g} in {} of {} elements", distance, count, size), is_distance=True)
 
 
 def _index(flat: int, shape: Any) -> str:
@@ -213,4 +225,4 @@ def dtype_word(leaf: Any) -> str:
 def named(events: Sequence[Event]) -> str:
     """The names of calls, not too many of them."""
     names = [event.name for event in events]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return ", ".join(names[:4]) + (Wording(" and {} more", len(names) - 4) if len(names) > 4 else "")

@@ -9,6 +9,7 @@ from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.wording import Wording
 
 Pairs = Iterable[tuple[Event, Event]]
 
@@ -39,7 +40,7 @@ def places_of_weights(event: Event, partner: Event, makers: Producers) -> dict[s
 
 def place_of_weight(event: Event, slot: str) -> str:
     """How what a call takes is called where modules were not recorded."""
-    return f"{slot} of {event.name}"
+    return Wording("{} of {}", slot, event.name)
 
 
 def _in_both(left: Iterable[tuple[str, Any]], right: Iterable[tuple[str, Any]]) -> list[tuple[str, tuple[Any, Any]]]:

@@ -15,6 +15,7 @@ from msprobe.diagnose.differences.records import described
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.steps.argument_names import argument_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.wording import Wording, joined
 
 #: Their arguments say how something is stored, how large it is, or where it lies.
 _QUIET = operators.MOVES | operators.CASTS | operators.IDLE
@@ -27,14 +28,16 @@ _Given = dict[tuple[str, str], dict[str, dict[str, None]]]
 def other_arguments(candidate: Side, reference: Side) -> list[str]:
     """What the calls of a function in a module are given in no pass of the other side, in words; in order."""
     mine, theirs = _given(candidate), _given(reference)
-    found = []
+    found: list[str] = []
     for key, arguments in mine.items():
         others = theirs.get(key, {})
         for name, values in arguments.items():
             if name in others and not values.keys() & others[name].keys():
                 module, function = key
                 there = _in_words(others[name])
-                found.append(f"{function} in {module}: {name} is {_in_words(values)}, in the reference {there}")
+                found.append(
+                    Wording("{} in {}: {} is {}, in the reference {}", function, module, name, _in_words(values), there)
+                )
     return found
 
 
@@ -59,4 +62,4 @@ def _plain(event: Event) -> Iterator[tuple[str, Any]]:
 
 
 def _in_words(values: dict[str, None]) -> str:
-    return " or ".join(values)
+    return joined(" or ", values)

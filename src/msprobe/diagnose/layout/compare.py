@@ -20,6 +20,7 @@ from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.search import Search
 from msprobe.diagnose.layout.sides import Side, number_both, number_stages
 from msprobe.diagnose.layout.steps import look_at_steps
+from msprobe.diagnose.wording import Wording, joined
 from msprobe.errors import InvalidInputError
 from msprobe.store.part import DumpPart
 
@@ -136,53 +137,72 @@ class LayoutCounts:
 def notes_of_layouts(counts: LayoutCounts) -> list[str]:
     """What is to be said of the layouts of two runs and of how their tensors were compared."""
     summary = counts.summary()["layouts"]
-    notes = []
+    notes: list[str] = []
     for side in _SIDES:
         one = summary[side]
         if one["ranks"] == 1:
-            text = f"layout of the {side}: one rank"
+            text = Wording("layout of the {}: one rank", side)
         else:
-            sources = ", ".join(_SOURCES[key] for key in one["found_from"]) or "nothing that was recorded"
-            text = f"layout of the {side}: {one['ranks']} ranks, from {sources}"
+            sources = joined(", ", [_SOURCES[key] for key in one["found_from"]]) or "nothing that was recorded"
+            text = Wording("layout of the {}: {} ranks, from {}", side, one["ranks"], sources)
             if one["mesh"] not in (None, one["ranks"]):
-                text += f" (recorded are {one['ranks']} of the {one['mesh']} that the layout file tells)"
+                text += Wording(" (recorded are {} of the {} that the layout file tells)", one["ranks"], one["mesh"])
         for sort, held in one["held"].items():
-            text += f"; {_SORTS[sort]}: " + ", ".join(f"{count} as {words}" for words, count in held.items())
-        notes.append(text + (f"; {one['stages']}" if one["stages"] else ""))
+            text += Wording(
+                "; {}: {}",
+                _SORTS[sort],
+                joined(", ", [Wording("{} as {}", count, words) for words, count in held.items()]),
+            )
+        notes.append(text + (Wording("; {}", one["stages"]) if one["stages"] else ""))
     tensors = summary["tensors"]
-    told = [f"{tensors[key]} {text}" for key, text in _METHODS.items() if tensors[key]]
+    told = [Wording("{} {}", tensors[key], text) for key, text in _METHODS.items() if tensors[key]]
     notes.append(
-        "the layouts differ: compared are modules, their gradients, parameters and the optimizer, not single calls; "
-        f"tensors: {', '.join(told) or 'none'}"
+        Wording(
+            "the layouts differ: compared are modules, their gradients, parameters and the optimizer, not single "
+            "calls; tensors: {}",
+            joined(", ", told) or "none",
+        )
     )
     for side, ranks in summary["interrupted"].items():
         shown = ", ".join(map(str, ranks))
-        notes.append(f"the {side} was interrupted on rank {shown}: what it recorded until then is compared")
+        notes.append(Wording("the {} was interrupted on rank {}: what it recorded until then is compared", side, shown))
     for left, right in summary["types"]:
-        notes.append(f"precision: {left} in the candidate where the reference has {right}")
+        notes.append(Wording("precision: {} in the candidate where the reference has {}", left, right))
     if summary["of_several_passes"]:
         notes.append(
-            f"{summary['of_several_passes']} tensors of the last step were put together from several passes of a module"
+            Wording(
+                "{} tensors of the last step were put together from several passes of a module",
+                summary["of_several_passes"],
+            )
         )
     left = tensors["without_numbers"] + tensors["not_comparable"]
     if left:
-        reasons = [f"{count}: {why}" for why, count in summary["not_comparable"].items()]
+        reasons = [Wording("{}: {}", count, why) for why, count in summary["not_comparable"].items()]
         if tensors["without_numbers"]:
-            reasons.append(f"{tensors['without_numbers']}: no numbers were recorded, or none that ranks can add up")
-        notes.append(f"{left} tensors could not be compared ({'; '.join(reasons)})")
+            reasons.append(
+                Wording("{}: no numbers were recorded, or none that ranks can add up", tensors["without_numbers"])
+            )
+        notes.append(Wording("{} tensors could not be compared ({})", left, joined("; ", reasons)))
     for side in _SIDES:
         names = summary[f"only_in_{side}"]
         if names:
-            more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
-            notes.append(f"modules only in the {side}: {', '.join(names[:_MOST_TOLD])}{more}")
+            more = Wording(" and {} more", len(names) - _MOST_TOLD) if len(names) > _MOST_TOLD else ""
+            notes.append(Wording("modules only in the {}: {}{}", side, ", ".join(names[:_MOST_TOLD]), more))
     arguments = summary["arguments"]
     if arguments:
-        more = f" and {len(arguments) - _MOST_TOLD} more" if len(arguments) > _MOST_TOLD else ""
-        notes.append(f"other arguments of calls, which are not compared: {'; '.join(arguments[:_MOST_TOLD])}{more}")
+        more = Wording(" and {} more", len(arguments) - _MOST_TOLD) if len(arguments) > _MOST_TOLD else ""
+        notes.append(
+            Wording(
+                "other arguments of calls, which are not compared: {}{}", joined("; ", arguments[:_MOST_TOLD]), more
+            )
+        )
     if summary["gradient_factor"] != 1.0:
         notes.append(
-            f"gradients in the backward pass are compared after those of the candidate were multiplied by "
-            f"{summary['gradient_factor']:g}: ranks take the mean over their own samples"
+            Wording(
+                "gradients in the backward pass are compared after those of the candidate were multiplied by "
+                "{:g}: ranks take the mean over their own samples",
+                summary["gradient_factor"],
+            )
         )
     return notes
 
@@ -240,7 +260,7 @@ def _stages(side: Side, numbered: bool) -> str | None:
     groups = "; ".join(", ".join(ranks) for ranks in shares.values())
     told = side.annotation is not None and side.annotation.stage_axis is not None
     source = "the annotation file" if told else "the order of the ranks" if numbered else "the names of the modules"
-    return f"{len(shares)} stages (ranks {groups}), from {source}"
+    return Wording("{} stages (ranks {}), from {}", len(shares), groups, source)
 
 
 def _counts(search: Search, alone: Sequence[Sequence[str]], drifted: Mapping[str, float]) -> dict[str, int]:

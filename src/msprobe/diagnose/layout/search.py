@@ -21,6 +21,7 @@ from msprobe.diagnose.layout.rounded import Rounded
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.layout.told import About, Told, limit, limit_of
 from msprobe.diagnose.tolerance import layouts, units
+from msprobe.diagnose.wording import Wording
 
 _DIGITS = re.compile(r"\d+")
 
@@ -84,7 +85,7 @@ class Search(Told):
     def first_terms(self) -> str | None:
         """Where a gradient was made that ranks hold terms of to the end of the backward pass."""
         terms = self._began.terms
-        return None if terms is None else f"{terms[0].event.name}, {_argument(terms[1].slot)}"
+        return None if terms is None else Wording("{}, {}", terms[0].event.name, _argument(terms[1].slot))
 
     def gradients(self) -> None:
         """The share of each parameter's gradient that the backward passes brought."""
@@ -111,7 +112,11 @@ class Search(Told):
                         ("gradient", one.name),
                         "parameter_gradient",
                         About("the gradient of ", one.name).then(
-                            f" differs ({words}){statements.on_ranks(ranks)}, while what arrives at its module agrees"
+                            Wording(
+                                " differs ({}){}, while what arrives at its module agrees",
+                                words,
+                                statements.on_ranks(ranks),
+                            )
                         ),
                         one.name,
                         pair.events,
@@ -142,10 +147,10 @@ class Search(Told):
         when = "before the first step" if self.first else "at the beginning of this step"
         ranks = statements.at_fault(one, allowed)
         words = statements.how(one.fit.left, one.fit.right, one.apart)
-        text = About("parameter ", one.name, f" differs {when}{statements.on_ranks(ranks)} ({words})")
+        text = About("parameter ", one.name, Wording(" differs {}{} ({})", when, statements.on_ranks(ranks), words))
         if doubled is not None:
             first, second = doubled if not ranks or doubled[0] in ranks else doubled[::-1]
-            text = text.then(f": rank {first} holds the same part of it as rank {second}")
+            text = text.then(Wording(": rank {} holds the same part of it as rank {}", first, second))
             ranks = ranks or [first]
         # Those that a rank has of another one, and those that a part of the ranks has, tell more than the others.
         mark, telling = ("weight", one.name), bool(ranks) or doubled is not None
@@ -162,7 +167,7 @@ class Search(Told):
             allowed = layouts.of_input(self.limit(one), self._farthest, calls, self.rounded.unit)
             entry = pair.event.name
             if one.copies and not one.is_sum:
-                self.say_copies(pair.events, one, f"{one.slot} of {entry}", f"{entry}, {one.slot}")
+                self.say_copies(pair.events, one, Wording("{} of {}", one.slot, entry), f"{entry}, {one.slot}")
                 self.tainted = True
                 continue
             if one.apart <= allowed:
@@ -175,29 +180,43 @@ class Search(Told):
             if pair.place.direction == "backward":
                 scale = ratio_of(one.fit.left.described(), one.fit.right.described())
                 kind = "loss_scale" if scale is not None else "gradient"
-                text = (
-                    f"{one.slot} of {entry}, a gradient that arrives, differs{place} ({words}), while the forward pass "
-                    "and all that was recorded before agree"
+                text = Wording(
+                    "{} of {}, a gradient that arrives, differs{} ({}), while the forward pass "
+                    "and all that was recorded before agree",
+                    one.slot,
+                    entry,
+                    place,
+                    words,
                 )
             elif not any(key[0] == "forward" for key in self.known):
                 kind = "data"
-                text = f"{one.slot} of {entry} comes from outside the recorded modules and differs{place} ({words})"
+                text = Wording(
+                    "{} of {} comes from outside the recorded modules and differs{} ({})", one.slot, entry, place, words
+                )
                 doubled = statements.doubled(one)
                 if doubled is not None:
-                    text += f": rank {doubled[0]} has the same part of it as rank {doubled[1]}"
+                    text += Wording(": rank {} has the same part of it as rank {}", doubled[0], doubled[1])
                     ranks = ranks or [doubled[0]]
             elif (received := statements.received_by(self.candidate, pair, one.slot)) is not None:
                 kind = "collective"
-                text = (
-                    f"{one.slot} of {entry} differs{place} ({words}), while all modules before agree: {received} "
-                    "brought it from another rank"
+                text = Wording(
+                    "{} of {} differs{} ({}), while all modules before agree: {} brought it from another rank",
+                    one.slot,
+                    entry,
+                    place,
+                    words,
+                    received,
                 )
             else:
                 kind = "computation"
                 inside = pair.place.path.rpartition(".")[0]
-                text = (
-                    f"{one.slot} of {entry} differs{place} ({words}), while all modules before agree: it is calculated "
-                    f"between them{f' in {inside}' if inside else ''}"
+                text = Wording(
+                    "{} of {} differs{} ({}), while all modules before agree: it is calculated between them{}",
+                    one.slot,
+                    entry,
+                    place,
+                    words,
+                    Wording(" in {}", inside) if inside else "",
                 )
             self.say(
                 ("input", entry), kind, text, f"{entry}, {one.slot}", pair.events, ranks, one, allowed, relation=words
@@ -270,11 +289,11 @@ class Search(Told):
         )
         backward = pair.place.direction == "backward"
         kind: Kind = "gradient" if backward else "computation"
-        what = f"the gradient of {_argument(one.slot)}" if backward else one.slot
+        what = Wording("the gradient of {}", _argument(one.slot)) if backward else one.slot
         self.say(
             ("result", entry),
             kind,
-            f"{entry}: {what} differs{statements.on_ranks(ranks)} ({words}); {why}",
+            Wording("{}: {} differs{} ({}); {}", entry, what, statements.on_ranks(ranks), words, why),
             entry,
             pair.events,
             ranks,
@@ -288,12 +307,16 @@ class Search(Told):
         """A tensor of which each rank has a term is used before anything has added the terms up."""
         backward = pair.place.direction == "backward"
         entry, slot = pair.event.name, _argument(one.slot) if backward else one.slot
-        what = f"the gradient of {slot}" if backward else slot
+        what = Wording("the gradient of {}", slot) if backward else slot
         self.say(
             ("terms", entry),
             "collective",
-            f"{entry}: each rank has its own term of {what}, and nothing adds them up before "
-            f"{user.event.name}, whose result differs",
+            Wording(
+                "{}: each rank has its own term of {}, and nothing adds them up before {}, whose result differs",
+                entry,
+                what,
+                user.event.name,
+            ),
             f"{entry}, {slot}",
             pair.events,
             [],
@@ -315,18 +338,20 @@ class Search(Told):
         usual = self._usual.get((pair.place.direction, _DIGITS.sub("#", pair.place.path)), 0)
         told = []
         if len({len(found) for found in calls.values()}) > 1:
-            told = [f"rank {each}: {len(found)} communications in it" for each, found in calls.items()]
+            told = [Wording("rank {}: {} communications in it", each, len(found)) for each, found in calls.items()]
         elif len(calls[rank]) < usual:
-            told = [f"{len(calls[rank])} communications in it, {usual} in the same place of other layers"]
+            told = [Wording("{} communications in it, {} in the same place of other layers", len(calls[rank]), usual)]
         kind: Kind = "collective" if terms or usual or any(calls.values()) else "replica"
         why = ""
         if terms:
-            why = f": each rank has its own term, and their {terms} agrees with the reference; nothing added them up"
+            why = Wording(
+                ": each rank has its own term, and their {} agrees with the reference; nothing added them up", terms
+            )
         entry = event.name
         self.say_copies(
             pair.events,
             one,
-            f"{one.slot} of {entry}",
+            Wording("{} of {}", one.slot, entry),
             f"{entry}, {one.slot}",
             kind=kind,
             why=why,

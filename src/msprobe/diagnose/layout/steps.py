@@ -15,6 +15,7 @@ from msprobe.diagnose.layout.told import About
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import layouts
+from msprobe.diagnose.wording import Wording
 
 _MOST_NAMED, _MOST_LISTED = 4, 200
 
@@ -54,8 +55,8 @@ def _look_at_factor(search: Search, gradients: Mapping[str, Measured | None], la
     events = {rank: steps[0].event for rank, steps in search.candidate.parameters[name].items() if steps}
     search.say(
         "factor", "parameter_gradient",
-        f'the gradients of "{name}" and {len(others)} more are {factor:.3g} times as large when the optimizer steps: '
-        "one factor, which rounding does not make",
+        Wording('the gradients of "{}" and {} more are {:.3g} times as large when the optimizer steps: '
+        "one factor, which rounding does not make", name, len(others), factor),
         name, events, [], counting[name], layouts.of_factor(search.rounded.unit), parameter=name,
         parameters=list(ratios)[:_MOST_LISTED],
     )  # fmt: skip
@@ -82,8 +83,9 @@ def _look_before(
     if missing is not None:
         search.tell(
             ("missing", missing), "missing_gradient",
-            f'"{name}" has {missing} gradient when the optimizer steps, in the reference '
-            f"{'one' if missing == 'no' else 'none'}", name, events, [], parameter=name,
+            Wording('"{}" has no gradient when the optimizer steps, in the reference one', name) if missing == "no"
+            else Wording('"{}" has a gradient when the optimizer steps, in the reference none', name),
+            name, events, [], parameter=name,
         )  # fmt: skip
         return False
     if gradient is not None:
@@ -93,9 +95,9 @@ def _look_before(
         if one is None or vanishing or search.findings or math.isinf(search.drifted.get(name, 0.0)):
             continue
         if one.copies:
-            search.say_copies(events, one, f'{field} of "{name}" before the step', name, parameter=name)
+            search.say_copies(events, one, Wording('{} of "{}" before the step', field, name), name, parameter=name)
         elif one.apart * _counts(gradient, largest) > _of_state(search, one, name):
-            _say_state(search, one, f'{field} of "{name}" differs before the step', name, field, events)
+            _say_state(search, one, Wording('{} of "{}" differs before the step', field, name), name, field, events)
     return clean and not search.findings
 
 
@@ -109,7 +111,9 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
         )
         why = ""
         if terms:
-            why = f": each rank has its own, and their {terms} agrees with the reference; nothing put them together"
+            why = Wording(
+                ": each rank has its own, and their {} agrees with the reference; nothing put them together", terms
+            )
         what = About("the gradient of ", name, " at the optimizer")
         since = search.first_terms
         search.say_copies(events, one, what, name, why=why, group="gradient", parameter=name, terms_since=since)
@@ -127,7 +131,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
     places = statements.on_ranks(ranks)
     search.say(
         ("optimizer gradient", name), "parameter_gradient",
-        About("the gradient of ", name, f" differs when the optimizer steps{places} ({words}){why}"),
+        About("the gradient of ", name, Wording(" differs when the optimizer steps{} ({}){}", places, words, why)),
         name, events, ranks, one, allowed, "gradient", relation=words, parameter=name,
     )  # fmt: skip
     return False
@@ -145,9 +149,9 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
         if one is None or not clean or search.findings:
             continue
         if one.copies:
-            search.say_copies(events, one, f'{field} of "{name}" after the step', name, parameter=name)
+            search.say_copies(events, one, Wording('{} of "{}" after the step', field, name), name, parameter=name)
         elif one.apart * counts > (allowed if field == "weight" else _of_state(search, one, name)):
-            _say_state(search, one, f'{field} of "{name}" differs after the step', name, field, events)
+            _say_state(search, one, Wording('{} of "{}" differs after the step', field, name), name, field, events)
     if weight.fit is None or weight.fit.how != "values":
         # Statistics are a lower bound of what the next step may find in the values.
         return max(weight.apart, astray)
@@ -161,7 +165,8 @@ def _say_state(search: Search, one: Measured, text: str, name: str, field: str, 
     ranks = statements.at_fault(one, allowed)
     words = statements.how(one.fit.left, one.fit.right, one.apart)
     search.say(
-        ("state", field), "optimizer", f"{text}{statements.on_ranks(ranks)} ({words}); gradients and settings agree",
+        ("state", field), "optimizer",
+        Wording("{}{} ({}); gradients and settings agree", text, statements.on_ranks(ranks), words),
         name if field == "weight" else f"{name}, {field}", events, ranks, one, allowed, relation=words,
         parameter=name, field=field,
     )  # fmt: skip
@@ -188,8 +193,14 @@ def _look_at_settings(search: Search) -> None:
         rank, _, left, right = places[0]
         ranks = wrong if len(wrong) < len(asked) else []
         everyone = "all parameters" if len(differing) == len(names) else _listed(differing)
-        text = (
-            f"{asked[rank].name}: {key} is {left}{statements.on_ranks(ranks)}, in the reference {right}, for {everyone}"
+        text = Wording(
+            "{}: {} is {}{}, in the reference {}, for {}",
+            asked[rank].name,
+            key,
+            left,
+            statements.on_ranks(ranks),
+            right,
+            everyone,
         )
         search.tell(
             ("setting", key), "optimizer", text, f"{asked[rank].name}, {key}", asked, ranks,
@@ -283,4 +294,4 @@ def _count(steps: Mapping[Rank, list[Step]]) -> int:
 
 def _listed(names: list[str]) -> str:
     shown = ", ".join(f'"{name}"' for name in names[:_MOST_NAMED])
-    return shown + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+    return shown + (Wording(" and {} more", len(names) - _MOST_NAMED) if len(names) > _MOST_NAMED else "")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from msprobe.diagnose.layout.blocks import Block
 from msprobe.diagnose.layout.guess import Held, Way
 from msprobe.diagnose.layout.measured import Measured
+from msprobe.diagnose.wording import Wording, joined
 
 _OF_BATCH = re.compile(r"(\d+) parts along 0\b")
 
@@ -78,10 +79,10 @@ def _in_words(way: Way, blocks: Sequence[Block]) -> str:
     while inner.parts:
         words.append(_share(inner.way, len(inner.parts), inner.dim))
         inner = inner.parts[0]
-    return ", each of them ".join(words) or "one whole"
+    return joined(", each of them ", words) or "one whole"
 
 
 def _share(way: str, size: int, dim: int) -> str:
     if way in ("shard", "interleave"):
-        return f"{size} parts along {dim}" + (" in turns" if way == "interleave" else "")
-    return f"{size} copies" if way == "replicate" else f"{size} terms of a {way}"
+        return Wording("{} parts along {}", size, dim) + (" in turns" if way == "interleave" else "")
+    return Wording("{} copies", size) if way == "replicate" else Wording("{} terms of a {}", size, way)

@@ -12,6 +12,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.argument_names import argument_name, argument_word
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording, joined
 
 #: Calls whose other arguments say how something is stored, not what is computed.
 _QUIET = operators.MOVES - operators.MOVES_WITH_SETTINGS | operators.CASTS | operators.IDLE
@@ -23,15 +24,23 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
     """
     event = judged.event
     parts = [
-        "{} is {}, in the reference {}".format(argument_name(event, one.slot), *one.in_words)
+        Wording("{} is {}, in the reference {}", argument_name(event, one.slot), *one.in_words)
         for one in judged.arguments
     ]
     kind: Kind = "argument"
-    text = f"{event.name}: {'; '.join(parts)}"
+    if len(parts) == 1:
+        text = Wording("{}: {} is {}, in the reference {}", event.name, *parts[0].values)
+    else:
+        text = Wording("{}: {}", event.name, joined("; ", parts))
     if event in scene.pairing.loose and event.stem != judged.partner.stem:
         # Not the same call: the pair was only for what both compute.
         kind = "structure"
-        text = f"the candidate calls {event.name} where the reference calls {judged.partner.name}: {'; '.join(parts)}"
+        text = Wording(
+            "the candidate calls {} where the reference calls {}: {}",
+            event.name,
+            judged.partner.name,
+            joined("; ", parts),
+        )
     if shows_later:
         text += ": its result is the same, and the running averages that it keeps for evaluation are not"
     scene.say(
@@ -48,7 +57,7 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
             OtherArguments(tuple(judged.arguments), tuple(argument_word(event, one.slot) for one in judged.arguments)),
             Result(judged.left, judged.allowed),
         ),
-        shows_later=f"arguments of {event.stem} in {event.module}" if shows_later else "",
+        shows_later=Wording("arguments of {} in {}", event.stem, event.module) if shows_later else "",
     )
 
 

@@ -13,6 +13,7 @@ from msprobe.diagnose.evidence import Setting
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Slot, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording
 
 Shape = tuple[int, ...]
 
@@ -31,9 +32,14 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
         ("broadcast", event),
         judged,
         "argument",
-        f"{event.name} gets {shapes_in_words(judged)}: "
-        f"the {'candidate' if _is_outer(mine) else 'reference'} broadcasts them, so that every element of one is "
-        "combined with every element of the other",
+        Wording(
+            "{} gets {}: "
+            "the {} broadcasts them, so that every element of one is "
+            "combined with every element of the other",
+            event.name,
+            shapes_in_words(judged),
+            "candidate" if _is_outer(mine) else "reference",
+        ),
         where=event.name,
         clear=True,
         facts=(Setting([list(shape) for shape in mine], [list(shape) for shape in theirs]),),
@@ -44,7 +50,7 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
 def shapes_in_words(judged: Judged) -> str:
     """The shapes of the first two tensors that a call takes, on both sides."""
     mine, theirs = (_told(_shapes(one.inputs())) for one in (judged.event, judged.partner))
-    return f"tensors of shapes {mine}, in the reference {theirs}"
+    return Wording("tensors of shapes {}, in the reference {}", mine, theirs)
 
 
 def _shapes(slots: Sequence[Slot]) -> list[Shape]:

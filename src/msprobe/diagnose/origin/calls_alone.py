@@ -16,6 +16,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording
 
 
 def blame_calls(
@@ -52,22 +53,31 @@ def blame_calls(
         for events, side in ((alone, scene.pairing.partner), (missing, scene.pairing.back))
     )
     if alone and missing:
-        text = f"the candidate calls {here} where the reference calls {there}"
+        text = Wording("the candidate calls {} where the reference calls {}", here, there)
     elif alone:
-        text = f"the candidate alone calls {here}"
+        text = Wording("the candidate alone calls {}", here)
     else:
-        text = f"the reference calls {there}, the candidate does not"
+        text = Wording("the reference calls {}, the candidate does not", there)
     if cause == "loss_factor":
-        text += f": the loss is {ratio}{what_becomes_of_gradients(scene)}"
+        text += Wording(": the loss is {}{}", ratio, what_becomes_of_gradients(scene))
     elif cause == "clipping":
         clips = "the candidate alone clips" if alone else "the reference clips, and the candidate does not clip,"
-        text = f"{clips} gradients by their norm ({here or there}): {difference.slot} of {judged.event.name} is {ratio}"
+        text = Wording(
+            "{} gradients by their norm ({}): {} of {} is {}",
+            clips,
+            here or there,
+            difference.slot,
+            judged.event.name,
+            ratio,
+        )
     elif difference.left is None and difference.right is None:
-        text += f"; that is seen in {judged.event.name}, whose result differs while all statistics of its inputs agree"
+        text += Wording(
+            "; that is seen in {}, whose result differs while all statistics of its inputs agree", judged.event.name
+        )
         if any(one.what == "shape" for one in judged.inputs):
-            text += f"; it gets {shapes_in_words(judged)}"
+            text += Wording("; it gets {}", shapes_in_words(judged))
     else:
-        text += f"; {difference.slot} of {judged.event.name} differs by it{scene.how(difference)}"
+        text += Wording("; {} of {} differs by it{}", difference.slot, judged.event.name, scene.how(difference))
     scene.say(
         ("calls", entry),
         judged,
@@ -100,7 +110,13 @@ def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
             return ""
         found[outermost.parts.path] = None
     paths = list(found)
-    return f" (the whole of {'modules' if len(paths) > 1 else 'module'} {', '.join(paths[:4])})" if paths else ""
+    return (
+        Wording(
+            " (the whole of {} {})", Wording("modules") if len(paths) > 1 else Wording("module"), ", ".join(paths[:4])
+        )
+        if paths
+        else ""
+    )
 
 
 def _telling(events: Sequence[Event]) -> Event:
@@ -134,7 +150,7 @@ def what_becomes_of_gradients(scene: Scene) -> str:
         return ", and the gradients that the optimizer gets agree: it is undone before"
     if arrival.factor is not None:
         ratio = ratio_in_words(arrival.differ[0].left, arrival.differ[0].right)
-        return f", and the gradients that the optimizer gets are {ratio}: nothing undoes it"
+        return Wording(", and the gradients that the optimizer gets are {}: nothing undoes it", ratio)
     if arrival.known and not arrival.differ and not scene.has_calls:
         return ", and those that the optimizer gets agree: it is undone, or clipping hides it (level mix would tell)"
     if arrival.known and not arrival.differ:

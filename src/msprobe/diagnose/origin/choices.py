@@ -12,6 +12,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording
 
 
 def look_for_tokens(scene: Scene) -> None:
@@ -27,9 +28,14 @@ def look_for_tokens(scene: Scene) -> None:
         ("choice", judged.event),
         judged,
         "choice",
-        f"rounding decides between two tokens at {name}: it chooses {_in_words(token)}, from values that are apart by "
-        f"{given:.2g} (relative) and of about one size. All tokens after it may be others, and what is calculated from "
-        "them tells nothing",
+        Wording(
+            "rounding decides between two tokens at {}: it chooses {}, from values that are apart by "
+            "{:.2g} (relative) and of about one size. All tokens after it may be others, and what is calculated from "
+            "them tells nothing",
+            name,
+            _in_words(token),
+            given,
+        ),
         where=f"{name}, {token.slot}",
         clear=False,
         facts=(Seen(token), Result(given, noise.explained(scene.comparer.unit_of_run))),
@@ -57,7 +63,7 @@ def _in_words(token: Difference) -> str:
     here, there = _values(token.left), _values(token.right)
     own, other = here - there, there - here
     if len(own) == len(other) == 1:
-        return f"{own.pop():g}, in the reference {other.pop():g}"
+        return Wording("{:g}, in the reference {:g}", own.pop(), other.pop())
     return "another one than in the reference"
 
 

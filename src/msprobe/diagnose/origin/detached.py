@@ -16,6 +16,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording
 
 _DETACH = "detach"
 
@@ -72,15 +73,18 @@ def _say(scene: Scene, judged: Judged, difference: Difference) -> None:
     cut = makers.of(leaf, cutting)
     lone = cut is not None and operation(cut.stem) == _DETACH and cut not in paired
     sides = ("candidate", "reference") if here else ("reference", "candidate")
-    text = (
-        f"no gradient goes back through {difference.slot} of {event.name} in the {sides[0]}, as it does in the "
-        f"{sides[1]}: it is detached"
+    text = Wording(
+        "no gradient goes back through {} of {} in the {}, as it does in the {}: it is detached",
+        difference.slot,
+        event.name,
+        sides[0],
+        sides[1],
     )
     kind: Kind = "missing_gradient"
     entry = event
     if cut is not None and lone:
         kind, entry = "structure", cut
-        text += f" by {cut.name}, which the {sides[0]} alone calls"
+        text += Wording(" by {}, which the {} alone calls", cut.name, sides[0])
     facts = (Named("seen_in", event.name), Seen(difference))
     finding = scene.finding(entry, kind, text, f"{event.name}, {difference.slot}", facts)
     scene.ledger.add(Suspect(finding, event.index - 0.25, clear=True, judged=judged))

@@ -19,6 +19,7 @@ from msprobe.diagnose.steps.parameter_names import parameter_name, plain_name
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks
 from msprobe.diagnose.tolerance.judge import Judged, forward_delta
+from msprobe.diagnose.wording import Wording
 
 #: The most calls that are taken for one group.
 _LARGEST_GROUP = 200
@@ -68,8 +69,12 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
         ("arriving", event),
         judged,
         "loss_scale" if ratio else "gradient",
-        f"the gradient that arrives at {event.name} differs{scene.how(difference)}, and no call that was recorded "
-        f"before it does{what_becomes_of_gradients(scene) if ratio else ''}",
+        Wording(
+            "the gradient that arrives at {} differs{}, and no call that was recorded before it does{}",
+            event.name,
+            scene.how(difference),
+            what_becomes_of_gradients(scene) if ratio else "",
+        ),
         where=f"{event.name}, {difference.slot}",
         clear=True,
         facts=(*because("loss_factor" if ratio else None), Seen(difference)),
@@ -160,14 +165,14 @@ def look_for_missing_gradients(scene: Scene) -> None:
         return
     if lost and not parameters and all(operation(event.stem) in operators.IDLE for event, _ in lost):
         return
-    shown = ", ".join(parameters[:6]) + (f" and {len(parameters) - 6} more" if len(parameters) > 6 else "")
+    shown = ", ".join(parameters[:6]) + (Wording(" and {} more", len(parameters) - 6) if len(parameters) > 6 else "")
     if lost:
         event, twin = next(((e, t) for e, t in lost if not e.is_module), lost[0])
         led = cuts[twin]
         cut = led.call if led is not None else _cut_before(scene, twin, scene.makers, scene.pairing.partner)
-        text = f"no gradient reaches {twin.name}, as it does in the reference"
+        text = Wording("no gradient reaches {}, as it does in the reference", twin.name)
         if cut is not None:
-            text += f": {cut.name} cuts the graph"
+            text += Wording(": {} cuts the graph", cut.name)
     else:
         cut = None
         judged = next(
@@ -176,9 +181,9 @@ def look_for_missing_gradients(scene: Scene) -> None:
             if j.event.direction == "gradient" and any(o.what == "missing" and o.left is None for o in j.outputs)
         )
         event, twin = judged.event, judged.event
-        text = f"no gradient reaches {shown}, as it does in the reference"
+        text = Wording("no gradient reaches {}, as it does in the reference", shown)
     if parameters and lost:
-        text += f"; without gradient: {shown}"
+        text += Wording("; without gradient: {}", shown)
     frozen, cause = frozen_in_words(scene, parameters)
     text += frozen
     entry = cut or twin
@@ -216,8 +221,8 @@ def _say_lost_in_reference(scene: Scene) -> None:
         if operation(event.stem) in operators.IDLE:
             continue
         cut = _cut_before(scene, twin, scene.other_makers, pairing.back)
-        text = f"a gradient reaches {forward.name}, and none in the reference"
-        text += f": {cut.name} of the reference cuts the graph" if cut is not None else ""
+        text = Wording("a gradient reaches {}, and none in the reference", forward.name)
+        text += Wording(": {} of the reference cuts the graph", cut.name) if cut is not None else ""
         entry = cut or forward
         kind: Kind = "structure" if cut is not None else "missing_gradient"
         finding = scene.finding(entry, kind, text, where=entry.name, facts=(Listed("calls", [event.name]),))
@@ -249,7 +254,9 @@ def _say_frozen(scene: Scene, lost: Sequence[tuple[Event, Event]], cuts: Mapping
     names = list(dict.fromkeys(name for cut in cuts.values() if cut is not None for name in cut.frozen))
     twin = min((twin for event, twin in lost if not event.is_module), key=lambda one: one.index, default=lost[0][1])
     what = ", ".join(names[:6]) or "what it takes"
-    text = f"no gradient reaches {twin.name}, as it does in the reference: {what} requires a gradient there alone"
+    text = Wording(
+        "no gradient reaches {}, as it does in the reference: {} requires a gradient there alone", twin.name, what
+    )
     calls = [one.name for one, _ in lost[:50]]
     facts: tuple[Fact, ...] = (Listed("calls", calls), Listed("parameters", names), *because("frozen"))
     finding = scene.finding(twin, "missing_gradient", text, names[0] if names else twin.name, facts)
@@ -269,10 +276,10 @@ def _say_lone_gradients(scene: Scene) -> bool:
         names = [name for name in got[mine] if name not in got[other] and name in known[other]]
         if not names:
             continue
-        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        text = f"no gradient reaches {shown}, as it does in the reference"
+        shown = ", ".join(names[:6]) + (Wording(" and {} more", len(names) - 6) if len(names) > 6 else "")
+        text = Wording("no gradient reaches {}, as it does in the reference", shown)
         if mine == 0:
-            text = f"a gradient reaches {shown}, and none in the reference"
+            text = Wording("a gradient reaches {}, and none in the reference", shown)
         event = got[mine][names[0]]
         words, cause = frozen_in_words(scene, names, here=mine == 1)
         facts: tuple[Fact, ...] = (Listed("parameters", names), *cause)

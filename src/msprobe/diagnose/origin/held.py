@@ -10,6 +10,7 @@ from msprobe.diagnose.effect.states import State
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording
 
 
 def held_tensor(scene: Scene, judged: Judged, difference: Difference) -> State | None:
@@ -26,9 +27,9 @@ def held_tensor(scene: Scene, judged: Judged, difference: Difference) -> State |
         return None
     if not all(_is_held(call, leaf) for call, leaf in sides):
         return None
-    module, place = plain_path(event.module or ""), f"{difference.slot} of {event.name}"
-    words = f'a buffer of module "{module}" ({place})'
-    return State(difference.slot, f"{module}, {place}", sized=False, words=words)
+    module, place = plain_path(event.module or ""), Wording("{} of {}", difference.slot, event.name)
+    words = Wording('a buffer of module "{}" ({})', module, place)
+    return State(difference.slot, Wording("{}, {}", module, place), sized=False, words=words)
 
 
 def _is_held(call: Event, leaf: dict[str, Any]) -> bool:

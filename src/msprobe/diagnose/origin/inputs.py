@@ -26,6 +26,7 @@ from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording
 
 
 def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
@@ -153,8 +154,13 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         ("outside", fingerprint(difference.left)),
         judged,
         "data",
-        f"{difference.slot} of {event.name} comes from outside the recorded calls and differs"
-        f"{scene.how(difference)}: the batch, a mask, or a table that was made before"
+        Wording(
+            "{} of {} comes from outside the recorded calls and differs"
+            "{}: the batch, a mask, or a table that was made before",
+            difference.slot,
+            event.name,
+            scene.how(difference),
+        )
         + ("" if scene.has_calls or not event.index else ", or what the model calculates between its modules"),
         where=f"{event.name}, {difference.slot}",
         clear=clear,
@@ -200,7 +206,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
     if scene.tainted & {"backward", "gradient"}:
         return
     event = judged.event
-    leftover = leftover_in_words(scene, f"{difference.slot} of {event.name}", "after the backward pass")
+    leftover = leftover_in_words(scene, Wording("{} of {}", difference.slot, event.name), "after the backward pass")
     if leftover:
         scene.say(
             ("not cleared",), judged, "parameter_gradient", leftover, where=f"{event.name}, {difference.slot}",
@@ -213,8 +219,13 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         ("gradient on its way", event),
         judged,
         "parameter_gradient",
-        f"{difference.slot} of {event.name}, a gradient by its shape, differs{scene.how(difference)}, while all that "
-        "the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between",
+        Wording(
+            "{} of {}, a gradient by its shape, differs{}, while all that "
+            "the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between",
+            difference.slot,
+            event.name,
+            scene.how(difference),
+        ),
         where=f"{event.name}, {difference.slot}",
         clear=clear,
         facts=(Because("on_its_way"), Seen(difference)),
@@ -229,10 +240,15 @@ def leftover_in_words(scene: Scene, what: str, when: str) -> str:
     if not side:
         return ""
     where = "the candidate" if side == "candidate" else "the reference"
-    return (
-        f"the gradients of {where} still hold those of the step before {when} ({what}): its optimizer gets the "
-        f"gradient of the other side plus the one that it got a step ago, as the means of {count} "
-        f"parameter{'s' * (count > 1)} show. zero_grad() is not called between these steps"
+    return Wording(
+        "the gradients of {} still hold those of the step before {} ({}): its optimizer gets the "
+        "gradient of the other side plus the one that it got a step ago, as the means of {} "
+        "parameter{} show. zero_grad() is not called between these steps",
+        where,
+        when,
+        what,
+        count,
+        "s" * (count > 1),
     )
 
 
@@ -279,8 +295,8 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         mark,
         judged,
         "initial_weights" if taken and not again and scene.first_step else "weights",
-        (state.words or f'buffer "{state.name}"')
-        + f" differs {when}{scene.how(difference)}: a state that the module keeps",
+        (state.words or Wording('buffer "{}"', state.name))
+        + Wording(" differs {}{}: a state that the module keeps", when, scene.how(difference)),
         where=state.name,
         clear=clear and (difference.delta > measured or not measured),
         facts=(Named("buffer", state.name), Seen(difference)),
@@ -307,18 +323,24 @@ def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -
         if not (before and any(leaf.get("requires_grad") is True for leaf in (difference.left, difference.right))):
             return False
         place, entry = "in the forward pass of the model itself, between its modules", judged.event
-        where = f"the model, before {judged.event.name}"
+        where = Wording("the model, before {}", judged.event.name)
     elif event.index and scene.anything_before(event):
-        place, entry = f"in {event.parent.name}, between its modules", event.parent
-        where = f"{event.parent.name}, before {event.name}"
+        place, entry = Wording("in {}, between its modules", event.parent.name), event.parent
+        where = Wording("{}, before {}", event.parent.name, event.name)
     else:
         return False
     scene.say(
         ("between", event.parent),
         judged,
         "computation",
-        f"{difference.slot} of {judged.event.name} differs{scene.how(difference)}, while all that was recorded "
-        f"before agrees: it is calculated {place}. Record level mix to see the call",
+        Wording(
+            "{} of {} differs{}, while all that was recorded "
+            "before agrees: it is calculated {}. Record level mix to see the call",
+            difference.slot,
+            judged.event.name,
+            scene.how(difference),
+            place,
+        ),
         where=where,
         clear=tensor.is_another(difference, "unseen"),
         facts=(Because("between"), Seen(difference)),
@@ -333,8 +355,14 @@ def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: E
         ("mutation", twin),
         judged,
         "mutation",
-        f"{difference.slot} of {event.name} is the result of {twin.name} in the reference; in the candidate it "
-        f"was changed after that call{scene.how(difference)}, by something that was not recorded",
+        Wording(
+            "{} of {} is the result of {} in the reference; in the candidate it "
+            "was changed after that call{}, by something that was not recorded",
+            difference.slot,
+            event.name,
+            twin.name,
+            scene.how(difference),
+        ),
         where=f"{event.name}, {difference.slot}",
         clear=True,
         facts=(Named("made_by", twin.name), Seen(difference)),
@@ -355,8 +383,13 @@ def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Eve
         ("wiring", event, difference.slot),
         judged,
         "mutation",
-        f"{write.name} writes to what {event.name} takes as {difference.slot}; in the reference that is still the "
-        f"result of {other.name}, as it was made",
+        Wording(
+            "{} writes to what {} takes as {}; in the reference that is still the result of {}, as it was made",
+            write.name,
+            event.name,
+            difference.slot,
+            other.name,
+        ),
         where=write.name,
         clear=True,
         facts=(Named("seen_in", event.name), Named("reference_takes", other.name), Seen(difference)),
@@ -377,8 +410,13 @@ def blame_wiring(
         ("wiring", event, difference.slot),
         judged,
         kind,
-        f"{difference.slot} of {event.name} is {scene.result_of(maker, difference.left)}; in the reference it is "
-        f"{scene.result_of(other, difference.right)}",
+        Wording(
+            "{} of {} is {}; in the reference it is {}",
+            difference.slot,
+            event.name,
+            scene.result_of(maker, difference.left),
+            scene.result_of(other, difference.right),
+        ),
         where=f"{event.name}, {difference.slot}",
         clear=True,
         facts=(Named("candidate_takes", maker.name), Named("reference_takes", other.name), Seen(difference)),
@@ -394,8 +432,13 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
             ("outside", fingerprint(difference.left)),
             judged,
             "dtype",
-            f"{difference.slot} of {event.name} comes from outside the recorded calls in "
-            f"{dtype_word(difference.left)}, in the reference in {dtype_word(difference.right)}",
+            Wording(
+                "{} of {} comes from outside the recorded calls in {}, in the reference in {}",
+                difference.slot,
+                event.name,
+                dtype_word(difference.left),
+                dtype_word(difference.right),
+            ),
             where=f"{event.name}, {difference.slot}",
             clear=True,
             facts=(Seen(difference),),
@@ -420,8 +463,16 @@ def _blame_lone_cast(scene: Scene, judged: Judged, difference: Difference) -> No
             ("calls", chain[0]),
             judged,
             "dtype",
-            f"{judged.event.name} {verb} {dtype_word(difference.left)}, in the reference {preposition}"
-            f"{dtype_word(difference.right)}: the {side} alone calls {named(chain)}",
+            Wording(
+                "{} {} {}, in the reference {}{}: the {} alone calls {}",
+                judged.event.name,
+                verb,
+                dtype_word(difference.left),
+                preposition,
+                dtype_word(difference.right),
+                side,
+                named(chain),
+            ),
             where=maker.name,
             clear=True,
             facts=(Setting(difference.left["dtype"], difference.right["dtype"]),),

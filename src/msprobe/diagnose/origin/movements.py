@@ -16,6 +16,7 @@ from msprobe.diagnose.effect.movement import places_of_weights, weights_of
 from msprobe.diagnose.evidence import Because, Listed, Movement, Setting
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.tolerance import frameworks
+from msprobe.diagnose.wording import Wording
 
 #: A factor that is nearer to 1 is not told.
 _SHOWN = 0.02
@@ -46,15 +47,21 @@ def look_at_movements(scene: Scene) -> None:
     judged = next(
         one for one in scene.judged.values() if first in places_of_weights(one.event, one.partner, scene.makers)
     )
-    whose = f'"{first}"' + (f" and {len(apart) - 1} more" if len(apart) > 1 else "")
-    times = f", {factor:.3g} times as far" if math.isfinite(factor) and abs(factor - 1) > _SHOWN else ""
+    whose = f'"{first}"' + (Wording(" and {} more", len(apart) - 1) if len(apart) > 1 else "")
+    times = Wording(", {:.3g} times as far", factor) if math.isfinite(factor) and abs(factor - 1) > _SHOWN else ""
     scene.say(
         ("movement",),
         judged,
         "optimizer",
-        f"the optimizer moved {len(apart)} of {len(now)} parameters otherwise in the step before ({whose}{times}), "
-        "while their gradients agreed: learning rate, betas, weight decay, epsilon (or where it is added) or another "
-        "setting differ",
+        Wording(
+            "the optimizer moved {} of {} parameters otherwise in the step before ({}{}), "
+            "while their gradients agreed: learning rate, betas, weight decay, epsilon (or where it is added) or "
+            "another setting differ",
+            len(apart),
+            len(now),
+            whose,
+            times,
+        ),
         where=first,
         clear=True,
         facts=(

@@ -17,6 +17,7 @@ from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording, joined
 
 
 def look_at_settings_of(scene: Scene, event: Event) -> None:
@@ -38,7 +39,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             ("class", event),
             judged,
             "optimizer",
-            f"the optimizer is {event.parts.owner}, in the reference {partner.parts.owner}",
+            Wording("the optimizer is {}, in the reference {}", event.parts.owner, partner.parts.owner),
             where=event.name,
             clear=True,
             facts=(Because("class"), Setting(event.record.get("class"), partner.record.get("class"))),
@@ -53,9 +54,9 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             ("setting", event, key),
             judged,
             "optimizer",
-            f"{event.name}: {key} is {shown[0]}, in the reference {shown[1]}, for {everyone}"
-            + (f" (ratio {_ratio(left, right)})" if _ratio(left, right) else ""),
-            where=f"{event.name}, {key} of {name}",
+            Wording("{}: {} is {}, in the reference {}, for {}", event.name, key, shown[0], shown[1], everyone)
+            + (Wording(" (ratio {})", _ratio(left, right)) if _ratio(left, right) else ""),
+            where=Wording("{}, {} of {}", event.name, key, name),
             clear=True,
             facts=(Setting(left, right, key), Listed("parameters", [item[0] for item in found])),
             place=place,
@@ -67,16 +68,26 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             ("members", event),
             judged,
             "optimizer",
-            f"{event.name}: "
-            + "; ".join(
-                text
-                for text in (
-                    f"{_listed(gone)} {_is(gone)} not among its parameters, which {_they(gone)} in the reference"
-                    if gone
-                    else "",
-                    f"{_listed(more)} {_is(more)} among its parameters only in the candidate" if more else "",
-                )
-                if text
+            Wording("{}: ", event.name)
+            + joined(
+                "; ",
+                [
+                    text
+                    for text in (
+                        Wording(
+                            "{} {} not among its parameters, which {} in the reference",
+                            _listed(gone),
+                            _is(gone),
+                            _they(gone),
+                        )
+                        if gone
+                        else "",
+                        Wording("{} {} among its parameters only in the candidate", _listed(more), _is(more))
+                        if more
+                        else "",
+                    )
+                    if text
+                ],
             ),
             where=(gone or more)[0],
             clear=True,
@@ -121,17 +132,20 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                 continue
             cause: Cause = "on_its_way"
             if difference.what == "missing":
-                text = f'"{name}" has {"no" if left is None else "a"} gradient when the optimizer steps, '
-                text += f"in the reference {'one' if left is None else 'none'}"
+                text = (
+                    Wording('"{}" has no gradient when the optimizer steps, in the reference one', name)
+                    if left is None
+                    else Wording('"{}" has a gradient when the optimizer steps, in the reference none', name)
+                )
             elif scale := names_the_scale(judged, scene.arrival.factor):
                 side = "candidate" if (scene.arrival.factor or 0.0) < 1 else "reference"
-                text = (
-                    f"all gradients differ when the optimizer steps{scene.how(difference)}, by the scale of the loss "
+                text = Wording(
+                    "all gradients differ when the optimizer steps{}, by the scale of the loss ", scene.how(difference)
                 )
-                text += f"({scale:.6g}): the {side} clips them before it takes the scale from them"
+                text += Wording("({:.6g}): the {} clips them before it takes the scale from them", scale, side)
                 cause = "scaled_clipping"
             else:
-                text = f'the gradient of "{name}" differs when the optimizer steps{scene.how(difference)}, '
+                text = Wording('the gradient of "{}" differs when the optimizer steps{}, ', name, scene.how(difference))
                 text += "while what the backward pass brought agrees: gradients of an earlier step, "
                 text += "a reduction or a scaling in between"
             scene.say(
@@ -143,8 +157,8 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
         elif field not in ("grad", "weight") and not scene.tainted:
             scene.say(
                 ("state", field), judged, "optimizer",
-                f'{event.name}: {field} of "{name}" differs before the step{scene.how(difference)}',
-                where=f"{event.name}, {field} of {name}", clear=True,
+                Wording('{}: {} of "{}" differs before the step{}', event.name, field, name, scene.how(difference)),
+                where=Wording("{}, {} of {}", event.name, field, name), clear=True,
                 facts=(Named("parameter", name), Because("state"), Named("field", field), Seen(difference)),
                 place=place,
             )  # fmt: skip
@@ -172,8 +186,8 @@ def compare_fields(
                 ("field", when, names[0]),
                 judged,
                 "optimizer",
-                f"{event.name}: {field} of {_listed(names)} is there {when} in the {side} only",
-                where=f"{event.name}, {field} of {names[0]}",
+                Wording("{}: {} of {} is there {} in the {} only", event.name, field, _listed(names), when, side),
+                where=Wording("{}, {} of {}", event.name, field, names[0]),
                 clear=True,
                 facts=(Because("state"), Named("field", field), Named("only_in", side), Listed("parameters", names)),
                 place=place,
@@ -204,15 +218,17 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
             clear = tensor.is_another(difference, "unseen")
             scene.say(
                 ("step", event), judged, "optimizer",
-                f'{event.name}: {field} of "{name}" differs after the step{scene.how(difference)}; gradients, states '
-                "and settings agree",
-                where=f"{event.name}, {field} of {name}", clear=clear,
+                Wording('{}: {} of "{}" differs after the step{}; gradients, states '
+                "and settings agree", event.name, field, name, scene.how(difference)),
+                where=Wording("{}, {} of {}", event.name, field, name), clear=clear,
                 facts=(Named("parameter", name), Named("field", field), Seen(difference)),
             )  # fmt: skip
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return ", ".join(f'"{name}"' for name in names[:4]) + (
+        Wording(" and {} more", len(names) - 4) if len(names) > 4 else ""
+    )
 
 
 def _is(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.evidence import Named
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.wording import Wording
 
 
 def look_for_changed_recomputation(scene: Scene) -> None:
@@ -26,8 +27,13 @@ def look_for_changed_recomputation(scene: Scene) -> None:
             ("changed recomputation",),
             judged,
             "recompute",
-            f"{event.name}, run again for the backward pass, takes another {slot} than {forward.name} did: what was "
-            "kept for it was written to in between; in the reference it is the same",
+            Wording(
+                "{}, run again for the backward pass, takes another {} than {} did: what was "
+                "kept for it was written to in between; in the reference it is the same",
+                event.name,
+                slot,
+                forward.name,
+            ),
             where=f"{event.name}, {slot}",
             clear=True,
             matters=True,

@@ -18,6 +18,7 @@ from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged, is_random
+from msprobe.diagnose.wording import Wording
 
 
 def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
@@ -88,8 +89,14 @@ def blame_type(scene: Scene, judged: Judged, difference: Difference) -> None:
         ("dtype", event),
         judged,
         "dtype",
-        f"{event.name} gives {difference.slot} in {dtype_word(difference.left)}, in the reference in "
-        f"{dtype_word(difference.right)}, while what goes in has the same dtypes: autocast reaches further on one side",
+        Wording(
+            "{} gives {} in {}, in the reference in "
+            "{}, while what goes in has the same dtypes: autocast reaches further on one side",
+            event.name,
+            difference.slot,
+            dtype_word(difference.left),
+            dtype_word(difference.right),
+        ),
         where=f"{event.name}, {difference.slot}",
         clear=True,
         facts=(Setting(difference.left["dtype"], difference.right["dtype"]),),
@@ -103,9 +110,14 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
         ("layout", event),
         judged,
         "layout",
-        f"{layout.slot} of {event.name} has the same values in another memory layout (strides "
-        f"{layout.left.get('stride', 'contiguous')}, in the reference {layout.right.get('stride', 'contiguous')})"
-        + (f", made by {maker.name}" if maker else "")
+        Wording(
+            "{} of {} has the same values in another memory layout (strides {}, in the reference {})",
+            layout.slot,
+            event.name,
+            layout.left.get("stride", "contiguous"),
+            layout.right.get("stride", "contiguous"),
+        )
+        + (Wording(", made by {}", maker.name) if maker else "")
         + (": the random numbers fall on other elements" if is_random(event) else ", and the result depends on it"),
         where=f"{event.name}, {layout.slot}",
         clear=True,
@@ -128,16 +140,21 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     kind: Kind = "computation"
     cause: Cause | None = None
     by_statistics = False
+    text: str
     why = "its inputs agree" if agree else "more than its inputs explain"
     if first.what == "not_finite":
         kind = "overflow"
-        text = f"{event.name} makes NaN or infinity in {first.slot} from finite inputs; the reference does not"
+        text = Wording(
+            "{} makes NaN or infinity in {} from finite inputs; the reference does not", event.name, first.slot
+        )
     elif event.is_collective:
         kind = "collective"
-        text = f"{event.name}: {first.slot} differs{scene.how(first)}, {why}"
+        text = Wording("{}: {} differs{}, {}", event.name, first.slot, scene.how(first), why)
     elif event.direction == "recompute":
         kind = "recompute"
-        text = f"{event.name}, run again for the backward pass, gives another {first.slot}{scene.how(first)}; {why}"
+        text = Wording(
+            "{}, run again for the backward pass, gives another {}{}; {}", event.name, first.slot, scene.how(first), why
+        )
     elif event.direction == "backward" and not judged.changed_inputs and blame_saved_tensor(scene, judged):
         return
     elif event.direction == "backward":
@@ -146,19 +163,25 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
             blame_argument(scene, forward)
             return
         kind = "gradient"
-        text = f"{event.name}: the gradient of {first.slot} differs{scene.how(first)}; {why}, and so does its forward"
+        text = Wording(
+            "{}: the gradient of {} differs{}; {}, and so does its forward",
+            event.name,
+            first.slot,
+            scene.how(first),
+            why,
+        )
     elif event.direction == "gradient":
         kind = "parameter_gradient"
         text, cause = _of_gradient(scene, event, first)
     elif is_random(event) and not judged.changed_inputs:
         if _blame_random(scene, judged):
             return
-        text = f"{event.name} draws other random numbers: seed or state of the generator differ"
+        text = Wording("{} draws other random numbers: seed or state of the generator differ", event.name)
         cause = "random"
     else:
         by_statistics = agree and not scene.comparer.crossing and _known_by_statistics(judged)
         why = "all statistics of its inputs agree (another order of elements would not show)" if by_statistics else why
-        text = f"{event.name}: {first.slot} differs{scene.how(first)}; {why}"
+        text = Wording("{}: {} differs{}; {}", event.name, first.slot, scene.how(first), why)
     scene.say(
         ("result", event),
         judged,
@@ -197,9 +220,11 @@ def _blame_random(scene: Scene, judged: Judged) -> bool:
     ):
         earlier = next((one for one in reversed(calls) if one.index < user.index), None)
         if earlier is not None:
-            text = (
-                f"{judged.event.name} draws other random numbers: the {side} alone calls {earlier.name}, which draws "
-                "some before"
+            text = Wording(
+                "{} draws other random numbers: the {} alone calls {}, which draws some before",
+                judged.event.name,
+                side,
+                earlier.name,
             )
             scene.say(("calls", earlier), judged, "structure", text, where=earlier.name, clear=True, entry=earlier)
             return True
@@ -212,13 +237,19 @@ def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[st
     tie = scene.ties.broken(event, difference.slot)
     if tie is None:
         return (
-            f"the gradient of {name} differs{scene.how(difference)}, while those of the calls that use it agree",
+            Wording(
+                "the gradient of {} differs{}, while those of the calls that use it agree", name, scene.how(difference)
+            ),
             None,
         )
     one, two = ("reference", "candidate") if tie.tied == "reference" else ("candidate", "reference")
-    text = (
-        f'"{name}" and "{tie.other}" are one tensor in the {one} (tied weights) and two in the {two}, where each gets '
-        "the gradient of its own use alone"
+    text = Wording(
+        '"{}" and "{}" are one tensor in the {} (tied weights) and two in the {}, where each gets '
+        "the gradient of its own use alone",
+        name,
+        tie.other,
+        one,
+        two,
     )
     return text, "tie"
 
@@ -234,19 +265,24 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
     kept = {fingerprint(leaf) for _, leaf in [*forward.inputs(), *forward.outputs()]} - {None}
     found = _first_of(scene.lone_writes, kept, event)
     kind: Kind = "mutation"
-    text = f"{found.name}, which the candidate alone calls, writes to" if found is not None else ""
+    text = Wording("{}, which the candidate alone calls, writes to", found.name) if found is not None else ""
     if found is None:
         found = _first_of(scene.missing_copies, kept, judged.partner)
         if found is None:
             return False
         kind = "structure"
-        text = f"the candidate does not call {found.name}: a later write goes to"
+        text = Wording("the candidate does not call {}: a later write goes to", found.name)
     scene.say(
         ("calls", found),
         judged,
         kind,
-        f"{text} a tensor that {event.name} still needs: its gradients differ"
-        f"{scene.how(judged.changed_outputs[0])}, while those that arrive and the forward pass agree",
+        Wording(
+            "{} a tensor that {} still needs: its gradients differ"
+            "{}, while those that arrive and the forward pass agree",
+            text,
+            event.name,
+            scene.how(judged.changed_outputs[0]),
+        ),
         where=found.name,
         clear=True,
         facts=(Named("seen_in", event.name), Seen(judged.changed_outputs[0])),

@@ -10,6 +10,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording
 
 
 def blame_return(scene: Scene, judged: Judged) -> bool:
@@ -26,7 +27,13 @@ def blame_return(scene: Scene, judged: Judged) -> bool:
             ("returned", event, difference.slot),
             judged,
             "structure",
-            f"{difference.slot} of {event.name} is {_in_words(mine)}; in the reference it is {_in_words(theirs)}",
+            Wording(
+                "{} of {} is {}; in the reference it is {}",
+                difference.slot,
+                event.name,
+                _in_words(mine),
+                _in_words(theirs),
+            ),
             where=f"{event.name}, {difference.slot}",
             clear=True,
             facts=(
@@ -75,7 +82,11 @@ def _answer(scene: Scene, mine: Event | str, theirs: Event | str) -> bool:
 
 
 def _in_words(origin: Event | str) -> str:
-    return f"what it was given ({origin})" if isinstance(origin, str) else f"the result of {origin.name}"
+    return (
+        Wording("what it was given ({})", origin)
+        if isinstance(origin, str)
+        else Wording("the result of {}", origin.name)
+    )
 
 
 def _name(origin: Event | str) -> str:

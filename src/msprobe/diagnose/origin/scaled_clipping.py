@@ -14,6 +14,7 @@ from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.public_functions import public_function
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording
 
 #: What scalers call to divide gradients by the scale.
 _UNSCALE = "unscale"
@@ -57,15 +58,23 @@ def look_for_scaled_clipping(scene: Scene) -> None:
     scale = orders[wrong].scale
     takes, other_takes = "takes the scale of the loss from them", "takes it away first"
     if by_hand:
-        takes, other_takes = f"divides them by {scale:.6g}", "divides first"
-    times = f": its limit is that of gradients which are {scale:.6g} times as large" if scale else ""
+        takes, other_takes = Wording("divides them by {:.6g}", scale), "divides first"
+    times = Wording(": its limit is that of gradients which are {:.6g} times as large", scale) if scale else ""
     calls = tuple(dict.fromkeys(one.name for order in orders for one in (*order.clips[:1], *order.unscales)))
     scene.say(
         ("scaled clipping",),
         judged,
         "structure",
-        f"the {side} clips gradients ({clip.name}) before it {takes} ({unscale.name}){times}; the {other} "
-        f"{other_takes}",
+        Wording(
+            "the {} clips gradients ({}) before it {} ({}){}; the {} {}",
+            side,
+            clip.name,
+            takes,
+            unscale.name,
+            times,
+            other,
+            other_takes,
+        ),
         where=clip.name,
         clear=True,
         facts=(Because("scaled_clipping"), Listed("calls", calls)),

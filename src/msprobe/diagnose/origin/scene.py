@@ -19,6 +19,7 @@ from msprobe.diagnose.steps.phases import phase_of
 from msprobe.diagnose.steps.public_functions import public_function
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording, with_first
 
 
 class Scene(StepFacts):
@@ -113,7 +114,7 @@ class Scene(StepFacts):
             function = public_function(timeline.part.stack(event.name))
             if function and function != operation(event.stem):
                 details["called_in"] = function
-                message = message.replace(event.name, f"{event.name} (in {function})", 1)
+                message = with_first(message, event.name, Wording("{} (in {})", event.name, function))
         return finding_at(
             timeline,
             event,

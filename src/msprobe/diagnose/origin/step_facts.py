@@ -34,6 +34,7 @@ from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks, units
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, is_random, judge_all
+from msprobe.diagnose.wording import Wording
 
 
 @dataclass(frozen=True)
@@ -328,7 +329,11 @@ class StepFacts:
         mark = fingerprint(leaf)
         outputs = maker.outputs()
         slot = next((slot for slot, value in outputs if fingerprint(value) == mark), None)
-        return f"{slot} of {maker.name}" if slot is not None and len(outputs) > 1 else f"the result of {maker.name}"
+        return (
+            Wording("{} of {}", slot, maker.name)
+            if slot is not None and len(outputs) > 1
+            else Wording("the result of {}", maker.name)
+        )
 
     def used_elsewhere(self, maker: Event, user: Event) -> bool:
         """True if another call takes a result of ``maker``, as it was made, up to the end of the step."""
@@ -338,7 +343,7 @@ class StepFacts:
     def how(self, difference: Difference, bound: bool = False) -> str:
         """What a difference looks like. ``bound``: say where it is known by statistics alone, which tell the least."""
         words = relation_in_words(difference, self.comparer, bound)
-        return f" ({words})" if words else ""
+        return Wording(" ({})", words) if words else ""
 
 
 def _first_takers(calls: Iterable[tuple[Event, Sequence[Slot]]]) -> dict[Hashable, Event]:

@@ -10,6 +10,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording
 
 
 def look_for_lone_steps(scene: Scene) -> None:
@@ -35,10 +36,15 @@ def look_for_lone_steps(scene: Scene) -> None:
         if not names or not _trains(there) or _writes_to_weights(there, makers):
             continue
         if side == "reference":
-            text = f"no optimizer of the candidate takes a step with {_counted(names)}, as {named(steps)} does in the "
-            text += "reference"
+            text = Wording(
+                "no optimizer of the candidate takes a step with {}, as {} does in the reference",
+                _counted(names),
+                named(steps),
+            )
         else:
-            text = f"{named(steps)} takes a step with {_counted(names)}, as no optimizer of the reference does"
+            text = Wording(
+                "{} takes a step with {}, as no optimizer of the reference does", named(steps), _counted(names)
+            )
         finding = scene.finding(
             steps[0],
             "optimizer",
@@ -47,7 +53,7 @@ def look_for_lone_steps(scene: Scene) -> None:
             facts=(Because("no_step"), Named("only_in", side), Listed("parameters", names)),
         )
         scene.ledger.add(
-            Suspect(finding, scene.place_of(steps[0]), clear=True, shows_later=f"steps of the {side} alone")
+            Suspect(finding, scene.place_of(steps[0]), clear=True, shows_later=Wording("steps of the {} alone", side))
         )
 
 
@@ -80,4 +86,4 @@ def _takes_weight(event: Event, makers: Producers) -> bool:
 
 def _counted(names: list[str]) -> str:
     shown = ", ".join(f'"{name}"' for name in names[:2])
-    return shown if len(names) < 3 else f"{shown} and {len(names) - 2} more parameters"
+    return shown if len(names) < 3 else Wording("{} and {} more parameters", shown, len(names) - 2)

@@ -11,6 +11,7 @@ from msprobe.diagnose.evidence import Listed
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.wording import Wording
 
 
 def look_for_lone_calls(scene: Scene) -> None:
@@ -33,7 +34,7 @@ def look_for_lone_calls(scene: Scene) -> None:
             finding = scene.finding(
                 telling,
                 "structure",
-                f"{text.format(named(row))}; what it changes was not recorded",
+                Wording("{}; what it changes was not recorded", Wording(text, named(row))),
                 where=telling.name,
                 facts=(Listed("calls", [event.name for event in row]),),
             )

@@ -13,6 +13,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording
 
 
 def parameters_taken(scene: Scene, event: Event, difference: Difference) -> list[str]:
@@ -58,7 +59,7 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         ("weight", name),
         judged,
         kind,
-        f'parameter "{name}" differs {when}{scene.how(difference, bound=scene.first_step)}',
+        Wording('parameter "{}" differs {}{}', name, when, scene.how(difference, bound=scene.first_step)),
         where=name,
         # Equal statistics of other values: another order, unless a step before has rounded otherwise.
         clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
@@ -73,24 +74,31 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
     """
     event = judged.event
     here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
-    text = (
-        f"{difference.slot} of {event.name} is {_named(here, difference.left)}, in the reference "
-        f"{_named(there, difference.right)}"
+    text = Wording(
+        "{} of {} is {}, in the reference {}",
+        difference.slot,
+        event.name,
+        _named(here, difference.left),
+        _named(there, difference.right),
     )
     taken = weights_taken(scene.pairing.candidate, scene.makers)
     others = weights_taken(scene.pairing.reference, scene.other_makers)
     unused, more = sorted(others - taken), sorted(taken - others)
     if unused:
-        text += f", and no call of the candidate takes {_listed(unused)}: it leaves out calls that the reference makes"
+        text += Wording(
+            ", and no call of the candidate takes {}: it leaves out calls that the reference makes", _listed(unused)
+        )
     elif more:
-        text += f", and no call of the reference takes {_listed(more)}: it leaves out calls that the candidate makes"
+        text += Wording(
+            ", and no call of the reference takes {}: it leaves out calls that the candidate makes", _listed(more)
+        )
     elif here and there:
         text += ", which calls of both sides take: they run in another order, or one takes the parameter of another"
     scene.say(
         ("another weight",),
         judged,
         "structure",
-        f"{text}. The parameters themselves are the same on both sides",
+        Wording("{}. The parameters themselves are the same on both sides", text),
         where=f"{event.name}, {difference.slot}",
         clear=True,
         facts=(
@@ -103,8 +111,8 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
 
 
 def _named(names: Sequence[str], leaf: object) -> str:
-    return f'"{names[0]}"' if names else f"another tensor ({described(leaf)})"
+    return f'"{names[0]}"' if names else Wording("another tensor ({})", described(leaf))
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f'"{names[0]}"' + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+    return f'"{names[0]}"' + (Wording(" and {} more", len(names) - 1) if len(names) > 1 else "")

@@ -19,6 +19,7 @@ from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import tensor
+from msprobe.diagnose.wording import Wording, joined
 
 #: Writes that begin something new.
 _BEGIN = tuple(operators.BEGIN)
@@ -58,7 +59,7 @@ def look_for_lone_writes(scene: Scene) -> None:
         finding = scene.finding(
             first,
             "structure",
-            f"{text.format(named(found))}: {what}",
+            Wording("{}: {}", Wording(text, named(found)), what),
             where=first.name,
             facts=(Listed("calls", [event.name for event in found]), *([Listed("parameters", names)] if names else [])),
         )
@@ -76,11 +77,13 @@ def _in_words(found: Sequence[Event], names: Sequence[str], optimizers: Sequence
     """What lone writes or exchanges do, and what becomes of it. ``names``: parameters whose gradients they write."""
     if names:
         writes = "it writes" if len(found) == 1 else "they write"
-        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        whose = f"gradient{'s' if len(names) > 1 else ''} of {', '.join(names[:4])}{more}"
-        return f"{writes} to the {whose}, which {' and '.join(optimizers)} take{'s' * (len(optimizers) == 1)}"
+        more = Wording(" and {} more", len(names) - 4) if len(names) > 4 else ""
+        whose = Wording("gradient{} of {}{}", "s" if len(names) > 1 else "", ", ".join(names[:4]), more)
+        return Wording(
+            "{} to the {}, which {} take{}", writes, whose, joined(" and ", optimizers), "s" * (len(optimizers) == 1)
+        )
     what = "exchange what stays" if found[0].is_collective else "write to what outlives the step"
-    return f"they {what}, and no recorded call of this step takes it up"
+    return Wording("they {}, and no recorded call of this step takes it up", what)
 
 
 def _gradients_written(timeline: Timeline, found: Sequence[Event]) -> tuple[list[str], list[str]]:
@@ -140,12 +143,17 @@ def _mark(leaf: dict[str, Any]) -> Hashable:
 
 def _say_replaced(scene: Scene, pair: tuple[Event, Event], count: int) -> None:
     mine, theirs = pair
-    more = f", and so {count - 1} times more" if count > 1 else ""
+    more = Wording(", and so {} times more", count - 1) if count > 1 else ""
     finding = scene.finding(
         mine,
         "structure",
-        f"the candidate calls {mine.name} where the reference calls {theirs.name}, on the same tensors{more}: they "
-        "write to what outlives the step, and leave something else behind",
+        Wording(
+            "the candidate calls {} where the reference calls {}, on the same tensors{}: they "
+            "write to what outlives the step, and leave something else behind",
+            mine.name,
+            theirs.name,
+            more,
+        ),
         where=mine.name,
         facts=(OneSide((mine.name,), (theirs.name,)),),
     )

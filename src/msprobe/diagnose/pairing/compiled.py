@@ -13,6 +13,7 @@ from msprobe.diagnose.differences.records import fingerprint, is_floating
 from msprobe.diagnose.steps.optimizer import parameters_of, renamed
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording
 
 #: The recorder's name for the module that everything runs in.
 _ROOT = "root"
@@ -37,10 +38,16 @@ def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
         if paths:
             _call_plainly(timeline)
             named = list(dict.fromkeys(paths))
-            shown = ", ".join(named[:_LISTED]) + (f" and {len(named) - _LISTED} more" if len(named) > _LISTED else "")
+            shown = ", ".join(named[:_LISTED]) + (
+                Wording(" and {} more", len(named) - _LISTED) if len(named) > _LISTED else ""
+            )
             notes.append(
-                f"the {side} runs modules compiled ({shown}): what goes in and comes out of them is compared, and "
-                'their gradients; to compare what is inside, record with "compile": "eager"'
+                Wording(
+                    "the {} runs modules compiled ({}): what goes in and comes out of them is compared, and "
+                    'their gradients; to compare what is inside, record with "compile": "eager"',
+                    side,
+                    shown,
+                )
             )
     return notes
 

@@ -18,6 +18,8 @@ from msprobe.diagnose.differences.records import fingerprint, of_statistics
 from msprobe.diagnose.steps.optimizer import parameters_of, renamed
 from msprobe.diagnose.steps.parameter_names import joined, parameter_name
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
+from msprobe.diagnose.wording import Wording
+from msprobe.diagnose.wording import joined as joined_texts
 
 #: Statistics of one weight in two runs that began alike; those of two weights of one kind are further apart.
 _ALIKE = 0.05
@@ -77,7 +79,7 @@ def rename(naming: Naming, candidate: Timeline, reference: Timeline, partner: Ma
 
 def notes_of(naming: Naming) -> list[str]:
     """What is to be said of names that differ."""
-    notes = []
+    notes: list[str] = []
     renamed = {**naming.modules, **naming.parameters}
     for side, pairs in (
         ("candidate", list(renamed.items())),
@@ -86,17 +88,23 @@ def notes_of(naming: Naming) -> list[str]:
         longer = Counter(long.removesuffix(short) for short, long in pairs if short and long.endswith(f".{short}"))
         if longer:
             prefix = longer.most_common(1)[0][0]
-            notes.append(f'names of modules and parameters begin with "{prefix}" in the {side} alone, as in a wrapper')
-    for what, names in (("module", naming.modules), ("parameter", naming.parameters)):
+            notes.append(
+                Wording(
+                    'names of modules and parameters begin with "{}" in the {} alone, as in a wrapper', prefix, side
+                )
+            )
+    for what, names in ((Wording("module"), naming.modules), (Wording("parameter"), naming.parameters)):
         others = [(own, name) for name, own in names.items() if not _same_but_for_wrappers(own, name)]
         others = [pair for pair in others if not _same_but_for_framework(*pair, naming.prefixes)]
         if what == "parameter":
             others = [(own, name) for own, name in others if own != _in_module(name, naming.modules)]
         if others:
-            told = ", ".join(f'"{own}" is "{name}" in the reference' for own, name in others[:3])
-            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+            told = joined_texts(", ", [Wording('"{}" is "{}" in the reference', own, name) for own, name in others[:3]])
+            more = Wording(" and {} more", len(others) - 3) if len(others) > 3 else ""
             notes.append(
-                f"{len(others)} {what}{'s have other names' if len(others) > 1 else ' has another name'}: {told}{more}"
+                Wording("{} {}s have other names: {}{}", len(others), what, told, more)
+                if len(others) > 1
+                else Wording("1 {} has another name: {}{}", what, told, more)
             )
     return notes
 

@@ -19,6 +19,7 @@ from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import units
+from msprobe.diagnose.wording import Wording
 
 _MOST_CALLS = 20
 
@@ -38,10 +39,15 @@ class RoundedNumbers:
     def text(self) -> str:
         """What it does, in words."""
         largest = _largest(self.given if self.given is not None else self.result)
-        of = f"of {dtype_word(self.given)} " if self.given is not None else ""
-        return (
-            f"{self.event.name} makes {dtype_word(self.result)} of whole numbers {of}up to {largest:.0f}, and above "
-            f"{self.limit:.0f} that type does not hold every one: neighbours become one number"
+        of = Wording("of {} ", dtype_word(self.given)) if self.given is not None else ""
+        return Wording(
+            "{} makes {} of whole numbers {}up to {:.0f}, and above "
+            "{:.0f} that type does not hold every one: neighbours become one number",
+            self.event.name,
+            dtype_word(self.result),
+            of,
+            largest,
+            self.limit,
         )
 
 

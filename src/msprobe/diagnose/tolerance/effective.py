@@ -35,6 +35,7 @@ from msprobe.diagnose.differences.records import rms
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.told_units import KINDS, TEN_BITS, Kind, device_of, precision_of, told_unit
+from msprobe.diagnose.wording import Wording
 
 #: The level over its own noise: see 2 above.
 _UNITS_OF_LEVEL = 8.0
@@ -167,7 +168,9 @@ class Products:
             if any(one.told for one in self._kinds.values())
             else "which no header tells, and all results of such calls show"
         )
-        return f"precision: kernels that multiply float32 are judged as if they rounded to {bits} bits, {why}"
+        return Wording(
+            "precision: kernels that multiply float32 are judged as if they rounded to {} bits, {}", bits, why
+        )
 
     def _of_call(self, event: Event) -> float:
         kind = kind_of(event)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.wording import Wording
 from msprobe.store.reader import Dump
 
 Rank = int | str
@@ -65,7 +66,11 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
     if not steps and len(candidate.steps) == len(reference.steps) == 1:
         steps = [(candidate.steps[0], reference.steps[0])]
         notes.append(
-            f"step {candidate.steps[0]} of the candidate is compared with step {reference.steps[0]} of the reference"
+            Wording(
+                "step {} of the candidate is compared with step {} of the reference",
+                candidate.steps[0],
+                reference.steps[0],
+            )
         )
     else:
         for side, missing in (
@@ -74,9 +79,10 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
         ):
             if missing:
                 lone_steps += len(missing)
-                text = f"{_in_words(missing)} only in the {side}"
+                verb = "are" if len(missing) > 1 else "is"
+                text = Wording("{} {} only in the {}", _in_words(missing), verb, side)
                 notes.append(text)
-                where = _in_words(missing[:1]).removesuffix(" is")
+                where = _in_words(missing[:1])
                 findings.append(Finding("step_count", text, where=where, step=missing[0], harmless=True))
     pairs = []
     lone: dict[tuple[str, Rank], list[Step]] = {}
@@ -101,9 +107,9 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
         # Of other layouts no step has a rank in common; one among others that have lacks what it should hold.
         without_rank = tuple(pair.candidate for pair in pairs if not pair.ranks)
         pairs = [pair for pair in pairs if pair.ranks]
-    for text, begun in _lone_ranks(lone, len(pairs)):
-        notes.append(text)
-        findings.append(Finding("step_count", text, where=text, step=begun, harmless=True))
+    for told, begun in _lone_ranks(lone, len(pairs)):
+        notes.append(told)
+        findings.append(Finding("step_count", told, where=told, step=begun, harmless=True))
     return Common(
         tuple(pairs),
         tuple(notes),
@@ -122,15 +128,15 @@ def _lone_ranks(lone: dict[tuple[str, Rank], list[Step]], steps: int) -> list[tu
     alike: dict[tuple[str, tuple[Step, ...]], list[str]] = {}
     for (side, rank), missing in lone.items():
         alike.setdefault((side, tuple(missing)), []).append(str(rank))
-    found = []
+    found: list[tuple[str, Step]] = []
     for (side, places), ranks in alike.items():
-        where = "" if len(places) == steps else f" in {_in_words(places).rpartition(' ')[0]}"
-        found.append((f"rank {', '.join(ranks)} only in the {side}{where}", places[0]))
+        where = "" if len(places) == steps else Wording(" in {}", _in_words(places))
+        found.append((Wording("rank {} only in the {}{}", ", ".join(ranks), side, where), places[0]))
     return found
 
 
 def _in_words(steps: Sequence[Step]) -> str:
     if list(steps) == [None]:
-        return "a folder without a number of its step is"
-    shown = ", ".join(map(str, steps[:10])) + (f" and {len(steps) - 10} more" if len(steps) > 10 else "")
-    return f"steps {shown} are" if len(steps) > 1 else f"step {shown} is"
+        return "a folder without a number of its step"
+    shown = ", ".join(map(str, steps[:10])) + (Wording(" and {} more", len(steps) - 10) if len(steps) > 10 else "")
+    return Wording("steps {}", shown) if len(steps) > 1 else Wording("step {}", shown)

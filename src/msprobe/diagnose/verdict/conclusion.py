@@ -15,6 +15,7 @@ from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import effect, frameworks, noise
 from msprobe.diagnose.verdict.common import Rank
+from msprobe.diagnose.wording import Wording
 
 MOST_FINDINGS = 100
 #: So many other arguments are told that the results do not show.
@@ -218,9 +219,11 @@ def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:
     whole = beyond.finding.fact(Result) if beyond is not None else None
     if whole is None:
         return first
-    text = (
-        f"{first.finding.message}. Nothing differs before, and what follows is apart by {whole.difference:.2g} "
-        f"(relative), where rounding may do {whole.explained:.2g}"
+    text = Wording(
+        "{}. Nothing differs before, and what follows is apart by {:.2g} (relative), where rounding may do {:.2g}",
+        first.finding.message,
+        whole.difference,
+        whole.explained,
     )
     return replace(first, finding=first.finding.with_fact(text, Effect(whole.difference, whole.explained)))
 

@@ -10,6 +10,7 @@ from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
+from msprobe.diagnose.wording import Wording
 
 _HINT = (
     "to compare such runs, put the passes of each module together: --layout with a file that holds "
@@ -28,12 +29,14 @@ def note_of_micro_batches(pairing: Pairing) -> list[str]:
     if len(mine) != len(theirs):
         if sum(sizes[0]) != sum(sizes[1]):
             return []
-        text = f"the candidate takes the batch in {_in_words(sizes[0])}, the reference in {_in_words(sizes[1])}"
+        text = Wording(
+            "the candidate takes the batch in {}, the reference in {}", _in_words(sizes[0]), _in_words(sizes[1])
+        )
     elif [mark for _, mark in mine] != [mark for _, mark in theirs] and Counter(mine) == Counter(theirs):
-        text = f"the {len(mine)} micro-batches come in another order than in the reference"
+        text = Wording("the {} micro-batches come in another order than in the reference", len(mine))
     else:
         return []
-    return [f"{text}; {_HINT}"]
+    return [Wording("{}; {}", text, _HINT)]
 
 
 def _batches(timeline: Timeline) -> list[tuple[tuple[int, ...], Hashable]]:
@@ -52,5 +55,9 @@ def _batches(timeline: Timeline) -> list[tuple[tuple[int, ...], Hashable]]:
 
 
 def _in_words(sizes: list[int]) -> str:
-    count = f"{len(sizes)} micro-batch{'es' * (len(sizes) > 1)}"
-    return f"{count} of {sizes[0]}" if len(set(sizes)) == 1 else f"{count} ({', '.join(map(str, sizes))})"
+    plural = "es" * (len(sizes) > 1)
+    return (
+        Wording("{} micro-batch{} of {}", len(sizes), plural, sizes[0])
+        if len(set(sizes)) == 1
+        else Wording("{} micro-batch{} ({})", len(sizes), plural, ", ".join(map(str, sizes)))
+    )

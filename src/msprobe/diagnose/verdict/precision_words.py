@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msprobe.diagnose.tolerance.told_units import KINDS, SEVEN_BITS, Kind, device_of, told_unit
+from msprobe.diagnose.wording import Wording
 
 _WORK: dict[Kind, str] = {
     "product": "multiplies float32 matrices",
@@ -33,33 +34,42 @@ def precision_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any
     sides = candidate, reference
     found = [_of_kind(kind, *sides) for kind in KINDS]
     if device_of(candidate) != device_of(reference):
-        found.append(_both("ran on", *(str(side.get("device") or "an unknown device") for side in sides)))
+        found.append(
+            Wording(
+                "the candidate ran on {}, the reference on {}",
+                *(str(side.get("device") or "an unknown device") for side in sides),
+            )
+        )
     found += [_of_autocast(*sides), _of_type(*sides)]
     found += [_of_switch(name, text, *sides) for name, text in _SWITCHES.items()]
     found += [
-        _both(f"ran with {name}", str(candidate[name]), str(reference[name]))
+        Wording(
+            "the candidate ran with {} {}, the reference with {} {}",
+            name,
+            str(candidate[name]),
+            name,
+            str(reference[name]),
+        )
         for name in _VERSIONS
         if name in candidate and name in reference and candidate[name] != reference[name]
     ]
     return tuple(one for one in found if one)
 
 
-def _both(text: str, mine: str, theirs: str) -> str:
-    return f"the candidate {text} {mine}, the reference {text.partition(' ')[2]} {theirs}"
-
-
 def _of_kind(kind: Kind, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     mine, theirs = told_unit(candidate, kind), told_unit(reference, kind)
     if mine == theirs:
         return ""
-    return f"the candidate {_WORK[kind]} in {_type(mine, candidate)}, the reference in {_type(theirs, reference)}"
+    return Wording(
+        "the candidate {} in {}, the reference in {}", _WORK[kind], _type(mine, candidate), _type(theirs, reference)
+    )
 
 
 def _type(unit: float, told: Mapping[str, Any]) -> str:
     if not unit:
         return "float32"
     if device_of(told) == "cpu":  # it is allowed, and few processors know how
-        return f"{'bfloat16 (7 bits)' if unit == SEVEN_BITS else 'TF32 (10 bits)'} where the processor can"
+        return Wording("{} where the processor can", "bfloat16 (7 bits)" if unit == SEVEN_BITS else "TF32 (10 bits)")
     if unit == SEVEN_BITS:
         return "bfloat16 (7 bits)"
     return "HF32 (10 bits or more)" if "torch_npu" in told or "mindspore" in told else "TF32 (10 bits)"
@@ -72,8 +82,11 @@ def _of_autocast(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> 
     )
     if mine == theirs:
         return ""
-    words = [f"under autocast to {' and '.join(sorted(one))}" if one else "without autocast" for one in (mine, theirs)]
-    return f"the candidate computes {words[0]}, the reference {words[1]}"
+    words = [
+        Wording("under autocast to {}", " and ".join(sorted(one))) if one else "without autocast"
+        for one in (mine, theirs)
+    ]
+    return Wording("the candidate computes {}, the reference {}", words[0], words[1])
 
 
 def _of_type(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
@@ -81,7 +94,7 @@ def _of_type(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     if mine == theirs or not (mine and theirs):
         return ""
     left, right = (one.removeprefix("torch.") for one in (mine, theirs))
-    return f"the candidate makes tensors of {left} where no type is given, the reference of {right}"
+    return Wording("the candidate makes tensors of {} where no type is given, the reference of {}", left, right)
 
 
 def _of_switch(name: str, text: str, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
@@ -89,4 +102,4 @@ def _of_switch(name: str, text: str, candidate: Mapping[str, Any], reference: Ma
     if mine is None or theirs is None or mine == theirs:
         return ""
     on, off = ("candidate", "reference") if mine in (True, "ON") else ("reference", "candidate")
-    return f"the {on} {text}, the {off} does not"
+    return Wording("the {} {}, the {} does not", on, text, off)

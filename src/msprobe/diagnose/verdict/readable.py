@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from msprobe.diagnose.findings import Verdict
+from msprobe.diagnose.wording import Wording
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath
 from msprobe.store.damage import broken_parts, lost_parts
@@ -21,7 +22,7 @@ def readable_verdict(
     is no fault of single parts, or nothing is left to compare.
     """
     one, other = open_dump(candidate), open_dump(reference)
-    unread = [f"{side}: {text}" for side, dump in _sides(one, other) for text in lost_parts(dump)]
+    unread = [Wording("{}: {}", side, text) for side, dump in _sides(one, other) for text in lost_parts(dump)]
     try:
         verdict = compare(candidate, reference)
     except (InvalidInputError, PathError):
@@ -31,7 +32,7 @@ def readable_verdict(
         if not any(broken.values()) or not one.steps or not other.steps:
             raise
         verdict = compare(one, other)
-        unread += [f"{side}: {text}" for side, parts in broken.items() for text in parts.values()]
+        unread += [Wording("{}: {}", side, text) for side, parts in broken.items() for text in parts.values()]
     if not unread:
         return verdict, candidate, reference
     summary = {**verdict.summary, "unread": len(unread)}

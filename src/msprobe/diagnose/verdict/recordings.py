@@ -11,6 +11,7 @@ from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording
 from msprobe.store.part import DumpPart
 
 #: Of the calls of the shorter side, more than this answer to one of the other if it is the same model.
@@ -29,9 +30,13 @@ def cannot_be_compared(pairing: Pairing) -> str:
     pairs, least = _answering(pairing)
     if pairs and _OPERATORS not in (left, right):
         return ""
-    return (
-        f"no comparison of level {left} in the candidate with level {right} in the reference: they record other calls, "
-        f"of which {pairs} of {least} answer to each other. Record both at the same level"
+    return Wording(
+        "no comparison of level {} in the candidate with level {} in the reference: they record other calls, "
+        "of which {} of {} answer to each other. Record both at the same level",
+        left,
+        right,
+        pairs,
+        least,
     )
 
 
@@ -55,9 +60,11 @@ def note_of_levels(pairing: Pairing) -> str:
     if not left or not right or left == right or cannot_be_compared(pairing):
         return ""
     pairs, _ = _answering(pairing)
-    return (
-        f"levels differ, {left} in the candidate and {right} in the reference: compared are the {pairs} calls that "
-        "both record"
+    return Wording(
+        "levels differ, {} in the candidate and {} in the reference: compared are the {} calls that both record",
+        left,
+        right,
+        pairs,
     )
 
 
@@ -109,7 +116,7 @@ def two_models(answering: Iterable[Mapping[str, int]]) -> str:
 
 
 def _hardly_any(pairs: int, least: int) -> str:
-    return f"hardly any call answers to one of the other side ({pairs} of {least}): is it the same model?"
+    return Wording("hardly any call answers to one of the other side ({} of {}): is it the same model?", pairs, least)
 
 
 def _is_forward(event: Event) -> bool:
@@ -125,11 +132,11 @@ def look_for_errors(scene: Scene) -> None:
     if last_error(scene.pairing.reference) is not None or (partner is not None and "error" in partner.record):
         return  # both
     error = " ".join(str(event.record["error"]).split())[:300]
-    at = f", at {event.source}" if event.source else ""
+    at = Wording(", at {}", event.source) if event.source else ""
     finding = scene.finding(
         event,
         "error",
-        f"the candidate's last call, {event.name}, raised {error}{at}; the reference goes on",
+        Wording("the candidate's last call, {}, raised {}{}; the reference goes on", event.name, error, at),
         where=event.name,
     )
     scene.ledger.add(Suspect(finding, event.index, clear=True, matters=True))
@@ -164,9 +171,20 @@ def look_for_steps_in_one(scene: Scene, steps: Sequence[int]) -> None:
     finding = scene.finding(
         event,
         "step_count",
-        f"the {sides[few]} has {counts[few]} optimizer steps in step {timelines[few].step}, the {sides[1 - few]} "
-        f"{counts[1 - few]}, and {steps[few]} step{'s' * (steps[few] > 1)} in all, the {sides[1 - few]} "
-        f"{steps[1 - few]}: was the debugger's step() left out?",
+        Wording(
+            "the {} has {} optimizer steps in step {}, the {} "
+            "{}, and {} step{} in all, the {} "
+            "{}: was the debugger's step() left out?",
+            sides[few],
+            counts[few],
+            timelines[few].step,
+            sides[1 - few],
+            counts[1 - few],
+            steps[few],
+            "s" * (steps[few] > 1),
+            sides[1 - few],
+            steps[1 - few],
+        ),
         where=event.name,
         facts=(Because("step_left_out"),),
     )

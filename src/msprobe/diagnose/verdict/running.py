@@ -17,6 +17,7 @@ from msprobe.diagnose.places import Places
 from msprobe.diagnose.verdict.common import Rank, Step
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, agreeing_of
 from msprobe.diagnose.verdict.recordings import is_little
+from msprobe.diagnose.wording import Wording
 from msprobe.store.damage import place_in_words
 
 #: So many harmless findings are kept of a whole run. What diverges ends the search, and is kept besides.
@@ -158,7 +159,7 @@ class Running:
         self.not_compared.append(step)
         if why != _NOTHING_RECORDED:
             self._is_apart(step)
-        self._leave_out(why, "the step" if step is None else f"step {step}", ranks)
+        self._leave_out(why, "the step" if step is None else Wording("step {}", step), ranks)
 
     def _leave_out(self, why: str, place: str, parts: int) -> None:
         if why not in self._left_out and len(self._left_out) >= _MOST_REASONS:
@@ -196,23 +197,29 @@ class Running:
     def notes(self) -> list[str]:
         """Remarks on single steps and ranks, each once."""
         levels = {note: places for note, places in self._levels.items() if places.count < self.compared.parts}
-        return [f"{levels[note]}: {note}" if note in levels else note for note in self._notes]
+        return [Wording("{}: {}", levels[note], note) if note in levels else note for note in self._notes]
 
     def notes_on_gaps(self) -> list[str]:
         """What was left out, where and why."""
-        notes = [f"{_are(places)} not compared: {why}" for why, places in self._left_out.items()]
+        notes: list[str] = [Wording("{} not compared: {}", _are(places), why) for why, places in self._left_out.items()]
         for side, files in self._unread.items():
-            number = f"{files.count} tensor files" if files.count > 1 else "a tensor file"
-            notes.append(f"{side}: {number} cannot be read ({files}): only what dump.json tells of them is compared")
+            number = Wording("{} tensor files", files.count) if files.count > 1 else "a tensor file"
+            notes.append(
+                Wording(
+                    "{}: {} cannot be read ({}): only what dump.json tells of them is compared", side, number, files
+                )
+            )
         if self._harmless_left_out:
-            notes.append(f"{self._harmless_left_out} further harmless findings of later steps are left out")
+            notes.append(Wording("{} further harmless findings of later steps are left out", self._harmless_left_out))
         return notes
 
     def reach_in_words(self) -> str:
         """How far two frameworks are apart, which agree: less than a mistake would make, and not nothing."""
         first, later = self._first_reach, self._later_reach
-        text = f"loss and gradients are apart by {first:.1g} (relative) at most in the first step"
-        return text + (f", and by {later:.1g} in later ones, as optimizers carry rounding on" if later > first else "")
+        text = Wording("loss and gradients are apart by {:.1g} (relative) at most in the first step", first)
+        return text + (
+            Wording(", and by {:.1g} in later ones, as optimizers carry rounding on", later) if later > first else ""
+        )
 
     def summary(self, steps: int, one_side: dict[str, int]) -> dict[str, Any]:
         """For :attr:`Verdict.summary`. ``steps``: how many both sides have; ``one_side``: how many steps and ranks one
@@ -247,4 +254,4 @@ def _is_apart(result: Compared) -> bool:
 
 
 def _are(places: Places) -> str:
-    return f"{places} {'is' if places.count == 1 else 'are'}"
+    return Wording("{} is", places) if places.count == 1 else Wording("{} are", places)

@@ -11,6 +11,7 @@ from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.naming import notes_of
 from msprobe.diagnose.verdict.micro_batches import note_of_micro_batches
 from msprobe.diagnose.verdict.recordings import notes_of_recordings
+from msprobe.diagnose.wording import Wording
 
 
 def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
 
 def listed(names: Sequence[str]) -> str:
     """The first names of a list, and how many there are besides."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return ", ".join(names[:5]) + (Wording(" and {} more", len(names) - 5) if len(names) > 5 else "")
 
 
 def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
@@ -35,18 +36,28 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
     notes += note_of_micro_batches(pairing)
     for left, right in sorted(scene.dtype_policy):
         notes.append(
-            f"precision: {left.removeprefix('torch.')} in the candidate where the reference has "
-            f"{right.removeprefix('torch.')}"
+            Wording(
+                "precision: {} in the candidate where the reference has {}",
+                left.removeprefix("torch."),
+                right.removeprefix("torch."),
+            )
         )
     if scene.comparer.products is not None:
         notes.append(scene.comparer.products.in_words())
     for timeline, side in ((pairing.candidate, "candidate"), (pairing.reference, "reference")):
         if not timeline.part.complete:
-            notes.append(f"the {side} was interrupted in step {timeline.step}: what it recorded until then is compared")
+            notes.append(
+                Wording(
+                    "the {} was interrupted in step {}: what it recorded until then is compared", side, timeline.step
+                )
+            )
         if timeline.part.header.get("level") in ("L0", "mix") and len(timeline.part) and not timeline.part.parents():
             notes.append(
-                f"the {side} has no construct.json: what ran in which module is not known, and all calls are compared "
-                "as one row"
+                Wording(
+                    "the {} has no construct.json: what ran in which module is not known, and all calls are compared "
+                    "as one row",
+                    side,
+                )
             )
     if not scene.has_values:
         notes.append("values were not recorded on both sides (task structure): compared is what is called, and how")

@@ -18,6 +18,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import means
 from msprobe.diagnose.verdict.conclusion import Compared
+from msprobe.diagnose.wording import Wording
 
 _SIDES = ("candidate", "reference")
 
@@ -41,15 +42,22 @@ def name_unaveraged(results: Sequence[Compared], found: Sequence[Suspect]) -> li
         return list(found)
     first, ranks = vague[0], [result.rank for result in results]
     names, of = unaveraged.parameters, _SIDES[unaveraged.side == "candidate"]
-    shown = f'"{names[0]}"' + (f" and {len(names) - 1} more parameters" if len(names) > 1 else "")
+    shown = f'"{names[0]}"' + (Wording(" and {} more parameters", len(names) - 1) if len(names) > 1 else "")
     listed = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
     facts = (Because("not_averaged"), Listed("parameters", names), *_of_seen(first.finding.facts))
     finding = replace(
         first.finding,
         kind="replica",
-        message=f"the gradient of {shown} should be the same on ranks {listed} of the {unaveraged.side} when the "
-        f"optimizer steps and is not: each rank has its own, and their {unaveraged.word} is what each rank of the {of} "
-        "has. Nothing put them together",
+        message=Wording(
+            "the gradient of {} should be the same on ranks {} of the {} when the "
+            "optimizer steps and is not: each rank has its own, and their {} is what each rank of the {} "
+            "has. Nothing put them together",
+            shown,
+            listed,
+            unaveraged.side,
+            unaveraged.word,
+            of,
+        ),
         where=names[0],
         facts=facts,
         evidence={**_of_place(first.finding), **as_json(facts)},
