@@ -179,7 +179,10 @@ def overview(place: dict[str, Any], *, single: bool = False, places: int = 1, ca
     name = place["names"][first] if first >= 0 else None
     finding = {
         "title": FINDING,
-        "lines": ["It is made by the candidate only.", "Its result differs from its input by the factor 1.5."],
+        "blocks": [
+            {"type": "text", "text": {"en": "It is made by the candidate only.", "zh": "仅待查侧有这个调用。"}},
+            {"type": "field", "name": {"en": "to do", "zh": "建议"}, "text": "x = 1.5 * x", "code": "x *= 1.5"},
+        ],
         "name": name,
         "twin": None,
         "step": 0,
@@ -212,7 +215,7 @@ def overview(place: dict[str, Any], *, single: bool = False, places: int = 1, ca
             "notes": ["weights of both runs are equal at the start"],
             "findings": [
                 finding,
-                {**finding, "title": "a result is further off than it should be", "lines": [], "source": []},
+                {**finding, "title": "a result is further off than it should be", "blocks": [], "source": []},
             ],
         },
         "curve": []
@@ -280,7 +283,7 @@ def node(place: dict[str, Any], row: int, *, single: bool = False) -> dict[str, 
             "reference": None if side == 1 or single else other,
             "status": status if group == "output" else IDENTICAL,
             "relative": abs(scale - 1),
-            "units": abs(scale - 1) / 6e-8,
+            "allowed": 6e-8,
             "differences": differences if not side and not single else {},
             "words": "",
         }
@@ -293,7 +296,7 @@ def node(place: dict[str, Any], row: int, *, single: bool = False) -> dict[str, 
         "reference": None if single else value("1e-05"),
         "status": IDENTICAL,
         "relative": None,
-        "units": None,
+        "allowed": None,
     }
     near = [other for other in (row - 1, row + 1) if 0 <= other < len(place["names"])]
     frames = [

@@ -32,8 +32,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_of_compare_tells_what_the_console_tells(visit: Visit, page: Path, width: int) -> None:
     told = page_data(page)["overview"]["verdict"]
     shown = visit(page.as_uri(), size=(width, 900))
-    shown.get_by_text(told["headline"]).first.wait_for()
+    shown.get_by_text(told["headline"]["en"]).first.wait_for()
     finding = told["findings"][0]
     shown.keyboard.press("f")
-    shown.get_by_text(finding["title"]).first.wait_for()
+    shown.get_by_text(finding["title"]["en"]).first.wait_for()
     assert f"at={finding['name']}" in shown.url

@@ -906,7 +906,7 @@ def test_a_small_model_costs_little(tmp_path: Path, model: ModelT, x: torch.Tens
             PrecisionDebugger.reset()
     middle = {name: sorted(found)[len(found) // 2] for name, found in ratios.items()}
     assert middle["nothing"] <= 2, middle
-    assert native.statistics is None or middle["statistics"] <= 15, middle
+    assert native.numbers is None or middle["statistics"] <= 15, middle
 
 
 @pytest.mark.parametrize("level", ["L1", "L2"])

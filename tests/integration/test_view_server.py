@@ -228,7 +228,7 @@ def test_a_match_is_written_beside_and_seen_by_all(server: Server) -> None:
     assert json.loads(file.read_text())[name] == name
     assert file.parent.name == "here"
     assert server.json("/api/matches?index=0") == answer
-    assert "made by hand" in " ".join(server.json("/api/place?index=0")["notes"])
+    assert "made by hand" in str(server.json("/api/place?index=0")["notes"])
     undo = json.dumps({"index": 0, "candidate": name, "reference": None, "with_children": False})
     assert name not in server.json("/api/matches", method="POST", body=undo)["pairs"]
 

@@ -23,7 +23,7 @@ test("nonsense in the address is the plain page", () => {
   assert.deepEqual(fromHash(""), NOTHING);
 });
 
-const finding = (name: string, place: number) => ({ title: name, lines: [], name, twin: null, step: 0, rank: 0, place, reason: "", source: [] });
+const finding = (name: string, place: number) => ({ title: name, blocks: [], name, twin: null, step: 0, rank: 0, place, reason: "", source: [] });
 const overview: Overview = {
   format: 1, product: "", kind: "pair", title: "", sides: [], can: { picture: false, match: false }, notes: [], curve: [],
   places: [{ step: 0, rank: 0, sides: 0, status: "agree" }, { step: 0, rank: 1, sides: 0, status: "diverged" }],

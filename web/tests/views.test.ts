@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { axisOf, pathOf, pointsOf, stepAt, stepShare } from "../source/model/curve.ts";
-import { long, short } from "../source/model/figures.ts";
-import { blocksOf } from "../source/model/findings.ts";
+import { long, short, times, timesOf } from "../source/model/figures.ts";
 import { decades, heatOf, strip } from "../source/model/heat.ts";
 import { cellKey, fold, grids } from "../source/model/layers.ts";
 import { labelOf, modulePathOf, parseName } from "../source/model/names.ts";
 import { placeOf } from "../source/model/place.ts";
 import { tableText } from "../source/model/tsv.ts";
+import { said, setLanguage } from "../source/texts/index.ts";
 import type { NodeAnswer, TensorSide } from "../source/data/protocol.ts";
 import { answer, TREE } from "./made_up.ts";
 
@@ -86,21 +86,17 @@ test("layers stand in numeric order", () => {
   assert.deepEqual(grids(placeOf(answer(rows)))[0]!.layers, ["2", "9", "10"]);
 });
 
-test("a finding's lines keep their columns, code, tables and sentences apart", () => {
-  const blocks = blocksOf([
-    "  kind       argument: both sides make the same call", "  source     /a/demo.py:39 in forward", "                 scores = q @ k",
-    "             /a/demo.py:68 in forward", "                 return x", "", "           candidate      reference", "  input.1  0.125          0.25",
-    "  the result differs by 0.5", "", "  to do      Make it the same: what differs later may be", "             gone.",
-  ]);
-  assert.deepEqual(blocks, [
-    { type: "field", name: "kind", values: [{ text: "argument: both sides make the same call", isCode: false }] },
-    { type: "field", name: "source", values: [{ text: "/a/demo.py:39 in forward", isCode: false }, { text: "scores = q @ k", isCode: true },
-      { text: "/a/demo.py:68 in forward", isCode: false }, { text: "return x", isCode: true }] },
-    { type: "table", rows: [["", "candidate", "reference"], ["input.1", "0.125", "0.25"]] },
-    { type: "text", text: "the result differs by 0.5" },
-    { type: "field", name: "to do", values: [{ text: "Make it the same: what differs later may be gone.", isCode: false }] },
-  ]);
-  assert.deepEqual(blocksOf(["It is made by one side."]), [{ type: "text", text: "It is made by one side." }]);
+test("a difference is told in tolerances: none where nothing is known, no number where none is allowed", () => {
+  assert.deepEqual([[6.5536, 1e-4], [3e-8, 1e-6], [0, 0], [0.5, 0], [1e300, 74]].map(([left, allowed]) => times(timesOf(left!, allowed!))),
+    ["65,536 ×", "0.03 ×", "0 ×", "∞ ×", "∞ ×"]);
+  assert.equal(times(timesOf(null, 1)), "");
+});
+
+test("a text of the server is said in the language of the page", () => {
+  assert.equal(said({ en: "within rounding", zh: "舍入误差以内" }), "within rounding");
+  setLanguage("zh");
+  assert.deepEqual([said({ en: "within rounding", zh: "舍入误差以内" }), said("Module.fc.Linear.forward.0")], ["舍入误差以内", "Module.fc.Linear.forward.0"]);
+  setLanguage("en");
 });
 
 test("figures are as wide as they need to be", () => {
@@ -112,13 +108,13 @@ test("figures are as wide as they need to be", () => {
 test("a copied table has a column for every figure, and nothing in a cell breaks it", () => {
   const side: TensorSide = { type: "torch.Tensor", dtype: "torch.float32", shape: [2, 3], strides: [3, 1], max: 1, min: -1, mean: 0, norm: "nan", digest: null,
     requires_grad: null, value: "a\tb\nc", file: false, unset: false };
-  const node = { tensors: [{ slot: "output.0", group: "output", candidate: side, reference: null, status: 5, relative: null, units: null, differences: { max: [1, 2] } }] } as unknown as NodeAnswer;
+  const node = { tensors: [{ slot: "output.0", group: "output", candidate: side, reference: null, status: 5, relative: null, allowed: null, differences: { max: [1, 2] } }] } as unknown as NodeAnswer;
   const [head, line, end] = tableText(node, true).split("\n").map((text) => text.split("\t"));
   assert.equal(head!.length, line!.length);
   assert.equal(line![head!.indexOf("candidate shape")], "[2, 3]");
   assert.equal(line![head!.indexOf("candidate norm")], "nan");
   assert.equal(line![head!.indexOf("candidate value")], "a b c");
-  assert.equal(line![head!.indexOf("max relative difference")], "2");
+  assert.equal(line![head!.indexOf("max difference in its size")], "2");
   assert.deepEqual(end, [""]);
 });
 

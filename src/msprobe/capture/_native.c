@@ -1,7 +1,7 @@
 /* What the recorder does many thousand times a second: tensor statistics, records to JSON, call stacks.
  *
  * Knows neither torch nor numpy: tensors arrive as an address, a shape and a type. Every function has an equal in
- * Python (native.py) except `statistics`, where the framework's own reductions take over.
+ * Python (native.py) except `numbers`, where the framework's own reductions take over.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -16,8 +16,8 @@
 #include "_native_layout.h"
 #include "_native_memo.h"
 #include "_native_names.h"
+#include "_native_numbers.h"
 #include "_native_records.h"
-#include "_native_statistics.h"
 #include "_native_text.h"
 
 static int check_count(const char *function, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most)
@@ -112,11 +112,11 @@ static int read_pattern(PyObject *object, Layout *layout)
     return 0;
 }
 
-static PyObject *native_statistics(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *native_numbers(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     Layout layout;
     Summary summary;
-    if (check_count("statistics", nargs, 4, 5) < 0) {
+    if (check_count("numbers", nargs, 5, 6) < 0) {
         return NULL;
     }
     const char *address = PyLong_AsVoidPtr(args[0]);
@@ -124,6 +124,7 @@ static PyObject *native_statistics(PyObject *self, PyObject *const *args, Py_ssi
         return NULL;
     }
     const long kind = PyLong_AsLong(args[2]), flags = PyErr_Occurred() ? -1 : PyLong_AsLong(args[3]);
+    const int further = PyErr_Occurred() ? -1 : (int)PyLong_AsLong(args[4]);
     if (PyErr_Occurred()) {
         return NULL;
     }
@@ -136,23 +137,20 @@ static PyObject *native_statistics(PyObject *self, PyObject *const *args, Py_ssi
     }
     const float *table = NULL;
     if (kind == FLOAT8) {
-        if (nargs < 5 || !PyBytes_Check(args[4]) || PyBytes_GET_SIZE(args[4]) != 256 * (Py_ssize_t)sizeof(float)) {
+        if (nargs < 6 || !PyBytes_Check(args[5]) || PyBytes_GET_SIZE(args[5]) != 256 * (Py_ssize_t)sizeof(float)) {
             PyErr_SetString(PyExc_ValueError, "float8 needs the 256 float32 values of its bytes");
             return NULL;
         }
-        table = (const float *)(const void *)PyBytes_AS_STRING(args[4]);
+        table = (const float *)(const void *)PyBytes_AS_STRING(args[5]);
     }
     if (layout.count > GIL_WORTH_RELEASING) {
         Py_BEGIN_ALLOW_THREADS;
-        summarise((Kind)kind, address, &layout, table, &summary);
+        summarise((Kind)kind, address, &layout, table, further, &summary);
         Py_END_ALLOW_THREADS;
     } else if (layout.count > 0) {
-        summarise((Kind)kind, address, &layout, table, &summary);
+        summarise((Kind)kind, address, &layout, table, further, &summary);
     }
-    char text[4 * NUMBER_ROOM + 64], extra[3 * NUMBER_ROOM + 64];
-    char *text_end_ = text, *extra_end = extra;
-    const int answer = write_summary((Kind)kind, (int)flags, layout.count, &summary, &text_end_, &extra_end);
-    return Py_BuildValue("y#y#i", text, (Py_ssize_t)(text_end_ - text), extra, (Py_ssize_t)(extra_end - extra), answer);
+    return statistic_numbers_of((Kind)kind, (int)flags, layout.count, &summary);
 }
 
 static PyObject *native_encode(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
@@ -269,8 +267,8 @@ static PyObject *native_choose_kernels(PyObject *self, PyObject *argument)
 #define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
 
 static PyMethodDef methods[] = {
-    {"statistics", FAST(native_statistics),
-     "statistics(address, count_or_pattern, kind, flags, table=None) -> (texts, counts, flags)"},
+    {"numbers", FAST(native_numbers),
+     "numbers(address, count_or_pattern, kind, flags, further, table=None) -> {name: number}"},
     {"encode", FAST(native_encode), "encode(tree, depth) -> bytes of indented JSON"},
     {"frame_key", native_frame_key, METH_O, "frame_key(skip) -> bytes that stand for the code objects and offsets of the frames"},
     {"crc32", FAST(native_crc32), "crc32(address, size) -> as zlib.crc32 of these bytes"},
@@ -311,7 +309,8 @@ PyMODINIT_FUNC PyInit__native(void)
 {
     PyObject *module = PyModule_Create(&definition);
     PyObject *numbers = PyDict_New();
-    if (module == NULL || numbers == NULL) {
+    PyObject *known = statistic_numbers_begin();
+    if (module == NULL || numbers == NULL || known == NULL) {
         goto failed;
     }
     for (int kind = 0; kind < KIND_COUNT; kind++) {
@@ -329,6 +328,7 @@ PyMODINIT_FUNC PyInit__native(void)
     }
     name_text = PyUnicode_InternFromString("text");
     if (name_text == NULL || PyModule_AddObjectRef(module, "KINDS", numbers) < 0 ||
+        PyModule_AddObjectRef(module, "NUMBERS", known) < 0 ||
         PyModule_AddIntConstant(module, "HIGH_PRECISION", HIGH_PRECISION) < 0 ||
         PyModule_AddIntConstant(module, "SCALAR", SCALAR) < 0 ||
         PyModule_AddIntConstant(module, "STATISTICS", STATISTICS) < 0 ||
@@ -337,12 +337,14 @@ PyMODINIT_FUNC PyInit__native(void)
         goto failed;
     }
     Py_DECREF(numbers);
+    Py_DECREF(known);
     numbers_begin();
     hash_begin();
     statistics_begin();
     return module;
 failed:
     Py_XDECREF(numbers);
+    Py_XDECREF(known);
     Py_XDECREF(module);
     return NULL;
 }

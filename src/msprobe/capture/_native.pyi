@@ -4,20 +4,22 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 KINDS: dict[str, int]
+NUMBERS: dict[str, int]
 HIGH_PRECISION: int
 SCALAR: int
 STATISTICS: int
 XOR: int
 STRUCTURE: int
 
-def statistics(
+def numbers(
     address: int,
     count_or_pattern: int | tuple[int, ...],
     kind: int,
     flags: int,
+    further: int,
     table: bytes | None = None,
     /,
-) -> tuple[bytes, bytes, int]: ...
+) -> dict[str, Any]: ...
 def encode(tree: Any, depth: int, /) -> bytes: ...
 def put(session: Any, name: str, tree: Any, stack: Any = None, parent: Any = False, /) -> None: ...
 def stand_for(put_call: Any, define_stack: Any, encode: Any, digest: Callable[[bytes, int], int], /) -> None: ...
@@ -61,6 +63,8 @@ class Memo:
         is_lazy: Callable[[Any], bool] | None,
         exchange: Any,
         flags: int,
+        render: Callable[[dict[str, Any]], tuple[bytes, bytes, int]] | None,
+        further: int,
         mode: int,
         crc: bool,
         exact: bool,

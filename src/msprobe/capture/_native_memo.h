@@ -12,7 +12,7 @@
 #include "_native_hash.h"
 #include "_native_info.h"
 #include "_native_layout.h"
-#include "_native_statistics.h"
+#include "_native_numbers.h"
 
 /* One description that was given: exactly this view, in this version of the elements. */
 typedef struct View {
@@ -41,7 +41,8 @@ typedef struct Block {
     char text[];
 } Block;
 
-enum { HOLDERS = 3 };
+/* The statistics of a tensor as text: the usual ones have room, and so have twice as many. */
+enum { HOLDERS = 3, MOST_TEXT = 8 * NUMBER_ROOM + 128 };
 
 /* Whether torch knows of all that is written to a storage. */
 typedef enum {
@@ -88,6 +89,8 @@ typedef struct {
     PyObject *address_of; /* tensor -> address of its first element */
     PyObject *digest;     /* (address, shape, stride, itemsize, contiguous) -> text of the digest */
     PyObject *otherwise;  /* (tensor, remember) -> description */
+    PyObject *render;     /* numbers -> (text, counts, answer); NULL: the usual statistics, written here */
+    int further;          /* which numbers it needs, beside those of the first pass */
     PyObject *free_weak, *is_expired; /* of torch's weak references */
     PyObject *parameter;              /* the class */
     PyObject *storage_of;  /* tensor -> address of its StorageImpl; NULL: torch is so old that no storage object harms */
@@ -586,7 +589,7 @@ static Block *find_block(const Entry *entry, const Facts *facts, const Layout *l
 
 /* What is said of the elements: statistics or XOR, counts, and the hashes. */
 typedef struct {
-    char text[4 * NUMBER_ROOM + 64], counts[3 * NUMBER_ROOM + 64];
+    char text[MOST_TEXT], counts[3 * NUMBER_ROOM + 64];
     int text_size, counts_size, answer;
     int has_crc;
     uint32_t crc;
@@ -752,7 +755,7 @@ static int read_elements(const Memo *memo, const Facts *facts, const Type *type,
     }
     if (memo->mode == STATISTICS && !numbers_known && layout->count > 0) {
         const float *table = type->table == NULL ? NULL : (const float *)(const void *)PyBytes_AS_STRING(type->table);
-        summarise(type->kind, address, layout, table, &reading->summary);
+        summarise(type->kind, address, layout, table, memo->further, &reading->summary);
     }
     if (memo->mode == XOR) {
         reading->words = xor_words(ordered, (size_t)(layout->count * itemsize));
@@ -767,7 +770,32 @@ static int read_elements(const Memo *memo, const Facts *facts, const Type *type,
     return 0;
 }
 
-static void write_reading(const Memo *memo, const Facts *facts, const Type *type, const Layout *layout,
+/* The text of other statistics than the usual ones is made in Python. -1 with an error set. */
+static int render_reading(const Memo *memo, const Type *type, int flags, const Layout *layout, const Reading *reading,
+                          Content *content)
+{
+    PyObject *found = statistic_numbers_of(type->kind, flags, layout->count, &reading->summary);
+    PyObject *rendered = found == NULL ? NULL : PyObject_CallOneArg(memo->render, found);
+    const char *text, *counts;
+    Py_ssize_t text_size, counts_size;
+    int failed = rendered == NULL ||
+                 !PyArg_ParseTuple(rendered, "y#y#i", &text, &text_size, &counts, &counts_size, &content->answer);
+    if (!failed && (text_size > (Py_ssize_t)sizeof(content->text) || counts_size > (Py_ssize_t)sizeof(content->counts))) {
+        PyErr_SetString(PyExc_ValueError, "more statistics than the memo has room for");
+        failed = 1;
+    }
+    if (!failed) {
+        memcpy(content->text, text, (size_t)text_size);
+        memcpy(content->counts, counts, (size_t)counts_size);
+        content->text_size = (int)text_size;
+        content->counts_size = (int)counts_size;
+    }
+    Py_XDECREF(found);
+    Py_XDECREF(rendered);
+    return failed ? -1 : 0;
+}
+
+static int write_reading(const Memo *memo, const Facts *facts, const Type *type, const Layout *layout,
                           int numbers_known, int remember, const Reading *reading, Content *content)
 {
     char *text = content->text, *counts = content->counts;
@@ -781,22 +809,27 @@ static void write_reading(const Memo *memo, const Facts *facts, const Type *type
         content->text_size = (int)(text - content->text);
     } else if (!numbers_known) {
         const int flags = memo->flags | (facts->dimensions == 0 ? SCALAR : 0);
-        content->answer = write_summary(type->kind, flags, layout->count, &reading->summary, &text, &counts);
-        content->text_size = (int)(text - content->text);
-        content->counts_size = (int)(counts - content->counts);
+        if (memo->render != NULL && render_reading(memo, type, flags, layout, reading, content) < 0) {
+            return -1;
+        }
+        if (memo->render == NULL) {
+            content->answer = write_summary(type->kind, flags, layout->count, &reading->summary, &text, &counts);
+            content->text_size = (int)(text - content->text);
+            content->counts_size = (int)(counts - content->counts);
+        }
     }
     content->has_crc = memo->crc;
     content->crc = memo->crc ? reading->crc : 0;
     if (!numbers_known && remember) {
         content->fingerprint = reading->fingerprint;
     }
+    return 0;
 }
 
 static PyObject *put_together(const Memo *memo, const Facts *facts, const Type *type, int contiguous,
                               const Content *content)
 {
     PyObject *bytes = NULL, *cut = NULL, *info = NULL;
-    const int reads = memo->mode != STRUCTURE;
     char md5[32];
     Text text;
     md5[0] = 0;
@@ -808,7 +841,7 @@ static PyObject *put_together(const Memo *memo, const Facts *facts, const Type *
         text_put(&text, type->name, strlen(type->name)) < 0 ||
         put_sizes(&text, "\",\n \"shape\": ", facts->sizes, facts->dimensions) < 0 ||
         TEXT_LITERAL(&text, SEPARATOR) < 0 || text_put(&text, content->text, (size_t)content->text_size) < 0 ||
-        (reads && TEXT_LITERAL(&text, SEPARATOR) < 0) ||
+        (content->text_size > 0 && TEXT_LITERAL(&text, SEPARATOR) < 0) ||
         (facts->requires_grad ? TEXT_LITERAL(&text, "\"requires_grad\": true")
                               : TEXT_LITERAL(&text, "\"requires_grad\": false")) < 0 ||
         text_put(&text, md5, strlen(md5)) < 0) {
@@ -968,7 +1001,10 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int re
             Py_XDECREF(content.digest);
             return PyErr_NoMemory();
         }
-        write_reading(memo, facts, type, &layout, known, remember, &reading, &content);
+        if (write_reading(memo, facts, type, &layout, known, remember, &reading, &content) < 0) {
+            Py_XDECREF(content.digest);
+            return NULL;
+        }
     }
     if (type->hashed && content.digest == NULL && memo->mode != STRUCTURE) {
         content.digest = take_digest(memo, tensor, facts, type, contiguous);
@@ -1216,15 +1252,15 @@ static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
 {
     static char *words[] = {"ordinary", "types", "info_class", "address_of", "digest", "otherwise",
                             "free_weak", "is_expired", "parameter", "storage_of", "in_backward", "is_lazy", "exchange",
-                            "flags", "mode", "crc", "exact", "limit", NULL};
+                            "flags", "render", "further", "mode", "crc", "exact", "limit", NULL};
     PyObject *ordinary, *types, *info_class, *address_of, *digest, *otherwise, *free_weak, *is_expired, *parameter,
-        *storage_of, *in_backward, *is_lazy, *exchange;
-    int flags, mode, crc, exact;
+        *storage_of, *in_backward, *is_lazy, *exchange, *render;
+    int flags, further, mode, crc, exact;
     Py_ssize_t limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOOOOOiippn", words, &PyTuple_Type, &ordinary,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOOOOOiOiippn", words, &PyTuple_Type, &ordinary,
                                      &PyDict_Type, &types, &info_class, &address_of, &digest, &otherwise, &free_weak,
                                      &is_expired, &parameter, &storage_of, &in_backward, &is_lazy, &exchange, &flags,
-                                     &mode, &crc, &exact, &limit)) {
+                                     &render, &further, &mode, &crc, &exact, &limit)) {
         return NULL;
     }
     if (mode < STATISTICS || mode > STRUCTURE) {
@@ -1250,6 +1286,8 @@ static PyObject *memo_new(PyTypeObject *class, PyObject *args, PyObject *kwargs)
         memo->to_exchanged = table->major == 1 ? table->to_exchanged : NULL;
     }
     memo->flags = flags;
+    memo->render = render == Py_None ? NULL : Py_NewRef(render);
+    memo->further = further;
     memo->exact = exact;
     memo->mode = (Mode)mode;
     memo->plain_info = PyType_Check(info_class) && PyType_IsSubtype((PyTypeObject *)info_class, &InfoType) &&
@@ -1270,6 +1308,7 @@ static int memo_traverse(Memo *memo, visitproc visit, void *arg)
     Py_VISIT(memo->address_of);
     Py_VISIT(memo->digest);
     Py_VISIT(memo->otherwise);
+    Py_VISIT(memo->render);
     Py_VISIT(memo->free_weak);
     Py_VISIT(memo->is_expired);
     Py_VISIT(memo->parameter);
@@ -1302,6 +1341,7 @@ static void memo_dealloc(Memo *memo)
     Py_CLEAR(memo->free_weak);
     Py_CLEAR(memo->is_expired);
     Py_CLEAR(memo->parameter);
+    Py_CLEAR(memo->render);
     Py_CLEAR(memo->storage_of);
     Py_CLEAR(memo->in_backward);
     Py_CLEAR(memo->is_lazy);

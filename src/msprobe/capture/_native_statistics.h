@@ -10,7 +10,6 @@
 #define MSPROBE_NATIVE_STATISTICS_H
 
 #include "_native_layout.h"
-#include "_native_text.h"
 
 #include <float.h>
 #include <stddef.h>
@@ -592,8 +591,8 @@ static void sum_bytes(Kind kind, const float *table, Summary *s)
     s->int_greatest = kind == FLOAT8 ? 0 : (int64_t)s->greatest;
 }
 
-/* Needs no GIL. */
-static void summarise(Kind kind, const char *address, const Layout *layout, const float *table, Summary *s)
+/* `further`: numbers that cost a further pass, bits of _native_numbers.h. Needs no GIL. */
+static void summarise(Kind kind, const char *address, const Layout *layout, const float *table, int further, Summary *s)
 {
     static const Kernel again[KIND_COUNT] = {
         [FLOAT32] = float32_nonfinite,     [FLOAT64] = float64_again,          [FLOAT16] = float16_nonfinite,
@@ -626,108 +625,6 @@ static void summarise(Kind kind, const char *address, const Layout *layout, cons
     } else if ((is_float(kind) && !isfinite(s->squares)) || (is_complex(kind) && !isfinite(s->sum))) {
         run_kernel(again[kind], address, layout, itemsize, s);
     }
-}
-
-/* ---- from a summary to text ---- */
-
-/* Round to a binary format with `digits` significant bits, as a conversion from float32 would. */
-static double round_to_format(double value, int digits, int least_exponent, double largest)
-{
-    value = (float)value;
-    if (!isfinite(value) || value == 0) {
-        return value;
-    }
-    int exponent = ilogb(value);
-    exponent = (exponent < least_exponent ? least_exponent : exponent) - (digits - 1);
-    value = ldexp(nearbyint(ldexp(value, -exponent)), exponent);
-    if (fabs(value) > largest) {
-        return value > 0 ? INFINITY : -INFINITY;
-    }
-    return value;
-}
-
-static double round_result(Kind kind, int flags, double value)
-{
-    switch (kind) {
-    case FLOAT16: return flags & HIGH_PRECISION ? (float)value : round_to_format(value, 11, -14, 65504.0);
-    case BFLOAT16: return flags & HIGH_PRECISION ? (float)value : round_to_format(value, 8, -126, 0x1.FEp127);
-    case FLOAT32:
-    case FLOAT8:
-    case COMPLEX64: return (float)value;
-    default: return value;
-    }
-}
-
-#define SEPARATOR ",\n "
-
-static char *put_statistics(char *out, const char *greatest, const char *least, const char *mean, const char *norm)
-{
-    out = put_literal(put_literal(out, "\"Max\": "), greatest);
-    out = put_literal(put_literal(out, SEPARATOR "\"Min\": "), least);
-    out = put_literal(put_literal(out, SEPARATOR "\"Mean\": "), mean);
-    return put_literal(put_literal(out, SEPARATOR "\"Norm\": "), norm);
-}
-
-/* Texts of at most 4 * NUMBER_ROOM + 64 and 3 * NUMBER_ROOM bytes; returns the answer's flags. */
-static int write_summary(Kind kind, int flags, Py_ssize_t count, const Summary *s, char **text, char **extra)
-{
-    char greatest[NUMBER_ROOM], least[NUMBER_ROOM], mean[NUMBER_ROOM], norm[NUMBER_ROOM];
-    const int integral = !is_float(kind) && !is_complex(kind) && kind != FLOAT8;
-    int answer = (s->nans > 0 ? HAS_NAN : 0) | (s->infs > 0 ? HAS_INF : 0);
-    if (count == 0) {
-        *text = put_statistics(*text, "null", "null", "null", "null");
-        return 0;
-    }
-    if (kind == BOOL) {
-        *text = put_statistics(*text, s->zeros < count ? "true" : "false", s->zeros == 0 ? "true" : "false", "null", "null");
-    } else {
-        if (s->nans > 0) {
-            strcpy(greatest, "NaN");
-            strcpy(least, "NaN");
-            strcpy(mean, "NaN");
-            strcpy(norm, "NaN");
-        } else {
-            if (kind == UINT64) {
-                *put_unsigned(greatest, s->uint_greatest) = 0;
-                *put_unsigned(least, s->uint_least) = 0;
-            } else if (integral) {
-                *put_signed(greatest, s->int_greatest) = 0;
-                *put_signed(least, s->int_least) = 0;
-            } else {
-                *put_double(greatest, s->greatest) = 0;
-                *put_double(least, s->least) = 0;
-            }
-            if (flags & SCALAR) {
-                strcpy(mean, greatest);
-                strcpy(norm, greatest);
-            } else {
-                double average = s->sum / (double)count;
-                double length = sqrt(s->squares);
-                if (s->scale != 1) {
-                    average /= s->scale;
-                    length /= s->scale;
-                }
-                *put_double(mean, round_result(kind, flags, average)) = 0;
-                *put_double(norm, round_result(kind, flags, length)) = 0;
-            }
-        }
-        *text = put_statistics(*text, greatest, least, mean, is_complex(kind) ? "null" : norm);
-    }
-    if (!(flags & SCALAR)) {
-        const char *separator = "";
-        if (s->nans > 0) {
-            *extra = put_signed(put_literal(*extra, "\"nan\": "), s->nans);
-            separator = SEPARATOR;
-        }
-        if (s->infs > 0) {
-            *extra = put_signed(put_literal(put_literal(*extra, separator), "\"inf\": "), s->infs);
-            separator = SEPARATOR;
-        }
-        if (s->zeros > 0) {
-            *extra = put_signed(put_literal(put_literal(*extra, separator), "\"zero\": "), s->zeros);
-        }
-    }
-    return answer;
 }
 
 #endif

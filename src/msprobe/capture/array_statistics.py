@@ -7,21 +7,20 @@ those of :mod:`msprobe.capture.native` where it is built, else numpy's; both sum
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
 
 from msprobe.capture import native
+from msprobe.capture.array_numbers import Numbers, numbers_of
 from msprobe.capture.native import encode
+from msprobe.capture.statistics_text import SEPARATOR, StatisticsText
 from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
 
 # The text of a description whose values have not come.
 NOT_READ = b'{\n "unsupported": "not read back"\n}'
-_NO_NUMBERS = b'"Max": null,\n "Min": null,\n "Mean": null,\n "Norm": null'
-# As they stand in a description, and what a configuration calls them.
-_KINDS = ("max", "min", "mean", "l2norm")
 _MOST_PREFIXES = 100_000
 
 
@@ -91,30 +90,25 @@ class LateArrayInfo(ArrayInfo):
             named.fill(found)
 
 
-class _Numbers(NamedTuple):
-    text: bytes  # "Max": .. "Norm": ..
-    counts: bytes  # of NaN, infinity and zero, where there are any
-    nonfinite: bool
-
-
 class ArrayStatistics:
     """Describes tensors by their values on the host.
 
     ``summary_mode``: "statistics"; "md5" (statistics and a CRC-32); "xor" (a 64-bit XOR in place of statistics); "xxh3"
     (statistics and an order-sensitive digest of every tensor); "structure" (neither, and no value is read). Tensors of
     whole numbers have the digest in every mode but "structure". ``high_precision`` leaves mean and norm of half types
-    in float32. ``kinds``: of the statistics only these ("max", "min", "mean", "l2norm"); none given means all.
+    in float32. ``names``: of the statistics only these, by their names in :data:`msprobe.statistics_table.TABLE`; none
+    given means the usual ones.
     """
 
     def __init__(
-        self, summary_mode: str = "statistics", high_precision: bool = False, kinds: Sequence[str] = ()
+        self, summary_mode: str = "statistics", high_precision: bool = False, names: Sequence[str] = ()
     ) -> None:
         self.structure = summary_mode == "structure"
         self._crc = summary_mode == "md5"
         self._xor = summary_mode == "xor"
         self._digest_all = summary_mode == "xxh3"
         self._high = high_precision
-        self._places = [place for place, kind in enumerate(_KINDS) if kind in kinds] if kinds else None
+        self.text = StatisticsText(names)
         self._prefixes: dict[Any, bytes] = {}
 
     def describe(
@@ -137,11 +131,10 @@ class ArrayStatistics:
         if self._xor:
             head += b',\n "md5": ' + _xor(values.stored)
         else:
-            numbers = _numbers(values, self._high)
-            head += self._chosen(numbers.text)
-            nonfinite = numbers.nonfinite
-            if numbers.counts:
-                extra = b",\n " + numbers.counts
+            text, counts, answer = self.text.render(_numbers(values, self._high, self.text.needs))
+            head += SEPARATOR + text if text else b""
+            extra = SEPARATOR + counts if counts else b""
+            nonfinite = answer != 0
         if self._crc:
             head += b',\n "md5": "%08x"' % crc32(values)
         if (
@@ -157,17 +150,10 @@ class ArrayStatistics:
         """The description of a tensor whose values cannot be read."""
         head = self._prefix(type_name, dtype, shape)
         if not self.structure and not self._xor:
-            head += self._chosen(_NO_NUMBERS)
+            head += SEPARATOR + self.text.nulls if self.text.nulls else b""
         if self._crc or self._xor:
             head += b',\n "md5": null'
         return ArrayInfo(head + b',\n "unsupported": ' + encode(reason, 0) + b"\n}", len(head), None)
-
-    def _chosen(self, numbers: bytes) -> bytes:
-        """Of the four statistics those that were asked for, to stand behind other keys."""
-        if self._places is None:
-            return b",\n " + numbers
-        parts = numbers.split(b",\n ")
-        return b"".join(b",\n " + parts[place] for place in self._places)
 
     def _prefix(self, type_name: str, dtype: str, shape: tuple[int, ...]) -> bytes:
         key = type_name, dtype, shape
@@ -203,50 +189,36 @@ def _xor(array: Array) -> bytes:
     return b'"0x%016x"' % int(np.bitwise_xor.reduce(words))
 
 
-def _numbers(values: HostArray, high_precision: bool) -> _Numbers:
+def _numbers(values: HostArray, high_precision: bool, needs: Set[str]) -> Numbers:
     stored = values.stored
-    if stored.size == 0:
-        return _Numbers(_NO_NUMBERS, b"", False)
-    if stored.ndim == 0:
-        return _scalar(values.meant)
     kind = native.KINDS.get(values.kind)
-    if native.statistics is not None and kind is not None and stored.dtype.kind != "c" and stored.flags.c_contiguous:
+    if (
+        native.numbers is not None
+        and kind is not None
+        and needs <= native.NUMBERS.keys()
+        and stored.ndim > 0
+        and stored.dtype.kind != "c"
+        and stored.flags.c_contiguous
+    ):
         flags = native.HIGH_PRECISION if high_precision else 0
-        text, counts, answer = native.statistics(stored.ctypes.data, stored.size, kind, flags)
-        return _Numbers(text, counts, answer != 0)
-    return _reduce(values, high_precision)
-
-
-def _scalar(array: Array) -> _Numbers:
-    """One number: it is its own maximum, minimum and mean, and its magnitude is the norm."""
-    value = array.item()
-    if isinstance(value, bool):
-        return _Numbers(_join(value, value, None, None), b"", False)
-    if isinstance(value, complex):
-        value = float(np.abs(array))
-    finite = bool(np.isfinite(value)) if isinstance(value, float) else True
-    return _Numbers(_join(value, value, value, abs(value)), b"", not finite)
-
-
-def _reduce(values: HostArray, high_precision: bool) -> _Numbers:
+        further = native.further_passes(needs)
+        return native.numbers(stored.ctypes.data, stored.size, kind, flags, further)
     array = values.meant
-    if array.dtype.kind == "b":
-        zeros = int(array.size - np.count_nonzero(array))
-        return _Numbers(_join(bool(array.any()), bool(array.all()), None, None), _counts(0, 0, zeros), False)
-    magnitudes = np.abs(array) if array.dtype.kind == "c" else array
-    zeros = int(array.size - np.count_nonzero(array))
-    with np.errstate(all="ignore"):
-        wide = magnitudes.astype(np.float64)
-        nans, infs = int(np.isnan(wide).sum()), int(np.isinf(wide).sum())
-        if nans:
-            nothing = float("nan")
-            return _Numbers(_join(nothing, nothing, nothing, nothing), _counts(nans, infs, zeros), True)
-        mean, norm = float(wide.mean()), float(np.sqrt(np.square(wide).sum()))
-    if array.dtype.kind != "f" and array.dtype.kind != "c":
-        return _Numbers(_join(array.max().item(), array.min().item(), mean, norm), _counts(0, 0, zeros), False)
-    mean, norm = (_round(number, values.kind, high_precision) for number in (mean, norm))
-    greatest, least = magnitudes.max().item(), magnitudes.min().item()
-    return _Numbers(_join(greatest, least, mean, norm), _counts(0, infs, zeros), infs > 0)
+    numbers = numbers_of(array, needs)
+    if numbers["single"]:
+        _leave_single(array, numbers)
+    elif array.dtype.kind in "fc":
+        for name in ("mean", "norm"):
+            if name in numbers:
+                numbers[name] = _round(numbers[name], values.kind, high_precision)
+    return numbers
+
+
+def _leave_single(array: Array, numbers: Numbers) -> None:
+    """One number: it is its own mean, and its magnitude is the norm."""
+    if array.dtype.kind != "b":
+        value = float(np.abs(array)) if array.dtype.kind == "c" else array.item()
+        numbers.update(max=value, min=value, mean=value, norm=abs(value))
 
 
 def _round(number: float, kind: str, high_precision: bool) -> float:
@@ -266,13 +238,3 @@ def nearest_bfloat16(array: Array) -> Array:
     rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
     result: Array = (rounded & np.uint32(0xFFFF0000)).view(np.float32).reshape(array.shape)
     return np.where(np.isfinite(array), result, array)
-
-
-def _join(greatest: Any, least: Any, mean: Any, norm: Any) -> bytes:
-    numbers = (encode(greatest, 0), encode(least, 0), encode(mean, 0), encode(norm, 0))
-    return b'"Max": %s,\n "Min": %s,\n "Mean": %s,\n "Norm": %s' % numbers
-
-
-def _counts(nans: int, infs: int, zeros: int) -> bytes:
-    found = ((b"nan", nans), (b"inf", infs), (b"zero", zeros))
-    return b",\n ".join(b'"%s": %d' % pair for pair in found if pair[1])

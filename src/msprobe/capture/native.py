@@ -1,7 +1,7 @@
 """The compiled parts of the recorder, or their equals in Python where they were not built.
 
 ``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``frame_key``, ``pattern``
-and ``is_dense``, ``memory`` and ``copy_memory`` exist in both, with identical results. ``statistics``,
+and ``is_dense``, ``memory`` and ``copy_memory`` exist in both, with identical results. ``numbers``,
 ``gather``, ``put``, ``write_files``, ``Memo``, ``Passes`` and ``walk`` are None without the compiled module: the
 framework's own operations and Python's take their place.
 """
@@ -12,14 +12,14 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from msprobe.store import journal
 from msprobe.store.encode import encode as encode_python
 from msprobe.store.writer import DumpWriter
 
-# Answered by `statistics` beside its texts.
+# Whether elements are not finite.
 HAS_NAN = 1
 HAS_INF = 2
 
@@ -85,9 +85,10 @@ def copy_memory(address: int, size: int) -> bytes:
     return bytes(memory(address, size))
 
 
-Statistics = Callable[..., tuple[bytes, bytes, int]]
-
 KINDS: dict[str, int] = {}
+# The numbers of msprobe.statistics_table that `numbers` can answer, and which further pass over the elements each
+# takes, as a bit.
+NUMBERS: dict[str, int] = {}
 Memo: Any = None
 # See around.py.
 Around: Any = None
@@ -102,7 +103,7 @@ SCALAR = 2
 STATISTICS = 0
 XOR = 1
 STRUCTURE = 2
-statistics: Statistics | None = None
+numbers: Callable[..., dict[str, Any]] | None = None
 memory: Callable[[int, int], memoryview] = memory_python
 write_files: Callable[[int, int, str, list[tuple[Any, ...]]], tuple[int, int]] | None = None
 walk: Callable[..., tuple[list[tuple[Any, list[tuple[int, int]]]], list[Any]]] | None = None
@@ -125,13 +126,14 @@ if os.environ.get("MSPROBE_NATIVE", "1") != "0":
     else:
         built = True
         KINDS = _native.KINDS
+        NUMBERS = _native.NUMBERS
         Memo = _native.Memo
         Around = _native.Around
         Passes = _native.Passes
         Info = _native.Info
         ModuleHook = _native.ModuleHook
         ParameterHook = _native.ParameterHook
-        statistics = _native.statistics
+        numbers = _native.numbers
         memory = _native.memory
         gather = _native.gather
         walk = _native.walk
@@ -145,3 +147,11 @@ if os.environ.get("MSPROBE_NATIVE", "1") != "0":
         frame_key = _native.frame_key
         pattern = _native.pattern
         is_dense = _native.is_dense
+
+
+def further_passes(needs: Set[str]) -> int:
+    """What `numbers` must be told to answer all that ``needs`` names and it knows."""
+    found = 0
+    for name in needs:
+        found |= NUMBERS.get(name, 0)
+    return found

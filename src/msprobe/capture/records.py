@@ -18,6 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.capture.array_numbers import numbers_of
+from msprobe.capture.statistics_text import StatisticsText
+
 Tree = Any
 Describe = Callable[[Any], Tree]
 # (value, description, index path) -> the description that is written, naming the file that keeps the values
@@ -131,10 +134,17 @@ class Describer:
     """Turns arguments and results into the tree that a record keeps.
 
     ``tensor`` describes one tensor (``is_tensor`` says what is one); ``own_types`` adds or replaces exact
-    types.
+    types. ``statistics``: what is said of numpy arrays.
     """
 
-    def __init__(self, tensor: Describe, is_tensor: Callable[[Any], bool], own_types: Mapping[type, Describe]) -> None:
+    def __init__(
+        self,
+        tensor: Describe,
+        is_tensor: Callable[[Any], bool],
+        own_types: Mapping[type, Describe],
+        statistics: StatisticsText | None = None,
+    ) -> None:
+        self.statistics = statistics or StatisticsText()
         self.tensor = tensor
         self.is_tensor = is_tensor
         # Exact type -> how to describe it. Containers and types met for the first time take the long way
@@ -194,7 +204,7 @@ class Describer:
         if isinstance(value, np.generic):
             return {"type": kind.__name__, "value": value.item()} if value.dtype.kind in "biuf" else None
         if isinstance(value, np.ndarray):
-            return describe_array(value)
+            return describe_array(value, self.statistics)
         for base in (bool, int, float, str):
             if isinstance(value, base):
                 return self.by_type[base](base(value))
@@ -203,25 +213,11 @@ class Describer:
         return None
 
 
-def describe_array(array: np.ndarray[Any, Any]) -> Tree:
-    """A numpy array: dtype, shape and statistics (null for text and object arrays, and for empty ones)."""
-    top: Any
-    numeric = array.dtype.kind in "biuf" and array.size > 0
-    top = low = mean = norm = None
-    if numeric and array.dtype.kind == "b":
-        top, low = bool(array.any()), bool(array.all())
-    elif numeric:
-        # A warning of ours (a signalling NaN is enough for one) has no place in the training's output.
-        with np.errstate(all="ignore"):
-            wide = array.astype(np.float64)
-            top, low = array.max().item(), array.min().item()
-            mean, norm = float(wide.mean()), float(np.sqrt(np.square(wide).sum()))
-    return {
-        "type": "numpy.ndarray",
-        "dtype": str(array.dtype),
-        "shape": list(array.shape),
-        "Max": top,
-        "Min": low,
-        "Mean": mean,
-        "Norm": norm,
-    }
+def describe_array(array: np.ndarray[Any, Any], statistics: StatisticsText | None = None) -> Tree:
+    """A numpy array: dtype, shape and statistics (null for text, complex and object arrays, and for empty ones), in
+    double precision.
+    """
+    statistics = statistics or StatisticsText()
+    numbers = numbers_of(array, statistics.needs) if array.dtype.kind in "biuf" else {}
+    found = {"type": "numpy.ndarray", "dtype": str(array.dtype), "shape": list(array.shape)}
+    return found | statistics.values(numbers)

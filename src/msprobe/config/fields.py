@@ -40,7 +40,7 @@ def allowed(model: type[Fields], name: str) -> str:
 
 def choices(literal: Any) -> str:
     """The members of a Literal as a message lists them."""
-    return ", ".join(f'"{choice}"' for choice in get_args(literal))
+    return settings.quoted(get_args(literal))
 
 
 def _not_blank(text: str) -> str:
@@ -71,7 +71,7 @@ def _data_mode(value: object) -> list[str]:
 
 def _summary_mode(value: object) -> object:
     if isinstance(value, list) and value:
-        unknown = [kind for kind in value if kind not in get_args(settings.SummaryKind)]
+        unknown = [kind for kind in value if kind not in settings.SUMMARY_KINDS]
         if not unknown:
             return value
         raise ValueError(f"no such statistic: {', '.join(map(repr, unknown))}")
@@ -154,8 +154,8 @@ class ValueFields(FilterFields):
 
     summary_mode: Annotated[str | list[str], PlainValidator(_summary_mode)] = Field(
         "statistics",
-        description=f"{choices(settings.SummaryMode)}; for MindSpore also a list of any of"
-        f" {choices(settings.SummaryKind)}",
+        description=f"{choices(settings.SummaryMode)}; or a list of any of {settings.quoted(settings.TENSOR_KINDS)}; of"
+        f" the kernels of MindSpore's static graphs, of any of {settings.quoted(settings.KERNEL_KINDS)}",
     )
     slices: list[SliceFields] = Field(
         [],

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from msprobe.config.scope_patterns import ListPattern, compile_list
 from msprobe.errors import InvalidInputError
+from msprobe.statistics_table import NAMES
 
 Task = Literal["statistics", "tensor", "structure", "overflow_check", "nan_check", "exception_dump"]
 Level = Literal["L0", "L1", "L2", "mix", "debug"]
 SummaryMode = Literal["statistics", "md5", "xor", "xxh3"]
-# Single ones, for MindSpore. The counts: of kernels only.
-SummaryKind = Literal[
+# What MindSpore itself can tell of the kernels of a static graph.
+KernelKind = Literal[
     "max",
     "min",
     "mean",
@@ -29,6 +31,10 @@ SummaryKind = Literal[
     "positive inf count",
     "zero count",
 ]
+KERNEL_KINDS: tuple[KernelKind, ...] = get_args(KernelKind)
+# What a list in ``summary_mode`` may have: statistics of tensors, a CRC-32 beside them, and what is there for kernels.
+TENSOR_KINDS: tuple[str, ...] = (*NAMES, "md5")
+SUMMARY_KINDS: tuple[str, ...] = tuple(dict.fromkeys((*TENSOR_KINDS, *KERNEL_KINDS)))
 DataMode = Literal["all", "forward", "backward", "input", "output"]
 FileFormat = Literal["npy", "bin"]
 Device = Literal["host", "device"]
@@ -85,7 +91,7 @@ class Settings:
     # What is kept of a tensor.
     summary_mode: SummaryMode = "statistics"
     # Where the mode was a list: these statistics alone. Empty: all that the mode has.
-    summary_kinds: tuple[SummaryKind, ...] = ()
+    summary_kinds: tuple[str, ...] = ()
     precision: Precision = "low"
     # Where MindSpore computes the statistics of kernels, and how precisely.
     device: Device = "host"
@@ -176,3 +182,8 @@ def _contains(ascending: tuple[int, ...], number: int) -> bool:
     # A range may hold a million numbers, and this is asked at every step.
     at = bisect_left(ascending, number)
     return at < len(ascending) and ascending[at] == number
+
+
+def quoted(words: Iterable[str]) -> str:
+    """Words as a message lists them."""
+    return ", ".join(f'"{word}"' for word in words)

@@ -11,7 +11,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.report import phrases
 from msprobe.results.columns import CALLS, STEP_PAIRS, TENSOR_PAIRS
 from msprobe.results.tables import Table, rank_column
-from msprobe.view.columns import IS_NOT_FINITE, NO_SIZE
+from msprobe.view.columns import IS_MASK, IS_NOT_FINITE, NO_SIZE
 from msprobe.view.curve import sizes_of
 from msprobe.view.places import places_of
 from msprobe.view.rows import CANDIDATE_ONLY, COLLECTION, REFERENCE_ONLY
@@ -77,7 +77,7 @@ def call_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Table:
         "allowed": sizes("allowed"),
         "largest": of("largest"),
         "norm": of("norm"),
-        "not_finite": [bool(flags & IS_NOT_FINITE) for flags in of("flags")],
+        "not_finite": [bool(flags & (IS_NOT_FINITE | IS_MASK)) for flags in of("flags")],
         "finding": [named[row] for row in rows],
     }
     return Table(found, "calls", CALLS, _worst_first(found, "output_delta"))

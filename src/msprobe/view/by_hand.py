@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msprobe.diagnose.pairing.match import Pairing, pair_inside
 from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.wording import Wording
 from msprobe.errors import InvalidInputError
 from msprobe.report.phrases import clean
 
@@ -19,9 +20,9 @@ def put_in(pairs: Mapping[str, str], pairing: Pairing) -> list[str]:
             missing += 1
         else:
             pairing.replace(left, right)
-    notes = [f"{len(pairs) - missing} pairs were made by hand"] if len(pairs) > missing else []
+    notes: list[str] = [Wording("{} pairs were made by hand", len(pairs) - missing)] if len(pairs) > missing else []
     if missing:
-        notes.append(f"{missing} pairs made by hand name calls that are not recorded here")
+        notes.append(Wording("{} pairs made by hand name calls that are not recorded here", missing))
     return notes
 
 

@@ -6,18 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe.diagnose.check.overflow import bad
 from msprobe.diagnose.differences.records import is_floating, not_finite, numbers
 from msprobe.diagnose.steps.tensor_info import TensorInfo
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.report.chinese import in_both
 from msprobe.view.judged import JudgedStep
 from msprobe.view.rows import CANDIDATE_ONLY, REFERENCE_ONLY, Row
 
-NOTHING, SAME, ROUNDING, EXPLAINED, UNEXPLAINED, OF_CANDIDATE, OF_REFERENCE = range(7)
+NOTHING, SAME, ROUNDING, EXPLAINED, UNEXPLAINED, OF_CANDIDATE, OF_REFERENCE, NAMED = range(8)
 STATUSES = {"same": SAME, "rounding": ROUNDING, "victim": EXPLAINED, "guilty": UNEXPLAINED}
 
-IS_NOT_FINITE, IS_BORN, OTHER_DTYPE, OTHER_SHAPE, OTHER_ARGUMENT, COMMUNICATES, UNSET, RECOMPUTED = (
-    1 << bit for bit in range(8)
+IS_NOT_FINITE, IS_BORN, OTHER_DTYPE, OTHER_SHAPE, OTHER_ARGUMENT, COMMUNICATES, UNSET, RECOMPUTED, IS_MASK = (
+    1 << bit for bit in range(9)
 )
 _FLAGS = {"dtype": OTHER_DTYPE, "shape": OTHER_SHAPE, "argument": OTHER_ARGUMENT}
 #: JSON has no infinity: a difference without size (NaN, another number of elements) is written as this.
@@ -67,7 +69,7 @@ def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
         "norm": norms,
         "flags": flags,
         "first": first,
-        "notes": list(step.notes),
+        "notes": list(map(in_both, step.notes)),
     }
 
 
@@ -84,7 +86,20 @@ def _status(row: Row, judged: Judged | None, single: bool) -> int:
     if judged is None:
         return {CANDIDATE_ONLY: OF_CANDIDATE, REFERENCE_ONLY: OF_REFERENCE}.get(row.side, NOTHING)
     status = STATUSES[judged.status]
+    if status in (ROUNDING, EXPLAINED) and not judged.changed_outputs and _has_results(judged.event):
+        return SAME
     return status if status != SAME or _has_numbers(judged.event) else NOTHING
+
+
+def named_rows(culprits: Sequence[dict[str, int]], findings: Sequence[dict[str, Any]]) -> list[int]:
+    """The rows that a finding names, harmless ones excepted: what such a row differs by may be within rounding, or come
+    in with its inputs, and it is at fault all the same.
+    """
+    return sorted({one["row"] for one in culprits if not findings[one["finding"]]["harmless"]})
+
+
+def _has_results(event: Event) -> bool:
+    return any(is_measured(leaf) for _, leaf in event.outputs())
 
 
 def _has_numbers(event: Event) -> bool:
@@ -108,6 +123,7 @@ def _results(row: Row, step: JudgedStep) -> tuple[float | None, float | None, in
         flags |= COMMUNICATES
     if event.direction == "recompute":
         flags |= RECOMPUTED
+    counted = {"nan", *step.born.values()}
     size, squares, measured = 0.0, 0.0, False
     for _, leaf in event.outputs():
         if type(leaf) is TensorInfo and leaf.plain:
@@ -123,7 +139,8 @@ def _results(row: Row, step: JudgedStep) -> tuple[float | None, float | None, in
             flags |= UNSET
         elif is_floating(leaf):
             if not_finite(leaf):
-                flags |= IS_NOT_FINITE
+                # What the check of a single run is content with is not told as a mistake either.
+                flags |= IS_MASK if (values := bad(leaf)) and values.isdisjoint(counted) else IS_NOT_FINITE
             found = numbers(leaf)
             if found is not None:
                 measured = True

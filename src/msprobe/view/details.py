@@ -17,12 +17,14 @@ from msprobe.diagnose.differences.records import (
     pair_slots,
     statistics,
 )
-from msprobe.diagnose.differences.words import relation_in_words
+from msprobe.diagnose.differences.words import at_least, relation_of
 from msprobe.diagnose.findings import plain
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording, joined
+from msprobe.report.chinese import in_both
 from msprobe.report.phrases import clean, frames
 from msprobe.view.columns import (
     EXPLAINED,
@@ -64,7 +66,7 @@ def details_of(step: JudgedStep, row: Row, columns: dict[str, Any], single: bool
         "status": columns["status"][row.number],
         "order": columns["orders"][row.number],
         "module": event.module if event is not None else None,
-        "why_unmatched": None if single else why_unmatched(step, row),
+        "why_unmatched": None if single or (why := why_unmatched(step, row)) is None else in_both(why),
         "tensors": tensors_of(step, row, single),
         "source": {
             "candidate": _frames(step, row.candidate),
@@ -73,7 +75,7 @@ def details_of(step: JudgedStep, row: Row, columns: dict[str, Any], single: bool
         "producers": _producers(step, event),
         "consumers": _consumers(step, event),
         "partners": [],
-        "notes": _notes(step, row, judged),
+        "notes": list(map(in_both, _notes(step, row, judged))),
     }
 
 
@@ -85,28 +87,29 @@ def why_unmatched(step: JudgedStep, row: Row) -> str | None:
     side, other = ("candidate", "reference") if row.side == CANDIDATE_ONLY else ("reference", "candidate")
     timeline = step.reference if row.side == CANDIDATE_ONLY else step.candidate
     if timeline is None:
-        return f"only the {side} has this step and rank"
+        return Wording("only the {} has this step and rank", side)
     if row.above is not None and row.above.side == row.side:
-        return f"it runs inside {clean(row.above.name)}, which only the {side} runs"
+        return Wording("it runs inside {}, which only the {} runs", clean(row.above.name), side)
     own = step.candidate if row.side == CANDIDATE_ONLY else step.reference
     if event.direction == "backward" and own is not None and (forward := own.forward_of(event)) is not None:
         lone = step.row_of.get(forward)
         if lone is not None and lone.side == row.side:
-            return f"its forward call {clean(forward.name)} is made by the {side} only"
-        return f"the {other} recorded no backward call for the forward call that it belongs to"
+            return Wording("its forward call {} is made by the {} only", clean(forward.name), side)
+        return Wording("the {} recorded no backward call for the forward call that it belongs to", other)
     if not timeline.part.complete and event.index >= len(timeline.events):
-        return f"the {other} was interrupted before it came to this call"
+        return Wording("the {} was interrupted before it came to this call", other)
     siblings = row.above.below if row.above is not None else [one for one in step.rows if one.above is None]
     alike = [one for one in siblings if one.event is not None and one.event.stem == event.stem and one is not row]
     facing = [one for one in alike if one.side not in (row.side, 0)]
     if facing:
-        return (
-            f"the {other} has {clean(facing[0].name)} here, which stands elsewhere in the order of calls or takes "
-            "other shapes"
+        return Wording(
+            "the {} has {} here, which stands elsewhere in the order of calls or takes other shapes",
+            other,
+            clean(facing[0].name),
         )
     if alike:
-        return f"the {side} makes one more call of {clean(event.stem)} here than the {other}"
-    return f"the {other} does not call {clean(event.stem)} here"
+        return Wording("the {} makes one more call of {} here than the {}", side, clean(event.stem), other)
+    return Wording("the {} does not call {} here", other, clean(event.stem))
 
 
 def slots_of(step: JudgedStep, row: Row) -> list[tuple[str, str, Any, Any]]:
@@ -172,13 +175,17 @@ def _slot(
         "status": _status_of_slot(group, left, right, found, judged) if not single else NOTHING,
         "relative": rounded(value.delta) if value is not None else None,
         "units": rounded(value.delta / unit) if value is not None and unit else None,
+        "allowed": None,
+        "at_least": value is not None and math.isfinite(value.delta) and "lower_bound" in at_least(value),
         "differences": _of_statistics(left, right),
-        "words": _in_words(found, step.comparer),
+        "words": in_both(_in_words(found, step.comparer)),
     }
     if judged is None or single:
         told["relative"] = told["units"] = None
     elif value is None and is_measured(left) and is_measured(right):
         told["relative"] = told["units"] = 0.0
+    elif value is not None:
+        told["allowed"] = rounded(judged.allowed if group == "output" else unit)
     return told
 
 
@@ -204,16 +211,18 @@ def _status_of_slot(group: str, left: Any, right: Any, found: list[Difference], 
 
 
 def _in_words(found: list[Difference], comparer: Comparer | None) -> str:
-    words = []
+    words: list[str] = []
     for one in found:
         if one.what in ("value", "not_finite") and comparer is not None:
-            words.append(relation_in_words(one, comparer, bound=True))
+            relation = relation_of(one, comparer)
+            # A mere size stands beside it already.
+            words.append("" if relation.is_size else str(relation))
         elif one.what == "missing":
             words.append("only in the candidate" if one.right is None else "only in the reference")
         elif one.what in _WORDS:
-            extra = f" ({described(one.left)}, in the reference {described(one.right)})"
-            words.append(_WORDS[one.what] + (extra if one.what in ("argument", "dtype") else ""))
-    return clean("; ".join(dict.fromkeys(filter(None, words))))
+            extra = Wording(" ({}, in the reference {})", described(one.left), described(one.right))
+            words.append(Wording(_WORDS[one.what]) + (extra if one.what in ("argument", "dtype") else ""))
+    return clean(joined("; ", dict.fromkeys(filter(None, words))))
 
 
 def leaf_of(leaf: Any) -> dict[str, Any] | None:
@@ -333,11 +342,11 @@ def _consumers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
 
 
 def _notes(step: JudgedStep, row: Row, judged: Judged | None) -> list[str]:
-    notes = []
+    notes: list[str] = []
     event = row.event
     if event is not None and (value := step.born.get(event)) is not None:
-        name = {"nan": "NaN", "inf": "infinity", "-inf": "minus infinity"}[value]
-        notes.append(f"{name} is born here: what goes in does not hold it")
+        name = {"nan": "NaN", "inf": Wording("infinity"), "-inf": "minus infinity"}[value]
+        notes.append(Wording("{} is born here: what goes in does not hold it", name))
     if judged is not None and judged.chosen:
         notes.append("what it gives follows from a choice that rounding may decide otherwise")
     if judged is not None and judged.vanishing:

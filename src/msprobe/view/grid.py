@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path, read_name
+from msprobe.view.columns import NAMED, UNEXPLAINED
 from msprobe.view.rows import COLLECTION, GRADIENTS, MODULE
 
 #: Rows that lie in no module.
 OUTSIDE = "outside of all modules"
-#: From harmless to what a person wants to see: no numbers, the same, rounding, explained, one side alone, unexplained.
-_WEIGHT = (0, 1, 2, 3, 6, 5, 4)
+#: From harmless to what a person wants to see: no numbers, the same, rounding, explained, one side alone, named by a
+#: finding, unexplained.
+_WEIGHT = (0, 1, 2, 3, 7, 5, 4, 6)
 MOST_LAYERS = 400
 _WITH_PATH = frozenset((MODULE, GRADIENTS))
 
@@ -25,7 +27,10 @@ def layers_of(columns: dict[str, Any]) -> dict[str, int]:
     first: dict[str, int] = {}
     layers: list[str] = []
     rows = zip(*map(columns.__getitem__, ("names", "kinds", "parents", "status", "orders")), strict=True)
-    for name, kind, above, status, order in rows:
+    named = frozenset(columns["named"])
+    for number, (name, kind, above, status, order) in enumerate(rows):
+        if number in named and status < UNEXPLAINED:
+            status = NAMED
         path = plain_path(read_name(name).path) if kind in _WITH_PATH else ""
         layer = layer_of(path) if path else layers[above] if above >= 0 else OUTSIDE
         layers.append(layer)

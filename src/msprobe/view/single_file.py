@@ -11,7 +11,9 @@ from typing import Any
 
 import orjson
 
+from msprobe.diagnose.wording import Wording
 from msprobe.errors import MsprobeError, NotAvailableError
+from msprobe.report.chinese import in_both
 from msprobe.view.page_files import Page
 from msprobe.view.source import Json, Source
 
@@ -26,7 +28,7 @@ _SCRIPT = '<script src="app.js"></script>'
 _CHARSET = '<meta charset="utf-8">'
 _LACKS = "the page of this installation has another form than this version expects; install msprobe again."
 #: How bad each status is, from nothing to see to what a person looks for.
-_WEIGHT = (0, 1, 2, 3, 6, 5, 4)
+_WEIGHT = (0, 1, 2, 3, 7, 5, 4, 6)
 
 
 def single_file(source: Source, page: Page | None = None) -> bytes:
@@ -57,8 +59,12 @@ def embedded(source: Source) -> Json:
         rows += len(place["names"])
         places[str(number)] = place
     if left_out:
-        word = "1 step or rank is" if left_out == 1 else f"{left_out} steps or ranks are"
-        overview["notes"] = [*overview["notes"], f"{word} not in this file; msprobe view shows all"]
+        text = (
+            Wording("1 step or rank is not in this file; msprobe view shows all")
+            if left_out == 1
+            else Wording("{} steps or ranks are not in this file; msprobe view shows all", left_out)
+        )
+        overview["notes"] = [*overview["notes"], in_both(text)]
     nodes: dict[str, Json] = {}
     for place_number, row in _worst(places):
         nodes.setdefault(place_number, {})[str(row)] = source.node(int(place_number), row)

@@ -15,9 +15,10 @@ from typing import Any
 from msprobe import __version__
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.report.chinese import in_both
 from msprobe.report.phrases import clean
 from msprobe.view.by_hand import changes
-from msprobe.view.columns import columns_of
+from msprobe.view.columns import columns_of, named_rows
 from msprobe.view.details import details_of, slots_of, tensors_of
 from msprobe.view.grid import grid_of, layers_of
 from msprobe.view.judged import JudgedStep
@@ -118,7 +119,7 @@ class StepsSource(ABC):
             "curve": self._curves(),
             "curve_complete": self._is_curve_complete(),
             "can": {"picture": self._has_values, "match": not self.is_single},
-            "notes": list(self._notes),
+            "notes": list(map(in_both, self._notes)),
         }
 
     def place(self, index: int) -> Json:
@@ -237,9 +238,12 @@ class StepsSource(ABC):
         def make() -> Json:
             with self._judged(index) as step, no_collection():
                 columns = columns_of(step, self.is_single)
+            columns["culprits"] = self._culprits(index, columns)
+            columns["named"] = []
+            if self._verdict is not None and not self.is_single:
+                columns["named"] = named_rows(columns["culprits"], self._verdict["findings"])
             # A click would wait for it.
             self._layers[index, self.version(index)] = layers_of(columns)
-            columns["culprits"] = self._culprits(index, columns)
             if columns["culprits"]:
                 columns["first"] = columns["culprits"][0]["row"]
             elif (place.side and not self.is_single) or (self._verdict and self._status_of(place) in _WITHOUT_FIRST):

@@ -1,21 +1,21 @@
-"""Verdicts and checks as the page shows them, in the words of the console."""
+"""Verdicts and checks as the page shows them: in the words of the console, and in Chinese."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.findings import Finding, Verdict
-from msprobe.report import check_text, console, phrases
+from msprobe.diagnose.wording import Wording
+from msprobe.report import check_text, phrases
+from msprobe.report.blocks import Block, Field, Table, finding_blocks
+from msprobe.report.chinese import Said, in_both
 from msprobe.report.counts import counts
 from msprobe.report.phrases import clean
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check import CheckResult
-    from msprobe.report.console import Line
 
-#: Lines of a finding are at most so long, as on a wide terminal.
-WIDTH = 100
 #: Further findings are counted, not told: nobody reads them.
 MOST_FINDINGS = 500
 
@@ -29,11 +29,11 @@ def verdict_in_words(verdict: Verdict, place_of: Places) -> dict[str, Any]:
     groups = [(one, 1) for one in findings[:1]] + phrases.alike(findings[1:])
     return {
         "status": verdict.status,
-        "headline": phrases.headline(verdict),
+        "headline": in_both(phrases.headline(verdict)),
         "exit_code": verdict.exit_code,
-        "notes": [clean(note) for note in (*phrases.settings_apart(verdict), *phrases.further_notes(verdict))],
-        "compared": counts(verdict),
-        "findings": _findings(groups, console.finding_lines, place_of),
+        "notes": _all([*phrases.settings_apart(verdict), *phrases.further_notes(verdict)]),
+        "compared": _all(counts(verdict)),
+        "findings": _findings(groups, finding_blocks, place_of),
     }
 
 
@@ -41,11 +41,11 @@ def check_in_words(result: CheckResult, place_of: Places) -> dict[str, Any]:
     """What the checks of a single run found."""
     return {
         "status": result.status,
-        "headline": check_text.check_headline(result),
+        "headline": in_both(check_text.check_headline(result)),
         "exit_code": result.exit_code,
-        "notes": [clean(note) for note in (*result.unread, *result.notes)],
-        "compared": check_text.counts(result),
-        "findings": _findings([(one, 1) for one in result.findings], check_text.finding_lines, place_of),
+        "notes": _all([*result.unread, *result.notes]),
+        "compared": _all(check_text.counts(result)),
+        "findings": _findings([(one, 1) for one in result.findings], check_text.check_blocks, place_of),
     }
 
 
@@ -55,20 +55,20 @@ def without_name(rank: int | str | None) -> int | str | None:
 
 
 def _findings(
-    groups: Sequence[tuple[Finding, int]], lines_of: Callable[[Finding, int], list[Line]], place_of: Places
+    groups: Sequence[tuple[Finding, int]],
+    blocks_of: Callable[[Finding], Sequence[Sequence[Block]]],
+    place_of: Places,
 ) -> list[dict[str, Any]]:
-    return [_finding(one, count, lines_of(one, WIDTH), place_of(one)) for one, count in groups[:MOST_FINDINGS]]
+    return [_finding(one, count, blocks_of(one), place_of(one)) for one, count in groups[:MOST_FINDINGS]]
 
 
-def _finding(finding: Finding, count: int, lines: Sequence[Line], place: int | None) -> dict[str, Any]:
-    texts = [line.text for line in lines]
-    # The message is the first paragraph.
-    rest = texts[texts.index("") + 1 :] if "" in texts else []
+def _finding(finding: Finding, count: int, blocks: Sequence[Sequence[Block]], place: int | None) -> dict[str, Any]:
+    message = clean(finding.message)
     source = phrases.source_of(finding)
     of_reference = finding.evidence.get("side") == "reference"
     return {
-        "title": f"{clean(finding.message)} ({count} alike)" if count > 1 else clean(finding.message),
-        "lines": rest,
+        "title": in_both(Wording("{} ({} alike)", message, count) if count > 1 else message),
+        "blocks": [_block(block) for group in blocks for block in group],
         "kind": clean(finding.kind),
         "harmless": finding.harmless,
         "name": None if of_reference else finding.entry,
@@ -76,6 +76,24 @@ def _finding(finding: Finding, count: int, lines: Sequence[Line], place: int | N
         "step": finding.step,
         "rank": without_name(finding.rank),
         "place": place,
-        "reason": phrases.place(finding),
+        "reason": in_both(phrases.place(finding)),
         "source": [f"{frame.place} {frame.code}".rstrip() for frame in (source,) if frame is not None],
     }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    if isinstance(block, Field):
+        return {"type": "field", "name": in_both(block.label), "text": in_both(block.text), "code": block.code}
+    if isinstance(block, Table):
+        # Values are those of the program: one that is a single word, as "mean", is none of ours.
+        rows = [[in_both(row.label), _value(row.candidate), _value(row.reference)] for row in block.rows]
+        return {"type": "table", "rows": rows}
+    return {"type": "text", "text": in_both(block.text)}
+
+
+def _value(text: str) -> Said:
+    return in_both(Wording("{}", text))
+
+
+def _all(texts: Iterable[str]) -> list[Said]:
+    return [in_both(clean(text)) for text in texts]

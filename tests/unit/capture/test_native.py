@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msprobe.capture import native
+from msprobe.capture.statistics_text import StatisticsText
 
 compiled = pytest.mark.skipif(not native.built, reason="the compiled module was not built")
 both = pytest.mark.parametrize("encode", [native.encode, native.encode_python], ids=["chosen", "python"])
@@ -324,15 +325,17 @@ def kernels(request):
 
 
 def measure(array: np.ndarray, kind: str | None = None, flags: int = 0, pattern=None, table=None):
-    assert native.statistics is not None
+    assert native.numbers is not None
     number = native.KINDS[kind or str(array.dtype)]
-    text, counts, answer = native.statistics(
+    found = native.numbers(
         array.ctypes.data,
         array.size if pattern is None else pattern,
         number,
         flags,
+        0,
         *([table] if table else []),
     )
+    text, counts, answer = StatisticsText().render(found)
     return json.loads(b"{" + text + b"}"), json.loads(b"{" + counts + b"}"), answer
 
 
@@ -393,7 +396,8 @@ def test_every_instruction_set_gives_the_same_bits(kind: str) -> None:
         array = (random.standard_normal(size) * 50).astype("uint16" if kind == "bfloat16" else kind)
         for name in SETS:
             if _native.choose_kernels(name):
-                texts[size].add(_native.statistics(array.ctypes.data, size, native.KINDS[kind], 0))
+                found = _native.numbers(array.ctypes.data, size, native.KINDS[kind], 0, 0)
+                texts[size].add(repr(found))
     assert [len(found) for found in texts.values()] == [1, 1, 1]
 
 
@@ -606,23 +610,23 @@ def test_a_million_elements_without_the_interpreter_lock_count_right(kernels: st
 
 @compiled
 def test_wrong_arguments_are_errors_and_nothing_is_read() -> None:
-    assert native.statistics is not None
+    assert native.numbers is not None
     for arguments, error in [
-        ((0, 5, 0, 0), "address 0"),
-        ((1, -1, 0, 0), "negative"),
-        ((1, 1, 99, 0), "99"),
-        ((1, (1,), 0, 0), "pairs"),
+        ((0, 5, 0, 0, 0), "address 0"),
+        ((1, -1, 0, 0, 0), "negative"),
+        ((1, 1, 99, 0, 0), "99"),
+        ((1, (1,), 0, 0, 0), "pairs"),
     ]:
         with pytest.raises(ValueError, match=error):
-            native.statistics(*arguments)
+            native.numbers(*arguments)
     with pytest.raises(TypeError):
-        native.statistics(1)
+        native.numbers(1)
 
 
 def test_the_python_versions_are_chosen_when_asked_for() -> None:
     import subprocess
 
-    program = "from msprobe.capture import native as n; print(n.built, n.statistics, n.encode({'a': 1}, 0))"
+    program = "from msprobe.capture import native as n; print(n.built, n.numbers, n.encode({'a': 1}, 0))"
     out = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

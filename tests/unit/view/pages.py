@@ -28,6 +28,11 @@ def _run(folder: Path, plans: Any) -> Path:
     return train(folder, *(plans if isinstance(plans, (list, tuple)) else [plans]))
 
 
+def english(text: Any) -> str:
+    """A text of the server in English."""
+    return str(text["en"] if isinstance(text, dict) else text)
+
+
 @contextmanager
 def opened(*paths: Path, matches: Path | None = None) -> Iterator[Dumps]:
     """What ``msprobe view`` would show of these paths."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from unit.diagnose.training import Plan
-from unit.view.pages import opened, pair, row
+from unit.view.pages import english, opened, pair, row
 
 from msprobe.errors import InvalidInputError
 from msprobe.view import matches as kept
@@ -38,7 +38,7 @@ def test_a_pair_made_by_hand_is_judged_as_a_pair(runs: tuple[Path, Path], tmp_pa
         number = row(place, one)
         assert place["sides"][number] == 0
         assert place["twins"][str(number)] == other
-        assert "made by hand" in " ".join(place["notes"])
+        assert "made by hand" in " ".join(map(english, place["notes"]))
         assert (other, 2) not in set(zip(place["names"], place["sides"], strict=True))
         shown.match(0, one, None, False)
         assert shown.place(0)["sides"][row(shown.place(0), one)] == 1

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from unit.diagnose.training import Plan, train
-from unit.view.pages import LARGER, opened, pair, row
+from unit.view.pages import LARGER, english, opened, pair, row
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.check import check_run
@@ -29,16 +30,29 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return pair(tmp_path_factory.mktemp("runs"))
 
 
+def assert_blocks_are_printed(blocks: list[dict[str, Any]], printed: list[str]) -> None:
+    """Each field, line of source, row and sentence is a line of the console, and has a Chinese text."""
+    lines = [" ".join(line.split()) for line in printed]
+    for block in blocks:
+        if block["type"] == "field":
+            assert " ".join(f"{english(block['name'])} {english(block['text'])}".split()) in lines
+            assert not block["code"] or block["code"] in lines
+        elif block["type"] == "table":
+            assert all(" ".join(map(english, row)) in lines for row in block["rows"])
+        else:
+            assert english(block["text"]) in lines
+            assert re.search("[\u4e00-\u9fff]", block["text"]["zh"])
+
+
 def test_a_verdict_is_told_in_the_words_of_the_console(runs: tuple[Path, Path]) -> None:
     verdict = compare_runs(*runs)
     with opened(*runs) as shown:
         told = shown.overview()["verdict"]
-    printed = [line.text for line in verdict_lines(verdict, width=100)]
-    assert told["headline"] == printed[0]
+    printed = [line.text for line in verdict_lines(verdict, width=100_000)]
+    assert english(told["headline"]) == printed[0]
     assert told["exit_code"] == verdict.exit_code == 1
-    assert [one["title"] for one in told["findings"]] == [one.message for one in verdict.findings]
-    first = "\n".join(told["findings"][0]["lines"])
-    assert first in "\n".join(printed)
+    assert [english(one["title"]) for one in told["findings"]] == [one.message for one in verdict.findings]
+    assert_blocks_are_printed(told["findings"][0]["blocks"], printed)
 
 
 def test_a_single_run_is_told_in_the_words_of_check(tmp_path: Path) -> None:
@@ -46,10 +60,10 @@ def test_a_single_run_is_told_in_the_words_of_check(tmp_path: Path) -> None:
     result = check_run(broken)
     with opened(broken) as shown:
         overview, place = shown.overview(), shown.place(0)
-    printed = [line.text for line in check_lines(result, width=100)]
+    printed = [line.text for line in check_lines(result, width=100_000)]
     assert overview["kind"] == "single"
-    assert overview["verdict"]["headline"] == printed[0]
-    assert "\n".join(overview["verdict"]["findings"][0]["lines"]) in "\n".join(printed)
+    assert english(overview["verdict"]["headline"]) == printed[0]
+    assert_blocks_are_printed(overview["verdict"]["findings"][0]["blocks"], printed)
     born = [name for name, flags in zip(place["names"], place["flags"], strict=True) if flags & 2]
     assert place["names"][place["first"]] in born
     assert set(place["status"]) == {0}
@@ -102,7 +116,7 @@ def test_a_call_of_one_side_stands_in_its_place_and_says_why(tmp_path: Path) -> 
         assert parent.startswith("Module.blocks.1")
         told = shown.node(0, forward)
     assert told["side"] == 2
-    assert "tanh" in told["why_unmatched"]
+    assert "tanh" in english(told["why_unmatched"])
     assert all(one["candidate"] is None for one in told["tensors"])
 
 
@@ -132,8 +146,8 @@ def test_a_row_tells_its_tensors_on_both_sides(runs: tuple[Path, Path]) -> None:
         apart, share = result["differences"]["norm"]
         assert apart == pytest.approx(result["candidate"]["norm"] - result["reference"]["norm"])
         assert share == pytest.approx(1 / 3, rel=1e-3)
-        assert result["units"] > 1000
-        assert "1.5 times" in result["words"]
+        assert result["relative"] / result["allowed"] > 1000
+        assert "1.5 times" in english(result["words"])
         given = next(one for one in told["tensors"] if one["group"] == "input")
         assert (given["status"], given["relative"]) == (1, 0.0)
         producers = [one["name"] for one in told["producers"]]
@@ -184,7 +198,7 @@ def test_a_step_of_one_side_alone_can_be_looked_at(tmp_path: Path) -> None:
         place = shown.place(2)
         assert set(place["status"]) == {0, 5} or set(place["status"]) == {5}
         told = shown.node(2, 1)
-    assert told["why_unmatched"] == "only the candidate has this step and rank"
+    assert english(told["why_unmatched"]) == "only the candidate has this step and rank"
 
 
 def test_the_curve_has_the_loss_and_the_norms_of_every_step(tmp_path: Path) -> None:
@@ -280,9 +294,8 @@ def test_an_interrupted_dump_says_so(tmp_path: Path) -> None:
     file.write_text(json.dumps(content))
     with opened(*runs) as shown:
         assert [side["interrupted"] for side in shown.overview()["sides"]] == [True, False]
-        assert (
-            "the candidate was interrupted in this step: what it recorded until then is shown"
-            in shown.place(0)["notes"]
+        assert "the candidate was interrupted in this step: what it recorded until then is shown" in map(
+            english, shown.place(0)["notes"]
         )
 
 
@@ -390,7 +403,9 @@ def test_runs_without_a_step_in_common_are_shown_side_by_side(tmp_path: Path) ->
     with opened(*pair(tmp_path, Plan(steps=2), Plan(steps=2, first_step=5))) as shown:
         overview = shown.overview()
         assert [(one["step"], one["sides"]) for one in overview["places"]] == [(0, 1), (1, 1), (5, 2), (6, 2)]
-        assert overview["notes"] == ["no step and rank of one run answers to one of the other: each is shown by itself"]
+        assert list(map(english, overview["notes"])) == [
+            "no step and rank of one run answers to one of the other: each is shown by itself"
+        ]
         for number in range(4):
             assert shown.place(number)["first"] == -1
 
@@ -399,7 +414,7 @@ def test_a_part_that_cannot_be_read_leaves_the_others_to_be_seen(tmp_path: Path)
     runs = pair(tmp_path, Plan(steps=2), Plan(steps=2))
     (runs[0] / "step0" / "rank" / "dump.json").write_text("{")
     with opened(*runs) as shown:
-        assert "is no readable JSON" in " ".join(shown.overview()["verdict"]["notes"])
+        assert "is no readable JSON" in " ".join(map(english, shown.overview()["verdict"]["notes"]))
         assert shown.overview()["places"][1]["sides"] == 0
         assert shown.place(1)["names"]
 

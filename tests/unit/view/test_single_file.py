@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from unit.diagnose.training import Plan
-from unit.view.pages import opened, page, pair
+from unit.view.pages import english, opened, page, pair
 
 from msprobe.errors import NotAvailableError
 from msprobe.view import single_file as made
@@ -133,5 +133,5 @@ def test_the_worst_rows_keep_their_details_and_places_stay_bounded(
     assert set(data["places"]) == {"0", "1"}
     assert sum(map(len, data["nodes"].values())) == 3
     assert str(first) in data["nodes"]["0"]
-    assert "2 steps or ranks are not in this file; msprobe view shows all" in data["overview"]["notes"]
+    assert "2 steps or ranks are not in this file; msprobe view shows all" in map(english, data["overview"]["notes"])
     assert set(data["ranks"]) == {"0", "1"}

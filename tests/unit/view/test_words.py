@@ -21,5 +21,8 @@ def test_findings_that_are_alike_are_told_once_behind_the_first() -> None:
     told = verdict_in_words(Verdict("diverged", "a", "b", tuple(found)), lambda one: None)["findings"]
     assert [one["title"] for one in told] == [
         "Tensor.mul_.0.forward: input.1 is 0",
-        "Tensor.mul_.1.forward: input.1 is 1 (32 alike)",
+        {
+            "en": "Tensor.mul_.1.forward: input.1 is 1 (32 alike)",
+            "zh": "Tensor.mul_.1.forward: input.1 is 1（类似的共 32 条）",
+        },
     ]

@@ -1,5 +1,13 @@
 // What the server answers (../../protocol.md says what each field means).
 
+/** A text of the server: in both languages, or alone where both are the same. */
+export type Said = string | { en: string; zh: string };
+
+export type Block =
+  | { type: "field"; name: Said; text: Said; code: string }
+  | { type: "table"; rows: [Said, Said, Said][] }
+  | { type: "text"; text: Said };
+
 export interface Side {
   label: string;
   path: string;
@@ -17,14 +25,14 @@ export interface PlaceHead {
 }
 
 export interface Finding {
-  title: string;
-  lines: string[];
+  title: Said;
+  blocks: Block[];
   name: string | null;
   twin: string | null;
   step: number | null;
   rank: number | string | null;
   place: number | null;
-  reason: string;
+  reason: Said;
   source: string[];
   kind?: string;
   harmless?: boolean;
@@ -32,10 +40,10 @@ export interface Finding {
 
 export interface Verdict {
   status: string;
-  headline: string;
+  headline: Said;
   exit_code: number;
-  notes: string[];
-  compared?: string[];
+  notes: Said[];
+  compared?: Said[];
   findings: Finding[];
 }
 
@@ -60,7 +68,7 @@ export interface Overview {
   /** False while the server still reads steps: ask again a little later. */
   curve_complete?: boolean;
   can: { picture: boolean; match: boolean };
-  notes: string[];
+  notes: Said[];
 }
 
 export type Column = readonly (number | null)[];
@@ -84,7 +92,9 @@ export interface PlaceAnswer {
   flags: number[];
   first: number;
   culprits: { row: number; finding: number }[];
-  notes: string[];
+  /** Rows that a finding names which is not harmless. */
+  named?: number[];
+  notes: Said[];
 }
 
 /** A number of a record; what JSON has no number for comes as a word. */
@@ -117,9 +127,12 @@ export interface TensorRow {
   reference: TensorSide | null;
   status: number;
   relative: number | null;
-  units: number | null;
+  /** What rounding, and of a result what the inputs, explain; relative. */
+  allowed: number | null;
+  /** True where statistics alone are known, which tell the least that the difference may be. */
+  at_least?: boolean;
   differences?: Partial<Record<Statistic, [Figure, Figure]>>;
-  words?: string;
+  words?: Said;
 }
 
 export interface Link {
@@ -145,14 +158,14 @@ export interface NodeAnswer {
   status: number;
   order: number;
   module: string | null;
-  why_unmatched: string | null;
+  why_unmatched: Said | null;
   tensors: TensorRow[];
   source: { candidate: string[]; reference: string[] };
   producers: Link[];
   consumers: Link[];
   partners: Partner[];
   findings: number[];
-  notes: string[];
+  notes: Said[];
 }
 
 export interface Picture {

@@ -26,6 +26,21 @@ export function long(value: Figure | undefined): string {
   return String(value.toExponential(4)).replace("e+", "e");
 }
 
+/** How many times the tolerance a difference is; NaN where either is not known. */
+export function timesOf(difference: number | null, allowed: number | null): number {
+  if (difference === null || allowed === null || Number.isNaN(difference) || Number.isNaN(allowed)) return NaN;
+  if (difference === 0) return 0;
+  return allowed === 0 || difference >= BEYOND ? BEYOND : difference / allowed;
+}
+
+/** That in words: "65,536 ×", "0.03 ×". */
+export function times(value: number): string {
+  if (Number.isNaN(value)) return "";
+  if (value >= BEYOND) return "∞ ×";
+  const text = value >= 1e6 || (value > 0 && value < 0.005) ? short(value) : value >= 10 ? Math.round(value).toLocaleString("en-US") : String(Number(value.toPrecision(2)));
+  return `${text} ×`;
+}
+
 /** All digits, for copying. */
 export function full(value: Figure | undefined): string {
   return value === null || value === undefined ? "" : String(value);

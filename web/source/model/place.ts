@@ -1,21 +1,23 @@
 // One rank of one step as typed columns: an answer of a million rows must not become a million objects.
 
-import type { Column, PlaceAnswer } from "../data/protocol.ts";
+import type { Column, PlaceAnswer, Said } from "../data/protocol.ts";
 
 export const KINDS = ["module", "call", "collection", "gradient", "optimizer"] as const;
 export const PHASES = ["forward", "backward", "optimizer"] as const;
-export const STATUSES = ["none", "identical", "rounding", "explained", "unexplained", "candidate", "reference"] as const;
+export const STATUSES = ["none", "identical", "rounding", "explained", "unexplained", "candidate", "reference", "named"] as const;
 
 export const NONE = 0;
 export const EXPLAINED = 3;
 export const UNEXPLAINED = 4;
 export const CANDIDATE_ONLY = 5;
 export const REFERENCE_ONLY = 6;
+/** Within rounding or explained by its inputs, and a finding names it all the same. */
+export const NAMED = 7;
 
 /** How bad a status is: what is shown when many are drawn as one. */
-export const SEVERITY: readonly number[] = [0, 1, 2, 3, 6, 5, 4];
+export const SEVERITY: readonly number[] = [0, 1, 2, 3, 7, 5, 4, 6];
 /** The statuses from the worst to the best. */
-export const WORST_FIRST: readonly number[] = [4, 5, 6, 3, 2, 1, 0];
+export const WORST_FIRST: readonly number[] = [4, 7, 5, 6, 3, 2, 1, 0];
 
 export const FLAG = {
   notFinite: 1,
@@ -26,6 +28,7 @@ export const FLAG = {
   communication: 32,
   unset: 64,
   recomputed: 128,
+  mask: 256,
 } as const;
 
 export class OutOfOrder extends Error {}
@@ -63,7 +66,7 @@ export interface Place {
   readonly counts: readonly Uint32Array[];
   readonly first: number;
   readonly culprits: readonly { row: number; finding: number }[];
-  readonly notes: readonly string[];
+  readonly notes: readonly Said[];
 }
 
 export function placeOf(answer: PlaceAnswer): Place {
@@ -83,6 +86,8 @@ export function placeOf(answer: PlaceAnswer): Place {
   }
   const ends = blocks(parents);
   const status = bytes(answer.status, size);
+  // A row that a finding names has a status of its own, whatever explains its difference.
+  if (answer.sides.length && answer.left.some((value) => value !== null)) for (const row of answer.named ?? []) if (status[row] < UNEXPLAINED) status[row] = NAMED;
   const left = floats(answer.left, size);
   const flags = Uint16Array.from(answer.flags ?? [], (flag) => flag & 0xffff);
   const flagsWhole = flags.length === size ? flags : new Uint16Array(size);

@@ -8,11 +8,11 @@ export const STATISTICS: readonly Statistic[] = ["max", "min", "mean", "norm"];
 export function tableText(node: NodeAnswer, isPair: boolean): string {
   const sides = isPair ? (["candidate", "reference"] as const) : (["candidate"] as const);
   const head = ["slot", ...sides.flatMap((side) => ["type", "dtype", "shape", "strides", ...STATISTICS, "value"].map((name) => (isPair ? `${side} ${name}` : name)))];
-  if (isPair) head.push("status", "relative", "units", ...STATISTICS.flatMap((name) => [`${name} absolute difference`, `${name} relative difference`]));
+  if (isPair) head.push("status", "relative difference", "tolerance", ...STATISTICS.flatMap((name) => [`${name} absolute difference`, `${name} difference in its size`]));
   const lines = node.tensors.map((row) => {
     const cells = [row.slot, ...sides.flatMap((side) => sideCells(row[side]))];
     if (isPair) {
-      cells.push(String(row.status), full(row.relative), full(row.units),
+      cells.push(String(row.status), full(row.relative), full(row.allowed),
         ...STATISTICS.flatMap((name) => [full(row.differences?.[name]?.[0]), full(row.differences?.[name]?.[1])]));
     }
     return cells;

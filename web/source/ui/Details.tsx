@@ -6,7 +6,7 @@ import type { Link, NodeAnswer, Overview, Partner } from "../data/protocol.ts";
 import { FLAG, KINDS, nameOf } from "../model/place.ts";
 import { tableText } from "../model/tsv.ts";
 import type { Session } from "../state/session.ts";
-import { t } from "../texts/index.ts";
+import { said, t } from "../texts/index.ts";
 import type { Key } from "../texts/index.ts";
 import { Glyph, Status, statusWords } from "./Icons.tsx";
 import { canMatch } from "./keys.ts";
@@ -27,7 +27,7 @@ export function Details({ session, overview }: { session: Session; overview: Ove
         <Copy text={name} words={t("copy.name")} />
       </div>
       {!session.single && (
-        <p class="what"><b class={`t-${["none", "identical", "rounding", "explained", "unexplained", "candidate", "reference"][status]}`}>{statusWords(status)}</b>
+        <p class="what"><b class={`t-${["none", "identical", "rounding", "explained", "unexplained", "candidate", "reference", "named"][status]}`}>{statusWords(status)}</b>
           <span class="quiet"> · {t(`kind.${KINDS[place.kinds[selected]] ?? "call"}.one` as Key)}</span></p>
       )}
       <Flags flags={place.flags[selected]} />
@@ -43,11 +43,11 @@ function Whole({ session, overview, node }: { session: Session; overview: Overvi
   return <>
     {node.twin && node.twin !== node.name && <p class="pairline"><span class="label">{t("reference")}</span><span class="mono">{breakable(node.twin)}</span></p>}
     {node.module && <p class="pairline"><span class="label">{t("details.module")}</span><span class="mono">{node.module}</span></p>}
-    {node.why_unmatched && <p class="why">{node.why_unmatched}</p>}
-    {node.notes.map((note) => <p class="why" key={note}>{note}</p>)}
+    {node.why_unmatched && <p class="why">{said(node.why_unmatched)}</p>}
+    {node.notes.map((note, at) => <p class="why" key={at}>{said(note)}</p>)}
     {overview.verdict !== null && node.findings.length > 0 && (
       <p class="in-findings">{t("details.findings")} {node.findings.map((index) => (
-        <button key={index} type="button" class="jump" onClick={() => void session.goFinding(index)}>{index + 1}. {overview.verdict?.findings[index]?.title ?? ""}</button>))}</p>
+        <button key={index} type="button" class="jump" onClick={() => void session.goFinding(index)}>{index + 1}. {said(overview.verdict?.findings[index]?.title ?? "")}</button>))}</p>
     )}
     <section>
       <h3>{t("details.tensors")}<Copy text={() => tableText(node, isPair)} words={t("copy.table")} /></h3>

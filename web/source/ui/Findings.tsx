@@ -2,11 +2,9 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import type { Finding, Overview } from "../data/protocol.ts";
-import { blocksOf } from "../model/findings.ts";
-import type { Block } from "../model/findings.ts";
+import type { Block, Finding, Overview } from "../data/protocol.ts";
 import type { Session } from "../state/session.ts";
-import { t } from "../texts/index.ts";
+import { said, t } from "../texts/index.ts";
 import { breakable } from "./Details.tsx";
 import { Glyph } from "./Icons.tsx";
 
@@ -26,38 +24,35 @@ export function Findings({ session, overview }: { session: Session; overview: Ov
       <ol ref={list}>{verdict.findings.map((finding, index) => (
         <li key={index} class={index === session.finding ? "now" : ""} aria-current={index === session.finding}>
           <button type="button" class="title" onClick={() => void session.goFinding(index)}>
-            <span class={finding.harmless ? "rank harmless" : "rank"}>{index + 1}</span><span>{finding.title}</span></button>
+            <span class={finding.harmless ? "rank harmless" : "rank"}>{index + 1}</span><span>{said(finding.title)}</span></button>
           {finding.name && <button type="button" class="jump mono" onClick={() => void session.goFinding(index)}><Glyph name="target" /><span>{breakable(finding.name)}</span></button>}
           <Words finding={finding} />
         </li>
       ))}</ol>
-      {(verdict.compared?.length ?? 0) > 0 && <><h3>{t("compared")}</h3><ul class="plain-list">{verdict.compared!.map((line) => <li key={line}>{line}</li>)}</ul></>}
-      {verdict.notes.length > 0 && <><h3>{t("notes")}</h3><ul class="plain-list">{verdict.notes.map((note) => <li key={note}>{note}</li>)}</ul></>}
+      {(verdict.compared?.length ?? 0) > 0 && <><h3>{t(overview.kind === "single" ? "compared.single" : "compared")}</h3><ul class="plain-list">{verdict.compared!.map((line, at) => <li key={at}>{said(line)}</li>)}</ul></>}
+      {verdict.notes.length > 0 && <><h3>{t("notes")}</h3><ul class="plain-list">{verdict.notes.map((note, at) => <li key={at}>{said(note)}</li>)}</ul></>}
     </div>
   );
 }
 
 function Words({ finding }: { finding: Finding }): JSX.Element {
-  const blocks = blocksOf(finding.lines);
-  const tellsSource = blocks.some((block) => block.type === "field" && block.values.some((value) => value.isCode));
+  const tellsSource = finding.blocks.some((block) => block.type === "field" && block.code);
   return (
     <div class="words">
-      {blocks.map((block, index) => <OneBlock key={index} block={block} />)}
+      {finding.blocks.map((block, index) => <OneBlock key={index} block={block} />)}
       {!tellsSource && finding.source.length > 0 && <pre class="frames">{finding.source.join("\n")}</pre>}
     </div>
   );
 }
 
 function OneBlock({ block }: { block: Block }): JSX.Element {
-  if (block.type === "text") return <p>{block.text}</p>;
+  if (block.type === "text") return <p>{said(block.text)}</p>;
   if (block.type === "table") {
-    const [head, ...rows] = block.rows;
     return (
-      <table class="told"><thead><tr>{head!.map((cell, at) => <th key={at} scope="col">{cell}</th>)}</tr></thead>
-        <tbody>{rows.map((cells, at) => <tr key={at}>{cells.map((cell, column) => (column ? <td key={column}>{cell}</td> : <th key={column} scope="row">{cell}</th>))}</tr>)}</tbody></table>
+      <table class="told"><thead><tr><td /><th scope="col">{t("candidate")}</th><th scope="col">{t("reference")}</th></tr></thead>
+        <tbody>{block.rows.map(([label, candidate, reference], at) => (
+          <tr key={at}><th scope="row">{said(label)}</th><td>{said(candidate)}</td><td>{said(reference)}</td></tr>))}</tbody></table>
     );
   }
-  return (
-    <dl><dt>{block.name}</dt><dd>{block.values.map((value, at) => (value.isCode ? <code key={at}>{value.text}</code> : <span key={at}>{value.text}</span>))}</dd></dl>
-  );
+  return <dl><dt>{said(block.name)}</dt><dd><span>{said(block.text)}</span>{block.code && <code>{block.code}</code>}</dd></dl>;
 }

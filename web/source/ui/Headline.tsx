@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import type { Overview } from "../data/protocol.ts";
 import { nameOf } from "../model/place.ts";
 import type { Session } from "../state/session.ts";
-import { t } from "../texts/index.ts";
+import { said, t } from "../texts/index.ts";
 import { Glyph, Status } from "./Icons.tsx";
 import { tail, verdictWords } from "./Header.tsx";
 
@@ -17,14 +17,14 @@ export function Headline({ session, overview }: { session: Session; overview: Ov
   const { place } = session;
   const tone = verdict ? (TONES[verdict.status] ?? (verdict.exit_code ? "bad" : "good")) : "none";
   const first = place && place.first >= 0 ? nameOf(place, place.first) : null;
-  const notes = [...overview.notes, ...(place?.notes ?? [])];
+  const notes = [...overview.notes, ...(place?.notes ?? [])].map(said);
   if (session.head?.status === "incomparable" && verdict?.status !== "incomparable") notes.unshift(t("place.incomparable"));
   if (overview.sides.some((side) => side.interrupted)) notes.unshift(t("interrupted.long"));
   return (
     <section class={`verdict ${tone}`} aria-label={t("verdict")}>
       <div class="line">
         {verdict && <Status status={ICONS[tone] ?? 0} />}
-        <h1 title={verdict?.headline}>{verdict ? verdict.headline : [...new Set(overview.sides.map((side) => tail(side.path)))].join(" ↔ ")}</h1>
+        <h1 title={verdict ? said(verdict.headline) : undefined}>{verdict ? said(verdict.headline) : [...new Set(overview.sides.map((side) => tail(side.path)))].join(" ↔ ")}</h1>
         {verdict && !verdict.headline && <span>{verdictWords(verdict.status)}</span>}
         <span class="grow" />
         {overview.kind === "single" && first !== null && (

@@ -27,6 +27,8 @@ export function Help({ session }: { session: Session }): JSX.Element {
           <ul class="legend">{STATUSES.map((name, status) => (
             <li key={name}><Status status={status} /><span><b>{t(`status.${name}` as Key)}</b> {t(`help.${name}` as Key)}</span></li>
           ))}</ul>
+          <h3>{t("help.measures")}</h3>
+          <p>{t("help.relative")}</p><p>{t("help.times")}</p>
         </div>
       </div>
       <p class="quiet">{session.overview?.product}</p>

@@ -13,6 +13,7 @@ const SHAPES: Record<(typeof STATUSES)[number], JSX.Element> = {
   unexplained: <path d="m4.300 4.300 5.400 5.400M9.700 4.300 4.300 9.700" />,
   candidate: <path d="M7 3.600v6.800M3.600 7h6.800" />,
   reference: <path d="M3.600 7h6.800" />,
+  named: <path d="M7 3.400v4.200M7 10.500v.1" />,
 };
 
 export function statusWords(status: number): string {

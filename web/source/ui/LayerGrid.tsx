@@ -110,7 +110,7 @@ function ValueCell({ place, cell, pass, span, isSelected }: { place: Place; cell
   return (
     <td class={isSelected ? "value here" : "value"} data-row={row} tabIndex={-1} title={nameOf(place, row)}
       style={isBroken || Number.isNaN(value) ? {} : { background: `color-mix(in srgb, var(--s-rounding) ${Math.round(6 + share * 44)}%, var(--paper))` }}>
-      {isBroken ? cell.flags[pass] & FLAG.bornNotFinite ? <b class="t-unexplained">✕ {t("layers.born")}</b> : <span class="t-unexplained">{t("layers.broken")}</span> : short(value) || "–"}
+      {isBroken ? cell.flags[pass] & FLAG.bornNotFinite ? <b class="t-unexplained">✕ {t("layers.born")}</b> : <span class="t-unexplained">{t("layers.broken")}</span> : short(value) || (cell.flags[pass] & FLAG.mask ? <span class="quiet">{t("layers.mask")}</span> : "–")}
     </td>
   );
 }

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { STATUSES } from "../model/place.ts";
 
-const SIGNS = ["·", "=", "≈", "→", "✕", "+", "−"] as const;
+const SIGNS = ["·", "=", "≈", "→", "✕", "+", "−", "!"] as const;
 
 export function Mark({ status, row, words, place }: { status: number; row?: number; words: string; place?: number }): JSX.Element {
   return <i class={`mark-box m-${STATUSES[status] ?? "none"}`} role="button" tabIndex={-1} data-row={row} data-place={place} title={words} aria-label={words}>{SIGNS[status] ?? ""}</i>;

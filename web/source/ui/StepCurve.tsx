@@ -33,7 +33,7 @@ export function StepCurve({ session, overview }: { session: Session; overview: O
   const isOneStep = overview.curve.every((curve) => curve.steps.length === 1);
   return (
     <div class="grids">
-      <div class="grid-head"><p class="quiet">{isOneStep ? t("steps.one") : t("steps.legend")}</p>
+      <div class="grid-head"><p class="quiet">{isOneStep ? t("steps.one") : t(session.single ? "steps.legend.single" : "steps.legend")}</p>
         {isPair && <p class="curve-legend">{legend.map((line) => (
           <span key={line} title={line === "allowed" ? t("steps.allowed.long") : undefined}>
             <svg width="22" height="8" aria-hidden="true"><path class={`c-${line}`} d="M1 4H21" /></svg>{wordsOf(line)}</span>))}</p>}

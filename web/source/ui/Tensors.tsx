@@ -3,11 +3,11 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { Figure, NodeAnswer, Overview, TensorRow, TensorSide } from "../data/protocol.ts";
-import { full, long, short } from "../model/figures.ts";
+import { full, long, short, times, timesOf } from "../model/figures.ts";
 import { SEVERITY, STATUSES } from "../model/place.ts";
 import { STATISTICS } from "../model/tsv.ts";
 import type { Session } from "../state/session.ts";
-import { t } from "../texts/index.ts";
+import { said, t } from "../texts/index.ts";
 import type { Key } from "../texts/index.ts";
 import { Status, statusWords } from "./Icons.tsx";
 import { DifferencePicture } from "./Picture.tsx";
@@ -42,10 +42,10 @@ function Tensor({ session, overview, row, isAlone }: { session: Session; overvie
         {isPair && <Status status={row.status} quiet />}<span class="mono slot">{row.slot.replace(/^(input|output|parameters)\./, "")}</span>
         {plain ? <Values candidate={candidate} reference={reference} isPair={isPair} /> : <Form candidate={candidate} reference={reference} isPair={isPair} isAlone={isAlone} />}
         <span class="grow" />
-        {row.units !== null && row.units !== undefined && row.status > 1 && <span class="units" title={t("units.long")}>{t("units", { value: short(row.units) })}</span>}
+        {isPair && row.relative !== null && row.status > 1 && <Size row={row} />}
       </div>
       {!plain && any && <Numbers row={row} isPair={isPair} />}
-      {row.words && row.status > 1 && <p class="words">{row.words}</p>}
+      {row.words && row.status > 1 && <p class="words">{said(row.words)}</p>}
       {overview.can.picture && isPair && candidate?.file && reference?.file && <DifferencePicture session={session} slot={row.slot} />}
     </div>
   );
@@ -98,19 +98,36 @@ function Numbers({ row, isPair }: { row: TensorRow; isPair: boolean }): JSX.Elem
           <tr key={side}><th scope="row">{isPair ? t(side) : ""}</th>
             {STATISTICS.map((name) => <Number_ key={name} value={row[side]![name]} text={long(row[side]![name])} />)}</tr>
         ))}
-        {isPair && differ && ([["absolute", 0], ["relative", 1]] as const).map(([name, index]) => (
-          <tr key={name} class="difference"><th scope="row">{t(`difference.${name}` as Key)}</th>
+        {isPair && differ && (
+          <tr class="difference"><th scope="row">{t("difference")}</th>
             {STATISTICS.map((statistic) => {
-              const value = row.differences?.[statistic]?.[index] ?? null;
-              return <Number_ key={statistic} value={value} text={typeof value === "string" ? long(value) : short(value)} />;
+              const [value, share] = row.differences?.[statistic] ?? [null, null];
+              const inSize = typeof share === "number" ? t("difference.share", { value: short(share) }) : "";
+              return <Number_ key={statistic} value={value} text={typeof value === "string" ? long(value) : short(value)} more={inSize} />;
             })}</tr>
-        ))}
+        )}
       </tbody>
     </table>
   );
 }
 
-function Number_({ value, text }: { value: Figure; text: string }): JSX.Element {
+/** The two measures that the page has for a difference: relative to the tensor's size, and in tolerances. */
+function Size({ row }: { row: TensorRow }): JSX.Element {
+  const ratio = timesOf(row.relative, row.allowed);
+  return (
+    <span class="units" title={row.group === "output" ? `${t("column.left.long")}\n${limitWords(ratio, row.relative, row.allowed)}` : t("column.arrived.long")}>
+      {t("relative", { value: `${row.at_least ? "≥ " : ""}${short(row.relative)}` })}{Number.isNaN(ratio) || row.group !== "output" ? "" : ` · ${t("times", { value: times(ratio).replace(" ×", "") })}`}</span>
+  );
+}
+
+/** How a number of tolerances comes about, in words. */
+export function limitWords(ratio: number, difference: number | null, allowed: number | null): string {
+  if (Number.isNaN(ratio) || allowed === null) return t("column.times.long");
+  if (allowed === 0) return t("limit.exact");
+  return `${t("limit", { difference: short(difference), allowed: short(allowed) })}${allowed >= 1 ? `\n${t("limit.any")}` : ""}`;
+}
+
+function Number_({ value, text, more = "" }: { value: Figure; text: string; more?: string }): JSX.Element {
   const isBroken = typeof value === "string";
-  return <td class={isBroken ? "broken" : value === 0 ? "zero" : ""} title={full(value)}>{text || "–"}</td>;
+  return <td class={isBroken ? "broken" : value === 0 ? "zero" : ""} title={[full(value), more].filter(Boolean).join("\n")}>{text || "–"}</td>;
 }

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { long, short, whole } from "../model/figures.ts";
+import { long, short, times, timesOf, whole } from "../model/figures.ts";
 import { labelOf, parseName } from "../model/names.ts";
 import { countBelow, FLAG, nameOf, NONE, PHASES, SEVERITY, STATUSES, WORST_FIRST, worstOf } from "../model/place.ts";
 import type { Place } from "../model/place.ts";
@@ -11,6 +11,7 @@ import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
 import type { Key } from "../texts/index.ts";
 import { Glyph, Status, statusWords } from "./Icons.tsx";
+import { limitWords } from "./Tensors.tsx";
 
 export const ROW = 24;
 
@@ -50,7 +51,7 @@ export function Tree({ session, place }: { session: Session; place: Place }): JS
           </> : <>
             <span class="number" title={t("column.left.long")}>{t("column.left")}</span>
             <span class="number" title={t("column.arrived.long")}>{t("column.arrived")}</span>
-            <span class="number allowed" title={t("column.allowed.long")}>{t("column.allowed")}</span>
+            <span class="number allowed" title={t("column.times.long")}>{t("column.times")}</span>
             <span title={t("column.below.long")}>{t("column.below")}</span>
             {place.twins.size > 0 && <span class="twin">{t("reference")}</span>}
           </>}
@@ -103,12 +104,13 @@ function PairCells({ place, row, holds }: { place: Place; row: number; holds: bo
   // Without numbers on both sides a difference of 0 would claim too much.
   const silent = alone || status === NONE;
   const left = silent ? NaN : place.left[row];
+  const ratio = silent ? NaN : timesOf(left, place.allowed[row]);
   return <>
     <span class={`number left t-${STATUSES[status]}`} role="gridcell" title={Number.isNaN(left) ? statusWords(status) : `${statusWords(status)}: ${long(left)}`}>
-      {alone ? <em>{statusWords(status === 0 ? 4 + place.sides[row] : status)}</em> : <><Bar value={left} status={status} /><span>{short(left)}</span></>}
+      {alone ? <em>{statusWords(status === 0 ? 4 + place.sides[row] : status)}</em> : <><Bar value={left} status={status} /><span>{left === 0 && status > 1 ? "–" : short(left)}</span></>}
     </span>
     <span class={place.arrived[row] === 0 ? "number quiet" : "number"} role="gridcell">{silent ? "" : short(place.arrived[row])}</span>
-    <span class="number allowed quiet" role="gridcell">{silent ? "" : short(place.allowed[row])}</span>
+    <span class={`number allowed ${ratio > 1 ? `t-${STATUSES[status]}` : "quiet"}`} role="gridcell" title={silent ? "" : limitWords(ratio, left, place.allowed[row])}>{silent ? "" : times(ratio)}</span>
     <span class="below" role="gridcell">{holds && <Below place={place} row={row} />}</span>
     {place.twins.size > 0 && <span class="twin quiet" role="gridcell" title={place.twins.get(row)}>{twinWords(place.twins.get(row))}</span>}
   </>;
@@ -151,7 +153,7 @@ function SingleCells({ place, row }: { place: Place; row: number }): JSX.Element
     <span class="number" role="gridcell">{place.largest[row] === 0 && place.flags[row] & FLAG.notFinite ? "" : short(place.largest[row])}</span>
     <span class="flags" role="gridcell">
       {place.flags[row] & FLAG.bornNotFinite ? <b class="t-unexplained">{t("flag.born")}</b> : place.flags[row] & FLAG.notFinite ? <span class="t-unexplained">{t("flag.notFinite")}</span>
-        : under ? <span class="t-unexplained">{t("flag.below")}</span> : null}
+        : under ? <span class="t-unexplained">{t("flag.below")}</span> : place.flags[row] & FLAG.mask ? <span class="quiet" title={t("flag.mask.long")}>{t("flag.mask")}</span> : null}
       {place.flags[row] & FLAG.unset ? <span class="tag">{t("flag.unset")}</span> : null}
     </span>
   </>;

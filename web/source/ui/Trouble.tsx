@@ -10,6 +10,8 @@ const TITLES: Record<string, Key> = {
   "400": "trouble.question", "403": "trouble.token", "404": "trouble.missing", "409": "trouble.changed", "500": "trouble.server",
 };
 
+const SPEAKING = new Set(["400", "403", "404", "409", "500", "order"]);
+
 export function troubleWords(problem: Problem): { title: string; advice: string } {
   const key = TITLES[String(problem.reason)] ?? "trouble.server";
   return { title: t(key), advice: t(`${key}.do` as Key) };
@@ -17,11 +19,13 @@ export function troubleWords(problem: Problem): { title: string; advice: string 
 
 export function Trouble({ problem, retry, small = false }: { problem: Problem; retry?: () => void; small?: boolean }): JSX.Element {
   const { title, advice } = troubleWords(problem);
+  // What the server says tells what to do, too; that nobody answers the page knows by itself.
+  const words = SPEAKING.has(String(problem.reason)) ? problem.words : "";
   return (
     <div class={small ? "trouble small" : "trouble"} role="alert">
       <h2>{title}</h2>
-      {problem.words && <p class="words">{problem.words}</p>}
-      <p>{advice}</p>
+      {words && <p class="words">{words}</p>}
+      {!words && <p>{advice}</p>}
       {retry && <button type="button" onClick={retry}>{t("retry")}</button>}
     </div>
   );

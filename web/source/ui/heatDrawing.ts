@@ -3,7 +3,7 @@
 
 import { decades, heightOf } from "../model/heat.ts";
 import type { Heat, Measure } from "../model/heat.ts";
-import { FLAG, STATUSES, UNEXPLAINED } from "../model/place.ts";
+import { CANDIDATE_ONLY, FLAG, NAMED, REFERENCE_ONLY, STATUSES, UNEXPLAINED } from "../model/place.ts";
 
 export const GUTTER = 40;
 export const HEIGHT = 104;
@@ -93,7 +93,7 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): v
     return;
   }
 
-  const fills = STATUSES.map((name) => colour(`s-${name}`));
+  const fills = STATUSES.map((name) => colour(`s-${name === "named" ? "unexplained" : name}`));
   for (let column = 0; column < heat.columns; column++) {
     const status = heat.status[column];
     if (status === 255) continue;
@@ -102,11 +102,13 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): v
     const value = heat.values[column];
     if (isPair) {
       const tallest = heightOf(value, axis) * tall;
-      pen.fillStyle = fills[status >= 5 ? 3 : status]!;
+      const isAlone = status === CANDIDATE_ONLY || status === REFERENCE_ONLY;
+      const isAtFault = status === UNEXPLAINED || status === NAMED;
+      pen.fillStyle = fills[isAlone ? 3 : status]!;
       // A column in which one side stands alone has its ticks below; the bar shows the numbers of the others.
-      if (tallest > 0) bar(x, tallest, status === UNEXPLAINED ? 1 : 0.42);
-      else if (status !== 0 && status < 5) pen.fillRect(x, base - 1, 1, 1);
-      if (status === UNEXPLAINED) {
+      if (tallest > 0) bar(x, tallest, isAtFault ? 1 : 0.42);
+      else if (status !== 0 && !isAlone) pen.fillRect(x, base - 1, 1, 1);
+      if (isAtFault) {
         pen.fillStyle = fills[UNEXPLAINED]!;
         if (!(value > 0)) pen.fillRect(x, top, 1, tall);
         pen.fillRect(x, TOP, 1, TICKS - 1);
@@ -130,7 +132,8 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): v
   pen.fillRect(GUTTER, base, heat.columns, 1);
 
   const flagAt = (column: number, words: string, strong: boolean): void => {
-    const x = GUTTER + column + 0.5;
+    // At the edges the mark moves inwards, so that all of it is seen.
+    const x = Math.max(GUTTER + 5, Math.min(width - 6, GUTTER + column)) + 0.5;
     pen.strokeStyle = colour(strong ? "s-unexplained" : "ink");
     pen.lineWidth = 1;
     pen.beginPath();

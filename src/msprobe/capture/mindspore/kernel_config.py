@@ -10,12 +10,12 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from msprobe.config.settings import Settings, SummaryKind
+from msprobe.config.settings import KernelKind, Settings
 
 NET_NAME = "Net"
 # What MindSpore dumps as a rule.
-USUAL_KINDS: tuple[SummaryKind, ...] = ("max", "min", "l2norm")
-_SUMMARIES: dict[str, tuple[SummaryKind, ...]] = {"statistics": (), "md5": (*USUAL_KINDS, "md5")}
+USUAL_KINDS: tuple[KernelKind, ...] = ("max", "min", "l2norm")
+_SUMMARIES: dict[str, tuple[KernelKind, ...]] = {"statistics": (), "md5": (*USUAL_KINDS, "md5")}
 # MindSpore's words, where they are others than ours.
 _WORDS = {"mean": "avg"}
 # Which overflows are looked for.
@@ -64,7 +64,7 @@ def by_graph(settings: Settings) -> KernelDump:
     return KernelDump("kernel_graph_dump.json", {"common_dump_settings": common})
 
 
-def kinds_of(settings: Settings) -> Sequence[SummaryKind]:
+def kinds_of(settings: Settings) -> Sequence[str]:
     """The statistics of a kernel dump."""
     return settings.summary_kinds or _SUMMARIES.get(settings.summary_mode) or USUAL_KINDS
 

@@ -77,7 +77,7 @@ class MindSporeRecorder:
         self.statistics = ArrayStatistics(summary, settings.precision == "high", settings.summary_kinds)
         self.keeper = ArrayKeeper(session)
         self.tensors = tensors = MindSporeTensors(session, self.statistics, self.keeper)
-        self.describer = Describer(tensors.describe, tensors.is_tensor, plain_types())
+        self.describer = Describer(tensors.describe, tensors.is_tensor, plain_types(), self.statistics.text)
         self.describer.failed = functools.partial(session.fault, "a value")
         self.hooks = NodeHooks()
         self.gradients = gradients_for(session, self.hooks)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msprobe import log
 from msprobe.capture.mindspore.execution import Backend, backend, calls_python, device, jit_level
 from msprobe.capture.mindspore.kernels import is_there
-from msprobe.config.settings import Settings
+from msprobe.config.settings import KERNEL_KINDS, TENSOR_KINDS, Settings, quoted
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.statistics_table import NAMES
 
-_CELL_KINDS = ("max", "min", "mean", "l2norm")
 _DYNAMIC = "use the dynamic graph: mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
 
 
@@ -20,11 +18,11 @@ def check_settings(settings: Settings) -> None:
     """
     if backend() == "dynamic":
         _check_kernels(settings)
-    counted = [kind for kind in settings.summary_kinds if kind not in (*_CELL_KINDS, "md5")]
+    counted = [kind for kind in settings.summary_kinds if kind not in TENSOR_KINDS]
     if counted and settings.level != "L2":
         raise InvalidInputError(
-            f'summary_mode: {_quoted(counted)} are statistics of the kernels of a static graph (level "L2"); at level'
-            f' "{settings.level}" a list may have {_quoted((*_CELL_KINDS, "md5"))}.'
+            f'summary_mode: {quoted(counted)} are statistics of the kernels of a static graph (level "L2"); at level'
+            f' "{settings.level}" a list may have {quoted(TENSOR_KINDS)}.'
         )
     _tell(
         "For MindSpore",
@@ -38,11 +36,11 @@ def check_settings(settings: Settings) -> None:
 def check_dynamic_settings(settings: Settings) -> None:
     """The same for the dynamic graph."""
     _check_kernels(settings)
-    counted = [kind for kind in settings.summary_kinds if kind not in (*_CELL_KINDS, "md5")]
+    counted = [kind for kind in settings.summary_kinds if kind not in TENSOR_KINDS]
     if counted:
         raise InvalidInputError(
-            f"start(): summary_mode: {_quoted(counted)} are statistics of the kernels of a static graph (GRAPH_MODE);"
-            f" here a list may have {_quoted((*_CELL_KINDS, 'md5'))}."
+            f"start(): summary_mode: {quoted(counted)} are statistics of the kernels of a static graph (GRAPH_MODE);"
+            f" here a list may have {quoted(TENSOR_KINDS)}."
         )
     _tell(
         "In the dynamic graph of MindSpore",
@@ -102,7 +100,7 @@ def _cell_mistakes(settings: Settings, compiler: Backend) -> list[str]:
         mistakes.append("list must be []")
     if settings.summary_mode != "statistics":
         mistakes.append(
-            f'summary_mode is "{settings.summary_mode}", it must be "statistics" or a list of {_quoted(_CELL_KINDS)}'
+            f'summary_mode is "{settings.summary_mode}", it must be "statistics" or a list of {quoted(NAMES)}'
         )
     if not (settings.input and settings.output):
         mistakes.append('data_mode must be ["all"], ["forward"] or ["backward"]')
@@ -130,6 +128,9 @@ def _kernel_mistakes(settings: Settings, compiler: Backend) -> list[str]:
         mistakes.append('data_mode must be ["all"], ["input"] or ["output"]')
     if settings.summary_mode in ("xor", "xxh3"):
         mistakes.append(f'summary_mode is "{settings.summary_mode}", it must be "statistics", "md5" or a list')
+    unknown = [kind for kind in settings.summary_kinds if kind not in KERNEL_KINDS]
+    if unknown:
+        mistakes.append(f"summary_mode has {quoted(unknown)}, of which MindSpore does not tell")
     if not mistakes:
         _tell_of_kernels(settings, compiler)
     return mistakes
@@ -153,7 +154,7 @@ def _tell_of_kernels(settings: Settings, compiler: Backend) -> None:
         log.once(
             "kinds of kernels",
             "warning",
-            f"list: with jit_level O2 kernels go by their full names; {_quoted(kinds)} may match nothing.",
+            f"list: with jit_level O2 kernels go by their full names; {quoted(kinds)} may match nothing.",
         )
 
 
@@ -162,7 +163,3 @@ def _tell(where: str, **without_effect: bool) -> None:
     names = [name for name, is_given in without_effect.items() if is_given]
     if names:
         log.once(("without effect", where), "warning", f"{where} these fields have no effect: {', '.join(names)}.")
-
-
-def _quoted(words: Iterable[str]) -> str:
-    return ", ".join(f'"{word}"' for word in words)

@@ -8,14 +8,13 @@ each device and type.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import torch
 
-from msprobe.capture.native import HAS_INF, HAS_NAN
 from msprobe.capture.torch import digest
-from msprobe.capture.torch.statistics_framework import EMPTY, join_counts, join_numbers, round_to
+from msprobe.capture.torch.statistics_framework import Numbers, round_to
 
 # Bytes of tensors on their way to the host for a digest; beyond that the host waits and hashes.
 COPY_LIMIT = 1 << 30
@@ -24,9 +23,9 @@ MOST_COMPARED = 256
 
 
 class LateNumbers:
-    """Statistics of one tensor: the results on the device they are made of, and the texts once collected."""
+    """Numbers of one tensor: the results on the device they are made of, and once collected ``numbers``."""
 
-    __slots__ = ("complex", "count", "dtype", "failed", "high", "numbers", "places", "scalar")
+    __slots__ = ("count", "dtype", "high", "numbers", "places", "scalar")
 
     def __init__(self, values: torch.Tensor, high: bool) -> None:
         self.dtype = values.dtype
@@ -34,32 +33,34 @@ class LateNumbers:
         self.scalar = values.dim() == 0
         self.high = high
         self.places: dict[str, tuple[Any, int]] = {}  # result -> (list of results, index in it)
-        self.numbers = EMPTY
+        self.numbers: Numbers = {"count": self.count, "single": self.scalar}
 
     def fill(self, found: dict[str, Any]) -> None:
-        """Make the texts of the collected results."""
+        """Make numbers of the collected results."""
         if not found:
             return  # empty
-        dtype = self.dtype
-        zeros = self.count - int(found["nonzero"]) if "nonzero" in found else 0
+        dtype, numbers = self.dtype, self.numbers
+        numbers.update(found)
         if dtype == torch.bool:
-            text = join_numbers(bool(found["max"]), bool(found["min"]), None, None)
-            self.numbers = (text, b"" if self.scalar else join_counts(0, 0, zeros), 0)
-            return
-        greatest: Any = found["max"]
-        least, mean, norm = (found.get(name) for name in ("min", "mean", "norm"))
-        nans, infs = int(found.get("nan", 0)), int(found.get("inf", 0))
+            numbers["max"], numbers["min"] = bool(found["max"]), bool(found["min"])
+        if "nonzero" in found:
+            numbers["zero"] = self.count - int(numbers.pop("nonzero"))
         if self.scalar:
-            least = mean = norm = greatest
-            nans, infs = int(greatest != greatest), int(abs(greatest) == float("inf"))
+            self._fill_single(found["max"])
         elif dtype.is_floating_point or dtype.is_complex:
-            mean = round_to(dtype, found["mean"], self.high)
-            norm = round_to(dtype, found["norm"], self.high) if "norm" in found else None
-        if nans:
-            greatest = least = mean = norm = float("nan")
-        answer = (HAS_NAN if nans else 0) | (HAS_INF if infs else 0)
-        text = join_numbers(greatest, least, mean, None if dtype.is_complex else norm)
-        self.numbers = (text, b"" if self.scalar else join_counts(nans, infs, zeros), answer)
+            numbers["nan"], numbers["inf"] = int(found["nan"]), int(found["inf"])
+            for name in ("mean", "norm"):
+                if name in found:
+                    numbers[name] = round_to(dtype, found[name], self.high)
+
+    def _fill_single(self, value: Any) -> None:
+        dtype, numbers = self.dtype, self.numbers
+        numbers["zero"] = int(value == 0)
+        if dtype == torch.bool:
+            return
+        numbers["nan"], numbers["inf"] = int(value != value), int(abs(value) == float("inf"))
+        numbers["min"] = numbers["mean"] = value
+        numbers["norm"] = None if dtype.is_complex else value
 
 
 class LateBytes:
@@ -101,8 +102,9 @@ class DeviceStatistics:
     Works the same for CPU tensors, which is how most of it is tested.
     """
 
-    def __init__(self, high_precision: bool) -> None:
+    def __init__(self, high_precision: bool, needs: Set[str]) -> None:
         self._high = high_precision
+        self._needs = needs
         self._results: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
         self._waiting: list[LateNumbers] = []
         self._comparisons: list[LateComparison] = []
@@ -138,22 +140,28 @@ class DeviceStatistics:
         self._keep(late, "nonzero", torch.count_nonzero(values))
         if not dtype.is_floating_point and not dtype.is_complex:
             wide = values.to(_widest(values.device))
-            self._keep(late, "max", values.amax())
-            self._keep(late, "min", values.amin())
-            self._keep(late, "mean", wide.mean())
-            self._keep(late, "norm", torch.linalg.vector_norm(wide))
+            self._launch_wanted(late, "max", values, torch.amax)
+            self._launch_wanted(late, "min", values, torch.amin)
+            self._launch_wanted(late, "mean", wide, torch.mean)
+            self._launch_wanted(late, "norm", wide, torch.linalg.vector_norm)
             return
         self._keep(late, "nan", torch.count_nonzero(values.isnan()))
+        inner = torch.float32 if dtype.itemsize < 4 else None
         if dtype.is_complex:
             self._keep(late, "inf", torch.count_nonzero(values.isinf() & ~values.isnan()))
             values = values.abs()
         else:
             self._keep(late, "inf", torch.count_nonzero(values.isinf()))
-            inner = torch.float32 if dtype.itemsize < 4 else dtype
-            self._keep(late, "norm", torch.linalg.vector_norm(values, dtype=inner))
-        self._keep(late, "max", values.amax())
-        self._keep(late, "min", values.amin())
-        self._keep(late, "mean", values.mean(dtype=torch.float32 if dtype.itemsize < 4 else None))
+            self._launch_wanted(late, "norm", values, torch.linalg.vector_norm, dtype=inner)
+        self._launch_wanted(late, "max", values, torch.amax)
+        self._launch_wanted(late, "min", values, torch.amin)
+        self._launch_wanted(late, "mean", values, torch.mean, dtype=inner)
+
+    def _launch_wanted(
+        self, late: LateNumbers, name: str, values: torch.Tensor, kernel: Callable[..., torch.Tensor], **how: Any
+    ) -> None:
+        if name in self._needs:
+            self._keep(late, name, kernel(values, **how))
 
     def _keep(self, late: LateNumbers, name: str, result: torch.Tensor) -> None:
         late.places[name] = self._place(result)

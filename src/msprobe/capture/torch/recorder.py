@@ -110,9 +110,10 @@ class TorchRecorder:
             saves=settings.task == "tensor",
             # Nothing tells there that a tensor is asked for its address.
             exact=settings.level == "L2",
+            names=settings.summary_kinds,
         )
         self.hooks = NodeHooks()
-        self.describer = Describer(self.statistics.describe, _is_tensor, self._types())
+        self.describer = Describer(self.statistics.describe, _is_tensor, self._types(), self.statistics.text)
         self.describer.failed = functools.partial(session.fault, "a value")
         self.thread = RecordedThread()
         self.keeper = TensorKeeper(session, self.statistics)

@@ -48,7 +48,9 @@ class VariableSaver(saving.VariableSaver):
             for kind, describe in recorder.describer.by_type.items()
             if not issubclass(kind, torch.Tensor)
         }
-        self.describer = Describer(lambda t: statistics.describe(t, False), recorder.describer.is_tensor, own_types)
+        self.describer = Describer(
+            lambda t: statistics.describe(t, False), recorder.describer.is_tensor, own_types, statistics.text
+        )
         # Leaves have no node in the graph but the one that accumulates their gradient; it lives as long as
         # it is held.
         self._held: list[Any] = []

@@ -15,6 +15,7 @@ import torch
 
 from msprobe import log
 from msprobe.capture import native
+from msprobe.capture.statistics_text import SEPARATOR, StatisticsText
 from msprobe.capture.torch import digest, private, remembered
 from msprobe.capture.torch.device_statistics import (
     DeviceStatistics,
@@ -23,9 +24,8 @@ from msprobe.capture.torch.device_statistics import (
     some_elements,
 )
 from msprobe.capture.torch.remembered import Memory, Remembered
-from msprobe.capture.torch.statistics_framework import UNREADABLE, Numbers, Quiet, reduce
+from msprobe.capture.torch.statistics_framework import Numbers, Quiet, reduce
 from msprobe.capture.torch.statistics_info import (
-    NULL_STATISTICS,
     Content,
     Frame,
     LateInfo,
@@ -51,6 +51,7 @@ Precision = Literal["low", "high"]
 
 MEMO_LIMIT = 100_000  # storages
 
+_UNREADABLE: Numbers = {}
 _WRITTEN_UNSEEN = "written by code that torch does not know of, after its statistics had been taken"
 
 
@@ -85,6 +86,7 @@ class TensorStatistics:
         defer: bool = False,
         saves: bool = False,
         exact: bool = False,
+        names: Sequence[str] = (),
     ) -> None:
         self.summary_mode = summary_mode
         self.errors = 0
@@ -96,7 +98,9 @@ class TensorStatistics:
         self._high = precision == "high"
         self._flags = native.HIGH_PRECISION if self._high else 0
         self._defer = defer
-        self._device = DeviceStatistics(self._high)
+        self.text = StatisticsText(names)
+        self._further = native.further_passes(self.text.needs)
+        self._device = DeviceStatistics(self._high, self.text.needs)
         self._saves = saves
         self._reads = 0
         self._late: list[LateInfo] = []
@@ -109,7 +113,8 @@ class TensorStatistics:
         self._types: dict[torch.dtype, tuple[str, int, bool, bytes | None]] = {}
         self._learn_types()
         self.compiled: Any = None
-        if native.Memo is not None and not defer and private.has("memory"):
+        of_memo = self.text.needs <= native.NUMBERS.keys() and private.has("memory")
+        if native.Memo is not None and not defer and of_memo:
             self.compiled = native.Memo(
                 ordinary=tuple(ORDINARY),
                 types=self._types,
@@ -125,6 +130,8 @@ class TensorStatistics:
                 is_lazy=private.is_lazily_copied,
                 exchange=getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
                 flags=self._flags,
+                render=None if self.text.is_usual else self.text.render,
+                further=self._further,
                 mode=native.XOR if self._xor else native.STRUCTURE if self._structure else native.STATISTICS,
                 crc=self._crc,
                 exact=exact or saves or self._crc or self._xor or self._digest_all,
@@ -143,7 +150,7 @@ class TensorStatistics:
         return self.compiled is not None and self.describe == self.compiled.describe
 
     def _learn_types(self) -> None:
-        if native.statistics is None:
+        if native.numbers is None:
             return
         for name, kind in native.KINDS.items():
             dtype = getattr(torch, name, None)
@@ -305,7 +312,7 @@ class TensorStatistics:
                     numbers = known[place] = self._device.launch(values) if late else self._read(values)
             except (NotImplementedError, RuntimeError) as error:
                 found.unsupported = f"torch has no statistics for {found.dtype} ({_reason(error)})"
-                numbers = UNREADABLE
+                numbers = _UNREADABLE
         behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
         beginning = self._prefix(found.type_name, found.dtype, found.shape)
         frame = Frame(beginning, found.requires_grad, keys(found.before), keys(behind))
@@ -335,25 +342,25 @@ class TensorStatistics:
         return known
 
     def _read(self, values: torch.Tensor) -> Numbers:
-        """Statistics of a plain CPU tensor."""
+        """Numbers of a plain CPU tensor."""
         self._reads += 1
-        known = self._types.get(values.dtype)
-        if known is None or native.statistics is None:
-            return reduce(values, self._high)
+        known, needs = self._types.get(values.dtype), self.text.needs
+        if known is None or native.numbers is None or not needs <= native.NUMBERS.keys():
+            return reduce(values, self._high, needs)
         flags = self._flags if values.dim() else self._flags | native.SCALAR
         pattern = native.pattern(tuple(values.shape), values.stride())
-        return native.statistics(digest.address_of(values), pattern, known[1], flags, known[3])
+        return native.numbers(digest.address_of(values), pattern, known[1], flags, self._further, known[3])
 
     def _content(self, numbers: Numbers | None, crc: bytes, xxh3: bytes, xor: bytes) -> Content:
         extra = b""
         nonfinite = None
         if numbers is not None:
-            middle, counts, answer = numbers
-            middle += b",\n "
-            extra = b",\n " + counts if counts else b""
+            middle, counts, answer = self.text.render(numbers)
+            middle += SEPARATOR if middle else b""
+            extra = SEPARATOR + counts if counts else b""
             nonfinite = answer != 0 if answer >= 0 else None
         else:
-            middle = b'"md5": ' + xor + b",\n "
+            middle = b'"md5": ' + xor + SEPARATOR
         if xxh3:
             extra += b',\n "digest": "%s"' % xxh3
         return Content(middle, b',\n "md5": "%s"' % crc if crc else b"", extra, nonfinite)
@@ -364,7 +371,8 @@ class TensorStatistics:
             return Content(b"", b"", b"", None)
         if self._xor:
             return Content(b'"md5": null,\n ', b"", b"", None)
-        return Content(NULL_STATISTICS + b",\n ", b',\n "md5": null' if self._crc else b"", b"", None)
+        nulls = self.text.nulls + SEPARATOR if self.text.nulls else b""
+        return Content(nulls, b',\n "md5": null' if self._crc else b"", b"", None)
 
     def copy(self, tensor: torch.Tensor, buffer: memoryview) -> tuple[str, tuple[int, ...], int] | None:
         """Copy the elements in C order into ``buffer``, which must have their size: (name of the type without

@@ -1,26 +1,21 @@
-"""Statistics by torch's own reductions: where the compiled ones were not built or do not know the type.
+"""Numbers of a tensor by torch's own reductions: where the C extension is not there or does not know the type.
 
-The texts are those of ``native.statistics``: the same keys, numbers rounded the same way.
+They are those of ``native.numbers``, rounded the same way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
 import torch
 
-from msprobe.capture.native import HAS_INF, HAS_NAN, encode
 from msprobe.capture.torch import private
 from msprobe.capture.torch.digest import UINT16, UINT32, UINT64
-from msprobe.capture.torch.statistics_info import NULL_STATISTICS
 
-# The four statistics, the counts that are not zero (`"nan": .., "inf": .., "zero": ..`), and
-# HAS_NAN | HAS_INF, or -1 where that is not known.
-Numbers = tuple[bytes, bytes, int]
-
-EMPTY: Numbers = (NULL_STATISTICS, b"", 0)
-UNREADABLE: Numbers = (NULL_STATISTICS, b"", -1)
+# What statistics are made of, by the names of msprobe.statistics_table.NUMBERS.
+Numbers = dict[str, Any]
 
 
 # What stands between a call and its kernel: autograd, autocast, user modes, functorch.
@@ -73,24 +68,6 @@ def round_to(dtype: torch.dtype, value: float, high_precision: bool) -> float:
         return float(np.uint32(bits & 0xFFFF0000).view(np.float32))
 
 
-def _number(value: Any) -> bytes:
-    if type(value) is float and value - value == 0:
-        return repr(value).encode()
-    return encode(value, 0)
-
-
-def join_numbers(greatest: Any, least: Any, mean: Any, norm: Any) -> bytes:
-    """The text of the four statistics."""
-    numbers = (_number(greatest), _number(least), _number(mean), _number(norm))
-    return b'"Max": %s,\n "Min": %s,\n "Mean": %s,\n "Norm": %s' % numbers
-
-
-def join_counts(nans: int, infs: int, zeros: int) -> bytes:
-    """The text of the counts that are not zero."""
-    found = ((b"nan", nans), (b"inf", infs), (b"zero", zeros))
-    return b",\n ".join(b'"%s": %d' % pair for pair in found if pair[1])
-
-
 def _wide_integers(values: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Unsigned types have few operations: the same integers in a signed type, less an offset."""
     if values.dtype == UINT16:
@@ -116,32 +93,37 @@ def _mean_and_norm(values: torch.Tensor, largest: float, high_precision: bool) -
     return mean, norm
 
 
-def reduce(values: torch.Tensor, high_precision: bool) -> Numbers:
-    """Statistics of a plain tensor with memory, on any device; waits for the device.
+def reduce(values: torch.Tensor, high_precision: bool, needs: Set[str]) -> Numbers:
+    """The numbers ``needs`` of a plain tensor with memory, on any device; waits for the device.
 
     Call inside :class:`Quiet`. Raises whatever torch raises for a type without reductions.
     """
     dtype = values.dtype
-    count = values.numel()
-    if count == 0:
-        return EMPTY
-    scalar = values.dim() == 0
+    numbers: Numbers = {"count": values.numel(), "single": values.dim() == 0}
+    if not numbers["count"]:
+        return numbers
     if dtype == torch.bool:
-        zeros = count - int(torch.count_nonzero(values).item())
-        return (
-            join_numbers(zeros < count, zeros == 0, None, None),
-            b"" if scalar else join_counts(0, 0, zeros),
-            0,
-        )
-    if not dtype.is_floating_point and not dtype.is_complex:
-        whole, offset = _wide_integers(values)
-        greatest, least = whole.amax().item() + offset, whole.amin().item() + offset
-        if scalar:
-            return join_numbers(greatest, greatest, greatest, greatest), b"", 0
-        average, length = _mean_and_norm(values.to(torch.float64), 0, False)
-        zeros = count - int(torch.count_nonzero(values.view(whole.dtype) if offset else whole).item())
-        return join_numbers(greatest, least, average, length), join_counts(0, 0, zeros), 0
-    if dtype.itemsize == 1:
+        numbers["zero"] = zeros = numbers["count"] - int(torch.count_nonzero(values).item())
+        numbers["max"], numbers["min"] = zeros < numbers["count"], zeros == 0
+    elif not dtype.is_floating_point and not dtype.is_complex:
+        _reduce_integers(values, needs, numbers)
+    else:
+        _reduce_floats(values, high_precision, needs, numbers)
+    return numbers
+
+
+def _reduce_integers(values: torch.Tensor, needs: Set[str], numbers: Numbers) -> None:
+    whole, offset = _wide_integers(values)
+    numbers["max"], numbers["min"] = whole.amax().item() + offset, whole.amin().item() + offset
+    numbers["zero"] = numbers["count"] - int(torch.count_nonzero(values.view(whole.dtype) if offset else whole).item())
+    if numbers["single"]:
+        numbers["mean"] = numbers["norm"] = numbers["max"]
+    elif needs & {"mean", "norm"}:
+        numbers["mean"], numbers["norm"] = _mean_and_norm(values.to(torch.float64), 0, False)
+
+
+def _reduce_floats(values: torch.Tensor, high_precision: bool, needs: Set[str], numbers: Numbers) -> None:
+    if values.dtype.itemsize == 1:
         values = values.to(torch.float32)
     magnitudes = values.abs() if values.is_complex() else values
     greatest, least = magnitudes.amax().item(), magnitudes.amin().item()
@@ -150,15 +132,11 @@ def reduce(values: torch.Tensor, high_precision: bool) -> Numbers:
         nans = int(values.isnan().sum().item())
     if nans or abs(greatest) == float("inf") or abs(least) == float("inf"):
         infs = int((values.isinf() & ~values.isnan()).sum().item())
-    answer = (HAS_NAN if nans else 0) | (HAS_INF if infs else 0)
-    zeros = count - int(torch.count_nonzero(values).item())
-    mean: Any = float("nan")
-    norm: Any = mean
-    if nans:
-        greatest = least = mean
-    elif scalar:
-        mean = norm = greatest
-    else:
-        mean, norm = _mean_and_norm(magnitudes, max(greatest, -least), high_precision)
-    text = join_numbers(greatest, least, mean, None if values.is_complex() else norm)
-    return text, b"" if scalar else join_counts(nans, infs, zeros), answer
+    numbers.update(max=greatest, min=least, nan=nans, inf=infs)
+    numbers["zero"] = numbers["count"] - int(torch.count_nonzero(values).item())
+    if numbers["single"] or nans:
+        numbers["mean"] = numbers["norm"] = greatest
+    elif needs & {"mean", "norm"}:
+        numbers["mean"], numbers["norm"] = _mean_and_norm(magnitudes, max(greatest, -least), high_precision)
+    if values.is_complex():
+        numbers["norm"] = None

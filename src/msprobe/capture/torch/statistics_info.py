@@ -10,7 +10,6 @@ from msprobe.capture.native import encode
 
 REQUIRES_GRAD = b'"requires_grad": true'
 REQUIRES_NO_GRAD = b'"requires_grad": false'
-NULL_STATISTICS = b'"Max": null,\n "Min": null,\n "Mean": null,\n "Norm": null'
 
 
 class _PlainInfo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msprobe.config.settings import Settings
+from msprobe.config.settings import TENSOR_KINDS, Settings, quoted
 from msprobe.errors import InvalidInputError, NotAvailableError
 
 
@@ -13,9 +13,9 @@ def check_settings(settings: Settings) -> None:
             'task: "exception_dump" is there for MindSpore; for PyTorch choose "statistics", "tensor", "structure",'
             ' "overflow_check" or "nan_check".'
         )
-    if settings.summary_kinds:
-        kinds = ", ".join(f'"{kind}"' for kind in settings.summary_kinds)
+    unknown = [kind for kind in settings.summary_kinds if kind not in TENSOR_KINDS]
+    if unknown:
         raise InvalidInputError(
-            f'summary_mode: found [{kinds}]; a list is for MindSpore; for PyTorch choose "statistics", "md5", "xor" or'
-            ' "xxh3".'
+            f"summary_mode: {quoted(unknown)} is there for the kernels of MindSpore; for PyTorch a list may have"
+            f" {quoted(TENSOR_KINDS)}."
         )

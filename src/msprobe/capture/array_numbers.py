@@ -1,0 +1,37 @@
+"""Numbers of a tensor by numpy: where the C extension is not there or does not know the type.
+
+They are those of ``native.numbers`` before these round a mean and a norm to the tensor's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+import numpy as np
+
+from msprobe.store.dtypes import Array
+
+Numbers = dict[str, Any]
+
+
+def numbers_of(array: Array, needs: Set[str]) -> Numbers:
+    """The numbers ``needs`` of msprobe.statistics_table, of an array of bool, numbers, or complex ones, which go by
+    their magnitudes. Mean and norm are in double, not rounded.
+    """
+    numbers: Numbers = {"count": array.size, "single": array.ndim == 0}
+    if not array.size:
+        return numbers
+    numbers["zero"] = int(array.size - np.count_nonzero(array))
+    if array.dtype.kind == "b":
+        numbers.update(max=bool(array.any()), min=bool(array.all()))
+        return numbers
+    # A warning of ours (a signalling NaN is enough for one) has no place in the training's output.
+    with np.errstate(all="ignore"):
+        elements = np.abs(array) if array.dtype.kind == "c" else array
+        wide = elements.astype(np.float64)
+        numbers.update(max=elements.max().item(), min=elements.min().item())
+        numbers.update(nan=int(np.isnan(wide).sum()), inf=int(np.isinf(wide).sum()))
+        if needs & {"mean", "norm"}:
+            numbers.update(mean=float(wide.mean()), norm=float(np.sqrt(np.square(wide).sum())))
+    return numbers

@@ -1,0 +1,57 @@
+"""Statistics as they stand in a description: from the numbers of a kernel to text, by the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from msprobe.capture.native import HAS_INF, HAS_NAN, encode
+from msprobe.statistics_table import Numbers, choose, needed
+
+SEPARATOR = b",\n "
+_COUNTED = ((b"nan", "nan"), (b"inf", "inf"), (b"zero", "zero"))
+
+
+class Rendered(NamedTuple):
+    """``text``: the statistics. ``counts``: of NaN, infinity and zero, where there are any. ``answer``: HAS_NAN |
+    HAS_INF, or -1 where that is not known.
+    """
+
+    text: bytes
+    counts: bytes
+    answer: int
+
+
+class StatisticsText:
+    """Writes the statistics that are asked for, all the usual ones if ``names`` is empty."""
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.chosen = choose(names)
+        self.is_usual = not names
+        self.needs = needed(self.chosen)
+        self._rows: list[tuple[bytes, Callable[[Numbers], Any]]] = [
+            (b'"%s": ' % one.key.encode(), one.make) for one in self.chosen
+        ]
+        self.nulls = SEPARATOR.join(head + b"null" for head, _ in self._rows)
+
+    def values(self, numbers: Numbers) -> dict[str, Any]:
+        """The statistics by their keys."""
+        there = numbers.get("count")
+        return {one.key: one.make(numbers) if there else None for one in self.chosen}
+
+    def render(self, numbers: Numbers) -> Rendered:
+        """The text of what a kernel has computed. No numbers at all: the elements could not be read."""
+        if not numbers.get("count"):
+            return Rendered(self.nulls, b"", 0 if "count" in numbers else -1)
+        text = SEPARATOR.join([head + _number(make(numbers)) for head, make in self._rows])
+        answer = (HAS_NAN if numbers.get("nan") else 0) | (HAS_INF if numbers.get("inf") else 0)
+        if numbers.get("single"):
+            return Rendered(text, b"", answer)
+        counts = SEPARATOR.join([b'"%s": %d' % (key, numbers[name]) for key, name in _COUNTED if numbers.get(name)])
+        return Rendered(text, counts, answer)
+
+
+def _number(value: Any) -> bytes:
+    if type(value) is float and value - value == 0:
+        return repr(value).encode()
+    return encode(value, 0)

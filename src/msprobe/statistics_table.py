@@ -1,0 +1,106 @@
+"""What is said of a tensor's elements: one row for each statistic, for all who write and read dumps.
+
+A recorder computes *numbers* (:data:`NUMBERS`) with the kernels of its framework, and the rows make statistics of them.
+Settings, descriptions, readers, ``summary`` and sheets know statistics from here alone. How to add one:
+``docs/how-to-add-a-statistic.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+# What kernels compute of the elements, and what it is. A number that a kernel has no answer to is left out or None: of
+# no elements there is the count alone, of bool no mean. Of complex numbers the magnitudes are the elements.
+NUMBERS = {
+    "count": "how many elements there are",
+    "single": "true of a tensor without dimensions, which is one value: its own mean, and nothing is counted for it",
+    "max": "the greatest; of bool whether any is true. NaN left out or not, as the kernel likes",
+    "min": "the least; of bool whether all are true",
+    "mean": "their mean, rounded as the framework answers in the tensor's type",
+    "norm": "the root of the sum of squares, rounded likewise; none of complex tensors of PyTorch",
+    "nan": "how many are NaN",
+    "inf": "how many are infinite; a complex number with a NaN in it is not",
+    "zero": "how many are zero",
+}
+# What a record tells whatever is asked for: counts, and whether an element is not finite.
+ALWAYS = frozenset({"count", "single", "nan", "inf", "zero"})
+
+Numbers = Mapping[str, Any]
+# "type": the kernel has rounded, as the framework answers in the tensor's type (half types at high precision: to
+# float32). "none": the number as it is.
+Rounding = Literal["type", "none"]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One row.
+
+    ``name``: in settings and sheets. ``key``: in the file. ``word``: in the results of ``msprobe.open``. ``needs``:
+    what ``make`` is given, of :data:`NUMBERS`. ``make``: its value; None (null in the file) where there is none.
+    ``usual``: written if no list of statistics is asked for.
+    """
+
+    name: str
+    key: str
+    word: str
+    needs: frozenset[str]
+    make: Callable[[Numbers], Any]
+    rounding: Rounding
+    # Columns of sheets.
+    difference: str
+    relative: str
+    usual: bool = False
+
+
+def _of_elements(number: str) -> Callable[[Numbers], Any]:
+    """The number itself, NaN where an element is."""
+
+    def make(numbers: Numbers) -> Any:
+        value = numbers.get(number)
+        return value if value is None or not numbers.get("nan") else float("nan")
+
+    return make
+
+
+def _usual(name: str, key: str, number: str, rounding: Rounding) -> Statistic:
+    return Statistic(
+        name=name,
+        key=key,
+        word=number,
+        needs=frozenset({number, "nan"}),
+        make=_of_elements(number),
+        rounding=rounding,
+        difference=f"{name.capitalize()} diff",
+        relative=f"{key}RelativeErr",
+        usual=True,
+    )
+
+
+# In the order in which they are written.
+TABLE = (
+    _usual("max", "Max", "max", "none"),
+    _usual("min", "Min", "min", "none"),
+    _usual("mean", "Mean", "mean", "type"),
+    _usual("l2norm", "Norm", "norm", "type"),
+)
+NAMES = tuple(one.name for one in TABLE)
+USUAL = tuple(one for one in TABLE if one.usual)
+# Readers have columns of their own for the usual ones; for the others where a dump has them.
+FURTHER = tuple(one for one in TABLE if not one.usual)
+USUAL_KEYS = tuple(one.key for one in USUAL)
+USUAL_WORDS = tuple(one.word for one in USUAL)
+
+
+def choose(names: Iterable[str] = ()) -> tuple[Statistic, ...]:
+    """The statistics that a list in ``summary_mode`` asks for; the usual ones without a list. Names of others, digests
+    among them, are none of this table's.
+    """
+    wanted = frozenset(names)
+    return tuple(one for one in TABLE if one.name in wanted) if wanted else USUAL
+
+
+def needed(chosen: Iterable[Statistic]) -> frozenset[str]:
+    """The numbers that kernels have to compute."""
+    return ALWAYS.union(*(one.needs for one in chosen))
