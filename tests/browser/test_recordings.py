@@ -196,7 +196,7 @@ def test_a_file_that_changes_while_the_page_is_open_is_told_with_what_to_do(visi
         alert.wait_for()
         assert "dump.json" in alert.inner_text()
         assert "changed since it was opened" in alert.inner_text()
-        assert "Restart msprobe view" in alert.inner_text()
+        assert "run msprobe view again" in alert.inner_text()
         file.unlink()
         page.reload()
         page.locator(".whole [role=alert]", has_text="vanished since it was opened").wait_for()
