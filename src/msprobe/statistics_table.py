@@ -37,14 +37,15 @@ Rounding = Literal["type", "none"]
 class Statistic:
     """One row.
 
-    ``name``: in settings and sheets. ``key``: in the file. ``word``: in the results of ``msprobe.open``. ``needs``:
-    what ``make`` is given, of :data:`NUMBERS`. ``make``: its value; None (null in the file) where there is none.
-    ``usual``: written if no list of statistics is asked for.
+    ``name``: in settings and sheets. ``key``: in the file. ``word``: in the results of ``msprobe.open``, and
+    ``meaning``, there, in a few words. ``needs``: what ``make`` is given, of :data:`NUMBERS`. ``make``: its value; None
+    (null in the file) where there is none. ``usual``: written if no list of statistics is asked for.
     """
 
     name: str
     key: str
     word: str
+    meaning: str
     needs: frozenset[str]
     make: Callable[[Numbers], Any]
     rounding: Rounding
@@ -64,11 +65,12 @@ def _of_elements(number: str) -> Callable[[Numbers], Any]:
     return make
 
 
-def _usual(name: str, key: str, number: str, rounding: Rounding) -> Statistic:
+def _usual(name: str, key: str, number: str, meaning: str, rounding: Rounding) -> Statistic:
     return Statistic(
         name=name,
         key=key,
         word=number,
+        meaning=meaning,
         needs=frozenset({number, "nan"}),
         make=_of_elements(number),
         rounding=rounding,
@@ -80,17 +82,22 @@ def _usual(name: str, key: str, number: str, rounding: Rounding) -> Statistic:
 
 # In the order in which they are written.
 TABLE = (
-    _usual("max", "Max", "max", "none"),
-    _usual("min", "Min", "min", "none"),
-    _usual("mean", "Mean", "mean", "type"),
-    _usual("l2norm", "Norm", "norm", "type"),
+    _usual("max", "Max", "max", "largest element", "none"),
+    _usual("min", "Min", "min", "least element", "none"),
+    _usual("mean", "Mean", "mean", "mean", "type"),
+    _usual("l2norm", "Norm", "norm", "L2 norm", "type"),
 )
 NAMES = tuple(one.name for one in TABLE)
+KEYS = tuple(one.key for one in TABLE)
 USUAL = tuple(one for one in TABLE if one.usual)
 # Readers have columns of their own for the usual ones; for the others where a dump has them.
 FURTHER = tuple(one for one in TABLE if not one.usual)
 USUAL_KEYS = tuple(one.key for one in USUAL)
 USUAL_WORDS = tuple(one.word for one in USUAL)
+# Of the usual ones, in sheets.
+DIFFERENCES = tuple(one.difference for one in USUAL)
+RELATIVE_ERRORS = tuple(one.relative for one in USUAL)
+OF_BOTH_SIDES = tuple(f"{side} {one.name}" for side in ("NPU", "Bench") for one in USUAL)
 
 
 def choose(names: Iterable[str] = ()) -> tuple[Statistic, ...]:

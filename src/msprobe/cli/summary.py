@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msprobe.errors import MsprobeError
 
 if TYPE_CHECKING:
-    from msprobe.store.columns import Columns
+    from msprobe.store.columns import Columns, FurtherColumn
     from msprobe.store.part import DumpPart
 
 BAD_INPUT_STATUS = 2
@@ -111,6 +111,21 @@ class PartSummary:
     lost: int
     size: int
     process: tuple[str, object] | None = None
+    further: tuple[FurtherSummary, ...] = ()
+
+
+@dataclass(frozen=True)
+class FurtherSummary:
+    """A statistic beyond the usual ones over the tensors of a part: how many have it, and its range over the finite
+    ones (None if there are none). ``place``: where the greatest is.
+    """
+
+    name: str
+    tensors: int
+    least: float | None
+    median: float | None
+    greatest: float | None
+    place: str | None
 
 
 def summarise(part: DumpPart) -> PartSummary:
@@ -139,6 +154,7 @@ def summarise(part: DumpPart) -> PartSummary:
         lost=part.lost,
         size=_size_of(part.folder, with_journals=not part.complete),
         process=_process_of(part),
+        further=tuple(_further(tensors, column) for column in tensors.further),
     )
 
 
@@ -161,7 +177,22 @@ def not_finite_rows(tensors: Columns) -> list[int]:
     bad = np.zeros(len(tensors), dtype=bool)
     for bit, column in enumerate((tensors.max, tensors.min, tensors.mean, tensors.norm)):
         bad |= ~np.isfinite(column) & (tensors.nulls & (1 << bit) == 0)
+    for further in tensors.further:
+        bad |= ~np.isfinite(further.values) & further.known
     return [int(row) for row in np.flatnonzero(bad)]
+
+
+def _further(tensors: Columns, column: FurtherColumn) -> FurtherSummary:
+    import numpy as np
+
+    name, recorded = column.statistic.word, int(np.count_nonzero(column.known))
+    rows = np.flatnonzero(column.known & np.isfinite(column.values))
+    if not len(rows):
+        return FurtherSummary(name, recorded, None, None, None, None)
+    values = column.values[rows]
+    top = int(rows[values.argmax()])
+    least, median, greatest = float(values.min()), float(np.median(values)), float(values.max())
+    return FurtherSummary(name, recorded, least, median, greatest, _first(tensors, [top]))
 
 
 def _of_data(part: DumpPart, tensors: Columns, rows: list[int]) -> list[int]:
@@ -224,6 +255,11 @@ def lines(found: PartSummary) -> Iterator[str]:
         yield f"        minus infinity only, from a mask on purpose: {_clean(found.first_not_finite)}"
     elif found.first_not_finite is not None:
         yield f"        first NaN or Inf: {_clean(found.first_not_finite)}"
+    for one in found.further:
+        spread = "none of them finite"
+        if one.place is not None:
+            spread = f"{one.least:.6g} to {one.greatest:.6g}, median {one.median:.6g}; greatest: {_clean(one.place)}"
+        yield f"        {one.name} of {one.tensors} tensors: {spread}"
     if not found.complete:
         lost = f"; {found.lost} records of it cannot be read" if found.lost else ""
         yield f"        this part was interrupted{lost}"

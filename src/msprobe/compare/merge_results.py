@@ -21,15 +21,13 @@ from msprobe.config.mistakes import did_you_mean, raise_in_one_line, shown
 from msprobe.config.yaml_source import read_yaml
 from msprobe.errors import InvalidInputError, NotAvailableError, PathError
 from msprobe.paths import StrPath
+from msprobe.statistics_table import DIFFERENCES, RELATIVE_ERRORS
 
 Cell = str | float | int | bool | None
 
 NAME = "NPU Name"
 NAMES = (NAME, "Name")
-STATISTICS_METRICS = (
-    *("Max diff", "Min diff", "Mean diff", "L2norm diff"),
-    *("MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr"),
-)
+STATISTICS_METRICS = (*DIFFERENCES, *RELATIVE_ERRORS)
 TENSOR_METRICS = (
     *("Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr"),
     *("One Thousandth Err Ratio", "Five Thousandths Err Ratio"),

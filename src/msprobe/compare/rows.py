@@ -18,12 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from msprobe.compare.problems import DamagedDataError, TooDeepError
+from msprobe.statistics_table import USUAL, USUAL_KEYS
+from msprobe.store.columns import FurtherColumn, FurtherRows
 from msprobe.store.part import DumpPart
 
 Codes = npt.NDArray[np.int32]
 Numbers = npt.NDArray[np.float64]
 
-STATISTICS = ("max", "min", "mean", "l2norm")
+STATISTICS = tuple(one.name for one in USUAL)
+_MAX, _MIN, _MEAN, _NORM = USUAL_KEYS
 # What a statistic is; a row packs the four in one number, three bits each, max lowest.
 FLOAT, WHOLE, NULL, BOOL, TEXT = range(5)
 # What a row is, in the order of the rows of one API.
@@ -62,7 +65,7 @@ class Rows:
     rows that hold a text, ``exact`` whole numbers that float64 cannot hold, by statistic and row.
 
     ``requires_grad`` is 1, 0, or -1 where nothing is said. ``md5`` is None where a tensor has none, ``data_name``
-    None where there is no file.
+    None where there is no file. ``further``: the statistics beyond the usual ones that some tensor has.
     """
 
     entries: list[str]
@@ -83,6 +86,7 @@ class Rows:
     md5: list[str | None]
     has_md5: bool
     data_name: list[str | None]
+    further: tuple[FurtherColumn, ...] = ()
 
     def __len__(self) -> int:
         return len(self.name)
@@ -191,6 +195,7 @@ class _Collector:
         self._md5: list[str | None] = []
         self._has_md5 = False
         self._data_name: list[str | None] = []
+        self._further = FurtherRows()
 
     def add(self, name: str, record: Any) -> None:
         """Add the rows of one record."""
@@ -250,7 +255,7 @@ class _Collector:
         if digest is not None:
             digest = str(digest)
             self._has_md5 = True
-        high, low, mean, norm = get("Max"), get("Min"), get("Mean"), get("Norm")
+        high, low, mean, norm = get(_MAX), get(_MIN), get(_MEAN), get(_NORM)
         if type(high) is type(low) is type(mean) is type(norm) is float:
             self._numbers.extend((high, low, mean, norm))
             self._kinds.append(0)
@@ -259,6 +264,7 @@ class _Collector:
         grad = get("requires_grad")
         self._requires_grad.append(-1 if grad is None else grad is True)
         self._md5.append(digest)
+        self._further.add(len(self._name), leaf)
         self._row(entry, name, slot, state, leaf["dtype"], code, elements, data_name)
 
     def _value(self, entry: int, name: str, slot: str, state: int, leaf: dict[str, Any]) -> None:
@@ -389,6 +395,7 @@ class _Collector:
             md5=self._md5,
             has_md5=self._has_md5,
             data_name=self._data_name,
+            further=self._further.finish(len(self._name)),
         )
 
 

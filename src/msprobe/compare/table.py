@@ -16,6 +16,8 @@ from msprobe.compare.measures_statistics import Mask
 from msprobe.compare.measures_tensor import NOT_A_NUMBER, NOT_AVAILABLE, TENSOR_MEASURES, Form
 from msprobe.compare.rows import BOOL, NULL, TEXT, WHOLE, Numbers, Rows
 from msprobe.compare.stacks import StackOf
+from msprobe.statistics_table import DIFFERENCES, FURTHER, OF_BOTH_SIDES, RELATIVE_ERRORS
+from msprobe.store.columns import FurtherColumn
 
 Cell = float | int | str | None
 Column = Sequence[Cell]
@@ -23,13 +25,7 @@ Column = Sequence[Cell]
 _BLOCK = 16_384
 _HEAD = ("NPU Name", "Bench Name", "NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape")
 _GRAD_HEAD = ("NPU Requires_grad", "Bench Requires_grad")
-_STATISTICS = (
-    "NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm",
-)  # fmt: skip
-STATISTIC_MEASURES = (
-    "Max diff", "Min diff", "Mean diff", "L2norm diff",
-    "MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr",
-)  # fmt: skip
+STATISTIC_MEASURES = (*DIFFERENCES, *RELATIVE_ERRORS)
 _ABSENT = "None"
 
 
@@ -54,7 +50,7 @@ def header_of(mode: str, form: Form, with_stack: bool) -> tuple[str, ...]:
     if mode == "md5":
         names += ["NPU MD5", "BENCH MD5"]
     else:
-        names += [*(TENSOR_MEASURES if mode == "tensor" else STATISTIC_MEASURES), *_STATISTICS]
+        names += [*(TENSOR_MEASURES if mode == "tensor" else STATISTIC_MEASURES), *OF_BOTH_SIDES]
     if newer:
         names += ["Requires_grad Consistent", "Result", "Err_message"]
     elif mode == "md5":
@@ -78,7 +74,13 @@ def table_of(comparison: Comparison, form: Form = "8.1.1", stacks: StackOf | Non
         def make(start: int, stop: int) -> list[Column]:
             return _columns(cells, start, stop)
 
-    return Table(header_of(comparison.mode, form, stacks is not None), len(comparison), make)
+    further = FurtherCells(comparison)
+
+    def make_all(start: int, stop: int) -> list[Column]:
+        return [*make(start, stop), *further.columns(start, stop)]
+
+    header = (*header_of(comparison.mode, form, stacks is not None), *further.header)
+    return Table(header, len(comparison), make_all if further.header else make)
 
 
 def _columns(cells: Cells, start: int, stop: int) -> list[Column]:
@@ -199,6 +201,59 @@ class Cells:
             str([ours[start + i] or "-1", (theirs[row] or "-1") if row >= 0 else NOT_AVAILABLE])
             for i, row in enumerate(partner)
         ]
+
+
+class FurtherCells:
+    """Statistics beyond the usual ones, where one of the dumps has them: differences, errors, and both sides."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._rows = comparison.candidate, comparison.reference
+        self._partner = comparison.pairing.partner
+        ours, theirs = ({column.statistic: column for column in rows.further} for rows in self._rows)
+        self._pairs = [(ours.get(one), theirs.get(one)) for one in FURTHER if one in ours or one in theirs]
+        there = [one for one in FURTHER if one in ours or one in theirs]
+        self.header = (
+            *(one.difference for one in there),
+            *(one.relative for one in there),
+            *(f"{side} {one.name}" for side in ("NPU", "Bench") for one in there),
+        )
+
+    def columns(self, start: int, stop: int) -> list[Column]:
+        """The columns from row ``start`` to ``stop``."""
+        differences: list[Column] = []
+        relative: list[Column] = []
+        sides: tuple[list[Column], list[Column]] = [], []
+        chosen = np.arange(start, stop), self._partner[start:stop]
+        for pair in self._pairs:
+            found = [_of_rows(column, rows) for column, rows in zip(pair, chosen, strict=True)]
+            (ours, known), (theirs, known_there) = found
+            both = known & known_there
+            with np.errstate(all="ignore"):
+                difference = ours - theirs
+                percent = np.abs(difference / theirs * 100.0)
+            differences.append(_numbers(difference, both))
+            relative.append(_percentages(percent, both, theirs == 0, np.isnan(difference)))
+            for cells, (values, there), rows, places in zip(sides, found, self._rows, chosen, strict=True):
+                cells.append(_further_cells(values, there, rows, places))
+        return [*differences, *relative, *sides[0], *sides[1]]
+
+
+def _of_rows(column: FurtherColumn | None, chosen: npt.NDArray[np.int64]) -> tuple[Numbers, Mask]:
+    """A statistic of chosen rows, and where it is known; -1 stands for no row."""
+    if column is None or not len(column.values):
+        return np.full(len(chosen), np.nan), np.zeros(len(chosen), np.bool_)
+    there = chosen >= 0
+    safe = np.where(there, chosen, 0)
+    return np.where(there, column.values[safe], np.nan), column.known[safe] & there
+
+
+def _further_cells(values: Numbers, known: Mask, rows: Rows, chosen: npt.NDArray[np.int64]) -> Column:
+    """The statistic of one side: ``None`` where a tensor has none, N/A where there is no tensor."""
+    cells = list(_numbers(values, known))
+    for place in np.flatnonzero(~known & (chosen >= 0)).tolist():
+        if rows.is_tensor[chosen[place]]:
+            cells[place] = _ABSENT
+    return cells
 
 
 def statistic_cells(rows: Rows, chosen: npt.NDArray[np.int64]) -> list[Column]:

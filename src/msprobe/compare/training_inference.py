@@ -22,6 +22,7 @@ from msprobe.compare.entry_names import read_name
 from msprobe.compare.measures_tensor import UNSUPPORTED, TensorMeasures, all_six, measure_tensors
 from msprobe.compare.problems import TaskMismatchError
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.columns import is_tensor, leaves
 from msprobe.store.dtypes import Array
 from msprobe.store.part import DumpPart
@@ -155,7 +156,7 @@ def _piece(entry: str, module: str, slot: str, leaf: dict[str, Any]) -> Piece:
     shape = leaf.get("shape")
     grad = leaf.get("requires_grad")
     data_name = leaf.get("data_name")
-    numbers = (leaf.get(word) for word in ("Max", "Min", "Mean", "Norm"))
+    numbers = (leaf.get(word) for word in USUAL_KEYS)
     return Piece(
         f"{entry}.{slot}",
         module,

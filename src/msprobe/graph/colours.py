@@ -10,9 +10,9 @@ import json
 from typing import Any
 
 from msprobe.compare.measures_tensor import TENSOR_MEASURES
-from msprobe.graph.differences import DIFFERENCES
 from msprobe.graph.modes import Mode
 from msprobe.graph.value_texts import Form
+from msprobe.statistics_table import DIFFERENCES
 
 BELOW_ONE = 0.999999
 _FIVE = ("#FFFCF3", "#FFEDBE", "#FFDC7F", "#FFC62E", "#FF704D")

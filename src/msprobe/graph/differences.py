@@ -10,14 +10,14 @@ from msprobe.compare.measures_tensor import TENSOR_MEASURES, UNSUPPORTED, measur
 from msprobe.graph.modes import Mode
 from msprobe.graph.parameter_texts import column_texts
 from msprobe.graph.value_texts import Form, digest_of, text_of, texts_of
+from msprobe.statistics_table import DIFFERENCES, RELATIVE_ERRORS, USUAL_KEYS
 from msprobe.store.part import DumpPart
 
 NO_NUMBER = "N/A"
-DIFFERENCES = ("Max diff", "Min diff", "Mean diff", "L2norm diff")
-RELATIVE = ("MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr")
 PASS, DIFFERENT = "pass", "Different"
+_MAX, _MIN, _MEAN, _NORM = USUAL_KEYS
 
-_COLUMNS = (*DIFFERENCES, *RELATIVE)
+_COLUMNS = (*DIFFERENCES, *RELATIVE_ERRORS)
 _NO_DIFFERENCE = column_texts(_COLUMNS, ["0.0"] * 4 + ["0.0%"] * 4)
 _NO_NUMBERS = column_texts(_COLUMNS, [NO_NUMBER] * 8)
 _AROUND_NUMBERS = column_texts(_COLUMNS, ["%s"] * 8)
@@ -45,8 +45,8 @@ def statistics_of(leaf: Any) -> tuple[Any, ...] | None:
     """Max, Min, Mean and Norm of a tensor; of another argument its value, four times; None for null."""
     if type(leaf) is dict:
         if "dtype" in leaf:
-            high = leaf.get("Max")
-            return None if high is None else (high, leaf.get("Min"), leaf.get("Mean"), leaf.get("Norm"))
+            high = leaf.get(_MAX)
+            return None if high is None else (high, leaf.get(_MIN), leaf.get(_MEAN), leaf.get(_NORM))
         leaf = leaf.get("value")
     return None if leaf is None else (leaf,) * 4
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import orjson
 
-from msprobe.graph.value_texts import STATISTICS, Form, fields_of, texts_of
+from msprobe.graph.value_texts import Form, fields_of, texts_of
+from msprobe.statistics_table import USUAL_KEYS
 
-_USUAL = ("type", "dtype", "shape", *STATISTICS)
+_USUAL = ("type", "dtype", "shape", *USUAL_KEYS)
 _WITH_GRADIENT = (*_USUAL, "requires_grad")
 _MOST_KEPT = 10_000
 _NULL = '"value":"null"'
@@ -82,7 +83,7 @@ class ParameterTexts:
     def _text_around(self, leaf: dict[str, Any]) -> str:
         fields = fields_of(leaf, self._form, self._with_md5)
         return ",".join(
-            f"{self.json(key)}:" + ('"%s"' if key in STATISTICS else self.json(value).replace("%", "%%"))
+            f"{self.json(key)}:" + ('"%s"' if key in USUAL_KEYS else self.json(value).replace("%", "%%"))
             for key, value in fields.items()
         )
 

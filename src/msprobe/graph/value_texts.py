@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import orjson
 
+from msprobe.statistics_table import USUAL_KEYS
+
 Form = Literal["8.1.1", "26.2"]
 
 NULL = "null"
-STATISTICS = ("Max", "Min", "Mean", "Norm")
 _DROPPED_OF_OLD = frozenset(("requires_grad", "full_op_name"))
 _OF_EXCHANGES = frozenset(("op", "peer", "tag", "group_id"))
 _KEEP_THEIR_WORD = frozenset(("torch.Size", "slice", "ellipsis", "torch.ProcessGroup"))
@@ -98,7 +99,7 @@ def _as_value(leaf: Mapping[str, Any], form: Form, with_md5: bool) -> dict[str, 
     if kind == "torch.ProcessGroup":
         value = leaf.get("group_ranks")
     dtype = kind if kind in _KEEP_THEIR_WORD else f"<class {type(value).__name__}>"
-    for statistic in STATISTICS:
+    for statistic in USUAL_KEYS:
         found[statistic] = value
     found["dtype"] = dtype
     found["shape"] = str(value) if kind == "torch.Size" else "[]"

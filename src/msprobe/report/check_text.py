@@ -12,6 +12,7 @@ from msprobe.report import phrases
 from msprobe.report.blocks import Block, Field, Paragraph, groups, whereabouts
 from msprobe.report.console import WIDTH, Line, finding_in_lines, section, wrapped
 from msprobe.report.phrases import clean
+from msprobe.statistics_table import TABLE
 
 HEADLINES = {
     "found": "FOUND",
@@ -153,8 +154,8 @@ def _single(label: str) -> str:
 
 def _tensor(leaf: dict[str, Any]) -> str:
     head = f"{clean(leaf.get('dtype')).removeprefix('torch.')}{clean(leaf.get('shape', ''))}"
-    names = (("Max", "max"), ("Min", "min"), ("Mean", "mean"), ("Norm", "norm"))
-    parts = [f"{word} {phrases.number(leaf[key])}" for key, word in names if leaf.get(key) is not None]
+    there = [one for one in TABLE if leaf.get(one.key) is not None]
+    parts = [f"{one.word} {phrases.number(leaf[one.key])}" for one in there]
     parts += [
         f"{leaf[key]} {word}" for key, word in (("nan", "NaN"), ("inf", "infinite"), ("zero", "zeros")) if leaf.get(key)
     ]

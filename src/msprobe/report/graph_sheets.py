@@ -29,19 +29,16 @@ from msprobe.errors import MsprobeError
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.report.csv_table import write_csv
 from msprobe.report.workbook import Cell, Sheet, write_workbook
+from msprobe.statistics_table import OF_BOTH_SIDES
 
 _TYPES = ("NPU Dtype", "Bench Dtype", "NPU Tensor Shape", "Bench Tensor Shape")
-_STATISTICS = (
-    *("NPU max", "NPU min", "NPU mean", "NPU l2norm"),
-    *("Bench max", "Bench min", "Bench mean", "Bench l2norm"),
-)
 _VERDICT = ("Accuracy Reached or Not", "Err_message")
-_KERNEL_HEAD = ("NPU Name", "Bench Name", *_TYPES, *_STATISTICS, *_VERDICT)
+_KERNEL_HEAD = ("NPU Name", "Bench Name", *_TYPES, *OF_BOTH_SIDES, *_VERDICT)
 KERNEL_COLUMNS = {
     "npy": (*_KERNEL_HEAD, *TENSOR_MEASURES),
     "statistic": (*_KERNEL_HEAD, *STATISTIC_MEASURES),
 }
-POINT_COLUMNS = ("Name", *_TYPES, *TENSOR_MEASURES, *_STATISTICS, *_VERDICT, "Data_name")
+POINT_COLUMNS = ("Name", *_TYPES, *TENSOR_MEASURES, *OF_BOTH_SIDES, *_VERDICT, "Data_name")
 
 
 def compare_kernels(

@@ -14,6 +14,7 @@ from typing import Any
 
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.wording import Wording, joined
+from msprobe.statistics_table import TABLE
 
 HEADLINES: dict[Status, str] = {
     "diverged": "DIVERGED",
@@ -42,7 +43,7 @@ _LIBRARY = re.compile(
 # Names of one process are no news.
 _NO_RANK = ("rank", "")
 _MOST_SETTINGS = 6
-_STATISTICS = (("Max", "max"), ("Min", "min"), ("Mean", "mean"), ("Norm", "norm"), ("nan", "NaN"), ("inf", "infinite"))
+_STATISTICS = (*((one.key, one.word) for one in TABLE), ("nan", "NaN"), ("inf", "infinite"))
 _LISTS = {
     "candidate_alone": "only the candidate calls",
     "reference_alone": "only the reference calls",

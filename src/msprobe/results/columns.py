@@ -4,6 +4,8 @@ same.
 
 from __future__ import annotations
 
+from msprobe.statistics_table import TABLE
+
 #: All calls of one step of one rank of two runs, one row for each pair and for each call of one side alone.
 CALLS = {
     "name": "the candidate's record; None for a call of the reference alone",
@@ -57,10 +59,7 @@ TENSORS = {
     "slot": TENSOR_PAIRS["slot"],
     "dtype": "type without the framework's prefix",
     "shape": "shape as text; None if not recorded",
-    "max": "largest element; None if not recorded",
-    "min": "least element; None if not recorded",
-    "mean": "mean; None if not recorded",
-    "norm": "L2 norm; None if not recorded",
+    **{one.word: f"{one.meaning}; None if not recorded" for one in TABLE},
     "digest": "digest of the values, its kind before a colon; None if not recorded",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from msprobe.compare.entry_names import read_name
 from msprobe.report.phrases import clean
 from msprobe.results.notebook import more_rows, table_html
 from msprobe.results.tables import same_values
+from msprobe.statistics_table import FURTHER, USUAL_KEYS, USUAL_WORDS
 from msprobe.store.columns import is_tensor, leaves
 
 if TYPE_CHECKING:
@@ -24,9 +26,9 @@ _SHOWN = 12
 class Tensor:
     """What was recorded of one tensor.
 
-    ``max``, ``min``, ``mean`` and ``norm`` (L2) are None where they were not recorded. ``dtype`` is the framework's
-    word without its prefix (``bfloat16``). ``digest`` has its kind before a colon. ``file`` names the file of its
-    values, if they were written.
+    ``max``, ``min``, ``mean`` and ``norm`` (L2) are None where they were not recorded; ``further`` has the statistics
+    beyond them that were, by their names. ``dtype`` is the framework's word without its prefix (``bfloat16``).
+    ``digest`` has its kind before a colon. ``file`` names the file of its values, if they were written.
     """
 
     slot: str
@@ -39,6 +41,7 @@ class Tensor:
     requires_grad: bool | None = None
     digest: str | None = None
     file: str | None = None
+    further: Mapping[str, float | None] = field(default_factory=dict)
     _part: DumpPart | None = field(default=None, repr=False, compare=False)
 
     def __eq__(self, other: object) -> bool:
@@ -123,11 +126,17 @@ class Record:
         return f"<Record {clean(self.name)}: {', '.join(self.tensors) or 'no tensor'}>"
 
     def _repr_html_(self) -> str:
+        tensors = list(self.tensors.values())
+        further = [one.word for one in FURTHER if any(one.word in tensor.further for tensor in tensors)]
         rows = [
-            [one.slot, one.dtype, "" if one.shape is None else list(one.shape), one.max, one.min, one.mean, one.norm]
-            for one in self.tensors.values()
+            [
+                *(one.slot, one.dtype, "" if one.shape is None else list(one.shape)),
+                *(getattr(one, word) for word in USUAL_WORDS),
+                *(one.further.get(word) for word in further),
+            ]
+            for one in tensors
         ]
-        names = ("tensor", "dtype", "shape", "max", "min", "mean", "norm")
+        names = ("tensor", "dtype", "shape", *USUAL_WORDS, *further)
         return table_html(names, rows[:_SHOWN], more_rows(_SHOWN, len(rows)), self.name)
 
 
@@ -146,7 +155,7 @@ def _tensor(slot: str, leaf: dict[str, Any], part: DumpPart) -> Tensor:
     grad = leaf.get("requires_grad")
     digest = leaf.get("digest") or leaf.get("md5")
     file = leaf.get("data_name")
-    largest, least, mean, norm = (_statistic(leaf.get(name)) for name in ("Max", "Min", "Mean", "Norm"))
+    largest, least, mean, norm = (_statistic(leaf.get(key)) for key in USUAL_KEYS)
     return Tensor(
         slot,
         str(leaf["dtype"]).removeprefix("torch."),
@@ -158,6 +167,7 @@ def _tensor(slot: str, leaf: dict[str, Any], part: DumpPart) -> Tensor:
         requires_grad=grad if isinstance(grad, bool) else None,
         digest=digest if isinstance(digest, str) else None,
         file=file if isinstance(file, str) and file != "-1" else None,
+        further={one.word: _statistic(leaf[one.key]) for one in FURTHER if one.key in leaf},
         _part=part,
     )
 

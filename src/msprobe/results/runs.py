@@ -14,6 +14,7 @@ from msprobe.results.columns import STEPS, TENSORS
 from msprobe.results.notebook import more_rows, table_html
 from msprobe.results.records import Record, module_of
 from msprobe.results.tables import Table, Tabular, rank_column
+from msprobe.statistics_table import USUAL_WORDS
 from msprobe.store.reader import Dump, open_dump
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class Part(Tabular, Mapping[str, Record]):
             ]
             for name, bit in _STATISTICS.items()
         }
+        for column in found.further:
+            numbers[column.statistic.word] = [
+                value if known else None
+                for value, known in zip(column.values.tolist(), column.known.tolist(), strict=True)
+            ]
         modules = {entry: module_of(self._part, entry) for entry in dict.fromkeys(found.entry)}
         return Table(
             {
@@ -187,7 +193,7 @@ class Run:
 
 
 # Statistics, and the bit that says in ``Columns.nulls`` that one was not recorded.
-_STATISTICS = {"max": 1, "min": 2, "mean": 4, "norm": 8}
+_STATISTICS = {word: 1 << place for place, word in enumerate(USUAL_WORDS)}
 
 
 def open_run(path: StrPath) -> Run:

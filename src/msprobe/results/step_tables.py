@@ -11,6 +11,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.report import phrases
 from msprobe.results.columns import CALLS, STEP_PAIRS, TENSOR_PAIRS
 from msprobe.results.tables import Table, rank_column
+from msprobe.statistics_table import USUAL_WORDS
 from msprobe.view.columns import IS_MASK, IS_NOT_FINITE, NO_SIZE
 from msprobe.view.curve import sizes_of
 from msprobe.view.places import places_of
@@ -26,7 +27,6 @@ _PHASES = ("forward", "backward", "optimizer")
 #: What is looked at first, of what no finding names.
 _WORST = ("unexplained", "candidate only", "reference only", "explained", "rounding")
 _SIZES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-_STATISTICS = ("max", "min", "mean", "norm")
 
 
 def place_of(source: Dumps, verdict: Verdict, step: int | None, rank: int | str | None) -> int:
@@ -107,7 +107,7 @@ def tensor_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Tabl
         for prefix, side in zip(("", "reference_"), sides, strict=True):
             values[f"{prefix}dtype"] = side.get("dtype")
             values[f"{prefix}shape"] = None if side.get("shape") is None else str(side["shape"])
-            for name in _STATISTICS:
+            for name in USUAL_WORDS:
                 value = side.get(name)
                 values[f"{prefix}{name}"] = _SIZES[value] if isinstance(value, str) else value
         for name, value in values.items():

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-STATISTICS = ("max", "min", "mean", "norm")
+from msprobe.statistics_table import FURTHER, USUAL_KEYS, USUAL_WORDS, Statistic
+
+STATISTICS = USUAL_WORDS
+_MAX, _MIN, _MEAN, _NORM = USUAL_KEYS
 # A float64 holds all whole numbers up to here.
 _EXACT = 1 << 53
 _MOST_NESTING = 400
@@ -39,7 +42,8 @@ class Columns:
     NaN and has its bit in ``nulls`` (1, 2, 4, 8 for max, min, mean, norm). Booleans are 0 and 1. A whole
     number that float64 cannot hold is in ``exact`` under ``(statistic, row)``. ``requires_grad`` is 1, 0, or
     -1 where nothing is said. ``md5`` is the digest that mindstudio-probe writes too, ``digest`` our own, with
-    its kind before a colon. ``value`` is what an argument that is no tensor holds, and None for tensors.
+    its kind before a colon. ``value`` is what an argument that is no tensor holds, and None for tensors. ``further``:
+    the statistics beyond the usual ones that some tensor has, in the order of the table.
     """
 
     entry: list[str]
@@ -57,9 +61,50 @@ class Columns:
     data_name: list[str | None]
     value: list[Any]
     exact: dict[tuple[str, int], int]
+    further: tuple[FurtherColumn, ...] = ()
 
     def __len__(self) -> int:
         return len(self.entry)
+
+
+@dataclass(frozen=True, eq=False)
+class FurtherColumn:
+    """A statistic that is not written unless it is asked for. ``values``: float64, NaN where it was not recorded or is
+    null, which ``known`` tells from a recorded NaN.
+    """
+
+    statistic: Statistic
+    values: npt.NDArray[np.float64]
+    known: npt.NDArray[np.bool_]
+
+
+class FurtherRows:
+    """Grows the columns of statistics beyond the usual ones, which few tensors have."""
+
+    def __init__(self) -> None:
+        self._found: dict[Statistic, dict[int, float]] = {}
+
+    def add(self, row: int, leaf: dict[str, Any]) -> None:
+        """What the description of a tensor, that of this row, has of them."""
+        for statistic in FURTHER:
+            if statistic.key in leaf:
+                numbers = self._found.setdefault(statistic, {})
+                number = _number(leaf[statistic.key])
+                if number is not None:
+                    numbers[row] = number
+
+    def finish(self, rows: int) -> tuple[FurtherColumn, ...]:
+        """The columns of so many rows."""
+        columns = []
+        for statistic in FURTHER:
+            if statistic in self._found:
+                values, known = np.full(rows, _NAN), np.zeros(rows, np.bool_)
+                numbers = self._found[statistic]
+                places = np.fromiter(numbers, np.int64, len(numbers))
+                values[places] = np.fromiter(numbers.values(), np.float64, len(numbers))
+                known[places] = True
+                columns.append(FurtherColumn(statistic, values, known))
+        return tuple(columns)
 
 
 def columns(records: Iterable[tuple[str, Any]], with_values: bool = False) -> Columns:
@@ -134,6 +179,7 @@ class _Rows:
         self._data_name: list[str | None] = []
         self._value: list[Any] = []
         self._exact: dict[tuple[str, int], int] = {}
+        self._further = FurtherRows()
 
     def add_tensor(self, entry: str, slot: str, leaf: dict[str, Any]) -> None:
         get = leaf.get
@@ -148,7 +194,8 @@ class _Rows:
         self._data_name.append(_text(get("data_name")))
         self._requires_grad.append(-1 if grad is None else int(grad is True))
         self._value.append(None)
-        self._row(entry, slot, leaf["dtype"], sizes, get("Max"), get("Min"), get("Mean"), get("Norm"))
+        self._further.add(len(self._entry), leaf)
+        self._row(entry, slot, leaf["dtype"], sizes, get(_MAX), get(_MIN), get(_MEAN), get(_NORM))
 
     def add_value(self, entry: str, slot: str, leaf: Any) -> None:
         kind = leaf.get("type") if isinstance(leaf, dict) else type(leaf).__name__
@@ -208,6 +255,7 @@ class _Rows:
             data_name=self._data_name,
             value=self._value,
             exact=self._exact,
+            further=self._further.finish(len(self._entry)),
         )
 
 

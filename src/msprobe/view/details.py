@@ -26,6 +26,7 @@ from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.wording import Wording, joined
 from msprobe.report.chinese import in_both
 from msprobe.report.phrases import clean, frames
+from msprobe.statistics_table import USUAL_KEYS, USUAL_WORDS
 from msprobe.view.columns import (
     EXPLAINED,
     NOTHING,
@@ -233,7 +234,7 @@ def leaf_of(leaf: Any) -> dict[str, Any] | None:
         return _plain_leaf(type(leaf).__name__, leaf)
     if not is_tensor(leaf):
         kind = str(leaf.get("type"))
-        rest = {key: value for key, value in leaf.items() if key not in ("type", "Max", "Min", "Mean", "Norm")}
+        rest = {key: value for key, value in leaf.items() if key not in ("type", *USUAL_KEYS)}
         return _plain_leaf(kind, rest.get("value", rest))
     largest, least, mean, norm = (_statistic(value) for value in statistics(leaf))
     strides = leaf.get("stride")
@@ -259,7 +260,7 @@ def leaf_of(leaf: Any) -> dict[str, Any] | None:
 def _plain_leaf(kind: str, value: Any) -> dict[str, Any]:
     text = clean(value)
     return {
-        **dict.fromkeys(("dtype", "shape", "strides", "max", "min", "mean", "norm", "digest", "requires_grad")),
+        **dict.fromkeys(("dtype", "shape", "strides", *USUAL_WORDS, "digest", "requires_grad")),
         "type": clean(kind),
         "value": text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}...",
         "file": False,
@@ -296,7 +297,7 @@ def _of_statistics(left: Any, right: Any) -> dict[str, list[float | None]]:
     sizes = (extreme, extreme, typical or extreme, max(one[3], other[3]))
     recorded = zip(statistics(left), statistics(right), strict=True)
     found: dict[str, list[float | None]] = {}
-    for name, a, b, size, known in zip(("max", "min", "mean", "norm"), one, other, sizes, recorded, strict=True):
+    for name, a, b, size, known in zip(USUAL_WORDS, one, other, sizes, recorded, strict=True):
         if None in known:
             continue
         apart = 0.0 if a == b else a - b

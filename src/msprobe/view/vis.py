@@ -19,6 +19,7 @@ from msprobe.diagnose.steps.timeline import Slot, Timeline
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, read_graph_file
 from msprobe.report.phrases import clean
+from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.part import DumpPart
 from msprobe.view.by_hand import put_in
 from msprobe.view.judged import JudgedStep, judge_one, judge_pairing
@@ -30,7 +31,6 @@ from msprobe.view.steps_source import StepsSource
 SUFFIXES = (".vis", ".vis.db")
 #: Step and rank; None and ``rank`` where a file does not tell them.
 _At = tuple[int | None, int | str]
-_STATISTICS = ("Max", "Min", "Mean", "Norm")
 _MODULE, _CALL = 0, 1
 _TASKS = {"summary": "statistics", "md5": "statistics", "all": "tensor", "structure": "structure"}
 _NO_VERDICT = "a graph file tells no verdict: msprobe compare of the dumps does, and msprobe view of them shows it"
@@ -253,7 +253,7 @@ def _leaf(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     if "Tensor" not in kind and "Parameter" not in kind:
         return {"type": kind, "value": fields.get("value", fields.get("Max"))}
     found: dict[str, Any] = {"type": kind, "dtype": dtype, "shape": _shape(fields.get("shape"))}
-    for key in _STATISTICS:
+    for key in USUAL_KEYS:
         number = _number(fields.get(key))
         found[key] = number
     if isinstance(fields.get("md5"), str) and fields["md5"] not in ("", "None"):

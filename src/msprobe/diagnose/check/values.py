@@ -9,6 +9,7 @@ from typing import Any
 from msprobe.diagnose.differences.records import fingerprint, is_floating, numbers
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.wording import Wording
+from msprobe.statistics_table import KEYS
 
 
 def argument(event: Event, position: int, keyword: str) -> Any:
@@ -54,7 +55,7 @@ def measured(leaf: Any) -> Any:
     """A tensor as evidence: type, shape and statistics."""
     if not is_tensor(leaf):
         return leaf
-    keys = ("dtype", "shape", "Max", "Min", "Mean", "Norm", "nan", "inf", "zero")
+    keys = ("dtype", "shape", *KEYS, "nan", "inf", "zero")
     return {key: leaf[key] for key in keys if key in leaf}
 
 

@@ -24,6 +24,7 @@ from msprobe.diagnose.steps.tensor_info import numel as numel
 from msprobe.diagnose.steps.tensor_info import rms as rms
 from msprobe.diagnose.steps.tensor_info import statistics as statistics
 from msprobe.diagnose.steps.timeline import Slot
+from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.part import DumpPart
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 What = Literal["value", "argument", "missing", "dtype", "shape", "layout", "requires_grad", "not_finite"]
 
-_STATISTICS = ("Max", "Min", "Mean", "Norm")
+_STATISTICS = USUAL_KEYS
 _UNRELATED = frozenset(("torch.device", "function", "object", "torch.Generator"))
 # Python floats that are computed in another order are told from other settings by this.
 _SAME_NUMBER = 1e-9

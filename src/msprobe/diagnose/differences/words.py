@@ -18,6 +18,7 @@ from msprobe.diagnose.differences.records import (
 )
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.wording import Wording
+from msprobe.statistics_table import KEYS
 
 _SAME_RATIO = 1e-4
 _FEW = 8
@@ -198,11 +199,7 @@ def measure(difference: Difference) -> dict[str, Any]:
     found: dict[str, Any] = {"relative_difference": difference.delta}
     for side, leaf in (("candidate", difference.left), ("reference", difference.right)):
         if is_tensor(leaf):
-            found[side] = {
-                key: leaf.get(key)
-                for key in ("dtype", "shape", "Max", "Min", "Mean", "Norm", "nan", "inf")
-                if key in leaf
-            }
+            found[side] = {key: leaf.get(key) for key in ("dtype", "shape", *KEYS, "nan", "inf") if key in leaf}
         elif leaf is not None:
             found[side] = described(leaf)
     return found

@@ -15,6 +15,7 @@ from typing import Any
 from msprobe.diagnose.differences.records import is_integer, of_statistics, statistics
 from msprobe.diagnose.differences.tensor_files import of_values
 from msprobe.diagnose.layout.placements import Placement
+from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.part import DumpPart
 
 Rank = int | str
@@ -69,7 +70,7 @@ class Block:
     def described(self) -> Leaf:
         """It as a description of a tensor."""
         found: Leaf = {"type": "torch.Tensor", "dtype": self.dtype, "shape": list(self.shape)}
-        found |= dict(zip(("Max", "Min", "Mean", "Norm"), self.numbers, strict=True))
+        found |= dict(zip(USUAL_KEYS, self.numbers, strict=True))
         return found | {key: self.leaf[key] for key in ("requires_grad", "nan", "inf") if key in self.leaf}
 
     def scaled(self, factor: float) -> Block:

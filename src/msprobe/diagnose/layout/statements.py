@@ -15,8 +15,9 @@ from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.wording import Wording, joined
+from msprobe.statistics_table import USUAL_KEYS
 
-_KEYS = ("dtype", "shape", "Max", "Min", "Mean", "Norm")
+_KEYS = ("dtype", "shape", *USUAL_KEYS)
 _MOST_NAMED = 8
 
 

@@ -17,6 +17,7 @@ from msprobe.diagnose.evidence import Because, Listed, Movement, Setting
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.tolerance import frameworks
 from msprobe.diagnose.wording import Wording
+from msprobe.statistics_table import USUAL_KEYS
 
 #: A factor that is nearer to 1 is not told.
 _SHOWN = 0.02
@@ -112,4 +113,4 @@ def _measures(leaf: Any) -> tuple[float, ...] | None:
 
 
 def _shown(leaf: Any) -> dict[str, Any]:
-    return {key: leaf.get(key) for key in ("dtype", "shape", "Max", "Min", "Mean", "Norm")}
+    return {key: leaf.get(key) for key in ("dtype", "shape", *USUAL_KEYS)}

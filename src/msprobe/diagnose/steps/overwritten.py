@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msprobe.statistics_table import USUAL_KEYS
+
 Slot = tuple[str, Any]
 
 #: What a message in a batch of several does to its tensor.
@@ -88,4 +90,4 @@ def as_unset(leaf: dict[str, Any]) -> dict[str, Any]:
     if "dtype" not in leaf:
         return leaf
     kept = {key: value for key, value in leaf.items() if key in ("type", "dtype", "shape", "requires_grad", "stride")}
-    return {**kept, "Max": None, "Min": None, "Mean": None, "Norm": None, "unset": True}
+    return {**kept, **dict.fromkeys(USUAL_KEYS), "unset": True}

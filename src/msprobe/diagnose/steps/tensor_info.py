@@ -12,10 +12,12 @@ from math import isfinite, sqrt
 from operator import itemgetter
 from typing import Any
 
+from msprobe.statistics_table import USUAL_KEYS
+
 Statistics = tuple[Any, Any, Any, Any]
 Numbers = tuple[float, float, float, float]
 
-_recorded = itemgetter("Max", "Min", "Mean", "Norm")
+_recorded = itemgetter(*USUAL_KEYS)
 _FACTS = ("count", "statistics", "numbers", "rms", "floating", "not_finite", "fingerprint", "plain")
 #: What a tensor of finite numbers in the memory of one process, all written and no file of it, has no word of.
 _UNUSUAL = frozenset(("digest", "md5", "data_name", "unset", "nan", "inf", "layout"))
@@ -192,7 +194,8 @@ def spoken(value: Any) -> Any:
 
 
 def _statistics(leaf: dict[str, Any]) -> Statistics:
-    return leaf.get("Max"), leaf.get("Min"), leaf.get("Mean"), leaf.get("Norm")
+    largest, least, mean, norm = map(leaf.get, USUAL_KEYS)
+    return largest, least, mean, norm
 
 
 def _numel(leaf: dict[str, Any]) -> int:

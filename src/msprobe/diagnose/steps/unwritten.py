@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.steps.overwritten import as_unset
+from msprobe.statistics_table import USUAL_KEYS
 
 if TYPE_CHECKING:
     from msprobe.diagnose.steps.timeline import Event, Slot
@@ -125,7 +126,7 @@ def _look(leaf: Any) -> Hashable | None:
     digest = leaf.get("digest") or leaf.get("md5")
     if isinstance(digest, str):
         return digest
-    found = tuple(str(leaf.get(key)) for key in ("Max", "Min", "Mean", "Norm", "nan", "inf", "zero"))
+    found = tuple(str(leaf.get(key)) for key in (*USUAL_KEYS, "nan", "inf", "zero"))
     shape = leaf.get("shape")
     size = math.prod(n for n in shape if isinstance(n, int)) if isinstance(shape, list) else 1
     if leaf.get("Max") is None:

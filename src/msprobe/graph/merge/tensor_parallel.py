@@ -15,6 +15,7 @@ from typing import Any
 
 from msprobe.graph.node_kinds import CALL
 from msprobe.graph.side import Parameter, Side
+from msprobe.statistics_table import USUAL_KEYS
 
 _SAME = 1e-6
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor")
@@ -72,7 +73,7 @@ def _merge(of_ranks: list[Sequence[Parameter]], ranks: list[int], notes: list[st
 def _differ(leaves: list[Any]) -> bool:
     if not all(isinstance(leaf, dict) and "dtype" in leaf for leaf in leaves):
         return False
-    numbers = [[leaf.get(name) for name in ("Max", "Min", "Mean", "Norm")] for leaf in leaves]
+    numbers = [[leaf.get(name) for name in USUAL_KEYS] for leaf in leaves]
     if any(type(value) not in (int, float) for row in numbers for value in row):
         return False
     first = numbers[0]
