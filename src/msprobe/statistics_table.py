@@ -7,6 +7,7 @@ Settings, descriptions, readers, ``summary`` and sheets know statistics from her
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,8 +30,8 @@ ALWAYS = frozenset({"count", "single", "nan", "inf", "zero"})
 
 Numbers = Mapping[str, Any]
 # "type": the kernel has rounded, as the framework answers in the tensor's type (half types at high precision: to
-# float32). "none": the number as it is.
-Rounding = Literal["type", "none"]
+# float32). "single": to float32 whatever the type, so that sums in another order mostly give the same. "none": not.
+Rounding = Literal["type", "single", "none"]
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ class Statistic:
     """One row.
 
     ``name``: in settings and sheets. ``key``: in the file. ``word``: in the results of ``msprobe.open``, and
-    ``meaning``, there, in a few words. ``needs``: what ``make`` is given, of :data:`NUMBERS`. ``make``: its value; None
-    (null in the file) where there is none. ``usual``: written if no list of statistics is asked for.
+    ``meaning``, there, in a few words. ``needs``: what ``make`` is given, of :data:`NUMBERS`. ``make``: its value,
+    not rounded yet; None (null in the file) where there is none. Of no elements there is none whatever the statistic.
+    ``usual``: written if no list of statistics is asked for.
     """
 
     name: str
@@ -53,6 +55,16 @@ class Statistic:
     difference: str
     relative: str
     usual: bool = False
+
+    def of(self, numbers: Numbers) -> Any:
+        """The statistic of what a kernel has computed; None where there is none."""
+        value = self.make(numbers) if numbers.get("count") else None
+        return _to_single(value) if self.rounding == "single" and value is not None else value
+
+
+def _to_single(value: float) -> float:
+    (rounded,) = struct.unpack("f", struct.pack("f", value))
+    return float(rounded)
 
 
 def _of_elements(number: str) -> Callable[[Numbers], Any]:
@@ -106,6 +118,11 @@ def choose(names: Iterable[str] = ()) -> tuple[Statistic, ...]:
     """
     wanted = frozenset(names)
     return tuple(one for one in TABLE if one.name in wanted) if wanted else USUAL
+
+
+def meanings(chosen: Iterable[Statistic]) -> dict[str, str]:
+    """What the columns of the results say, by their words."""
+    return {one.word: f"{one.meaning}; None if not recorded" for one in chosen}
 
 
 def needed(chosen: Iterable[Statistic]) -> frozenset[str]:

@@ -145,12 +145,12 @@ static PyObject *native_numbers(PyObject *self, PyObject *const *args, Py_ssize_
     }
     if (layout.count > GIL_WORTH_RELEASING) {
         Py_BEGIN_ALLOW_THREADS;
-        summarise((Kind)kind, address, &layout, table, further, &summary);
+        read_numbers((Kind)kind, address, &layout, table, further, &summary);
         Py_END_ALLOW_THREADS;
     } else if (layout.count > 0) {
-        summarise((Kind)kind, address, &layout, table, further, &summary);
+        read_numbers((Kind)kind, address, &layout, table, further, &summary);
     }
-    return statistic_numbers_of((Kind)kind, (int)flags, layout.count, &summary);
+    return statistic_numbers_of((Kind)kind, (int)flags, layout.count, further, &summary);
 }
 
 static PyObject *native_encode(PyObject *self, PyObject *const *args, Py_ssize_t nargs)

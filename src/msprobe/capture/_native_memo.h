@@ -755,7 +755,7 @@ static int read_elements(const Memo *memo, const Facts *facts, const Type *type,
     }
     if (memo->mode == STATISTICS && !numbers_known && layout->count > 0) {
         const float *table = type->table == NULL ? NULL : (const float *)(const void *)PyBytes_AS_STRING(type->table);
-        summarise(type->kind, address, layout, table, memo->further, &reading->summary);
+        read_numbers(type->kind, address, layout, table, memo->further, &reading->summary);
     }
     if (memo->mode == XOR) {
         reading->words = xor_words(ordered, (size_t)(layout->count * itemsize));
@@ -774,7 +774,7 @@ static int read_elements(const Memo *memo, const Facts *facts, const Type *type,
 static int render_reading(const Memo *memo, const Type *type, int flags, const Layout *layout, const Reading *reading,
                           Content *content)
 {
-    PyObject *found = statistic_numbers_of(type->kind, flags, layout->count, &reading->summary);
+    PyObject *found = statistic_numbers_of(type->kind, flags, layout->count, memo->further, &reading->summary);
     PyObject *rendered = found == NULL ? NULL : PyObject_CallOneArg(memo->render, found);
     const char *text, *counts;
     Py_ssize_t text_size, counts_size;

@@ -65,6 +65,13 @@ static PyObject *statistic_numbers_begin(void)
     return known;
 }
 
+/* The summary, and what the further passes over the elements find that are asked for. Needs no GIL. */
+static void read_numbers(Kind kind, const char *address, const Layout *layout, const float *table, int further,
+                         Summary *s)
+{
+    summarise(kind, address, layout, table, s);
+}
+
 /* A mean or norm, which may have been summed scaled down or up. */
 static double mean_of(Kind kind, int flags, Py_ssize_t count, const Summary *s)
 {
@@ -97,7 +104,7 @@ static int put_extreme(PyObject *found, Number number, Kind kind, const Summary 
 }
 
 /* A dict of numbers; NULL with an error set. */
-static PyObject *statistic_numbers_of(Kind kind, int flags, Py_ssize_t count, const Summary *s)
+static PyObject *statistic_numbers_of(Kind kind, int flags, Py_ssize_t count, int further, const Summary *s)
 {
     PyObject *found = PyDict_New();
     int failed = found == NULL || put_number(found, COUNT, PyLong_FromSsize_t(count)) ||

@@ -565,6 +565,12 @@ static void gather_elements(const char *address, const Py_ssize_t *sizes, const 
 static int is_float(Kind kind) { return kind <= BFLOAT16; }
 static int is_complex(Kind kind) { return kind == COMPLEX64 || kind == COMPLEX128; }
 
+/* What a byte stands for. */
+static double byte_value(Kind kind, const float *table, int byte)
+{
+    return kind == FLOAT8 ? (double)table[byte] : kind == INT8 ? (double)(int8_t)byte : (double)byte;
+}
+
 static void sum_bytes(Kind kind, const float *table, Summary *s)
 {
     for (int b = 0; b < 256; b++) {
@@ -572,7 +578,7 @@ static void sum_bytes(Kind kind, const float *table, Summary *s)
         if (times == 0) {
             continue;
         }
-        const double value = kind == FLOAT8 ? (double)table[b] : kind == INT8 ? (double)(int8_t)b : (double)b;
+        const double value = byte_value(kind, table, b);
         if (isnan(value)) {
             s->nans += times;
             continue;
@@ -591,8 +597,8 @@ static void sum_bytes(Kind kind, const float *table, Summary *s)
     s->int_greatest = kind == FLOAT8 ? 0 : (int64_t)s->greatest;
 }
 
-/* `further`: numbers that cost a further pass, bits of _native_numbers.h. Needs no GIL. */
-static void summarise(Kind kind, const char *address, const Layout *layout, const float *table, int further, Summary *s)
+/* Needs no GIL. */
+static void summarise(Kind kind, const char *address, const Layout *layout, const float *table, Summary *s)
 {
     static const Kernel again[KIND_COUNT] = {
         [FLOAT32] = float32_nonfinite,     [FLOAT64] = float64_again,          [FLOAT16] = float16_nonfinite,

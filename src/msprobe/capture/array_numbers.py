@@ -5,7 +5,7 @@ They are those of ``native.numbers`` before these round a mean and a norm to the
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ import numpy as np
 from msprobe.store.dtypes import Array
 
 Numbers = dict[str, Any]
+# Kernels of numbers beyond those of the usual statistics, by the names of what they answer. Given are elements in
+# double (the magnitudes of complex ones), more than none; NaN and infinities may be among them.
+FURTHER: dict[tuple[str, ...], Callable[[Array], tuple[float, ...]]] = {}
 
 
 def numbers_of(array: Array, needs: Set[str]) -> Numbers:
@@ -34,4 +37,7 @@ def numbers_of(array: Array, needs: Set[str]) -> Numbers:
         numbers.update(nan=int(np.isnan(wide).sum()), inf=int(np.isinf(wide).sum()))
         if needs & {"mean", "norm"}:
             numbers.update(mean=float(wide.mean()), norm=float(np.sqrt(np.square(wide).sum())))
+        for names, kernel in FURTHER.items():
+            if array.ndim and not needs.isdisjoint(names):
+                numbers.update(zip(names, kernel(wide), strict=True))
     return numbers

@@ -30,20 +30,19 @@ class StatisticsText:
         self.is_usual = not names
         self.needs = needed(self.chosen)
         self._rows: list[tuple[bytes, Callable[[Numbers], Any]]] = [
-            (b'"%s": ' % one.key.encode(), one.make) for one in self.chosen
+            (b'"%s": ' % one.key.encode(), one.of) for one in self.chosen
         ]
         self.nulls = SEPARATOR.join(head + b"null" for head, _ in self._rows)
 
     def values(self, numbers: Numbers) -> dict[str, Any]:
         """The statistics by their keys."""
-        there = numbers.get("count")
-        return {one.key: one.make(numbers) if there else None for one in self.chosen}
+        return {one.key: one.of(numbers) for one in self.chosen}
 
     def render(self, numbers: Numbers) -> Rendered:
         """The text of what a kernel has computed. No numbers at all: the elements could not be read."""
         if not numbers.get("count"):
             return Rendered(self.nulls, b"", 0 if "count" in numbers else -1)
-        text = SEPARATOR.join([head + _number(make(numbers)) for head, make in self._rows])
+        text = SEPARATOR.join([head + _number(of(numbers)) for head, of in self._rows])
         answer = (HAS_NAN if numbers.get("nan") else 0) | (HAS_INF if numbers.get("inf") else 0)
         if numbers.get("single"):
             return Rendered(text, b"", answer)

@@ -4,7 +4,7 @@ same.
 
 from __future__ import annotations
 
-from msprobe.statistics_table import TABLE
+from msprobe.statistics_table import USUAL, meanings
 
 #: All calls of one step of one rank of two runs, one row for each pair and for each call of one side alone.
 CALLS = {
@@ -59,7 +59,7 @@ TENSORS = {
     "slot": TENSOR_PAIRS["slot"],
     "dtype": "type without the framework's prefix",
     "shape": "shape as text; None if not recorded",
-    **{one.word: f"{one.meaning}; None if not recorded" for one in TABLE},
+    **meanings(USUAL),
     "digest": "digest of the values, its kind before a colon; None if not recorded",
 }
 

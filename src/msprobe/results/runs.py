@@ -14,7 +14,7 @@ from msprobe.results.columns import STEPS, TENSORS
 from msprobe.results.notebook import more_rows, table_html
 from msprobe.results.records import Record, module_of
 from msprobe.results.tables import Table, Tabular, rank_column
-from msprobe.statistics_table import USUAL_WORDS
+from msprobe.statistics_table import USUAL_WORDS, meanings
 from msprobe.store.reader import Dump, open_dump
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Part(Tabular, Mapping[str, Record]):
                 value if known else None
                 for value, known in zip(column.values.tolist(), column.known.tolist(), strict=True)
             ]
+        meaning = TENSORS | meanings(column.statistic for column in found.further)
         modules = {entry: module_of(self._part, entry) for entry in dict.fromkeys(found.entry)}
         return Table(
             {
@@ -76,7 +77,7 @@ class Part(Tabular, Mapping[str, Record]):
                 "digest": [one or other for one, other in zip(found.digest, found.md5, strict=True)],
             },
             "tensors",
-            TENSORS,
+            meaning,
             _not_finite(numbers),
         )
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.torch import digest
-from msprobe.capture.torch.statistics_framework import Numbers, round_to
+from msprobe.capture.torch.statistics_framework import Numbers, launch_further, round_to, widest
 
 # Bytes of tensors on their way to the host for a digest; beyond that the host waits and hashes.
 COPY_LIMIT = 1 << 30
@@ -139,11 +139,12 @@ class DeviceStatistics:
         dtype = values.dtype
         self._keep(late, "nonzero", torch.count_nonzero(values))
         if not dtype.is_floating_point and not dtype.is_complex:
-            wide = values.to(_widest(values.device))
+            wide = values.to(widest(values.device))
             self._launch_wanted(late, "max", values, torch.amax)
             self._launch_wanted(late, "min", values, torch.amin)
             self._launch_wanted(late, "mean", wide, torch.mean)
             self._launch_wanted(late, "norm", wide, torch.linalg.vector_norm)
+            self._launch_further(late, values)
             return
         self._keep(late, "nan", torch.count_nonzero(values.isnan()))
         inner = torch.float32 if dtype.itemsize < 4 else None
@@ -156,12 +157,17 @@ class DeviceStatistics:
         self._launch_wanted(late, "max", values, torch.amax)
         self._launch_wanted(late, "min", values, torch.amin)
         self._launch_wanted(late, "mean", values, torch.mean, dtype=inner)
+        self._launch_further(late, values)
 
     def _launch_wanted(
         self, late: LateNumbers, name: str, values: torch.Tensor, kernel: Callable[..., torch.Tensor], **how: Any
     ) -> None:
         if name in self._needs:
             self._keep(late, name, kernel(values, **how))
+
+    def _launch_further(self, late: LateNumbers, values: torch.Tensor) -> None:
+        for name, result in launch_further(values, self._needs).items():
+            self._keep(late, name, result)
 
     def _keep(self, late: LateNumbers, name: str, result: torch.Tensor) -> None:
         late.places[name] = self._place(result)
@@ -269,7 +275,3 @@ def _reducible(values: torch.Tensor) -> torch.Tensor:
         # uint64 beyond 2^63 shows wrong; no accelerator computes with it.
         return values.to(torch.int64)
     return values
-
-
-def _widest(device: torch.device) -> torch.dtype:
-    return torch.float32 if device.type in ("mps", "npu") else torch.float64

@@ -5,7 +5,7 @@ They are those of ``native.numbers``, rounded the same way.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,12 @@ from msprobe.capture.torch.digest import UINT16, UINT32, UINT64
 
 # What statistics are made of, by the names of msprobe.statistics_table.NUMBERS.
 Numbers = dict[str, Any]
+
+# Kernels of numbers beyond those of the usual statistics, by the names of what they answer, each without dimensions and
+# on the tensor's device. Given are real elements in any layout (the magnitudes of complex ones), more than none, on any
+# device and of any type that has reductions there; NaN and infinities may be among them.
+Kernel = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
+FURTHER: dict[tuple[str, ...], Kernel] = {}
 
 
 # What stands between a call and its kernel: autograd, autocast, user modes, functorch.
@@ -66,6 +72,24 @@ def round_to(dtype: torch.dtype, value: float, high_precision: bool) -> float:
         bits = int(single.view(np.uint32))
         bits += 0x7FFF + ((bits >> 16) & 1)
         return float(np.uint32(bits & 0xFFFF0000).view(np.float32))
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """In which type sums are taken."""
+    return torch.float32 if device.type in ("mps", "npu") else torch.float64
+
+
+def launch_further(values: torch.Tensor, needs: Set[str]) -> dict[str, torch.Tensor]:
+    """The numbers of :data:`FURTHER` among ``needs``; a single value has none of them."""
+    found: dict[str, torch.Tensor] = {}
+    for names, kernel in FURTHER.items():
+        if values.dim() and not needs.isdisjoint(names):
+            found.update(zip(names, kernel(values), strict=True))
+    return found
+
+
+def _further(values: torch.Tensor, needs: Set[str]) -> Numbers:
+    return {name: result.item() for name, result in launch_further(values, needs).items()}
 
 
 def _wide_integers(values: torch.Tensor) -> tuple[torch.Tensor, int]:
@@ -120,6 +144,7 @@ def _reduce_integers(values: torch.Tensor, needs: Set[str], numbers: Numbers) ->
         numbers["mean"] = numbers["norm"] = numbers["max"]
     elif needs & {"mean", "norm"}:
         numbers["mean"], numbers["norm"] = _mean_and_norm(values.to(torch.float64), 0, False)
+    numbers.update(_further(values, needs))
 
 
 def _reduce_floats(values: torch.Tensor, high_precision: bool, needs: Set[str], numbers: Numbers) -> None:
@@ -140,3 +165,4 @@ def _reduce_floats(values: torch.Tensor, high_precision: bool, needs: Set[str], 
         numbers["mean"], numbers["norm"] = _mean_and_norm(magnitudes, max(greatest, -least), high_precision)
     if values.is_complex():
         numbers["norm"] = None
+    numbers.update(_further(magnitudes, needs))
