@@ -15,6 +15,7 @@ import pytest
 from native_and_python import differences, use_python
 
 from msprobe.capture import native
+from msprobe.statistics_table import NAMES
 
 pytestmark = pytest.mark.skipif(not native.built, reason="the compiled module was not built")
 
@@ -34,6 +35,7 @@ WAYS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "md5": ({**STATISTICS, "statistics": {"summary_mode": "md5"}}, ["unusual_dtypes", "recompute_non_reentrant"]),
     "xor": ({**STATISTICS, "level": "L1", "statistics": {"summary_mode": "xor"}}, ["unusual_dtypes", "complex_fft"]),
     "xxh3": ({**STATISTICS, "statistics": {"summary_mode": "xxh3"}}, ["unusual_dtypes", "bfloat16_mlp"]),
+    "list": ({**STATISTICS, "statistics": {"summary_mode": [*NAMES]}}, ["unusual_dtypes", "complex_fft"]),
     "structure": ({"task": "structure", "level": "mix"}, ["bfloat16_mlp"]),
     "tensors": ({"task": "tensor", "level": "mix"}, ["unusual_dtypes", "writes_into_views"]),
     "precise": ({**STATISTICS, "precision": "high"}, ["bfloat16_mlp"]),
