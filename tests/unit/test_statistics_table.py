@@ -15,8 +15,10 @@ from msprobe.capture import native
 from msprobe.capture.array_numbers import numbers_of
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
 from msprobe.capture.records import describe_array
+from msprobe.capture.statistics_text import StatisticsText
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.statistics_table import NAMES, NUMBERS, TABLE, USUAL, choose, needed
+from msprobe.store.encode import encode as encode_python
 
 nan, inf = float("nan"), float("inf")
 USUAL_NAMES = tuple(one.name for one in USUAL)
@@ -154,3 +156,36 @@ def test_a_kernel_that_c_lacks_is_asked_of_python(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(native, "NUMBERS", {name: 0 for name in native.NUMBERS if name != "norm"})
     assert not TensorStatistics(names=NAMES).is_compiled()
     assert statistics_of(torch.tensor([1.0, 2.0])) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("way", ["native", "python", "late", "numpy"])
+def test_a_description_tells_its_statistics_as_numbers(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = torch.tensor([1.0, -inf, 0.0])
+    wanted = {"Max": 1.0, "Min": -inf, "Mean": -inf, "Norm": inf}
+    if way == "numpy":
+        info: Any = ArrayStatistics().describe("T", "Float32", (3,), HostArray(given.numpy(), "float32"))
+    else:
+        if way == "python":
+            use_python(monkeypatch)
+        statistics = TensorStatistics(defer=way == "late")
+        info = statistics.describe(given)
+        if way == "late":
+            assert info.statistics == dict.fromkeys(wanted)
+        statistics.flush()
+    assert info.statistics == wanted
+    assert info.nonfinite is True
+    assert {key: value for key, value in json.loads(info.text).items() if key in wanted} == wanted
+    assert info.with_file("a.pt").statistics == wanted
+
+
+@pytest.mark.skipif(not native.built, reason="the C extension is not built")
+def test_a_description_makes_its_text_when_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    statistics = TensorStatistics()
+    rendered: list[Any] = []
+    monkeypatch.setattr(
+        statistics.text, "render", lambda numbers: rendered.append(numbers) or StatisticsText().render(numbers)
+    )
+    info = statistics.describe(torch.tensor([1.0, 2.0]).to_sparse())
+    assert (info.nonfinite, info.statistics["Max"], rendered) == (False, 2.0, [])
+    assert native.encode({"input": info}, 0) == encode_python({"input": info}, 0)
+    assert len(rendered) == 1

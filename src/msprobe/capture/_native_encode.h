@@ -284,8 +284,9 @@ static int encode_sequence(Encoder *encoder, PyObject *value)
 
 static int encode_other(Encoder *encoder, PyObject *value)
 {
-    PyObject *fragment = PyObject_TypeCheck(value, &InfoType) ? Py_XNewRef(((Info *)value)->text)
-                                                              : PyObject_GetAttr(value, name_text);
+    /* One that was made in Python may make its text only now, and has none here. */
+    PyObject *known = PyObject_TypeCheck(value, &InfoType) ? ((Info *)value)->text : Py_None;
+    PyObject *fragment = known != NULL && known != Py_None ? Py_NewRef(known) : PyObject_GetAttr(value, name_text);
     if (fragment == NULL || !PyBytes_Check(fragment)) {
         Py_XDECREF(fragment);
         if (fragment != NULL || PyErr_ExceptionMatches(PyExc_AttributeError)) {

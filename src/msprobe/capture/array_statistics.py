@@ -16,7 +16,7 @@ import xxhash
 from msprobe.capture import native
 from msprobe.capture.array_numbers import Numbers, numbers_of
 from msprobe.capture.native import encode
-from msprobe.capture.statistics_text import SEPARATOR, StatisticsText
+from msprobe.capture.statistics_text import SEPARATOR, StatisticsText, statistics_in
 from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
 
 # The text of a description whose values have not come.
@@ -61,6 +61,11 @@ class ArrayInfo:
         entry = b',\n "data_name": ' + encode(data_name, 0)
         text = self.text[: self.cut] + entry + self.text[self.cut :]
         return ArrayInfo(text, self.cut + len(entry), self.nonfinite, data_name)
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """The statistics by their keys in the file; null as None, empty where they are still to be read."""
+        return statistics_in(self.text)
 
     def __repr__(self) -> str:
         return f"ArrayInfo({self.text.decode(errors='replace')})"

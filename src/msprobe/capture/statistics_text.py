@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from msprobe.capture.native import HAS_INF, HAS_NAN, encode
-from msprobe.statistics_table import Numbers, choose, needed
+from msprobe.statistics_table import KEYS, Numbers, choose, needed
 
 SEPARATOR = b",\n "
 _COUNTED = ((b"nan", "nan"), (b"inf", "inf"), (b"zero", "zero"))
@@ -41,13 +42,26 @@ class StatisticsText:
     def render(self, numbers: Numbers) -> Rendered:
         """The text of what a kernel has computed. No numbers at all: the elements could not be read."""
         if not numbers.get("count"):
-            return Rendered(self.nulls, b"", 0 if "count" in numbers else -1)
+            return Rendered(self.nulls, b"", answer_of(numbers))
         text = SEPARATOR.join([head + _number(of(numbers)) for head, of in self._rows])
-        answer = (HAS_NAN if numbers.get("nan") else 0) | (HAS_INF if numbers.get("inf") else 0)
+        answer = answer_of(numbers)
         if numbers.get("single"):
             return Rendered(text, b"", answer)
         counts = SEPARATOR.join([b'"%s": %d' % (key, numbers[name]) for key, name in _COUNTED if numbers.get(name)])
         return Rendered(text, counts, answer)
+
+
+def answer_of(numbers: Numbers) -> int:
+    """HAS_NAN | HAS_INF; -1 where the elements could not be read."""
+    if "count" not in numbers:
+        return -1
+    return (HAS_NAN if numbers.get("nan") else 0) | (HAS_INF if numbers.get("inf") else 0)
+
+
+def statistics_in(text: bytes) -> dict[str, Any]:
+    """The statistics in the text of a description, by their keys."""
+    found = json.loads(text)
+    return {key: found[key] for key in KEYS if key in found}
 
 
 def _number(value: Any) -> bytes:

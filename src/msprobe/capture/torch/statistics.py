@@ -29,7 +29,10 @@ from msprobe.capture.torch.statistics_info import (
     Content,
     Frame,
     LateInfo,
+    Measured,
+    MeasuredInfo,
     TensorInfo,
+    digest_key,
     keys,
     prefix,
     unset,
@@ -325,13 +328,11 @@ class TensorStatistics:
             return self._await(LateInfo(frame, self._absent().middle, numbers, copied, comparison))
         assert not isinstance(numbers, LateNumbers)
         raw = digest.of_tensor(stored) if hashed else b""
-        content = self._content(
-            numbers,
-            digest.crc32(digest.widen(stored.dtype, raw)) if self._crc else b"",
-            digest.xxh3(raw) if wants_digest else b"",
-            digest.xor_value(stored, raw) if self._xor else b"",
-        )
-        return _finished(frame, content)
+        crc = digest.crc32(digest.widen(stored.dtype, raw)) if self._crc else b""
+        xxh3 = digest.xxh3(raw) if wants_digest else b""
+        if numbers is None:
+            return _finished(frame, _xor_content(digest.xor_value(stored, raw), xxh3))
+        return MeasuredInfo(frame, Measured(self.text, numbers, crc, xxh3))
 
     def _prefix(self, *beginning: Any) -> bytes:
         known = self._prefixes.get(beginning)
@@ -350,20 +351,6 @@ class TensorStatistics:
         flags = self._flags if values.dim() else self._flags | native.SCALAR
         pattern = native.pattern(tuple(values.shape), values.stride())
         return native.numbers(digest.address_of(values), pattern, known[1], flags, self._further, known[3])
-
-    def _content(self, numbers: Numbers | None, crc: bytes, xxh3: bytes, xor: bytes) -> Content:
-        extra = b""
-        nonfinite = None
-        if numbers is not None:
-            middle, counts, answer = self.text.render(numbers)
-            middle += SEPARATOR if middle else b""
-            extra = SEPARATOR + counts if counts else b""
-            nonfinite = answer != 0 if answer >= 0 else None
-        else:
-            middle = b'"md5": ' + xor + SEPARATOR
-        if xxh3:
-            extra += b',\n "digest": "%s"' % xxh3
-        return Content(middle, b',\n "md5": "%s"' % crc if crc else b"", extra, nonfinite)
 
     def _absent(self) -> Content:
         """What is written where there are no elements to read."""
@@ -458,7 +445,8 @@ class TensorStatistics:
                 continue
             crc, xxh3, xor = (raw.crc, raw.xxh3, raw.xor) if raw is not None else (b"", b"", b"")
             found = numbers.numbers if isinstance(numbers, LateNumbers) else numbers
-            info.fill(self._content(found, crc, xxh3, xor))
+            read = _xor_content(xor, xxh3) if found is None else Measured(self.text, found, crc, xxh3).content()
+            info.fill(read)
         for comparison, known in compared:
             if comparison.changed:
                 known.expose()
@@ -485,6 +473,10 @@ if native.late_list_of is not None:
 def _finished(frame: Frame, content: Content) -> TensorInfo:
     text, cut = frame.text(content)
     return TensorInfo(text, cut, content.nonfinite)
+
+
+def _xor_content(xor: bytes, xxh3: bytes) -> Content:
+    return Content(b'"md5": ' + xor + SEPARATOR, b"", digest_key(xxh3), None)
 
 
 def _digest_of(address: int, shape: torch.Size, stride: tuple[int, ...], itemsize: int, contiguous: bool) -> bytes:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msprobe.capture import native
 from msprobe.capture.native import encode
+from msprobe.capture.statistics_text import SEPARATOR, StatisticsText, answer_of, statistics_in
+from msprobe.statistics_table import Numbers
 
 REQUIRES_GRAD = b'"requires_grad": true'
 REQUIRES_NO_GRAD = b'"requires_grad": false'
@@ -53,6 +55,11 @@ class TensorInfo(_Info):
         """The same description, naming the file that keeps the values."""
         return NamedInfo(self, data_name)
 
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """The statistics by their keys in the file; null as None, also those that are still on a device."""
+        return statistics_in(self.text)
+
     def __repr__(self) -> str:
         return f"TensorInfo({self.text.decode(errors='replace')})"
 
@@ -95,6 +102,30 @@ class Content(NamedTuple):
     nonfinite: bool | None
 
 
+class Measured(NamedTuple):
+    """The numbers of a tensor, its digests if they are asked for, and the statistics that are to be written."""
+
+    rows: StatisticsText
+    numbers: Numbers
+    crc: bytes
+    xxh3: bytes
+
+    def content(self) -> Content:
+        """The same as text."""
+        middle, counts, answer = self.rows.render(self.numbers)
+        return Content(
+            middle + SEPARATOR if middle else b"",
+            b',\n "md5": "%s"' % self.crc if self.crc else b"",
+            (SEPARATOR + counts if counts else b"") + digest_key(self.xxh3),
+            answer != 0 if answer >= 0 else None,
+        )
+
+
+def digest_key(xxh3: bytes) -> bytes:
+    """The digest as it stands in a description."""
+    return b',\n "digest": "%s"' % xxh3 if xxh3 else b""
+
+
 class Frame(NamedTuple):
     """A description without its content."""
 
@@ -109,6 +140,38 @@ class Frame(NamedTuple):
         requires = REQUIRES_GRAD if self.requires_grad else REQUIRES_NO_GRAD
         head = self.prefix + content.middle + requires + content.md5
         return head + self.before + content.extra + self.behind + b"\n}", len(head)
+
+
+class MeasuredInfo(TensorInfo):
+    """A description that carries its numbers: what is not written needs no text. ``measured``: where they are text."""
+
+    __slots__ = ("_frame", "_made", "measured")
+
+    def __init__(self, frame: Frame, measured: Measured) -> None:
+        self._frame = frame
+        self._made: tuple[bytes, int] | None = None
+        self.measured = measured
+        answer = answer_of(measured.numbers)
+        self.nonfinite = answer != 0 if answer >= 0 else None
+
+    def _text_and_cut(self) -> tuple[bytes, int]:
+        if self._made is None:
+            self._made = self._frame.text(self.measured.content())
+        return self._made
+
+    @property
+    def text(self) -> bytes:  # type: ignore[override]
+        """As of every description, made when it is first asked for."""
+        return self._text_and_cut()[0]
+
+    @property
+    def cut(self) -> int:  # type: ignore[override]
+        """As of every description."""
+        return self._text_and_cut()[1]
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        return self.measured.rows.values(self.measured.numbers)
 
 
 class LateInfo(TensorInfo):
