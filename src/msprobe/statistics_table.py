@@ -24,6 +24,8 @@ NUMBERS = {
     "nan": "how many are NaN",
     "inf": "how many are infinite; a complex number with a NaN in it is not",
     "zero": "how many are zero",
+    "second": "the sum of the squares of element - mean, in a unit of the kernel's choice; none of bool or single",
+    "fourth": "the sum of its fourth powers, in the same unit",
 }
 # What a record tells whatever is asked for: counts, and whether an element is not finite.
 ALWAYS = frozenset({"count", "single", "nan", "inf", "zero"})
@@ -92,12 +94,54 @@ def _usual(name: str, key: str, number: str, meaning: str, rounding: Rounding) -
     )
 
 
+def _kurtosis(numbers: Numbers) -> float | None:
+    """Pearson's kurtosis, the fourth standardised moment: sum(d^4) / n / (sum(d^2) / n)^2 with d = element - mean; 3 of
+    a normal distribution (K. Pearson, Skew variation, a rejoinder, Biometrika 4, 1905). None of bool, of a tensor
+    without dimensions and where all elements are equal; NaN where one is not finite.
+    """
+    second, fourth = numbers.get("second"), numbers.get("fourth")
+    if second is None or fourth is None:
+        return None
+    if numbers.get("nan") or numbers.get("inf"):
+        return float("nan")
+    if numbers["max"] == numbers["min"] or not second:
+        return None
+    return float(numbers["count"] * fourth / (second * second))
+
+
+def _zeros(numbers: Numbers) -> float:
+    """The share of elements that are zero, of either sign; NaN and infinities are not."""
+    return float(numbers["zero"] / numbers["count"])
+
+
 # In the order in which they are written.
 TABLE = (
     _usual("max", "Max", "max", "largest element", "none"),
     _usual("min", "Min", "min", "least element", "none"),
     _usual("mean", "Mean", "mean", "mean", "type"),
     _usual("l2norm", "Norm", "norm", "L2 norm", "type"),
+    Statistic(
+        name="kurtosis",
+        key="Kurtosis",
+        word="kurtosis",
+        meaning="Pearson's kurtosis, 3 of a normal distribution",
+        needs=frozenset({"max", "min", "nan", "inf", "second", "fourth"}),
+        make=_kurtosis,
+        rounding="single",
+        difference="Kurtosis diff",
+        relative="KurtosisRelativeErr",
+    ),
+    Statistic(
+        name="zeros",
+        key="Zeros",
+        word="zeros",
+        meaning="share of elements that are zero, 0 to 1",
+        needs=frozenset({"zero"}),
+        make=_zeros,
+        rounding="none",
+        difference="Zeros diff",
+        relative="ZerosRelativeErr",
+    ),
 )
 NAMES = tuple(one.name for one in TABLE)
 KEYS = tuple(one.key for one in TABLE)

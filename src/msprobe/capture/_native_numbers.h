@@ -4,6 +4,7 @@
 #ifndef MSPROBE_NATIVE_NUMBERS_H
 #define MSPROBE_NATIVE_NUMBERS_H
 
+#include "_native_deviations.h"
 #include "_native_statistics.h"
 #include "_native_text.h"
 
@@ -37,7 +38,11 @@ static double round_result(Kind kind, int flags, double value)
 
 /* ---- numbers ---- */
 
-typedef enum { COUNT, SINGLE, GREATEST, LEAST, MEAN, NORM, NANS, INFS, ZEROS, NUMBER_COUNT } Number;
+typedef enum {
+    COUNT, SINGLE, GREATEST, LEAST, MEAN, NORM, NANS, INFS, ZEROS, SECOND, FOURTH,
+    NUMBER_COUNT
+} Number;
+enum { DEVIATIONS = 1 };
 
 /* The names of the table, and which further pass a number costs. */
 static const struct {
@@ -46,7 +51,7 @@ static const struct {
 } statistic_numbers[NUMBER_COUNT] = {
     [COUNT] = {"count", 0}, [SINGLE] = {"single", 0}, [GREATEST] = {"max", 0}, [LEAST] = {"min", 0},
     [MEAN] = {"mean", 0},   [NORM] = {"norm", 0},     [NANS] = {"nan", 0},     [INFS] = {"inf", 0},
-    [ZEROS] = {"zero", 0},
+    [ZEROS] = {"zero", 0},  [SECOND] = {"second", DEVIATIONS}, [FOURTH] = {"fourth", DEVIATIONS},
 };
 static PyObject *number_names[NUMBER_COUNT];
 
@@ -70,6 +75,9 @@ static void read_numbers(Kind kind, const char *address, const Layout *layout, c
                          Summary *s)
 {
     summarise(kind, address, layout, table, s);
+    if (further & DEVIATIONS) {
+        sum_deviations(kind, address, layout, table, s);
+    }
 }
 
 /* A mean or norm, which may have been summed scaled down or up. */
@@ -132,6 +140,10 @@ static PyObject *statistic_numbers_of(Kind kind, int flags, Py_ssize_t count, in
         failed = put_number(found, MEAN, PyFloat_FromDouble(mean_of(kind, flags, count, s))) ||
                  put_number(found, NORM,
                             is_complex(kind) ? Py_NewRef(Py_None) : PyFloat_FromDouble(norm_of(kind, flags, s)));
+        if (!failed && (further & DEVIATIONS)) {
+            failed = put_number(found, SECOND, PyFloat_FromDouble(s->second)) ||
+                     put_number(found, FOURTH, PyFloat_FromDouble(s->fourth));
+        }
     }
 done:
     if (failed) {

@@ -40,6 +40,7 @@ typedef struct {
     double sum, squares;
     int64_t zeros, nans, infs;
     double scale;          /* second pass over float64 only: a power of two */
+    double center, unit, second, fourth; /* see _native_deviations.h */
     int64_t bytes[256];    /* one-byte kinds: how often each byte occurs */
 } Summary;
 

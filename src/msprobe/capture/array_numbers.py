@@ -15,7 +15,21 @@ from msprobe.store.dtypes import Array
 Numbers = dict[str, Any]
 # Kernels of numbers beyond those of the usual statistics, by the names of what they answer. Given are elements in
 # double (the magnitudes of complex ones), more than none; NaN and infinities may be among them.
-FURTHER: dict[tuple[str, ...], Callable[[Array], tuple[float, ...]]] = {}
+Kernel = Callable[[Array], tuple[float, ...]]
+
+
+def _deviations(wide: Array) -> tuple[float, float]:
+    """Sums of the squares and fourth powers of (element - mean), in units of the largest one."""
+    largest = np.abs(wide).max()
+    if not 1e-290 < largest < 1e290:
+        # The sum of the largest would overflow, and a mean of the least be rounded much.
+        wide = wide * (2.0**-64 if largest > 1 else 2.0**64)
+    apart = wide - wide.mean()
+    squares = np.square(apart / np.abs(apart).max())
+    return float(squares.sum()), float(np.square(squares).sum())
+
+
+FURTHER: dict[tuple[str, ...], Kernel] = {("second", "fourth"): _deviations}
 
 
 def numbers_of(array: Array, needs: Set[str]) -> Numbers:

@@ -64,6 +64,7 @@ def test_by_which_compiler_a_graph_runs(believe: Believe, device: str, level: st
         ("Ascend", "O2", {"level": "L2", "task": "nan_check"}, 'task is "nan_check"'),
         ("CPU", "O0", {"level": "L2", "data_mode": ["forward"]}, 'data_mode must be ["all"], ["input"] or ["output"]'),
         ("CPU", "O0", {"level": "L2", "summary_mode": "xor"}, 'summary_mode is "xor"'),
+        ("CPU", "O0", {"level": "L2", "summary_mode": ["max", "zeros"]}, '"zeros", of which MindSpore does not tell'),
     ],
 )
 def test_what_cannot_be_is_told_with_field_value_and_what_is_allowed(
@@ -183,6 +184,7 @@ def test_chosen_statistics(record: Recorder) -> None:
         (["max", "l2norm"], {"Max", "Norm"}),
         (["mean", "md5", "min"], {"Mean", "Min", "md5"}),
         (["md5"], {"md5"}),
+        (["zeros", "max", "kurtosis"], {"Max", "Kurtosis", "Zeros"}),
     ):
         debugger = record(level="L1", summary_mode=kinds)
         debugger.start()
@@ -191,6 +193,7 @@ def test_chosen_statistics(record: Recorder) -> None:
         debugger.step()
         (described,) = record.end().data()["Tensor.__add__.0.forward"]["output"]
         assert set(described) & {*KEYS, "md5"} == keys
+        assert all(described[key] is not None for key in keys)
     with pytest.raises(InvalidInputError, match=r'"nan count" are statistics of the kernels .*"max", "min"'):
         record(level="L1", summary_mode=["max", "nan count"])
 

@@ -21,7 +21,24 @@ Numbers = dict[str, Any]
 # on the tensor's device. Given are real elements in any layout (the magnitudes of complex ones), more than none, on any
 # device and of any type that has reductions there; NaN and infinities may be among them.
 Kernel = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
-FURTHER: dict[tuple[str, ...], Kernel] = {}
+
+
+def _deviations(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sums of the squares and fourth powers of (element - mean), in units of the largest one. Takes memory for one copy
+    in double, or in float32 where a device lacks that.
+    """
+    wide = values.to(widest(values.device), copy=True)
+    if values.dtype == torch.float64:
+        # The sum of the largest would overflow, and a mean of the least be rounded much. 1 + 2^64 is 2^64.
+        largest = torch.maximum(wide.amax(), -wide.amin())
+        wide /= 1 + 2.0**64 * (largest > 1e290)
+        wide *= 1 + 2.0**64 * (largest < 1e-290)
+    wide -= wide.mean()
+    wide /= torch.maximum(wide.amax(), -wide.amin())
+    return wide.square_().sum(), wide.square_().sum()
+
+
+FURTHER: dict[tuple[str, ...], Kernel] = {("second", "fourth"): _deviations}
 
 
 # What stands between a call and its kernel: autograd, autocast, user modes, functorch.
