@@ -126,15 +126,16 @@ class WithArray(nn.Module):
         return torch.relu(self.inner(x)) * torch.from_numpy(mask)
 
 
-def recording(folder: Path, scale: float = 1.0) -> Path:
+def recording(folder: Path, scale: float = 1.0, *names: str) -> Path:
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(8, 8), WithArray())
+    given = torch.ones(4, 8) * scale
     mask = np.array([0, 0, 1, 1, 1, 2, 0, 1], np.float32)
 
     def work() -> None:
-        model[1](model[0](torch.ones(4, 8) * scale), mask).sum().backward()
+        model[1](model[0](given), mask).sum().backward()
 
-    recorded.record(folder, work, model, level="mix", summary_mode=["max", *(one.name for one in FURTHER)])
+    recorded.record(folder, work, model, level="mix", summary_mode=[*names, *(one.name for one in FURTHER)])
     return folder
 
 
@@ -144,7 +145,7 @@ def test_dump_summary_sheets_and_reader_have_them(
 ) -> None:
     if python:
         use_python(monkeypatch)
-    ours, theirs = recording(tmp_path / "ours", 2.0), recording(tmp_path / "theirs")
+    ours, theirs = recording(tmp_path / "ours", 2.0, "max"), recording(tmp_path / "theirs", 1.0, "max")
     data = json.loads(next(ours.rglob("dump.json")).read_text())["data"]
     record = data["Module.1.WithArray.forward.0"]
     for leaf in (*record["input_args"], record["output"][0]):
@@ -197,3 +198,12 @@ def check_sheets(ours: Path, theirs: Path, folder: Path) -> None:
             assert row[one.relative] == (f"{abs((a - b) / b * 100)!r}%" if b else "N/A")
         argument = next(row for row in found if row["NPU Name"] == "Tensor.sum.0.backward.input.0")
         assert argument["NPU kurtosis"] == "None"
+
+
+def test_two_runs_do_not_agree_by_statistics_that_nothing_is_judged_by(tmp_path: Path) -> None:
+    ours, theirs = recording(tmp_path / "ours", 2.0), recording(tmp_path / "theirs")
+    said = " ".join(command_line.call("compare", ours, theirs).stdout.split())
+    assert said.startswith("AGREE in structure")
+    assert "no statistic by which values are judged was recorded on both sides (summary_mode: max, min" in said
+    judged = command_line.call("compare", recording(tmp_path / "a", 2.0, "max"), recording(tmp_path / "b", 1.0, "max"))
+    assert judged.stdout.startswith("DIVERGED")

@@ -7,6 +7,7 @@ from collections import Counter
 from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.wording import Wording
+from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.damage import place_in_words
 
 _MOST_PLACES = 20
@@ -56,7 +57,7 @@ def notes_of(timeline: Timeline) -> list[tuple[str, str]]:
         text = "level debug: values that were saved by hand; the checks look at calls, and there are none"
         return [*found, ("", text)]
     results = [leaf for event in timeline for leaf in tensors(event.outputs())]
-    if results and not any("Max" in leaf for leaf in results):
+    if results and not any(key in leaf for leaf in results for key in USUAL_KEYS):
         why = _why(part.header.get("task"), results)
         found.append(("", Wording("no statistics were recorded{}; most checks need them", why)))
     if not any(event.parts.kind == "api" for event in timeline) and any(event.is_module for event in timeline):

@@ -30,11 +30,12 @@ from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.links import Producers, consumers_of
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.parameter_names import parameter_name
-from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks, units
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, is_random, judge_all
 from msprobe.diagnose.wording import Wording
+from msprobe.statistics_table import FURTHER, USUAL_KEYS
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,19 @@ class StepFacts:
             # A type that is asked for by name follows the setting of the run.
             one.inputs = [item for item in one.inputs if not self._asks_for_policy(item)]
 
-    @property
+    @cached_property
     def has_values(self) -> bool:
-        """False if one side recorded the structure alone: then nothing is known of what tensors hold."""
-        return not any(
+        """False if one side recorded the structure alone, or no statistic that anything is judged by: then nothing is
+        known of what tensors hold.
+        """
+        return not self.is_structure and all(
+            map(_has_judged_statistics, (self.pairing.candidate, self.pairing.reference))
+        )
+
+    @property
+    def is_structure(self) -> bool:
+        """True if one side is of task structure."""
+        return any(
             side.part.header.get("task") == "structure" for side in (self.pairing.candidate, self.pairing.reference)
         )
 
@@ -378,3 +388,14 @@ def _follows_policy(judged: Judged) -> bool:
         return True
     taken = [leaf for _, leaf in event.inputs() if is_floating(leaf)]
     return operation(event.stem) in operators.CASTS and (not taken or any(one.what == "dtype" for one in judged.inputs))
+
+
+def _has_judged_statistics(timeline: Timeline) -> bool:
+    """False if a list of statistics was asked for that has none of the usual ones: the first tensor that goes by them
+    tells.
+    """
+    for event in timeline:
+        for _, leaf in (*event.inputs(), *event.outputs()):
+            if is_tensor(leaf) and not any(key in leaf for key in ("digest", "md5", "data_name")):
+                return any(key in leaf for key in USUAL_KEYS) or not any(one.key in leaf for one in FURTHER)
+    return True

@@ -12,6 +12,7 @@ from msprobe.diagnose.pairing.naming import notes_of
 from msprobe.diagnose.verdict.micro_batches import note_of_micro_batches
 from msprobe.diagnose.verdict.recordings import notes_of_recordings
 from msprobe.diagnose.wording import Wording
+from msprobe.statistics_table import USUAL
 
 
 def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
@@ -59,6 +60,15 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
                     side,
                 )
             )
-    if not scene.has_values:
+    if scene.is_structure:
         notes.append("values were not recorded on both sides (task structure): compared is what is called, and how")
+    elif not scene.has_values:
+        usual = ", ".join(one.name for one in USUAL)
+        notes.append(
+            Wording(
+                "no statistic by which values are judged was recorded on both sides (summary_mode: {}, or a digest): "
+                "compared is what is called, and how",
+                usual,
+            )
+        )
     return notes
