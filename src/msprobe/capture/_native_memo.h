@@ -589,12 +589,12 @@ static Block *find_block(const Entry *entry, const Facts *facts, const Layout *l
 
 /* What is said of the elements: statistics or XOR, counts, and the hashes. */
 typedef struct {
-    char text[MOST_TEXT], counts[3 * NUMBER_ROOM + 64];
     int text_size, counts_size, answer;
     int has_crc;
     uint32_t crc;
     uint64_t fingerprint;
     PyObject *digest; /* owned */
+    char text[MOST_TEXT], counts[3 * NUMBER_ROOM + 64]; /* last: not to be cleared for each tensor */
 } Content;
 
 static int keep_block(Entry *entry, const Facts *facts, const Type *type, const Layout *layout, int contiguous,
@@ -963,7 +963,8 @@ static PyObject *describe_new(Memo *memo, PyObject *tensor, Facts *facts, int re
     }
     remember = remember && !shared;
     const int contiguous = is_contiguous(facts);
-    Content content = {.text_size = 0};
+    Content content;
+    memset(&content, 0, offsetof(Content, text));
     Entry *entry = memo_find(memo, facts->cell);
     int known = 0;
     if (memo->mode == STATISTICS && entry != NULL && entry_is_current(memo, entry, facts->version) &&

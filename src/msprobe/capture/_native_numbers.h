@@ -83,12 +83,14 @@ static void read_numbers(Kind kind, const char *address, const Layout *layout, c
 /* A mean or norm, which may have been summed scaled down or up. */
 static double mean_of(Kind kind, int flags, Py_ssize_t count, const Summary *s)
 {
-    return round_result(kind, flags, s->sum / (double)count / s->scale);
+    const double mean = s->sum / (double)count;
+    return round_result(kind, flags, s->scale == 1 ? mean : mean / s->scale);
 }
 
 static double norm_of(Kind kind, int flags, const Summary *s)
 {
-    return round_result(kind, flags, sqrt(s->squares) / s->scale);
+    const double norm = sqrt(s->squares);
+    return round_result(kind, flags, s->scale == 1 ? norm : norm / s->scale);
 }
 
 /* The value is taken over. */
