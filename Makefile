@@ -7,6 +7,12 @@ MINDSPORE_VENV ?= .venv-mindspore
 MINDSPORE_PYTHON ?= $(PYTHON)
 # Another MindSpore: make test-mindspore MINDSPORE_VERSION=2.8.0 MINDSPORE_VENV=.venv-mindspore-2.8
 MINDSPORE_VERSION ?= $(patsubst mindspore==%,%,$(filter mindspore==%,$(shell cat constraints-mindspore.txt)))
+# Another torch: make test TORCH_VERSION=2.1.2 runs the recorder's tests with it, in an environment of its own. Choose a
+# Python that this torch has wheels for: make test TORCH_VERSION=2.1.2 PYTHON=python3.11
+TORCH_VERSION ?=
+TORCH_VENV := .venv-torch-$(TORCH_VERSION)
+TORCH_RUN := $(TORCH_VENV)/bin/python
+TORCH_STAMP := $(TORCH_VENV)/.msprobe-installed
 # The tests run in as many processes as there are cores: make test WORKERS=0 runs them in one.
 WORKERS ?= logical
 # A file in one process, so that what its tests share is recorded once; long files come first.
@@ -23,6 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
 	@echo "make test      run the tests (minutes)"
+	@echo "make test TORCH_VERSION=2.1.2  run the recorder's tests with another torch, in an environment of its own"
 	@echo "make test-slow run the tests that take long, too"
 	@echo "make test-bugs  compare every planted bug and every healthy pair (BUGS=all: in float32, bfloat16 and autocast each)"
 	@echo "make test-trainers  record trainings of transformers, TRL, accelerate and Lightning"
@@ -48,9 +55,28 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 demo: $(STAMP)
 	$(RUN) examples/01_first_dump/demo.py
 
+ifneq ($(TORCH_VERSION),)
+test: test-torch
+else
 # One thread each: sums must not depend on how many cores there are.
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) -m "not slow and not compat and not gpu and not browser and not trainers and not bugs"
+endif
+
+# Versions of constraints.txt but for torch, and for what torch itself asks for. Before 2.3 it knows numpy 1 only.
+$(TORCH_STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
+	@test -x $(TORCH_RUN) || $(PYTHON) -m venv $(TORCH_VENV)
+	@sed -E '/^(torch|sympy|networkx|setuptools)==/d' constraints.txt > $(TORCH_VENV)/constraints.txt
+	@case "$(TORCH_VERSION)" in 2.[0-2].*) \
+	  sed -i -E 's/^numpy==[^;]*/numpy==1.26.4/' $(TORCH_VENV)/constraints.txt;; esac
+	$(TORCH_RUN) -m pip install --quiet -e . torch==$(TORCH_VERSION) hypothesis joblib polars pytest pytest-timeout \
+	  pytest-xdist python-calamine safetensors -c $(TORCH_VENV)/constraints.txt
+	@touch $@
+
+.PHONY: test-torch
+test-torch: $(TORCH_STAMP)
+	OMP_NUM_THREADS=1 $(TORCH_RUN) -m pytest $(PARALLEL) tests/unit/capture tests/integration/test_private_names.py \
+	  tests/integration/test_innocence.py -m "not slow and not gpu"
 
 test-slow: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser and not bugs"
@@ -143,4 +169,4 @@ clean:
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.so' -delete
-	rm -f $(STAMP) $(MINDSPORE_STAMP) $(WEB_STAMP)
+	rm -f $(STAMP) $(MINDSPORE_STAMP) $(WEB_STAMP) .venv-torch-*/.msprobe-installed

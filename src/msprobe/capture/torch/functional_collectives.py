@@ -157,7 +157,7 @@ class FunctionalCollectives:
         return result
 
     def _wait(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if torch.compiler.is_compiling():
+        if private.is_compiling():
             return original(*args, **kwargs)
         result = original(*args, **kwargs)
         self._waited(result)

@@ -63,7 +63,7 @@ _VARIABLES = (
 def settings_of_precision() -> dict[str, Any]:
     """What can be asked without a device being set up, each under the name by which a program sets it."""
     found: dict[str, Any] = {"torch": torch.__version__}
-    newer = hasattr(torch.backends.cuda.matmul, "fp32_precision")
+    newer = _has(torch.backends.cuda.matmul, "fp32_precision")
     for name in (*(_WORDS if newer else _OLDER_WORDS), *_SWITCHES, *_ANSWERS):
         _add(found, f"torch.{name}", torch, name)
     ascend = sys.modules.get("torch_npu")
@@ -76,6 +76,14 @@ def settings_of_precision() -> dict[str, Any]:
     _add_autocast(found)
     found |= {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     return found
+
+
+def _has(place: Any, name: str) -> bool:
+    # torch 2.1 raises another error than hasattr expects.
+    try:
+        return hasattr(place, name)
+    except AssertionError:
+        return False
 
 
 def _add(found: dict[str, Any], key: str, place: Any, path: str) -> None:

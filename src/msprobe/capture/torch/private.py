@@ -11,12 +11,13 @@ release, so there is one rule, which ``tests/unit/capture/torch/test_private.py`
 - Names that are only compared with what a program calls are data, and stand in the tables of names. So do those in the
   formats of files (``msprobe.store``).
 
-Nothing here imports a module of torch that the program has not imported, makes a tensor or asks for a mode.
+Looking a name up imports no module of torch that the program has not imported, makes no tensor and asks for no mode.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 import types
 from collections.abc import Callable, Iterable
@@ -399,7 +400,7 @@ def iterator_of_loaders() -> Any:
 def function_that_waits() -> Any:
     """The function that waits for a functional collective; imports their module."""
     with contextlib.suppress(ImportError):
-        pass
+        importlib.import_module("torch.distributed._functional_collectives")
     return find("torch.distributed._functional_collectives.wait_tensor")
 
 
@@ -413,6 +414,12 @@ def group_of_name(name: str) -> Any:
 #: The module that runs compiled callables.
 EVAL_FRAME = _DYNAMO
 _DIRECT, _GUARDED = "set_eval_frame", "_maybe_set_eval_frame"
+
+
+#: Whether this code is being compiled. Public since torch 2.3.
+is_compiling: Callable[[], bool] = (
+    getattr(torch.compiler, "is_compiling", None) or find("torch._utils.is_compiling") or (lambda: False)
+)
 
 
 def eval_frame() -> Any:
