@@ -22,7 +22,7 @@ from torch.overrides import _get_current_function_mode_stack
 STRICT = {
     "torch": torch,
     "torch.Tensor": torch.Tensor,
-    "torch._C.TensorBase": torch._C.TensorBase,
+    "torch._C.TensorBase": torch.Tensor.__base__,  # another name before 2.2
     "torch.nn.functional": nn.functional,
     "torch._VF": torch._VF,
     "torch.linalg": torch.linalg,
@@ -77,6 +77,17 @@ def _places(strict: bool) -> dict[str, Any]:
     return STRICT if strict else {**STRICT, **WRAPPED_WHILE_RECORDING}
 
 
+def _autocast_of_cpu() -> tuple[bool, str]:
+    if not hasattr(torch, "get_autocast_dtype"):  # before torch 2.4
+        return torch.is_autocast_cpu_enabled(), str(torch.get_autocast_cpu_dtype())
+    return torch.is_autocast_enabled("cpu"), str(torch.get_autocast_dtype("cpu"))
+
+
+def _has_no_saved_tensor_hooks() -> bool:
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # not before torch 2.5
+    return top is None or top(True) is None
+
+
 def flags() -> dict[str, object]:
     """Modes, switches and global hook tables, as plain values."""
     from torch.nn.modules import module as tables
@@ -88,16 +99,15 @@ def flags() -> dict[str, object]:
         "grad enabled": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
         "autocast": (
-            torch.is_autocast_enabled("cpu"),
-            str(torch.get_autocast_dtype("cpu")),
+            *_autocast_of_cpu(),
             torch.is_autocast_cache_enabled(),
         ),
         "anomaly": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         "multithreaded backward": torch._C._is_multithreading_enabled(),
         "checkpoint early stop": torch.utils.checkpoint._enable_checkpoint_early_stop,
-        "saved tensor hooks": torch._C._autograd._top_saved_tensors_default_hooks(True) is None,
+        "saved tensor hooks": _has_no_saved_tensor_hooks(),
         "default dtype": str(torch.get_default_dtype()),
-        "default device": str(torch.get_default_device()),
+        "default device": str(torch.get_default_device() if hasattr(torch, "get_default_device") else None),
         "threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
         "deterministic": (
             torch.are_deterministic_algorithms_enabled(),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import torch
+
 from .case import ARCHITECTURES, Architecture, Region, Results, TrainingCase, architecture, build, supervised
 
 __all__ = [
@@ -29,7 +31,6 @@ def load_all() -> dict[str, Architecture]:
         attention,
         compiled,
         distributed,
-        foreign,
         generative,
         gradients,
         hugging_face,
@@ -46,5 +47,8 @@ def load_all() -> dict[str, Architecture]:
         user_code,
         vision,
     )
+
+    if hasattr(torch.library, "custom_op"):  # before torch 2.4 operators were defined in other ways
+        from . import foreign  # noqa: F401
 
     return ARCHITECTURES
