@@ -70,6 +70,8 @@ NOTES: dict[str, str] = {
     "the {} was interrupted in step {}: what it recorded until then is compared": "{0}在 step {1} 中断：只比对中断前的录制内容",
     "the {} has no construct.json: what ran in which module is not known, and all calls are compared as one row": "{0}没有 construct.json：无法得知调用所属的模块，所有调用按一个序列比对",
     "values were not recorded on both sides (task structure): compared is what is called, and how": "两侧都没有录制数值（task structure）：只比对调用了什么、如何调用",
+    "no statistic by which values are judged was recorded on both sides (summary_mode: {}, or a digest): "
+    "compared is what is called, and how": "没有两侧都录制的、可用于判断数值的统计量（summary_mode：{}，或摘要）：只比对调用了什么、如何调用",
     "no comparison of level {} in the candidate with level {} in the reference: they record other calls, of which {} of {} answer to each other. Record both at the same level": "待查侧的 level {0} 不能与标杆侧的 level {1} 比对：两者录制的调用不同，{3} 个中只有 {2} 个能对应。请用相同的 level 录制",
     "levels differ, {} in the candidate and {} in the reference: compared are the {} calls that both record": "level 不同，待查侧为 {0}，标杆侧为 {1}：只比对两侧都录制的 {2} 个调用",
     "hardly any call answers to one of the other side ({} of {}): is it the same model?": "两侧几乎没有可对应的调用（{1} 个中 {0} 个）：是同一个模型吗？",
