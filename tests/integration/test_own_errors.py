@@ -26,7 +26,7 @@ from msprobe.capture import native
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
-from msprobe.capture.torch import call_gradients, calls, gradients, module_gradients, modules, parameter_gradients
+from msprobe.capture.torch import call_gradients, calls, gradients, modules, parameter_gradients, pass_gradients
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.tensor_values import TensorKeeper
 from msprobe.pytorch import PrecisionDebugger
@@ -146,7 +146,7 @@ BREAKABLE: dict[str, tuple[Any, str]] = {
     "tensor files": (TensorFileWriter, "save"),
     "flushing": (TensorFileWriter, "flush"),
     "boundary of calls": (call_gradients, "find_boundary"),
-    "boundary of modules": (module_gradients, "find_boundary"),
+    "boundary of modules": (pass_gradients, "find_boundary"),
     "edges": (calls, "edge_of"),
     "edges of modules": (modules, "edge_of"),
     "gathering": (gradients.Gathering, "add"),

@@ -107,6 +107,9 @@ static PyObject *around_call(Around *self, PyObject *args, PyObject *kwargs)
             PyObject *told = PyObject_CallFunctionObjArgs(after, token, result, Py_None, NULL);
             if (told == NULL) {
                 Py_CLEAR(result);
+            } else if (PyTuple_CheckExact(told) && PyTuple_GET_SIZE(told) == 1) {
+                /* Another result in the place of this one. */
+                Py_SETREF(result, Py_NewRef(PyTuple_GET_ITEM(told, 0)));
             }
             Py_XDECREF(told);
         }

@@ -74,12 +74,14 @@ static void passes_dealloc(Passes *passes)
 
 static PyObject *passes_enter(Passes *passes, PyObject *const *args, Py_ssize_t nargs)
 {
-    if (nargs != 4 || !PyUnicode_Check(args[0]) || !PyTuple_Check(args[2]) || !PyDict_Check(args[3])) {
-        PyErr_SetString(PyExc_TypeError, "enter() takes a name, a module, its arguments and keywords");
+    const int is_complete = nargs == 4 || (nargs == 5 && PyLong_Check(args[4]));
+    if (!is_complete || !PyUnicode_Check(args[0]) || !PyTuple_Check(args[2]) || !PyDict_Check(args[3])) {
+        PyErr_SetString(PyExc_TypeError, "enter() takes a name, a module, its arguments and keywords, and a number");
         return hook_answer(passes, nargs > 0 ? args[0] : Py_None, -1);
     }
-    /* The hook that calls this, and what calls the hook. */
-    return hook_answer(passes, args[0], passes_begin(passes, 2, args[0], args[1], args[2], args[3]));
+    /* The hook that calls this, and what calls the hook; and what lies between the hook and this. */
+    const int skip_frames = 2 + (nargs == 5 ? (int)PyLong_AsLong(args[4]) : 0);
+    return hook_answer(passes, args[0], passes_begin(passes, skip_frames, args[0], args[1], args[2], args[3]));
 }
 
 static PyObject *passes_leave(Passes *passes, PyObject *const *args, Py_ssize_t nargs)
@@ -92,7 +94,7 @@ static PyObject *passes_leave(Passes *passes, PyObject *const *args, Py_ssize_t 
 }
 
 static PyMethodDef passes_methods[] = {
-    {"enter", (PyCFunction)(void (*)(void))passes_enter, METH_FASTCALL, "enter(name, module, args, kwargs)"},
+    {"enter", (PyCFunction)(void (*)(void))passes_enter, METH_FASTCALL, "enter(name, module, args, kwargs, above=0)"},
     {"leave", (PyCFunction)(void (*)(void))passes_leave, METH_FASTCALL, "leave(name, module, result)"},
     {"watch_single", (PyCFunction)(void (*)(void))passes_watch_single, METH_FASTCALL,
      "watch_single(node, base, parent, oldest) -> whether this node does the whole call, and is watched now"},

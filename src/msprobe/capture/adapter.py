@@ -6,10 +6,12 @@ questions. Arguments and results are the framework's own objects; the core looks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from msprobe.capture.heard import Heard
     from msprobe.capture.units import Unit
 
 # A tensor with its index path in the record: ``input.0``, ``kwargs.mask``, ``output.1``.
@@ -53,6 +55,41 @@ class Modules(Protocol):
 
     def ran(self, name: str, module: Any) -> None:
         """The first pass of the module in this step is recorded: the place for its parameters' gradients."""
+
+
+class Surroundings(Protocol):
+    """What the bus asks of a framework for its listeners (:mod:`msprobe.capture.bus`)."""
+
+    def unseen(self) -> AbstractContextManager[Any]:
+        """Inside, a listener works: nothing that it computes has a gradient, or is seen by modes and hooks of the
+        program; random generators and the grad mode are put back behind it.
+        """
+
+    def is_traced(self) -> bool:
+        """True while the program is traced or compiled: what we do would become part of that."""
+
+    def tensors_of(self, values: Sequence[Any]) -> Sequence[Any]:
+        """The tensors among these values and in their containers."""
+
+    def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
+        """For each tensor a number that another one takes the place of when it is written to."""
+
+    def copied(self, value: Any) -> Any:
+        """``value`` with a copy of each tensor in it."""
+
+    def in_place_of(self, own: Any, given: Any, args: Sequence[Any]) -> Any:
+        """``given``, to take the place of the result ``own`` of a call with ``args``: the gradient of each tensor in
+        it that has none of its own goes on to what computed the own one. Raises ValueError if it cannot.
+        """
+
+    def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Before a call or pass: what must be known of its arguments to find their gradients. None: there are none."""
+
+    def watch(self, heard: Heard, note: Any, result: Any) -> None:
+        """It has returned: tell the bus of its gradients when they come."""
+
+    def watch_parameters(self, name: str, module: Any) -> None:
+        """A module is about to run: tell the bus of the gradients of its parameters when they come."""
 
 
 class NoGradients:

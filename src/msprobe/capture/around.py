@@ -19,10 +19,11 @@ Plan = tuple[Callable[..., Any], Sequence[Any], "dict[str, Any] | None", Any]
 
 class AroundPython:
     """Calls ``before(*args, **kwargs)``, runs what that plans, and hands ``after(token, result, error)`` what came of
-    it: the error, which goes on its way, is None if there is a result. Both must not raise.
+    it: the error, which goes on its way, is None if there is a result. ``after`` answers None, or ``(other,)`` for
+    another result. Both must not raise.
     """
 
-    def __init__(self, before: Callable[..., Plan], after: Callable[[Any, Any, Any], None]) -> None:
+    def __init__(self, before: Callable[..., Plan], after: Callable[[Any, Any, Any], Any]) -> None:
         self.before = before
         self.after = after
 
@@ -41,8 +42,8 @@ class AroundPython:
         except BaseException as error:
             self.after(token, None, error)
             raise
-        self.after(token, result, None)
-        return result
+        other = self.after(token, result, None)
+        return result if other is None else other[0]
 
 
 Around: Any = native.Around or AroundPython

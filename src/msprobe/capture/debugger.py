@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from msprobe import log
 from msprobe.capture.live_switch import LiveSwitch
 from msprobe.config.settings import Settings
-from msprobe.errors import InvalidInputError
+from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.store.ownership import refuse_old_dumps
 
 #: Why nothing was recorded.
@@ -106,6 +106,27 @@ class Debugger:
                 " there already: it holds from the next step on. Call it before start(), or after step().",
             )
 
+    # ---------------------------------------------------------------- listeners
+
+    @classmethod
+    def add(cls, listener: Any) -> None:
+        """Tell ``listener`` (an Observer or a Changer of ``msprobe.listeners``) of what happens between start and
+        stop, from the next start on: in the steps and ranks of its own cadence, whether these are dumped or not.
+        """
+        cls._bus().add(listener)
+
+    @classmethod
+    def remove(cls, listener: Any) -> None:
+        """Tell ``listener`` nothing more."""
+        cls._bus().remove(listener)
+
+    @classmethod
+    def _bus(cls) -> Any:
+        bus = cls._require().recorder.bus
+        if bus is None:
+            raise NotAvailableError("add(): listeners are told of PyTorch programs only, in this version.")
+        return bus
+
     # ---------------------------------------------------------------- as a block
 
     @classmethod
@@ -164,7 +185,7 @@ class Debugger:
 
     def _stop(self) -> None:
         self._end_tokens()
-        if self.settings.level == "debug":
+        if self.settings.level == "debug" and not self.recorder.session.recording:
             return
         if self.recorder.session.recording or self.recorder.session.records_in_step:
             self.recorder.stop()
@@ -175,12 +196,13 @@ class Debugger:
         session = recorder.session
         recorder.next_step()
         # step without stop: recording goes on in the next step, if that one is wanted.
-        if session.recording and not session.settings.wants_step(session.step):
+        if session.is_dumping and not session.settings.wants_step(session.step):
             recorder.detach()
             session.recording = False
         last = self.settings.last_step
-        if last is not None and session.step > last:
-            recorder.detach()
+        if last is not None and session.step > last and not session.ended:
+            if session.is_dumping:
+                recorder.detach()
             session.end()
         self._take_next_settings()
 
@@ -208,7 +230,7 @@ class Debugger:
         settings = self._switch.look() if self._switch is not None else None
         if settings is not None:
             self._next_settings = settings
-            if settings.dump_enable is False and self.recorder.session.recording:
+            if settings.dump_enable is False and self.recorder.session.is_dumping:
                 self._end_tokens()
                 self.recorder.stop()
             self._take_next_settings()
@@ -223,6 +245,8 @@ class Debugger:
             renewed = self._renewed(settings)
             renewed.session.outcome = self.recorder.session.outcome
             renewed.session.number_steps_from(session.step)
+            if self.recorder.bus is not None:
+                renewed.bus.adopt(self.recorder.bus)
             self.recorder = renewed
         self.settings = settings
 

@@ -97,6 +97,8 @@ class Session:
         self.keeps_records = True
         # Recording was on in this step: it has files, even if nothing came of it.
         self._begun = False
+        # What is noticed is dumped; False: there are listeners only.
+        self._dumps = True
         # Recording was asked for in this step, wanted or not.
         self._inside = False
         # The number of the next step, where it is not the next number.
@@ -146,8 +148,22 @@ class Session:
             self._forced_rank = rank
         if not self.is_wanted():
             return False
-        self.recording = self._begun = True
+        self.recording = self._begun = self._dumps = True
         return True
+
+    def listen(self, rank: int | None, somebody_listens: Callable[[], bool]) -> bool:
+        """Begin or go on noticing what happens for listeners, where some are on. True if anything is noticed now."""
+        if rank is not None:
+            self._forced_rank = rank
+        if self.guard(somebody_listens) and not self.recording:
+            self.recording = self._inside = True
+            self._dumps = False
+        return self.recording
+
+    @property
+    def is_dumping(self) -> bool:
+        """True if what happens now is dumped, not only listened to."""
+        return self.recording and self._dumps
 
     def is_wanted(self) -> bool:
         """True if something is to be recorded now, in this step and rank; notes that it was asked for."""
@@ -244,7 +260,7 @@ class Session:
         """Everything that was asked for is recorded: say so once, and record no more."""
         if not self.ended:
             self.ended = True
-            self.recording = False
+            self.recording = self.recording and not self._dumps
             log.info("*" * 40)
             log.info("*   msprobe ends successfully.")
             log.info("*" * 40)
@@ -467,7 +483,7 @@ class Session:
             kind = type(error).__name__
             log.once(("fault", what.split(".")[0], kind), "error", f"Could not record {what}: {kind}: {error}")
             writer = self._writer
-            if writer is None and self.recording and self.keeps_records:
+            if writer is None and self.is_dumping and self.keeps_records:
                 with self.lock:
                     writer = self._writer or self._open()
             if writer is not None and self._faults <= 1000:

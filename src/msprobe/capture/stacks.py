@@ -102,7 +102,21 @@ class CallStacks:
         known = self.known.get(key)
         return known if known is not None else self._learn(key, skip + 2)
 
+    def of(self, frame: types.FrameType) -> CallStack:
+        """The stack of ``frame``, which is still running."""
+        parts = [b"of"]
+        at: types.FrameType | None = frame
+        while at is not None:
+            parts.append(b"%d:%d" % (id(at.f_code), at.f_lasti))
+            at = at.f_back
+        key = b" ".join(parts)
+        known = self.known.get(key)
+        return known if known is not None else self._learn_of(key, frame)
+
     def _learn(self, key: FrameKey, skip: int) -> CallStack:
+        return self._learn_of(key, sys._getframe(skip))
+
+    def _learn_of(self, key: FrameKey, at: types.FrameType | None) -> CallStack:
         if len(self.known) >= _MOST_STACKS:
             self.known.clear()
             self._frames.clear()
@@ -110,7 +124,6 @@ class CallStacks:
         written: list[Frame] = []
         source = ""
         recompute = False
-        at: types.FrameType | None = sys._getframe(skip)
         while at is not None:
             code, lasti = at.f_code, at.f_lasti
             at = at.f_back

@@ -109,6 +109,8 @@ class MindSporeRecorder:
         # Made when compiled cells run in the dynamic graph; and the cells inside of them.
         self.compiled: Any = None
         self._compiled_cells: set[int] = set()
+        # Nobody listens beside the dumper.
+        self.bus: Any = None
         self._attached = False
         self._paused = 0
         session.has_late = tensors.has_late

@@ -100,17 +100,21 @@ class CallRecorder:
         self.tensor_types = (torch.Tensor, torch.nn.Parameter)
         self.gradients = CallGradients(self)
         self.own = OwnTensors()
+        # Who is told of calls in this step: this dumper itself, or those who listen beside it.
+        self.target: Any = self
 
     # ------------------------------------------------------------ forward
 
-    def begin(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int) -> Call | None:
+    def begin_call(
+        self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int, number: int | None = None
+    ) -> Call | None:
         """Before the call: its name, its place, its arguments as they are now. None: not wanted, or it
-        failed.
+        failed. ``number``: the one that it has already.
         """
         session = self.session
         call = Call()
         try:
-            call.base = base = f"{key}.{session.number(key)}"
+            call.base = base = f"{key}.{session.number(key) if number is None else number}"
             call.name = name = base + ".forward"
             flt = self.filter
             watched = self.backward and _grad_enabled()
@@ -193,7 +197,7 @@ class CallRecorder:
         call.stack = self.session.stacks.here(3)
         call.order = 0
 
-    def end(self, call: Call, result: Any, outputs: Any = None) -> None:
+    def end_call(self, call: Call, result: Any, outputs: Any = None) -> None:
         """After the call: its results, and the watch over its gradients. ``outputs``: what to record instead."""
         session = self.session
         key = call.base.rpartition(".")[0]
@@ -219,7 +223,7 @@ class CallRecorder:
         except Exception as error:
             session.fault(call.name, error)
 
-    def fail(self, call: Call, error: BaseException) -> None:
+    def fail_call(self, call: Call, error: BaseException) -> None:
         """The call raised: its arguments are recorded with what it said."""
         try:
             if not call.keep:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from msprobe.capture.heard_collectives import HeardCollective, begin_collective
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
@@ -101,9 +103,12 @@ class Collective(NamedTuple):
 
 
 class _Issued(NamedTuple):
-    """A collective on its way: its call, its arguments with operations taken apart, its record so far."""
+    """A collective on its way: its call (None: it is not dumped), who listens to it, its arguments with operations
+    taken apart, its record so far.
+    """
 
-    call: Call
+    call: Call | None
+    heard: HeardCollective | None
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     written: list[torch.Tensor]
@@ -131,6 +136,8 @@ class CollectiveRecorder:
     def __init__(self, recorder: TorchRecorder) -> None:
         self.session = session = recorder.session
         self.calls = recorder.calls
+        self.bus = recorder.bus
+        self._level = recorder.level
         self.groups = Groups()
         self.work = WorkWatch(session)
         self._functions = FunctionCalls()
@@ -192,7 +199,10 @@ class CollectiveRecorder:
         except BaseException as error:
             if issued is not None:
                 with _quiet():
-                    self.calls.fail(issued.call, error)
+                    if issued.call is not None:
+                        self.calls.fail_call(issued.call, error)
+                    if issued.heard is not None:
+                        issued.heard.fail(error)
             raise
         finally:
             thread.muted -= 1
@@ -212,16 +222,22 @@ class CollectiveRecorder:
             written = _tensors([*args, *kwargs.values()])
         else:
             written = _tensors([collective.argument(name, args, kwargs) for name in collective.written])
-        call = self.calls.begin(collective.key, args, dict(kwargs), FRAMES_OF_ENTRANCE + 3)
-        if call is None:
+        number = self.session.number(collective.key)
+        call = None
+        if self.session.is_dumping and self._level in ("L1", "mix"):
+            call = self.calls.begin_call(collective.key, args, dict(kwargs), FRAMES_OF_ENTRANCE + 3, number)
+        frame = sys._getframe(FRAMES_OF_ENTRANCE + 4)
+        heard = begin_collective(self.bus, collective.key, number, args, kwargs, frame, call)
+        if call is None and heard is None:
             return None
-        # Collectives have no backward of their own.
-        call.watched = False
+        if call is not None:
+            # Collectives have no backward of their own.
+            call.watched = False
         tree: dict[str, Any] = {}
         found = self.groups.find(group)
         if found is not None:
             tree["process_group"] = found.text
-        return _Issued(call, args, kwargs, written, tree)
+        return _Issued(call, heard, args, kwargs, written, tree)
 
     def _end(self, collective: Collective, issued: _Issued, result: Any) -> None:
         self._forget(issued)
@@ -241,7 +257,9 @@ class CollectiveRecorder:
 
     def _put(self, issued: _Issued, completed: bool) -> None:
         call, calls = issued.call, self.calls
-        if not call.keep or (calls.overflow and not completed):
+        if completed and issued.heard is not None:
+            issued.heard.end((*issued.args, *issued.kwargs.values()))
+        if call is None or not call.keep or (calls.overflow and not completed):
             return
         tree: dict[str, Any] = {}
         if calls.input:

@@ -24,7 +24,6 @@ from torch.autograd.function import BackwardCFunction
 
 from msprobe import log
 from msprobe.capture.torch import private
-from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.compiled_modules import CompiledModules
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, leave_our_code_alone, never_compile
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
@@ -40,7 +39,7 @@ class _ThreadState(threading.local):
         self.depth = 0
         self.mode_was_on = False
         # The record of a compiled function that is running.
-        self.call: Call | None = None
+        self.call: Any = None
 
 
 class CompiledRegions:
@@ -108,7 +107,8 @@ class CompiledRegions:
         self._aside = 0
         self._thread.__init__()  # type: ignore[misc]
         self._watch.forget()
-        self.recorder.hooks.suspended = False
+        for hooks in self.recorder.all_node_hooks:
+            hooks.suspended = False
 
     def pause(self) -> None:
         """A region is entered: what the compiler could see is taken away; what watches for its end stays."""
@@ -161,9 +161,9 @@ class CompiledRegions:
         with self._lock:
             self._aside += 1
             if self._aside == 1:
-                for part in reversed(recorder.parts):
+                for part in reversed(recorder.parts.attached):
                     self.session.guard(getattr(part, "pause", part.detach))
-                self.session.guard(recorder.modules.pause)
+                self.session.guard(recorder.module_hooks.pause)
 
     def come_back(self) -> None:
         """Put everything back."""
@@ -176,8 +176,8 @@ class CompiledRegions:
         with self._lock:
             self._aside -= 1
             if self._aside == 0 and self.session.recording:
-                self.session.guard(recorder.modules.resume)
-                for part in recorder.parts:
+                self.session.guard(recorder.module_hooks.resume)
+                for part in recorder.parts.attached:
                     self.session.guard(getattr(part, "resume", part.attach))
         if thread.mode_was_on and recorder.mode is not None and self.session.recording:
             enter_mode(recorder.mode)
@@ -207,7 +207,7 @@ class CompiledRegions:
         """Recording has begun as this region was entered: the region is recorded as well."""
         self._thread.call = self.session.guard(self._begin, frame)
 
-    def _begin(self, frame: types.FrameType) -> Call | None:
+    def _begin(self, frame: types.FrameType) -> Any:
         """A compiled function that is no pass of a module gets an entry of its own:
         ``Compiled.{function}.{n}``.
         """
@@ -226,19 +226,19 @@ class CompiledRegions:
             name = getattr(function, "__name__", "function")
         args, kwargs = frame.f_locals.get("args", ()), frame.f_locals.get("kwargs", {})
         with _quiet():
-            return self.recorder.calls.begin(f"Compiled.{name}", args, kwargs, 2)
+            return self.recorder.calls.target.begin_call(f"Compiled.{name}", args, kwargs, 2)
 
-    def _end(self, call: Call, frame: types.FrameType | None) -> None:
-        calls = self.recorder.calls
+    def _end(self, call: Any, frame: types.FrameType | None) -> None:
+        calls = self.recorder.calls.target
         error = sys.exc_info()[1]
         with _quiet():
             if frame is not None and "result" in frame.f_locals:
-                calls.end(call, frame.f_locals["result"])
+                calls.end_call(call, frame.f_locals["result"])
             elif error is not None:
-                calls.fail(call, error)
+                calls.fail_call(call, error)
             else:
                 # Older versions of torch keep the result to themselves.
-                calls.end(call, None)
+                calls.end_call(call, None)
 
     # ------------------------------------------------------------ backward
 
@@ -259,11 +259,13 @@ class CompiledRegions:
         """Whole backward passes are about to be compiled: hooks on graph nodes would become part of them."""
 
         def set_autograd_compiler(compiler: Any, *args: Any) -> Any:
-            hooks = self.recorder.hooks
-            hooks.suspended = compiler is not None
+            for hooks in self.recorder.all_node_hooks:
+                hooks.suspended = compiler is not None
+                if compiler is not None:
+                    hooks.remove()
             if compiler is not None:
-                hooks.remove()
                 self.recorder.modules.parameters.remove()
+                self.recorder.heard_parameters.remove()
                 log.once(
                     "compiled autograd",
                     "info",

@@ -154,7 +154,7 @@ class CompiledModules:
         kwargs: dict[str, Any],
     ) -> Any:
         """Run a compiled module and record its pass."""
-        session, passes = self.session, self.recorder.modules
+        session, passes = self.session, self.recorder.passes
         if not session.recording or session.thread.muted or _tracing() is not None:
             return call()
         passes.enter(name, module, args, kwargs)
@@ -175,7 +175,7 @@ class CompiledModules:
         """The modules inside have no entries; the gradients of their parameters have, under the usual
         names.
         """
-        if not self.recorder.calls.backward or not torch.is_grad_enabled():
+        if not self.recorder.calls.backward or not self.session.is_dumping or not torch.is_grad_enabled():
             return
         for inner in module.modules():
             name = self._learn().get(id(inner))
@@ -187,6 +187,8 @@ class CompiledModules:
         parameters.
         """
         if self._watched_all or not self.recorder.calls.backward or not torch.is_grad_enabled():
+            return
+        if not self.session.is_dumping:
             return
         self._watched_all = True
         for model in self._models:

@@ -17,7 +17,15 @@ from msprobe.capture import native
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
-from msprobe.capture.torch import call_gradients, calls, gradients, module_gradients, parameter_gradients, private
+from msprobe.capture.torch import (
+    call_gradients,
+    calls,
+    gradients,
+    module_gradients,
+    parameter_gradients,
+    pass_gradients,
+    private,
+)
 from msprobe.capture.torch.statistics_framework import Quiet
 
 if TYPE_CHECKING:
@@ -41,8 +49,8 @@ _STANDS_FOR: tuple[tuple[Any, str], ...] = (
     (gradients.Gathering, "result"),
     (gradients.NodeHooks, "before"),
     (gradients.NodeHooks, "after"),
-    (module_gradients, "find_boundary"),
-    (module_gradients, "bases_of"),
+    (pass_gradients, "find_boundary"),
+    (pass_gradients, "bases_of"),
     (module_gradients.ModuleGradients, "watch"),
     (parameter_gradients, "accumulating_node"),
     (parameter_gradients, "_node_through_view"),
@@ -102,7 +110,7 @@ def make_passes(recorder: ModuleRecorder, edge_of: Any, leave: Any, problem_of: 
         watch_parameters=parameters.watch,
         hook_on=parameters.hook_on,
         nothing=parameter_gradients.NOTHING,
-        of_all_uses=module_gradients.OF_ALL_USES,
+        of_all_uses=pass_gradients.OF_ALL_USES,
         trees=parameters.trees,
         passes=parameters.passes,
         earlier=parameters.earlier,

@@ -6,6 +6,7 @@ import functools
 from typing import Any, NamedTuple
 
 from msprobe import log
+from msprobe.capture.heard import arguments_of
 from msprobe.capture.method_arguments import check_api
 from msprobe.capture.torch import private
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
@@ -25,7 +26,7 @@ def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None)
     Raises InvalidInputError if there is no such function.
     """
     check_api(module, api, prefix)
-    if recorder.level not in ("L1", "mix"):
+    if recorder.level not in ("L1", "mix", "none"):
         log.info(f"register_custom_api(): level {recorder.level} records no calls; {api} is not watched.")
         return
     part = _part_of(recorder)
@@ -91,7 +92,7 @@ def _part_of(recorder: TorchRecorder) -> CustomApis:
             return part
     part = CustomApis()
     part.attached = recorder.session.recording
-    recorder.parts.append(part)
+    recorder.parts.add("call", part)
     return part
 
 
@@ -100,31 +101,33 @@ def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) ->
     class methods.
     """
     inner = stored.__func__ if isinstance(stored, (classmethod, staticmethod)) else original
-    session, calls, mode, thread = recorder.session, recorder.calls, recorder.mode, recorder.thread
+    session, calls, thread = recorder.session, recorder.calls, recorder.thread
 
     @functools.wraps(inner)
     def replacement(*args: Any, **kwargs: Any) -> Any:
         if not session.recording or session.thread.muted or not thread.is_here():
             return inner(*args, **kwargs)
+        target, mode = calls.target, recorder.mode
         with _quiet():
-            call = calls.begin(name, args, kwargs, 1)
+            call = target.begin_call(name, args, kwargs, 1)
         if call is None:
             return inner(*args, **kwargs)
+        given, named = arguments_of(call, args, kwargs)
         # As in any recorded API, what is called inside is part of it.
         outer = mode if mode is not None and remove_mode(mode) else None
         try:
             try:
-                result = inner(*args, **kwargs)
+                result = inner(*given, **named)
             finally:
                 if outer is not None and session.recording:
                     enter_mode(outer)
         except BaseException as error:
             with _quiet():
-                calls.fail(call, error)
+                target.fail_call(call, error)
             raise
         with _quiet():
-            calls.end(call, result)
-        return result
+            other = target.end_call(call, result)
+        return result if other is None else other[0]
 
     if isinstance(stored, classmethod):
         return classmethod(replacement)

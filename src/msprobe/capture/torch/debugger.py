@@ -126,7 +126,8 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self = cls._require()
         check_rank_id(rank_id)
         self._look_at_config()
-        if self.settings.level == "debug":
+        listens = self.recorder.bus.has_listeners
+        if self.settings.level == "debug" and not listens:
             return
         given = model if model is not None else self._model()
         outcome = self.recorder.session.outcome
@@ -141,8 +142,10 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             if self._loader.inside:
                 self._begin_batch()
             return
-        if not self.is_on():
+        dumps = self.is_on() and self.settings.level != "debug"
+        if not dumps and self.settings.level != "debug":
             outcome.reason = SWITCHED_OFF
+        if not dumps and not listens:
             return
         named = name_modules(given, self.settings.record_root) if given is not None else []
         self.recorder.models = given
@@ -151,7 +154,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             if self._tokens is None:
                 self._tokens = TokenRange(self.recorder, given, named, tokens, rank_id)
             return
-        self.recorder.start(named, rank_id)
+        self.recorder.start(named, rank_id, dumps)
 
     @classmethod
     def stop(cls) -> None:

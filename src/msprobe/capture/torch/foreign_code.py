@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from msprobe.capture.heard import arguments_of
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.dispatch_operators import OWN_SPACES
@@ -90,21 +91,22 @@ class ForeignCode:
     ) -> Any:
         if not api.key:
             return run(function, args, kwargs)
-        calls = self.calls
+        target = self.calls.target
         with _quiet():
             # Without this, who calls it, and the mode's function.
-            call = calls.begin(api.key, args, kwargs, 3)
+            call = target.begin_call(api.key, args, kwargs, 3)
         if call is None:
             return run(function, args, kwargs)
+        args, kwargs = arguments_of(call, args, kwargs)
         try:
             result = run(function, args, kwargs)
         except BaseException as error:
             with _quiet():
-                calls.fail(call, error)
+                target.fail_call(call, error)
             raise
         with _quiet():
-            calls.end(call, result)
-        return result
+            other = target.end_call(call, result)
+        return result if other is None else other[0]
 
     # ------------------------------------------------------------ it is given memory
 

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from msprobe.capture.around import FRAMES, Around, Plan
 from msprobe.capture.call_sites import called_as_builtin, made_by_operator
+from msprobe.capture.heard import HeardCall, HeardCalls
 from msprobe.capture.torch import private
 from msprobe.capture.torch.arguments import as_given, chosen_by, running_frame
 from msprobe.capture.torch.calls import CallRecorder
@@ -49,7 +50,9 @@ class CallMode(TorchFunctionMode):
 
     def __init__(self, recorder: CallRecorder, names: ApiNames) -> None:
         super().__init__()
-        self.recorder = recorder
+        # Who is told: the dumper itself where it is alone, and the same as `heard` where there are listeners.
+        self.target: Any = recorder
+        self.heard: HeardCalls | None = None
         self.table = names.table
         self.find = names.find
         self.include_unlisted = names.include_unlisted
@@ -83,12 +86,12 @@ class CallMode(TorchFunctionMode):
             if not api.key or not self.include_unlisted:
                 return func, args, kwargs, None
         self.entering.hop = None
-        key, listed, given, words = api.key, True, args, kwargs
+        key, listed, given, words, function = api.key, True, args, kwargs, func
         try:
             if api.operator is not None:
                 key, listed = self._operator_key(api)
             if api.python:
-                function, frame = func, running_frame(func, 1 + FRAMES)
+                frame = running_frame(func, 1 + FRAMES)
                 if api.dispatcher is not None and frame is not None and chosen_by(api.dispatcher, func, frame.f_back):
                     # `max_pool2d(..., return_indices=True)`: known by the function that was called.
                     function, frame = api.dispatcher, frame.f_back
@@ -99,32 +102,53 @@ class CallMode(TorchFunctionMode):
             self.session.fault(key, error)
         if not listed and not self.include_unlisted:
             return func, args, kwargs, None
+        if self.heard is not None:
+            call = self._hear(self.heard, key, given, words, function)
+            if type(call) is HeardCall and call.is_changed:
+                # In the form in which the user called it.
+                return function, call.args, call.kwargs, call
+            return func, args, kwargs, call
         if _stack_length() or kinds:
             # Modes of the user run below ours, or tensor types with a mind of their own: our questions are
             # not calls.
             with _quiet():
-                call = self.recorder.begin(key, given, words, 1 + FRAMES)
+                call = self.target.begin_call(key, given, words, 1 + FRAMES)
             if call is not None:
                 call.quiet = True
         else:
-            call = self.recorder.begin(key, given, words, 1 + FRAMES)
+            call = self.target.begin_call(key, given, words, 1 + FRAMES)
             if call is not None:
                 call.quiet = False
         return func, args, kwargs, call
 
-    def _after(self, call: Any, result: Any, error: BaseException | None) -> None:
-        """The call that was planned is over."""
+    @staticmethod
+    def _hear(heard: HeardCalls, key: str, given: Sequence[Any], words: dict[str, Any] | None, function: Any) -> Any:
+        """The beginning of a call that listeners may want; None if nobody does."""
+        with _quiet():
+            call = heard.begin_call(key, given, words, 2 + FRAMES, function)
+        if call is not None:
+            call.quiet = True
+        return call
+
+    def serve(self, target: Any, heard: HeardCalls | None) -> None:
+        """Tell ``target`` of calls from now on; ``heard`` is the same if listeners are among those who want to know."""
+        self.target = target
+        self.heard = heard
+
+    def _after(self, call: Any, result: Any, error: BaseException | None) -> Any:
+        """The call that was planned is over. ``(result,)`` for another result."""
         if call is _INSIDE:
             self.entering.hop = None
             remove_mode(self)
         elif error is not None:
             with _quiet():
-                self.recorder.fail(call, error)
+                self.target.fail_call(call, error)
         elif call.quiet or _stack_length():
             with _quiet():
-                self.recorder.end(call, result)
+                return self.target.end_call(call, result)
         else:
-            self.recorder.end(call, result)
+            return self.target.end_call(call, result)
+        return None
 
     def _operator_key(self, api: Api) -> tuple[str, bool]:
         if self.entering.reflected and api.reflected is not None:

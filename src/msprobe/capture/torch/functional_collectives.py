@@ -8,6 +8,7 @@ program waits for them: the record stands with ``"completed": false`` until then
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from msprobe.capture.around import FRAMES
+from msprobe.capture.heard_collectives import HeardCollective, begin_collective
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.collectives_functions import FunctionCalls
@@ -33,8 +35,12 @@ NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional"
 class _Awaited:
     """A collective whose results somebody will wait for."""
 
-    def __init__(self, call: Call, result: Any, tree: dict[str, Any], generation: int) -> None:
+    def __init__(
+        self, call: Call | None, heard: HeardCollective | None, result: Any, tree: dict[str, Any], generation: int
+    ) -> None:
+        # None: it is not dumped.
         self.call = call
+        self.heard = heard
         self.result = result
         self.tree = tree
         self.generation = generation
@@ -47,6 +53,8 @@ class FunctionalCollectives:
     def __init__(self, recorder: TorchRecorder) -> None:
         self.session = recorder.session
         self.calls = recorder.calls
+        self.bus = recorder.bus
+        self._level = recorder.level
         self.groups = Groups()
         self.include_unlisted = recorder.names.include_unlisted
         # Address of a storage -> a weak reference that keeps the address from being used again, or tells, and the
@@ -84,18 +92,25 @@ class FunctionalCollectives:
         words = kwargs or {}
         with _quiet():
             told, group = self._name_group(args)
-            # Without this.
-            call = self.calls.begin(api.key, told, words, 1 + FRAMES)
-        if call is None:
+            number = self.session.number(api.key)
+            call = None
+            if self.session.is_dumping and self._level in ("L1", "mix"):
+                # Without this.
+                call = self.calls.begin_call(api.key, told, words, 1 + FRAMES, number)
+            heard = begin_collective(self.bus, api.key, number, told, words, sys._getframe(1), call)
+        if call is None and heard is None:
             return operator(*args, **words)
         try:
             result = operator(*args, **words)
         except BaseException as error:
             with _quiet():
-                self.calls.fail(call, error)
+                if call is not None:
+                    self.calls.fail_call(call, error)
+                if heard is not None:
+                    heard.fail(error)
             raise
         with _quiet():
-            self.session.guard(self._issued, call, group, result)
+            self.session.guard(self._issued, call, heard, group, result)
         return result
 
     def _name_group(self, args: Sequence[Any]) -> tuple[Sequence[Any], bytes | None]:
@@ -114,11 +129,11 @@ class FunctionalCollectives:
             return args, None
         return ([*args[:-1], group], found.text) if found is not None else (args, None)
 
-    def _issued(self, call: Call, group: bytes | None, result: Any) -> None:
+    def _issued(self, call: Call | None, heard: HeardCollective | None, group: bytes | None, result: Any) -> None:
         tree: dict[str, Any] = {"async": True, "completed": False}
         if group is not None:
             tree["process_group"] = group
-        awaited = _Awaited(call, result, tree, self.session.generation)
+        awaited = _Awaited(call, heard, result, tree, self.session.generation)
         self._put(awaited)
         for tensor in _tensors(result):
             # An operator that writes its argument does not count as a write for torch.
@@ -129,13 +144,15 @@ class FunctionalCollectives:
             else:
                 reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
             self._awaited[address_of_storage(tensor)] = (reference, awaited)
-        if call.watched:
+        if call is not None and call.watched:
             self.calls.gradients.watch(call, result)
 
     def _put(self, awaited: _Awaited) -> None:
         call, calls = awaited.call, self.calls
         completed = bool(awaited.tree["completed"])
-        if not call.keep or (calls.overflow and not completed):
+        if completed and awaited.heard is not None:
+            awaited.heard.end(awaited.result)
+        if call is None or not call.keep or (calls.overflow and not completed):
             return
         tree: dict[str, Any] = {}
         if calls.input:

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch.autograd import Function
 
+from msprobe.capture.heard import arguments_of
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
@@ -29,12 +30,12 @@ _FRAMEWORK_CLASSES = frozenset(
 
 
 class CustomFunctions:
-    """Has ``Function.apply`` recorded while attached, or only noticed at levels that record no calls (``records``)."""
+    """Has ``Function.apply`` recorded while attached, or only noticed where no calls are recorded (``records``)."""
 
-    def __init__(self, calls: CallRecorder, thread: RecordedThread, records: bool = True) -> None:
+    def __init__(self, calls: CallRecorder, thread: RecordedThread) -> None:
         self.calls = calls
         self.thread = thread
-        self.records = records
+        self.records = False
         self.foreign = ForeignCode(calls)
         self.session = calls.session
         self._watched = FunctionCalls()
@@ -78,19 +79,21 @@ class CustomFunctions:
                 self.foreign.statistics.forget_all()
         if not self.records or session.thread.muted or _is_framework(args[0]):
             return self.foreign.run(inner, args, kwargs)
+        target = calls.target
         with _quiet():
-            call = calls.begin(f"Function.{args[0].__name__}", args[1:], kwargs, self._frames)
+            call = target.begin_call(f"Function.{args[0].__name__}", args[1:], kwargs, self._frames)
         if call is None:
             return self.foreign.run(inner, args, kwargs)
+        given, kwargs = arguments_of(call, args[1:], kwargs)
         try:
-            result = self.foreign.run(inner, args, kwargs)
+            result = self.foreign.run(inner, (args[0], *given), kwargs)
         except BaseException as error:
             with _quiet():
-                calls.fail(call, error)
+                target.fail_call(call, error)
             raise
         with _quiet():
-            calls.end(call, result)
-        return result
+            other = target.end_call(call, result)
+        return result if other is None else other[0]
 
 
 def _is_harmless(cls: Any) -> bool:

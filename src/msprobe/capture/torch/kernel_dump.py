@@ -152,7 +152,7 @@ class _Calls:
         self.dump = dump
         self.session = calls.session
 
-    def begin(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int) -> Any:
+    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int) -> Any:
         """Before the call; None if it is not the wanted one."""
         dump = self.dump
         if f"{key}.{self.session.number(key)}.forward" != dump.forward_name:
@@ -166,14 +166,14 @@ class _Calls:
         made = sys._getframe(1).f_locals
         return self.session.guard(_Repeatable, made["func"], made["args"], made["kwargs"] or {})
 
-    def end(self, call: Any, result: Any) -> None:
+    def end_call(self, call: Any, result: Any) -> None:
         """After the call."""
         if isinstance(call, KernelDump):
             call.end()
         else:
             self.session.guard(self.dump.watch_backward, call, result)
 
-    def fail(self, call: Any, error: BaseException) -> None:
+    def fail_call(self, call: Any, error: BaseException) -> None:
         """The call raised."""
         if isinstance(call, KernelDump):
             call.end()

@@ -15,7 +15,7 @@ from torch import nn
 from msprobe.capture import native
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
-from msprobe.capture.torch.gradients import accumulating_node
+from msprobe.capture.torch.gradients import NodeHooks, accumulating_node
 
 _quiet = private.without_functions
 
@@ -23,28 +23,23 @@ _quiet = private.without_functions
 NOTHING = [None]
 
 
-class ParameterGradients:
-    """Gradients of parameters, as each backward pass delivers them (before any reduction over ranks)."""
+class ParameterHooks:
+    """Hooks on the nodes that add the gradients of parameters; who derives from it says what becomes of what comes."""
 
-    def __init__(self, calls: CallRecorder) -> None:
-        self.calls = calls
-        self.session = calls.session
-        self.hooks = calls.hooks
+    def __init__(self, hooks: NodeHooks) -> None:
+        self.hooks = hooks
         self.visible = private.has("parameter gradients")
         # id(parameter) -> what sees its gradient. Kept from step to step: finding the node and putting the first
         # hook on it cost more than putting the hook back.
         self.known: dict[int, _Hook | _CompiledHook] = {}
         # Those in place now; of a parameter that was moved since recording began, also the one it had before.
         self.attached: dict[_Hook | _CompiledHook, None] = {}
-        self.trees: dict[str, dict[str, Any]] = {}
-        self.passes: dict[tuple[str, str], int] = {}
-        # Entries that have a place, or got a gradient, since they were last written.
-        self.waiting: dict[str, None] = {}
-        # The gradients of each pass, and the entries that got a further one since they were last written.
-        self.earlier: dict[str, list[dict[str, Any]]] = {}
-        self.several: dict[str, None] = {}
-        # The compiled recorder of modules, which does what `arrive` does; all of the above is shared with it.
+        # The compiled recorder of modules, which does what `arrive` does; all of this is shared with it.
         self.passes_of: Any = None
+
+    def arrive(self, owners: Sequence[tuple[str, str]], gradient: Any) -> None:
+        """A backward pass has brought the gradient of a parameter. ``owners``: its entries, and its key in each."""
+        raise NotImplementedError
 
     def watch(self, name: str, module: nn.Module) -> None:
         """See to it that the gradients of the module's own parameters are noticed."""
@@ -100,6 +95,42 @@ class ParameterGradients:
         if known is not None and known.kind == (parameter.dtype, parameter.device):
             return known
         return self.hook_on(parameter, accumulating_node(parameter)) or known
+
+    def prune(self) -> None:
+        """Forget the hooks where parameters were before they were moved: nothing arrives there any more."""
+        if len(self.attached) > len(self.known):
+            for hook in self.attached.keys() - set(self.known.values()):
+                del self.attached[hook]
+                hook.detach()
+
+    def remove(self) -> None:
+        """Take the hooks away."""
+        attached = list(self.attached)
+        self.attached.clear()
+        for hook in attached:
+            hook.detach()
+
+    def forget(self) -> None:
+        """Let go of the parameters themselves, which the nodes keep alive."""
+        self.remove()
+        self.known.clear()
+
+
+class ParameterGradients(ParameterHooks):
+    """Gradients of parameters, as each backward pass delivers them (before any reduction over ranks)."""
+
+    def __init__(self, calls: CallRecorder) -> None:
+        super().__init__(calls.hooks)
+        self.calls = calls
+        self.session = calls.session
+        # What follows is shared with the compiled recorder, too.
+        self.trees: dict[str, dict[str, Any]] = {}
+        self.passes: dict[tuple[str, str], int] = {}
+        # Entries that have a place, or got a gradient, since they were last written.
+        self.waiting: dict[str, None] = {}
+        # The gradients of each pass, and the entries that got a further one since they were last written.
+        self.earlier: dict[str, list[dict[str, Any]]] = {}
+        self.several: dict[str, None] = {}
 
     def placeholder(self, name: str, module: nn.Module) -> None:
         """The module has run: its entry has a place now, and says so if no gradient arrives."""
@@ -186,23 +217,7 @@ class ParameterGradients:
         self.waiting.clear()
         self.earlier.clear()
         self.several.clear()
-        if len(self.attached) > len(self.known):
-            # Recording goes on. Where parameters were before they were moved, nothing arrives any more.
-            for hook in self.attached.keys() - set(self.known.values()):
-                del self.attached[hook]
-                hook.detach()
-
-    def remove(self) -> None:
-        """Take the hooks away."""
-        attached = list(self.attached)
-        self.attached.clear()
-        for hook in attached:
-            hook.detach()
-
-    def forget(self) -> None:
-        """Let go of the parameters themselves, which the nodes keep alive."""
-        self.remove()
-        self.known.clear()
+        self.prune()
 
 
 class _Attached:
@@ -235,7 +250,7 @@ class _Hook(_Attached):
 
     __slots__ = ("_handle", "kind", "node", "owners", "parameters")
 
-    def __init__(self, parameters: ParameterGradients, node: Any) -> None:
+    def __init__(self, parameters: ParameterHooks, node: Any) -> None:
         self.parameters = parameters
         self.node = node
         # What the parameter was when the node was found.

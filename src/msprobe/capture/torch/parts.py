@@ -1,41 +1,207 @@
-"""Which parts a recorder consists of, besides calls and modules."""
+"""Which parts a recorder consists of, besides calls and modules, and which of them are attached in a step."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+
+from msprobe.capture.events import Kind
+from msprobe.capture.session import CLIP_GRAD, Session
 from msprobe.capture.torch import private
+from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
+from msprobe.capture.torch.functions import CustomFunctions
+from msprobe.capture.torch.patches import Patches
 
 if TYPE_CHECKING:
-    from msprobe.capture.torch.recorder import Part, TorchRecorder
+    from msprobe.capture.torch.recorder import TorchRecorder
 
 
-def make_parts(recorder: TorchRecorder) -> list[Part]:
-    """The parts that the settings of this recorder call for."""
-    from msprobe.capture.torch.user_warnings import UserWarnings
+class Part(Protocol):
+    """Something that is attached while recording.
 
-    parts: list[Part] = [UserWarnings()]
-    level = recorder.level
-    if level in ("L1", "mix"):
-        from msprobe.capture.torch.collectives import CollectiveRecorder
-        from msprobe.capture.torch.functional_collectives import FunctionalCollectives
+    While compiled code runs it is detached and attached again. A part that would lose something by that has
+    ``pause`` and ``resume`` as well, which are called instead.
+    """
 
-        parts += [CollectiveRecorder(recorder), FunctionalCollectives(recorder)]
-    if level in ("L0", "L1", "mix", "L2"):
-        from msprobe.capture.torch.planning import Planning
+    def attach(self) -> None:
+        """Begin to watch."""
 
-        parts.append(Planning(recorder.session))
-    if level in ("L0", "L1", "mix"):
-        from msprobe.capture.torch.optimizers import OptimizerRecorder
+    def detach(self) -> None:
+        """Leave nothing behind."""
 
-        parts.append(OptimizerRecorder(recorder))
-    if level == "L2":
+
+# What there are parts for, in the order in which they are attached.
+_NEEDS = ("functions", "call", "clipping", "warnings", "collective", "planning", "optimizer", "operators")
+_OF_LEVELS: dict[str, frozenset[str]] = {
+    "L0": frozenset(("functions", "warnings", "planning", "optimizer")),
+    "L1": frozenset(("functions", "call", "warnings", "collective", "planning", "optimizer")),
+    "mix": frozenset(("functions", "call", "clipping", "warnings", "collective", "planning", "optimizer")),
+    "L2": frozenset(("functions", "warnings", "planning", "operators")),
+    "debug": frozenset(("functions", "warnings")),
+}
+
+
+# The same for each kind of event that listeners want.
+NEEDS_OF_KIND: dict[Kind, frozenset[str]] = {
+    # What a collective calls to do its work is part of it, and takes no number.
+    "call": frozenset(("functions", "call", "warnings", "collective", "planning")),
+    "collective": frozenset(("collective",)),
+    "optimizer": frozenset(("optimizer",)),
+}
+
+
+def needs_of(level: str) -> frozenset[str]:
+    """What a dump of this level needs; nothing, where nothing is dumped."""
+    return _OF_LEVELS.get(level, frozenset())
+
+
+def possible(needs: frozenset[str]) -> frozenset[str]:
+    """Those of ``needs`` that this torch has what it takes for."""
+    return needs - {"call"} if "call" in needs and not private.has("calls") else needs
+
+
+class Parts:
+    """The parts of one recorder, made when they are needed first."""
+
+    def __init__(self, recorder: TorchRecorder) -> None:
+        self._recorder = recorder
+        self._made: dict[str, list[Part]] = {}
+        # Attached in every step, behind all others.
+        self.last: list[Part] = []
+        self.attached: list[Part] = []
+
+    def __iter__(self) -> Iterator[Part]:
+        for need in _NEEDS:
+            yield from self._made.get(need, ())
+        yield from self.last
+
+    def add(self, need: str, part: Part) -> None:
+        """A part that comes later."""
+        self._made.setdefault(need, []).append(part)
+        if self._recorder.session.recording:
+            self.attached.append(part)
+
+    def make(self, needs: Collection[str]) -> None:
+        """Make what is needed and not there yet."""
+        for need in _NEEDS:
+            if need in needs and need not in self._made:
+                self._made[need] = []
+                self._made[need] = self._new(need)
+
+    def attach(self, needs: Collection[str]) -> None:
+        """Attach what is needed."""
+        self.attached = [part for need in _NEEDS if need in needs for part in self._made.get(need, ())]
+        for part in self._made.get("functions", ()):
+            if isinstance(part, CustomFunctions):
+                part.records = "call" in needs
+        self.attached += self.last
+        for part in self.attached:
+            self._recorder.session.guard(part.attach)
+
+    def detach(self) -> None:
+        """Detach all that is attached."""
+        attached, self.attached = self.attached, []
+        for part in reversed(attached):
+            self._recorder.session.guard(part.detach)
+
+    def _new(self, need: str) -> list[Part]:
+        recorder = self._recorder
+        session = recorder.session
+        if need == "functions":
+            return [CustomFunctions(recorder.calls, recorder.thread)]
+        if need == "call":
+            for part in self._made["functions"]:
+                if isinstance(part, CustomFunctions):
+                    part.foreign.watch(recorder.names)
+            return [_call_patches(recorder.make_mode())]
+        if need == "clipping":
+            return [_clip_patches(session)]
+        if need == "warnings":
+            from msprobe.capture.torch.user_warnings import UserWarnings
+
+            return [UserWarnings()]
+        if need == "collective":
+            from msprobe.capture.torch.collectives import CollectiveRecorder
+            from msprobe.capture.torch.functional_collectives import FunctionalCollectives
+
+            return [CollectiveRecorder(recorder), FunctionalCollectives(recorder)]
+        if need == "planning":
+            from msprobe.capture.torch.planning import Planning
+
+            return [Planning(session)]
+        if need == "optimizer":
+            from msprobe.capture.torch.optimizers import OptimizerRecorder
+
+            return [OptimizerRecorder(recorder)]
         from msprobe.capture.torch.dispatch import OperatorRecorder
         from msprobe.capture.torch.kernel_dump import KernelDump, npu_module
 
         npu = npu_module()
         if npu is not None:
-            parts.append(KernelDump(recorder, npu))
-        elif private.has("operators by key") or private.has("operators by mode"):
-            parts.append(OperatorRecorder(recorder))
-    return parts
+            return [KernelDump(recorder, npu)]
+        if private.has("operators by key") or private.has("operators by mode"):
+            return [OperatorRecorder(recorder)]
+        return []
+
+
+def _call_patches(mode: CallMode) -> Patches:
+    patches = Patches()
+
+    def reflected(original: Any) -> Any:
+        def replacement(tensor: Any, other: Any) -> Any:
+            # Of this thread: another one may add, too.
+            entering = mode.entering
+            entering.reflected = True
+            try:
+                return original(tensor, other)
+            finally:
+                entering.reflected = False
+
+        replacement.__name__ = original.__name__
+        return replacement
+
+    for name in ("__radd__", "__rmul__"):
+        patches.add(torch.Tensor, name, reflected)
+
+    def without_mode(original: Any) -> Any:
+        def has_torch_function(relevant_args: Any) -> Any:
+            if remove_mode(mode):
+                try:
+                    return original(relevant_args)
+                finally:
+                    enter_mode(mode)
+            return original(relevant_args)
+
+        return has_torch_function
+
+    # These modules ask "does somebody override torch functions?" to choose their fused path. Recording is
+    # no reason to take the other one, whose results differ in the last bits.
+    patches.add(torch.overrides, "has_torch_function", without_mode)
+    return patches
+
+
+def _clip_patches(session: Session) -> Patches:
+    patches = Patches()
+
+    def region(original: Any) -> Any:
+        @functools.wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            thread = session.thread
+            before, thread.region = thread.region, CLIP_GRAD
+            try:
+                return original(*args, **kwargs)
+            finally:
+                thread.region = before
+
+        return replacement
+
+    from torch.nn import utils
+    from torch.nn.utils import clip_grad
+
+    for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"):
+        patches.add(utils, name, region)
+        patches.add(clip_grad, name, region)
+    return patches

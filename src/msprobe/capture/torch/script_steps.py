@@ -195,7 +195,7 @@ class ScriptSteps:
                 named = self._names_of(len(self._models) - 1, module)
                 outside = recorder.regions.outside_more(module, named)
                 if recorder.level in ("L0", "mix"):
-                    recorder.modules.watch_more(outside)
+                    recorder.module_hooks.watch_more(outside)
         elif self._may_begin():
             if not known:
                 self._add(module)

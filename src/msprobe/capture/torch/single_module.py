@@ -10,7 +10,7 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture.torch.debugger import PrecisionDebugger
-from msprobe.capture.torch.modules import watch_passes
+from msprobe.capture.torch.module_hooks import watch_passes
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.errors import InvalidInputError
 
@@ -42,8 +42,8 @@ def module_dump(module: nn.Module, name: str) -> None:
     if recorder.level not in ("L0", "L1", "mix"):
         log.info(f"module_dump(): level {recorder.level} records no modules; {name} is not watched.")
         return
-    if id(module) in recorder.modules.names:
-        log.info(f"module_dump(): {name} is recorded already, as {recorder.modules.names[id(module)]}.")
+    if id(module) in recorder.module_hooks.names:
+        log.info(f"module_dump(): {name} is recorded already, as {recorder.module_hooks.names[id(module)]}.")
         return
     _active = SingleModule(recorder, module, f"Module.{name}.{type(module).__name__}")
 
@@ -60,23 +60,23 @@ class SingleModule:
     """Mutes this thread's recording but for the passes of one module."""
 
     def __init__(self, recorder: TorchRecorder, module: nn.Module, name: str) -> None:
-        self.passes = recorder.modules
+        self._recorder = recorder
         self.thread = recorder.session.thread
         self.thread.muted += 1
         self._handles = watch_passes(self, name, module)
 
-    def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The module is about to run."""
         thread = self.thread
         muted, thread.muted = thread.muted, 0
         try:
-            self.passes.enter(name, module, args, kwargs)
+            return self._recorder.passes.enter(name, module, args, kwargs)
         finally:
             thread.muted = muted
 
-    def leave(self, name: str, module: nn.Module, result: Any) -> None:
+    def leave(self, name: str, module: nn.Module, result: Any) -> Any:
         """The module has run, or raised."""
-        self.passes.leave(name, module, result)
+        return self._recorder.passes.leave(name, module, result)
 
     def end(self) -> None:
         """Take the hooks away and let everything be recorded again."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from msprobe.capture.torch.modules import watch_passes
+from msprobe.capture.torch.module_hooks import watch_passes
 from msprobe.capture.torch.recorder import TorchRecorder
 
 

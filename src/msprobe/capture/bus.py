@@ -1,0 +1,291 @@
+"""Who listens, and how they are told: the middle between what notices and who wants to know.
+
+:class:`Bus` knows the listeners of a run, which of them are on in this step, and how what goes by a name reaches them
+(:mod:`msprobe.capture.routes`). It tells them one by one: unseen, so that what a listener computes is recorded by
+nobody and leaves random generators and the grad mode as they were, and apart, so that one that raises is told of once
+and dropped. How calls and passes come here: :mod:`msprobe.capture.heard`.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from msprobe import log
+from msprobe.capture.adapter import Surroundings
+from msprobe.capture.events import Event, Kind, Step
+from msprobe.capture.listeners import Arguments, Changer, Listener, Observer, Result
+from msprobe.capture.routes import Listening, Way, matches, numbers_of, ways_of
+from msprobe.capture.session import Session
+from msprobe.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from msprobe.capture.heard import HeardPass
+
+
+class PassesOfThread(threading.local):
+    """The passes of wanted modules that run in this thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.passes: list[HeardPass] = []
+
+
+class Bus:
+    """The listeners of one run, told of what happens in it."""
+
+    def __init__(self, session: Session, surroundings: Surroundings) -> None:
+        self.session = session
+        self.surroundings = surroundings
+        self.thread = PassesOfThread()
+        self._listening: list[Listening] = []
+        # Those that are on in this step, and what was decided for them.
+        self.active: list[Listening] = []
+        self._ways: dict[tuple[Kind, str], tuple[Way, ...]] = {}
+        # The models themselves, by name, where the dump does not have them: for those who ask for them.
+        self.roots: frozenset[str] = frozenset()
+        # Those that were told that this step begins.
+        self._begun: list[Listening] = []
+        self._step: Step | None = None
+
+    # ---------------------------------------------------------------- who listens
+
+    def add(self, listener: Any) -> None:
+        """Tell ``listener`` from the next start on. Raises InvalidInputError if it is none, or is here already."""
+        if not isinstance(listener, (Observer, Changer)):
+            raise InvalidInputError(
+                f"add(): a listener is an Observer or a Changer (msprobe.listeners), found {type(listener).__name__}."
+            )
+        if any(one.listener is listener for one in self._listening):
+            raise InvalidInputError(f"add(): this {type(listener).__name__} listens already.")
+        self._listening.append(Listening(listener))
+
+    def remove(self, listener: Any) -> None:
+        """Tell ``listener`` no more; one that does not listen is left alone."""
+        for one in self._listening:
+            if one.listener is listener:
+                one.dropped = True
+        self._listening = [one for one in self._listening if one.listener is not listener]
+
+    def adopt(self, other: Bus) -> None:
+        """Go on with the listeners of another run's bus."""
+        self._listening = other._listening
+
+    @property
+    def has_listeners(self) -> bool:
+        """True if somebody may want to be told in some step."""
+        return any(not one.dropped for one in self._listening)
+
+    # ---------------------------------------------------------------- a step
+
+    def begin(self) -> bool:
+        """Recording begins in this step, or goes on: decide who is on. True if somebody is."""
+        session = self.session
+        step, rank = session.step, session.rank()
+        on = [one for one in self._listening if not one.dropped and self._is_on(one.listener, step, rank)]
+        if on != self.active:
+            self.active = on
+            self._ways.clear()
+        self.thread.passes.clear()
+        if not on:
+            return False
+        self._step = Step(step, rank)
+        for one in on:
+            if one not in self._begun:
+                self._begun.append(one)
+                self.tell(one, one.listener.step_begin, self._step)
+        self.active = [one for one in on if not one.dropped]
+        return bool(self.active)
+
+    @staticmethod
+    def _is_on(listener: Listener, step: int, rank: int | None) -> bool:
+        try:
+            return bool(listener.is_on) and listener.cadence.has(step, rank)
+        except Exception as error:
+            log.once(
+                ("cadence", id(listener)),
+                "error",
+                f"The cadence of the listener {type(listener).__name__} cannot be asked, it is off:"
+                f" {type(error).__name__}: {error}",
+            )
+            return False
+
+    def end(self) -> None:
+        """Nothing more is noticed until the next :meth:`begin`."""
+        self.active = []
+        self._ways.clear()
+        self.thread.passes.clear()
+
+    def end_step(self) -> None:
+        """The step is over."""
+        begun, self._begun = self._begun, []
+        step, self._step = self._step, None
+        for one in begun:
+            if step is not None and not one.dropped:
+                self.tell(one, one.listener.step_end, step)
+
+    # ---------------------------------------------------------------- what they want
+
+    def wants(self, kind: Kind) -> bool:
+        """True if somebody who is on wants events of this kind."""
+        return any(kind in one.wants.kinds for one in self.active)
+
+    def wants_module(self, key: str, path: str) -> bool:
+        """True if the module of this name has to be watched for somebody who is on."""
+        for one in self._asking(key):
+            wants = one.wants
+            if wants.modules and not matches(wants.modules, path):
+                continue
+            if "call" in wants.kinds and wants.modules:
+                return True
+            if ("pass" in wants.kinds or "parameter_gradient" in wants.kinds) and (
+                numbers_of(tuple(wants.names), key) != frozenset()
+            ):
+                return True
+        return False
+
+    def ways(self, kind: Kind, key: str) -> tuple[Way, ...]:
+        """How what goes by ``key`` reaches those who are on; decided once."""
+        ways = self._ways.get((kind, key))
+        if ways is None:
+            ways = self._ways[kind, key] = ways_of(self._asking(key), kind, key) if self.active else ()
+        return ways
+
+    def _asking(self, key: str) -> list[Listening]:
+        """Those who are on and may want what goes by ``key``: all, but for a model itself only who names it."""
+        if key not in self.roots:
+            return self.active
+        return [one for one in self.active if one.wants.names or one.wants.modules]
+
+    def open_ways(self, kind: Kind, key: str, number: int) -> list[Way]:
+        """Those of :meth:`ways` that this one event takes."""
+        ways = self.ways(kind, key)
+        if not ways:
+            return []
+        paths = [one.path for one in self.thread.passes]
+        return [way for way in ways if way.is_open(number, paths)]
+
+    def parent(self) -> str | None:
+        """The entry of the innermost pass in this thread of a module that is watched."""
+        dumped = self.session.thread.modules
+        if dumped:
+            return dumped[-1].entry
+        heard = self.thread.passes
+        return f"{heard[-1].key}.forward.{heard[-1].number}" if heard else None
+
+    # ---------------------------------------------------------------- telling
+
+    def tell(self, listening: Listening, method: Callable[..., Any], *told: Any, tensors: Sequence[Any] = ()) -> Any:
+        """Call a method of a listener; what it returns. One that raises, or writes to ``tensors``, is dropped."""
+        if listening.dropped:
+            return None
+        thread = self.session.thread
+        thread.muted += 1
+        try:
+            versions = self.surroundings.versions(tensors) if tensors else ()
+            with self.surroundings.unseen():
+                answer = method(*told)
+            if versions and self.surroundings.versions(tensors) != versions:
+                raise PermissionError("it wrote to a tensor of the program, which listeners must not do")
+            return answer
+        except Exception as error:
+            self._drop(listening, method, told[0], error)
+            return None
+        finally:
+            thread.muted -= 1
+
+    def before(self, ways: Sequence[Way], event: Any) -> Iterator[Arguments]:
+        """Tell the changers among ``ways`` that something is about to happen; the arguments that they give."""
+        for way in ways:
+            listening = way.listening
+            if listening.changer is not None and way.forward:
+                answer = self.tell(listening, listening.changer.before, event)
+                if answer is not None and self._may_change(listening, event, "arguments", answer, Arguments):
+                    yield answer
+
+    def after(self, ways: Sequence[Way], event: Any, result: Any) -> tuple[Any] | None:
+        """Tell the changers that it has happened. ``(result,)``: what they put in place of the result, else None."""
+        found: tuple[Any] | None = None
+        for way in ways:
+            listening = way.listening
+            if listening.changer is None or not way.forward:
+                continue
+            answer = self.tell(listening, listening.changer.after, event, result)
+            if answer is not None and self._may_change(listening, event, "results", answer, Result):
+                thread = self.session.thread
+                thread.muted += 1
+                try:
+                    result = self.surroundings.in_place_of(result, answer.value, (*event.args, *event.kwargs.values()))
+                    found = (result,)
+                except Exception as error:
+                    self._drop(listening, listening.changer.after, event, error)
+                finally:
+                    thread.muted -= 1
+        return found
+
+    def show(self, ways: Sequence[Way], moment: Literal["before", "after"], event: Any, *more: Any) -> None:
+        """Tell all among ``ways`` of what nobody can change."""
+        for way in ways:
+            if way.forward:
+                method = getattr(way.listening.listener, moment)
+                answer = self.tell(way.listening, method, event, *more)
+                if answer is not None and way.listening.changer is not None:
+                    self._drop(way.listening, method, event, PermissionError("this cannot be changed"))
+
+    def show_before(self, ways: Sequence[Way], event: Any, tensors: Sequence[Any] = ()) -> None:
+        """Tell the observers among ``ways`` that something is about to happen."""
+        for way in ways:
+            listener = way.listening.listener
+            if isinstance(listener, Observer) and way.forward:
+                self.tell(way.listening, listener.before, event, tensors=tensors)
+
+    def show_after(self, ways: Sequence[Way], event: Any, result: Any, tensors: Sequence[Any] = ()) -> None:
+        """Tell the observers that it has happened."""
+        for way in ways:
+            listener = way.listening.listener
+            if isinstance(listener, Observer) and way.forward:
+                self.tell(way.listening, listener.after, event, result, tensors=tensors)
+
+    def show_failure(self, ways: Sequence[Way], failure: Any) -> None:
+        """Tell everybody who was told of its beginning that it has raised."""
+        for way in ways:
+            if way.forward:
+                self.tell(way.listening, way.listening.listener.failed, failure)
+
+    def show_gradient(self, ways: Sequence[Way], event: Any) -> None:
+        """Tell those who want gradients of one."""
+        for way in ways:
+            if way.backward:
+                self.tell(way.listening, way.listening.listener.gradient, event, tensors=(event.gradient,))
+
+    # ---------------------------------------------------------------- those that cannot go on
+
+    def _may_change(self, listening: Listening, event: Event, what: str, answer: Any, expected: type) -> bool:
+        changer = listening.changer
+        assert changer is not None
+        try:
+            changes = changer.changes
+            key, number = event.key, event.number  # type: ignore[attr-defined]
+            numbers = numbers_of(tuple(changes.names), key) if changes.names else frozenset()
+            if not isinstance(answer, expected):
+                reason = f"it returned a {type(answer).__name__}, not {expected.__name__}(...)"
+            elif not getattr(changes, what):
+                reason = f"its `changes` do not name {what}"
+            elif numbers is not None and number not in numbers:
+                reason = "its `changes` do not name it"
+            else:
+                return True
+            raise PermissionError(f"it may not change the {what} of {event.name}: {reason}")
+        except Exception as error:
+            self._drop(listening, changer.after, event, error)
+            return False
+
+    def _drop(self, listening: Listening, method: Callable[..., Any], event: Any, error: Exception) -> None:
+        listening.dropped = True
+        where = getattr(event, "name", None) or f"step {getattr(event, 'step', '?')}"
+        log.error(
+            f"The listener {listening.name} failed in {getattr(method, '__name__', 'a method')}() at {where}:"
+            f" {type(error).__name__}: {error}. It is told of nothing more; the training and other listeners go on."
+        )
+        log.debug("".join(traceback.format_exception(error)))

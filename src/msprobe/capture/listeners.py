@@ -1,0 +1,164 @@
+"""Listeners: whoever wants to know what happens while a program runs.
+
+An :class:`Observer` looks. It is given no way to change anything: what its methods return is not looked at. A
+:class:`Changer` may give a call other arguments or another result, and names in ``changes`` what it changes; nothing
+else does it reach. Both say in ``wants`` what they are told of, and in ``cadence`` in which steps.
+
+What a listener computes in a callback is recorded by nobody and has no gradient; random generators and the grad mode
+are put back as they were. A listener that raises is told of once in the log and is told of nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.capture.events import (
+    DIRECTIONS,
+    KINDS,
+    Direction,
+    Event,
+    Failure,
+    Gradient,
+    Kind,
+    ParameterGradient,
+    Step,
+)
+from msprobe.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What a listener is told of.
+
+    ``kinds``: kinds of events. ``names``: patterns (``*``, ``?``, ``[..]``) of which one has to match, over names
+    without direction and number (``Functional.linear``, ``Module.encoder.*.Linear``), or one call with its number
+    (``Functional.linear.3``); empty: all. ``modules``: patterns over module paths (``encoder.layers.*``); passes and
+    gradients of parameters of these modules, and calls made inside of their passes; empty: all, but the model itself
+    (``root``) only where the dump has it. ``directions``: "forward" is ``before`` and ``after``, "backward"
+    the gradients of calls and passes.
+
+    What is not wanted costs nothing: a listener for three modules puts hooks on three modules. Raises
+    InvalidInputError for an unknown kind or direction.
+    """
+
+    kinds: Collection[Kind] = KINDS
+    names: Sequence[str] = ()
+    modules: Sequence[str] = ()
+    directions: Collection[Direction] = DIRECTIONS
+
+    def __post_init__(self) -> None:
+        mistakes = [f"{kind!r} is no kind of event" for kind in self.kinds if kind not in KINDS]
+        mistakes += [f"{one!r} is no direction" for one in self.directions if one not in DIRECTIONS]
+        for field, value in (("names", self.names), ("modules", self.modules)):
+            if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+                mistakes.append(f"{field} must be a list of texts, found {value!r}")
+        if mistakes:
+            raise InvalidInputError(
+                f"Wants: {'; '.join(mistakes)}. Kinds are {', '.join(sorted(KINDS))}; directions are"
+                f" {', '.join(sorted(DIRECTIONS))}."
+            )
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """In which steps and ranks a listener is told of anything.
+
+    ``steps``: these alone; None: all. ``every``: of these, every n-th from ``first`` on: those whose distance from
+    ``first`` is a multiple of it. ``last``: none after this one. ``ranks``: None: all; a single process is rank 0.
+    """
+
+    steps: Collection[int] | None = None
+    every: int = 1
+    first: int = 0
+    last: int | None = None
+    ranks: Collection[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise InvalidInputError(f"Cadence: every must be at least 1, found {self.every!r}.")
+
+    def has(self, step: int, rank: int | None) -> bool:
+        """True if the step of this number and rank is one of them."""
+        if self.steps is not None and step not in self.steps:
+            return False
+        if step < self.first or (self.last is not None and step > self.last) or (step - self.first) % self.every:
+            return False
+        return self.ranks is None or (rank or 0) in self.ranks
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a :class:`Changer` changes: of the calls and passes whose names match (as in :class:`Wants`), their
+    arguments, their results, or both.
+    """
+
+    names: Sequence[str]
+    arguments: bool = False
+    results: bool = False
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments for a call or pass in place of its own."""
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result in place of the one that a call or pass has computed.
+
+    Where the own result has a gradient and ``value`` has none, the gradient goes on to what computed the own result:
+    the values change, and what is differentiated does not. A ``value`` with a gradient of its own is taken as it is. A
+    call that writes its result into an argument cannot have another one.
+    """
+
+    value: Any
+
+
+class Listener:
+    """What observers and changers have in common. All methods may be left out."""
+
+    wants: Wants = Wants()
+    #: May be set anew at any time, as ``is_on``: it counts from the next ``start`` on.
+    cadence: Cadence = Cadence()
+    is_on: bool = True
+
+    def gradient(self, event: Gradient | ParameterGradient) -> None:
+        """A gradient has come."""
+
+    def failed(self, event: Failure) -> None:
+        """What was told of by ``before`` has raised."""
+
+    def step_begin(self, event: Step) -> None:
+        """Recording begins in a step."""
+
+    def step_end(self, event: Step) -> None:
+        """The step is over."""
+
+
+class Observer(Listener):
+    """Looks, and changes nothing."""
+
+    def before(self, event: Event) -> None:
+        """Something is about to happen."""
+
+    def after(self, event: Event, result: Any) -> None:
+        """It has happened."""
+
+
+class Changer(Listener):
+    """Looks, and changes what ``changes`` names."""
+
+    changes: Changes = Changes(())
+
+    def before(self, event: Event) -> Arguments | None:
+        """Something is about to happen. Other arguments for it, if it is a call or pass that ``changes`` names."""
+        return None
+
+    def after(self, event: Event, result: Any) -> Result | None:
+        """It has happened. Another result of it, if it is a call or pass that ``changes`` names."""
+        return None

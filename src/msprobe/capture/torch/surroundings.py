@@ -1,0 +1,165 @@
+"""What the bus asks of PyTorch so that listeners work unseen, and may put something in the place of a result."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from msprobe.capture.heard import Heard
+from msprobe.capture.torch import private
+from msprobe.capture.torch.gradients import ArgumentEdge, collect_tensors, edge_of, sequence_number
+from msprobe.capture.torch.heard_gradients import HeardGradients, HeardParameterGradients
+
+# Whose generators a listener could use.
+_DEVICES = ("cuda", "npu", "xpu")
+
+
+class TorchSurroundings:
+    """See :class:`msprobe.capture.adapter.Surroundings`."""
+
+    def __init__(self, gradients: HeardGradients, parameters: HeardParameterGradients) -> None:
+        self.gradients = gradients
+        self.parameters = parameters
+
+    def unseen(self) -> AbstractContextManager[Any]:
+        """See the protocol."""
+        return _unseen()
+
+    def is_traced(self) -> bool:
+        """See the protocol."""
+        return private.tracing_state() is not None
+
+    def tensors_of(self, values: Sequence[Any]) -> Sequence[Any]:
+        """See the protocol."""
+        found: list[tuple[str, Any]] = []
+        with private.without_functions():
+            for value in values:
+                collect_tensors(value, "", found)
+        return [tensor for _, tensor in found]
+
+    def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
+        """See the protocol."""
+        return [-1 if tensor is None or tensor.is_inference() else tensor._version for tensor in tensors]
+
+    def copied(self, value: Any) -> Any:
+        """See the protocol."""
+        if isinstance(value, torch.Tensor):
+            return value.detach().clone()
+        if type(value) in (list, tuple):
+            return type(value)(self.copied(item) for item in value)
+        if type(value) is dict:
+            return {key: self.copied(item) for key, item in value.items()}
+        return value
+
+    def in_place_of(self, own: Any, given: Any, args: Sequence[Any]) -> Any:
+        """See the protocol. Each tensor is copied: the program may write to what it gets."""
+        with private.without_functions():
+            written = {id(tensor) for tensor in self.tensors_of(args)}
+            if any(id(tensor) in written for tensor in self.tensors_of((own,))):
+                raise ValueError("its result is one of its arguments, which cannot be replaced")
+            return _in_place_of(own, given)
+
+    def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[ArgumentEdge], int] | None:
+        """See the protocol."""
+        if not torch.is_grad_enabled():
+            return None
+        found: list[tuple[str, Any]] = []
+        with private.without_functions():
+            for i, value in enumerate(args):
+                collect_tensors(value, f"input.{i}", found)
+            for word, value in kwargs.items():
+                collect_tensors(value, f"kwargs.{word}", found)
+            return [edge_of(tensor, path) for path, tensor in found if tensor.requires_grad], sequence_number()
+
+    def watch(self, heard: Heard, note: Any, result: Any) -> None:
+        """See the protocol."""
+        edges, oldest = note
+        with private.without_functions():
+            self.gradients.watch(heard, edges, oldest, result)
+
+    def watch_parameters(self, name: str, module: Any) -> None:
+        """See the protocol."""
+        if torch.is_grad_enabled():
+            with private.without_functions():
+                self.parameters.watch(name, module)
+
+
+class _InPlaceOf(torch.autograd.Function):
+    """Other values in the place of a tensor, whose gradient goes on to what computed it."""
+
+    @staticmethod
+    def forward(ctx: Any, own: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+        """A copy of ``given``."""
+        return given.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """All of it is of the tensor that was replaced."""
+        return gradient, None
+
+
+def _in_place_of(own: Any, given: Any) -> Any:
+    if isinstance(given, torch.Tensor):
+        if not isinstance(own, torch.Tensor) or own.shape != given.shape or own.dtype != given.dtype:
+            raise ValueError(f"the result is {_kind(own)}, and what was given for it {_kind(given)}")
+        if given.requires_grad:
+            return given
+        return _InPlaceOf.apply(own, given) if own.requires_grad else given.clone()  # type: ignore[no-untyped-call]
+    if isinstance(given, (list, tuple)) and type(given) is type(own) and len(given) == len(own):
+        items = [_in_place_of(mine, other) for mine, other in zip(own, given, strict=True)]
+        return type(given)(*items) if hasattr(given, "_fields") else type(given)(items)
+    if isinstance(given, dict) and isinstance(own, dict) and given.keys() == own.keys():
+        return {key: _in_place_of(own[key], other) for key, other in given.items()}
+    return given
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {list(value.shape)}"
+    return f"a {type(value).__name__}"
+
+
+# ---------------------------------------------------------------- unseen
+
+
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_random_numbers())
+        stack.enter_context(private.without_functions())
+        if private.count_dispatch_modes():
+            stack.enter_context(private.without_dispatch_modes())
+        stack.enter_context(torch.no_grad())
+        if torch.is_autocast_cache_enabled():
+            # A weight that is cast here, without a gradient, must not be what the program finds in the cache.
+            torch.set_autocast_cache_enabled(False)
+            stack.callback(torch.set_autocast_cache_enabled, True)
+        yield
+
+
+@contextlib.contextmanager
+def _random_numbers() -> Iterator[None]:
+    """Puts all random generators back as they were."""
+    generators = [torch.default_generator]
+    for name in _DEVICES:
+        device = getattr(torch, name, None)
+        if device is not None and device.is_initialized():
+            generators += device.default_generators
+    states = [generator.get_state() for generator in generators]
+    numpy: Any = sys.modules.get("numpy.random")
+    of_python = random.getstate()
+    of_numpy = numpy.get_state() if numpy is not None else None
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+        random.setstate(of_python)
+        if numpy is not None:
+            numpy.set_state(of_numpy)

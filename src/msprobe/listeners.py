@@ -1,0 +1,42 @@
+"""What a listener is made of: to be told of what happens while a program runs, with ``debugger.add(listener)``.
+
+See docs/how-to-write-a-listener.md.
+"""
+
+from __future__ import annotations
+
+from msprobe.capture.events import (
+    Call,
+    Collective,
+    Event,
+    Failure,
+    Gradient,
+    ModulePass,
+    OptimizedParameter,
+    OptimizerStep,
+    ParameterGradient,
+    SavedValue,
+    Step,
+)
+from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, Observer, Result, Wants
+
+__all__ = [
+    "Arguments",
+    "Cadence",
+    "Call",
+    "Changer",
+    "Changes",
+    "Collective",
+    "Event",
+    "Failure",
+    "Gradient",
+    "ModulePass",
+    "Observer",
+    "OptimizedParameter",
+    "OptimizerStep",
+    "ParameterGradient",
+    "Result",
+    "SavedValue",
+    "Step",
+    "Wants",
+]
