@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from msprobe import log
 from msprobe.capture.live_switch import LiveSwitch
 from msprobe.config.settings import Settings
-from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.errors import InvalidInputError
 from msprobe.store.ownership import refuse_old_dumps
 
 #: Why nothing was recorded.
@@ -113,19 +113,12 @@ class Debugger:
         """Tell ``listener`` (an Observer or a Changer of ``msprobe.listeners``) of what happens between start and
         stop, from the next start on: in the steps and ranks of its own cadence, whether these are dumped or not.
         """
-        cls._bus().add(listener)
+        cls._require().recorder.bus.add(listener)
 
     @classmethod
     def remove(cls, listener: Any) -> None:
         """Tell ``listener`` nothing more."""
-        cls._bus().remove(listener)
-
-    @classmethod
-    def _bus(cls) -> Any:
-        bus = cls._require().recorder.bus
-        if bus is None:
-            raise NotAvailableError("add(): listeners are told of PyTorch programs only, in this version.")
-        return bus
+        cls._require().recorder.bus.remove(listener)
 
     # ---------------------------------------------------------------- as a block
 
@@ -245,8 +238,7 @@ class Debugger:
             renewed = self._renewed(settings)
             renewed.session.outcome = self.recorder.session.outcome
             renewed.session.number_steps_from(session.step)
-            if self.recorder.bus is not None:
-                renewed.bus.adopt(self.recorder.bus)
+            renewed.bus.adopt(self.recorder.bus)
             self.recorder = renewed
         self.settings = settings
 

@@ -43,6 +43,10 @@ class Passes(Protocol):
 class Heard:
     """A call or pass that listeners are told of, between its beginning and its end, and on to its backward."""
 
+    # What gradients are looked for by: a call is no pass, and what was there before says nothing to listeners.
+    module: Any = None
+    parent: Any = None
+
     __slots__ = (
         "backward",
         "dumped",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msprobe.capture.adapter import Gradients, Modules, Place, Tensors
+from msprobe.capture.heard import HeardCalls, arguments_of
 from msprobe.capture.records import PLAIN, Describer, parts_of
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStack
@@ -79,20 +80,25 @@ class UnitRecorder:
         self.output = settings.output
         self.saving = session.saves_all or session.saves_some
         self.overflow = settings.keeps_few
+        # Where there are listeners, those who are told of calls in the place of this.
+        self.heard: HeardCalls | None = None
         # Where calls that fail are looked for: waits until a call is done, and raises if it failed.
         self.wait: Callable[[], None] | None = None
 
     # ------------------------------------------------------------ calls
 
-    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any], skip: int) -> Unit | None:
+    def begin_call(
+        self, key: str, args: Sequence[Any], kwargs: dict[str, Any], skip: int, number: int | None = None
+    ) -> Unit | None:
         """Before a call of ``key`` (``Functional.tanh``); None if nothing of it is wanted, or it failed.
 
-        ``skip``: how many frames of the adapter lie between the caller and this.
+        ``skip``: how many frames of the adapter lie between the caller and this. ``number``: the one it has already.
         """
         session = self.session
         entry = key
+        kwargs = kwargs or {}
         try:
-            base = f"{key}.{session.number(key)}"
+            base = f"{key}.{session.number(key) if number is None else number}"
             entry = base + ".forward"
             flt = self.filter
             wanted = flt is None or flt.wants_call(entry)
@@ -308,22 +314,29 @@ def run_recorded(
         return original(*owner, *args, **kwargs)
     thread.muted += 1
     try:
-        unit = units.begin_call(key, args, kwargs, 2)
+        target: Any = units
+        if units.heard is None:
+            unit: Any = units.begin_call(key, args, kwargs, 2)
+        else:
+            target = units.heard
+            unit = target.begin_call(key, args, kwargs, 2, functools.partial(original, *owner))
         if unit is None:
             return original(*owner, *args, **kwargs)
-        unit.attributes = attributes
+        given, words = arguments_of(unit, args, kwargs)
+        dumped: Unit | None = unit if isinstance(unit, Unit) else unit.dumped
+        if dumped is not None:
+            dumped.attributes = attributes
         try:
-            result = original(*owner, *args, **kwargs)
+            result = original(*owner, *given, **words)
             if units.wait is not None:
                 units.wait()
         except BaseException as error:
-            units.fail_call(unit, error)
+            target.fail_call(unit, error)
             raise
-        if final is None:
-            units.end_call(unit, result)
-        else:
+        outputs = None
+        if final is not None:
             result, outputs = final(result)
-            units.end_call(unit, result, outputs)
-        return result
+        other = target.end_call(unit, result, outputs)
+        return result if other is None else other[0]
     finally:
         thread.muted -= 1

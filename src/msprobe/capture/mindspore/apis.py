@@ -41,6 +41,11 @@ class ApiRecorder:
         self.registered: list[tuple[Any, str, str]] = []
         self._is_filled = False
 
+    def find(self, functions: Callable[[], tuple[Iterable[Any], Iterable[Any]]]) -> None:
+        """Ask which functions there are, if that is not known."""
+        if not self.functions and not self._is_filled:
+            self.functions, self.transparent = functions()
+
     def attach(self) -> None:
         """Put the recording functions in place."""
         if not self._is_filled:

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from mindspore import nn
 
 from msprobe import log
+from msprobe.capture.heard import Passes
 from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.surface import MINDSPORE, Surface
 from msprobe.capture.units import UnitRecorder
 from msprobe.capture.user_hooks import PassHook
-
-
-class Passes(Protocol):
-    """Whoever wants to know of a cell's passes."""
-
-    def enter(self, name: str, cell: nn.Cell, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """The cell is about to run."""
-
-    def leave(self, name: str, cell: nn.Cell, result: Any) -> None:
-        """The cell has run."""
 
 
 def name_cells(model: Any, record_root: bool = False, names: Surface = MINDSPORE) -> list[tuple[str, nn.Cell]]:
@@ -61,17 +52,23 @@ class CellHooks:
         self._handles: list[Any] = []
         self._seen: set[int] = set()
         # Cells with a ``bprop`` of their own, by identity: their names. MindSpore calls no hooks behind them.
-        self._own_backward: dict[int, str] = {}
+        self._own_backward: dict[int, tuple[str, Passes]] = {}
         self._runs: dict[type, Replacement] = {}
 
-    def watch(self, named: Iterable[tuple[str, nn.Cell]]) -> None:
-        """Put hooks on these cells, each under the name that its entries carry; the first name of a cell counts."""
+    def watch(
+        self, named: Iterable[tuple[str, nn.Cell]], target_of: Callable[[str, nn.Cell], Passes | None] | None = None
+    ) -> None:
+        """Put hooks on these cells, each under the name that its entries carry; the first name of a cell counts.
+
+        ``target_of``: who is told of a cell's passes, None for nobody; without it this dumper is.
+        """
         for name, cell in named:
-            if id(cell) not in self._seen:
+            target: Passes | None = self if target_of is None else target_of(name, cell)
+            if target is not None and id(cell) not in self._seen:
                 self._seen.add(id(cell))
-                self._handles += watch_passes(self, name, cell)
+                self._handles += watch_passes(target, name, cell)
                 if getattr(cell, "has_bprop", False):
-                    self._own_backward[id(cell)] = name
+                    self._own_backward[id(cell)] = name, target
                     self._watch_runs(type(cell))
 
     def _watch_runs(self, kind: type) -> None:
@@ -84,9 +81,10 @@ class CellHooks:
         @functools.wraps(original)
         def run(cell: nn.Cell, *args: Any, **kwargs: Any) -> Any:
             result = original(cell, *args, **kwargs)
-            name = names.get(id(cell))
-            if name is not None:
-                self.leave(name, cell, result)
+            name, target = names.get(id(cell), ("", None))
+            if target is not None:
+                other = target.leave(name, cell, result)
+                return result if other is None else other[0]
             return result
 
         self._runs[kind] = Replacement(kind, "_run_construct", run)
@@ -104,14 +102,14 @@ class CellHooks:
             self.session.guard(handle.remove)
         self.units.leave_all()
 
-    def enter(self, name: str, cell: nn.Cell, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """The cell is about to run."""
+    def enter(self, name: str, cell: nn.Cell, args: Sequence[Any], kwargs: dict[str, Any], above: int = 0) -> None:
+        """The cell is about to run. ``above``: how many frames of ours lie between this and the hook."""
         thread = self.session.thread
         if thread.muted or not self.session.recording:
             return
         thread.muted += 1
         try:
-            self.units.enter(name, cell, args, kwargs, 2)
+            self.units.enter(name, cell, args, kwargs, 2 + above)
         finally:
             thread.muted -= 1
 
@@ -143,14 +141,13 @@ def watch_passes(passes: Passes, name: str, cell: nn.Cell) -> list[Any]:
 class _Before(PassHook):
     __slots__ = ()
 
-    def __call__(self, cell: nn.Cell, args: Any, kwargs: Any) -> None:
-        if self.passes is not None:
-            self.passes.enter(self.name, cell, args, kwargs)
+    def __call__(self, cell: nn.Cell, args: Any, kwargs: Any) -> Any:
+        return None if self.passes is None else self.passes.enter(self.name, cell, args, kwargs)
 
 
 class _After(PassHook):
     __slots__ = ()
 
-    def __call__(self, cell: nn.Cell, args: Any, kwargs: Any, result: Any) -> None:
-        if self.passes is not None:
-            self.passes.leave(self.name, cell, result)
+    def __call__(self, cell: nn.Cell, args: Any, kwargs: Any, result: Any) -> Any:
+        other = None if self.passes is None else self.passes.leave(self.name, cell, result)
+        return None if other is None else other[0]

@@ -116,12 +116,19 @@ class PrecisionDebugger(Debugger, one_per_process=True):
                 check_model(model, self.recorder.names)
             tokens = check_token_range(token_range)
         named = name_cells(model, self.settings.record_root, self.recorder.names) if model is not None else []
+        listens = self.recorder.bus.has_listeners
+        if listens and in_graph:
+            log.once(
+                "listeners", "warning", "A static graph (GRAPH_MODE) tells listeners nothing of what happens in it."
+            )
         if not self.is_on():
             outcome.reason = SWITCHED_OFF
             if in_graph:
                 self.recorder.prepare_graph(named)
             elif model is not None:
                 self.recorder.prepare_compiled(model, named)
+            if listens and not in_graph:
+                self.recorder.start(model, named, rank_id, dumps=False)
             return
         if in_graph:
             if tokens is not None:

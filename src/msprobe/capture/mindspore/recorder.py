@@ -18,11 +18,15 @@ from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics
+from msprobe.capture.bus import Bus
+from msprobe.capture.events import path_of
+from msprobe.capture.heard import HeardCalls, HeardPasses, Passes
 from msprobe.capture.mindspore.apis import ApiRecorder
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
 from msprobe.capture.mindspore.execution import calls_python, device
 from msprobe.capture.mindspore.executor import wait_for_all
 from msprobe.capture.mindspore.graph import NodeHooks
+from msprobe.capture.mindspore.heard_gradients import HeardGradients, HeardParameterGradients
 from msprobe.capture.mindspore.in_place import InPlaceWatch
 from msprobe.capture.mindspore.jit import JitRecorder
 from msprobe.capture.mindspore.kernels import KernelRecorder
@@ -35,6 +39,7 @@ from msprobe.capture.mindspore.program_errors import forget_missed, is_of_progra
 from msprobe.capture.mindspore.ranks import current_rank, world_size
 from msprobe.capture.mindspore.result_gradients import gradients_for
 from msprobe.capture.mindspore.surface import surface
+from msprobe.capture.mindspore.surroundings import MindSporeSurroundings
 from msprobe.capture.mindspore.tensors import MindSporeTensors, plain_types
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
@@ -91,10 +96,11 @@ class MindSporeRecorder:
         self.units.modules = self.facts
         level = settings.level
         self._watches_cells = level in ("L0", "mix")
-        self._watches_calls = level in ("L1", "mix")
-        functions = list(names.apis(settings.api_scope == "all", settings.api_list_file)) if self._watches_calls else []
-        beside = list(names.apis_beside()) if functions and settings.api_list_file is None else []
-        self.apis = ApiRecorder(self.units, functions, tensors.flush, beside)
+        # The level asks for calls; and in this step they are watched, for the dump or for listeners.
+        self._dumps_calls = self._watches_calls = level in ("L1", "mix")
+        self.apis = ApiRecorder(self.units, (), tensors.flush)
+        if self._dumps_calls:
+            self.apis.find(self._find_functions)
         self.writers = InPlaceWatch(tensors)
         self.primitives = PrimitiveRecorder(self.units, tensors)
         self.cells = CellHooks(self.units)
@@ -109,8 +115,10 @@ class MindSporeRecorder:
         # Made when compiled cells run in the dynamic graph; and the cells inside of them.
         self.compiled: Any = None
         self._compiled_cells: set[int] = set()
-        # Nobody listens beside the dumper.
-        self.bus: Any = None
+        self._heard_gradients = heard_gradients = HeardGradients(session, self.gradients.asked)
+        self._heard_parameters = HeardParameterGradients(session, names)
+        surroundings = MindSporeSurroundings(self.units, heard_gradients, self._heard_parameters)
+        self.bus = heard_gradients.bus = self._heard_parameters.bus = Bus(session, surroundings)
         self._attached = False
         self._paused = 0
         session.has_late = tensors.has_late
@@ -118,20 +126,41 @@ class MindSporeRecorder:
         session.at_step_end.append(self._forget_step)
         _live.add(self)
 
+    def _find_functions(self) -> tuple[list[tuple[Any, str, str]], list[tuple[Any, str, str]]]:
+        """The functions that are recorded as calls, and those whose inner calls are recorded, too."""
+        settings, names = self.settings, self.names
+        functions = list(names.apis(settings.api_scope == "all", settings.api_list_file))
+        beside = list(names.apis_beside()) if functions and settings.api_list_file is None else []
+        return functions, beside
+
     # ------------------------------------------------------------ life
 
-    def start(self, model: Any, named: Sequence[tuple[str, nn.Cell]], rank: int | None = None) -> bool:
-        """Attach everything, if this step and rank are wanted. ``named``: entry names and cells to watch."""
-        session = self.session
-        if not session.recording and model is not None:
+    def start(
+        self, model: Any, named: Sequence[tuple[str, nn.Cell]], rank: int | None = None, dumps: bool = True
+    ) -> bool:
+        """Attach what is needed for the dump, if this step and rank are wanted, and for the listeners that are on.
+
+        ``named``: entry names and cells to watch. ``dumps`` False: this time for listeners only. True if anything is
+        recorded or listened to.
+        """
+        session, bus = self.session, self.bus
+        if not session.recording and model is not None and dumps:
             session.guard(self.prepare_compiled, model, named)
-        if session.recording or not session.start(rank):
-            return session.recording
-        if self.compiled is not None:
+        if session.recording:
+            return True
+        is_dumped = dumps and session.start(rank)
+        if not session.listen(rank, bus.begin):
+            return False
+        self.units.heard = None
+        if bus.active:
+            self.units.heard = HeardCalls(bus, self.units if is_dumped and self._dumps_calls else None)
+        self._watches_calls = (is_dumped and self._dumps_calls) or bus.wants("call")
+        if is_dumped and self.compiled is not None:
             session.guard(self.compiled.record, rank)
         self._attached = True
         self._named = named
         if self._watches_calls:
+            self.apis.find(self._find_functions)
             self.primitives.watch(cells_of(model, self.names) if model is not None else ())
         session.guard(self.optimizers.learn, model)
         session.guard(self.jit.attach)
@@ -232,23 +261,39 @@ class MindSporeRecorder:
         self.session.guard(self._mixed.detach)
         self.session.guard(self.gradients.asked.detach)
         self.session.guard(self.gradients.close_open)
+        self.session.guard(self._heard_gradients.close_open)
         self.session.guard(self.hooks.remove)
+        self.session.guard(self._heard_gradients.hooks.remove)
+        self._heard_parameters.remove()
+        self.bus.end()
         self.primitives.forget()
         self.optimizers.forget()
 
     def _put(self) -> None:
         guard = self.session.guard
-        if self._watches_cells:
+        is_dumped = self.session.is_dumping
+        if is_dumped and self._watches_cells and not self.bus.active:
             guard(self.cells.watch, self._named)
+        elif self.bus.active:
+            guard(self.cells.watch, self._named, self._target_of_cell)
+        if is_dumped and self._watches_cells:
             guard(self.facts.watch, [one for one in self._named if id(one[1]) not in self._compiled_cells])
         if self._watches_calls:
             guard(self.apis.attach)
             guard(self.primitives.attach)
-        guard(self.optimizers.attach)
-        if self.settings.level == "L2":
+        if is_dumped:
+            guard(self.optimizers.attach)
+        if is_dumped and self.settings.level == "L2":
             guard(self.kernels.attach)
-        if not self.tensors.waits:
+        if is_dumped and not self.tensors.waits:
             guard(self.writers.attach, self.apis.replaced)
+
+    def _target_of_cell(self, name: str, cell: nn.Cell) -> Passes | None:
+        """Who is told of a cell's passes, decided when its hooks are put."""
+        dumper = self.cells if self._watches_cells and self.session.is_dumping else None
+        if self.bus.wants_module(name, path_of(name)):
+            return HeardPasses(self.bus, dumper)
+        return dumper
 
     def _take_off(self) -> None:
         guard = self.session.guard
@@ -314,6 +359,7 @@ class MindSporeRecorder:
             self.session.guard(self.compiled.close, is_end)
         self.detach()
         self.session.close(is_end)
+        self.bus.end_step()
 
     def leave_to_parent(self) -> None:
         """After fork, in the child: nothing is recorded here. Hooks that MindSpore keeps stay, and do nothing: its
@@ -346,6 +392,9 @@ class MindSporeRecorder:
         self.tensors.flush()
 
     def _forget_step(self) -> None:
+        self.bus.end_step()
+        self._heard_gradients.forget_step()
+        self._heard_parameters.begin_step()
         self.gradients.forget_step()
         self.facts.begin_step()
         self.keeper.overflowed.begin_step()

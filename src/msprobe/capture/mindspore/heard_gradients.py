@@ -1,0 +1,120 @@
+"""Gradients of calls, passes and parameters of a MindSpore program, told to listeners as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msprobe.capture.bus import Bus
+from msprobe.capture.events import ParameterGradient
+from msprobe.capture.heard import Heard
+from msprobe.capture.mindspore.asked_gradients import AskedGradients
+from msprobe.capture.mindspore.gradients import GraphGradients, Watch
+from msprobe.capture.mindspore.graph import NodeHooks
+from msprobe.capture.mindspore.surface import Surface
+from msprobe.capture.session import Session
+
+
+class HeardGradients(GraphGradients):
+    """Tells the listeners of a call or pass of its gradients."""
+
+    # Set when both are made: the bus asks for gradients, which go to the bus.
+    bus: Bus
+
+    def __init__(self, session: Session, asked: AskedGradients) -> None:
+        super().__init__(session, NodeHooks())
+        self.asked = asked
+        # By the backward entry: whose gradients these are, and the places of its arguments that are not keywords.
+        self._heard: dict[str, tuple[Heard, list[str]]] = {}
+        # What the base class describes is told instead, and no record is put.
+        self.units: Any = self
+        self.filter = None
+        self.input = self.output = True
+
+    def follow(self, heard: Heard, note: Any, tensors: Any) -> None:
+        """The call or pass has returned these tensors."""
+        places = [edge.path for edge in note.edges if not edge.path.startswith("kwargs.")]
+        self._heard[heard.backward] = heard, places
+        self.watch(heard, note, tensors)  # type: ignore[arg-type]
+
+    def described(self, gradient: Any, path: str, entry: str) -> None:
+        """Tell of a gradient in the place of its description."""
+        found = self._heard.get(entry)
+        if found is None:
+            return
+        heard, places = found
+        kind, _, place = path.removeprefix(f"{entry}.").partition(".")
+        if kind == "input":
+            event = heard.gradient("result", f"output.{place}", gradient)
+        else:
+            event = heard.gradient("argument", place if place.startswith("kwargs.") else places[int(place)], gradient)
+        self.bus.show_gradient(heard.gradient_ways, event)
+
+    def put(self, *record: Any) -> None:
+        """All was told when it came."""
+
+    def _begin(self, watch: Watch) -> None:
+        if not watch.begun:
+            watch.begun = watch.wanted = True
+            self.open[watch] = None
+
+    def forget_step(self) -> None:
+        """See the base class."""
+        super().forget_step()
+        self._heard.clear()
+
+
+class HeardParameterGradients:
+    """Tells listeners of the gradients of the parameters of cells."""
+
+    bus: Bus
+
+    def __init__(self, session: Session, names: Surface) -> None:
+        self.session = session
+        self.names = names
+        self._handles: list[Any] = []
+        # By identity of the parameter: its names, and the parameter, which is kept so that its identity stays its own.
+        self._owners: dict[int, tuple[Any, list[tuple[str, str]]]] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def watch(self, name: str, cell: Any) -> None:
+        """Put hooks on the parameters of this cell."""
+        for key, parameter in self.names.own_parameters(cell):
+            if not parameter.requires_grad:
+                continue
+            known = self._owners.get(id(parameter))
+            if known is None:
+                known = self._owners[id(parameter)] = (parameter, [])
+                self._handles.append(parameter.register_hook(self._hook(known[1])))
+            if (name, key) not in known[1]:
+                known[1].append((name, key))
+
+    def _hook(self, owners: list[tuple[str, str]]) -> Callable[[Any], None]:
+        def arrived(gradient: Any) -> None:
+            if self.session.recording:
+                for name, key in owners:
+                    self.session.guard(self._arrive, name, key, gradient)
+
+        return arrived
+
+    def _arrive(self, name: str, key: str, gradient: Any) -> None:
+        number = self._counts.get((name, key), 0)
+        self._counts[name, key] = number + 1
+        ways = self.bus.open_ways("parameter_gradient", name, number)
+        if ways:
+            session = self.session
+            event = ParameterGradient(
+                f"{name}.parameters_grad", session.step, session.rank(), name, key, number, gradient
+            )
+            self.bus.show_gradient(ways, event)
+
+    def begin_step(self) -> None:
+        """A new step: nothing has come yet."""
+        self._counts.clear()
+
+    def remove(self) -> None:
+        """Take the hooks away."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            self.session.guard(handle.remove)
+        self._owners.clear()

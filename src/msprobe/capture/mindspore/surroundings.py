@@ -1,0 +1,109 @@
+"""What the bus asks of MindSpore so that listeners work unseen, and may put something in the place of a result."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindspore import nn, ops
+
+from msprobe.capture.heard import Heard
+from msprobe.capture.mindspore.heard_gradients import HeardGradients, HeardParameterGradients
+from msprobe.capture.units import UnitRecorder
+
+
+class MindSporeSurroundings:
+    """See :class:`msprobe.capture.adapter.Surroundings`."""
+
+    def __init__(self, units: UnitRecorder, gradients: HeardGradients, parameters: HeardParameterGradients) -> None:
+        self.units = units
+        self.gradients = gradients
+        self.parameters = parameters
+
+    def unseen(self) -> AbstractContextManager[Any]:
+        """See the protocol."""
+        return _unseen()
+
+    def is_traced(self) -> bool:
+        """See the protocol. Nothing of ours is in place while something is compiled."""
+        return False
+
+    def tensors_of(self, values: Sequence[Any]) -> Sequence[Any]:
+        """See the protocol."""
+        return [tensor for _, tensor in self.units.places(values, {})]
+
+    def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
+        """See the protocol. MindSpore does not count writes: none are seen."""
+        return ()
+
+    def copied(self, value: Any) -> Any:
+        """See the protocol."""
+        if isinstance(value, mindspore.Tensor):
+            return value.copy()
+        if type(value) in (list, tuple):
+            return type(value)(self.copied(item) for item in value)
+        if type(value) is dict:
+            return {key: self.copied(item) for key, item in value.items()}
+        return value
+
+    def in_place_of(self, own: Any, given: Any, args: Sequence[Any]) -> Any:
+        """See the protocol."""
+        written = {id(tensor) for tensor in self.tensors_of(args)}
+        if any(id(tensor) in written for tensor in self.tensors_of((own,))):
+            raise ValueError("its result is one of its arguments, which cannot be replaced")
+        return _in_place_of(own, given)
+
+    def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """See the protocol."""
+        return self.gradients.note(self.units.places(args, dict(kwargs)))
+
+    def watch(self, heard: Heard, note: Any, result: Any) -> None:
+        """See the protocol."""
+        self.gradients.follow(heard, note, self.units.places_of_results(result))
+
+    def watch_parameters(self, name: str, module: Any) -> None:
+        """See the protocol."""
+        self.parameters.watch(name, module)
+
+
+class _InPlaceOf(nn.Cell):  # type: ignore[misc]
+    """Other values in the place of a tensor, whose gradient goes on to what computed it."""
+
+    def construct(self, own: Any, given: Any) -> Any:
+        return given * 1
+
+    def bprop(self, own: Any, given: Any, out: Any, gradient: Any) -> Any:
+        return gradient, ops.zeros_like(given)
+
+
+def _in_place_of(own: Any, given: Any) -> Any:
+    if isinstance(given, mindspore.Tensor):
+        if not isinstance(own, mindspore.Tensor) or own.shape != given.shape or own.dtype != given.dtype:
+            raise ValueError(f"the result is {_kind(own)}, and what was given for it {_kind(given)}")
+        return _InPlaceOf()(own, given)
+    if isinstance(given, (list, tuple)) and type(given) is type(own) and len(given) == len(own):
+        return type(given)(_in_place_of(mine, other) for mine, other in zip(own, given, strict=True))
+    return given
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, mindspore.Tensor):
+        return f"a {str(value.dtype).lower()} tensor of shape {list(value.shape)}"
+    return f"a {type(value).__name__}"
+
+
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    of_python, of_numpy, of_mindspore = random.getstate(), np.random.get_state(), mindspore.get_rng_state()
+    try:
+        with mindspore._no_grad():
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+        mindspore.set_rng_state(of_mindspore)
