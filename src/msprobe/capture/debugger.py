@@ -123,9 +123,13 @@ class Debugger:
     # ---------------------------------------------------------------- as a block
 
     @classmethod
-    def recording(cls: type[_Own], model: Any = None, **options: Any) -> _Recording[_Own]:
-        """One iteration as a block: start at its beginning, stop and step at its end, also when it raises."""
-        return _Recording(cls._require(), model, options)
+    def recording(cls: type[_Own], model: Any = None, into: Any = None, **options: Any) -> _Recording[_Own]:
+        """One iteration as a block: start at its beginning, stop and step at its end, also when it raises.
+
+        ``into``: where its records go in place of the dump folder: a :class:`msprobe.capture.memory.Memory`, or another
+        :class:`msprobe.capture.sinks.Sink`.
+        """
+        return _Recording(cls._require(), model, into, options)
 
     def __enter__(self: _Own) -> _Own:
         return self
@@ -250,15 +254,32 @@ class Debugger:
 class _Recording(Generic[_Own]):
     """One recorded iteration."""
 
-    def __init__(self, debugger: _Own, model: Any, options: dict[str, Any]) -> None:
+    def __init__(self, debugger: _Own, model: Any, into: Any, options: dict[str, Any]) -> None:
         self.debugger = debugger
         self.model = model
+        self.into = into
+        self._session: Any = None
+        self._before: Any = None
         self.options = options
 
     def __enter__(self) -> _Own:
-        self.debugger.start(self.model, **self.options)
+        if self.into is not None:
+            self._session = self.debugger.recorder.session
+            self._before = self._session.record_into(self.into)
+        try:
+            self.debugger.start(self.model, **self.options)
+        except BaseException:
+            self._restore()
+            raise
         return self.debugger
 
     def __exit__(self, *error: object) -> None:
-        self.debugger.stop()
-        self.debugger.step()
+        try:
+            self.debugger.stop()
+            self.debugger.step()
+        finally:
+            self._restore()
+
+    def _restore(self) -> None:
+        if self._session is not None:
+            self._session.sink = self._before

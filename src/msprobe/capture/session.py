@@ -16,19 +16,17 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Protocol
 
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
 from msprobe.capture.outcome import Outcome, named_numbers, nothing_recorded
+from msprobe.capture.sinks import DumpFolder, Sink, StepFacts, StepSink, TensorSink
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
-from msprobe.store import layout, old_runs
-from msprobe.store.damage import readable_records
-from msprobe.store.tensor_files import TensorFileWriter
-from msprobe.store.writer import DumpWriter
+from msprobe.errors import InvalidInputError
+from msprobe.store import old_runs
 
 OPTIMIZER = "optimizer"
 CLIP_GRAD = "clip_grad"
@@ -116,8 +114,9 @@ class Session:
         self.removes_old = settings.existing == "clean"
         self._dump_root = settings.dump_path
 
-        # What writes the whole tensors of a step into a folder.
-        self.file_writer: Callable[[Path], TensorFileWriter] = _pt_files
+        # Where the records go.
+        self.folder = DumpFolder(settings)
+        self.sink: Sink = self.folder
 
         # The switches that decide how exactly the framework computes, as they are now.
         self.precision: Callable[[], dict[str, object]] = dict
@@ -127,9 +126,8 @@ class Session:
         self.outcome = Outcome()
 
         self._rank = rank
-        self._writer: DumpWriter | None = None
-        self._files: TensorFileWriter | None = None
-        self._folder: Path | None = None
+        self._writer: StepSink | None = None
+        self._files: TensorSink | None = None
         self._late: list[tuple[str, Any, int | None, Any]] = []
         self._stack_numbers: dict[CallStack, int] = {}
         self._faults = 0
@@ -180,7 +178,7 @@ class Session:
             return False
         self.outcome.begun(step)
         log.set_rank(number)
-        if self.removes_old and self.keeps_records:
+        if self.removes_old and self.keeps_records and self.sink is self.folder:
             self.removes_old = False
             self._attempt("what earlier runs left", self._remove_old, number)
         return True
@@ -223,7 +221,7 @@ class Session:
             writer, files = self._writer, self._files
             self._late = []
             self._begun = False
-            self._writer = self._files = self._folder = None
+            self._writer = self._files = None
             if files is not None:
                 self._attempt("tensor files", files.close)
             if writer is not None:
@@ -384,14 +382,11 @@ class Session:
         with self.lock:
             return not (self._writer or self._open()).failed
 
-    def files(self) -> TensorFileWriter:
-        """Where whole tensors of this step go."""
+    def files(self) -> Any:
+        """Where whole tensors of this step go: a :class:`msprobe.capture.sinks.TensorSink`."""
         with self.lock:
             if self._files is None:
-                if self._folder is None:
-                    self._open()
-                assert self._folder is not None
-                self._files = self.file_writer(self._folder / layout.TENSOR_FOLDER)
+                self._files = self.sink.tensors(self._writer or self._open())
             return self._files
 
     def write_late(self) -> None:
@@ -422,44 +417,48 @@ class Session:
                 records = writer.count
                 if writer.failed:
                     # What can be read is found out by reading, when nothing more is written.
-                    records = (self._attempt("the dump", readable_records, writer.folder) or 0) if final else 0
+                    records = (self._attempt("the dump", self.sink.readable, writer) or 0) if final else 0
                 lacks = files is not None and files.failed
-                self.outcome.written(self.settings.dump_path, self.step, records, writer.failed, lacks)
+                if self.sink.place is not None:
+                    self.outcome.written(self.sink.place, self.step, records, writer.failed, lacks)
+                elif self.outcome.is_empty:
+                    self.outcome.forget()
             if final:
                 # Whatever has failed, the next step begins with files of its own.
                 self._begun = False
-                self._writer = self._files = self._folder = None
+                self._writer = self._files = None
                 if files is not None:
                     self._attempt("tensor files", files.close)
 
-    def _open(self) -> DumpWriter:
+    def _open(self) -> StepSink:
         settings = self.settings
-        step_folder = layout.step_folder(Path(settings.dump_path), self.step)
-        folder = layout.rank_folder(step_folder, self.rank())
-        keeps = self.saves_all or self.saves_some
-        header: dict[str, object] = {
-            "task": settings.task,
-            "level": settings.level,
-            "framework": self.framework,
-            "dump_data_dir": str(folder / layout.TENSOR_FOLDER) if keeps else None,
-        }
+        is_debug = settings.level == "debug"
+        header: dict[str, object] = {"task": settings.task, "level": settings.level, "framework": self.framework}
         precision = self.guard(self.precision)
-        if precision:
-            header["msprobe"] = {"precision": precision}
-        writer = DumpWriter(
-            folder,
-            header,
-            encode=native.encode,
-            kind="debug" if settings.level == "debug" else "dump",
-            with_stacks=self.with_stacks and settings.level != "debug",
-            with_construct=settings.extra_info and settings.level != "debug",
-            strict_json=settings.strict_json,
-            existing=settings.existing,
+        self._writer = self.sink.begin(
+            StepFacts(
+                self.step,
+                self.rank(),
+                header,
+                {"precision": precision} if precision else {},
+                "debug" if is_debug else "dump",
+                self.with_stacks and not is_debug,
+                settings.extra_info and not is_debug,
+                self.saves_all or self.saves_some,
+            )
         )
-        writer.open()
-        self._folder = writer.folder
-        self._writer = writer
-        return writer
+        return self._writer
+
+    def record_into(self, sink: Sink) -> Sink:
+        """Send the records of the next steps to ``sink``; where they went before. Raises InvalidInputError in the
+        middle of a step that has records already.
+        """
+        if self._writer is not None or self.recording:
+            raise InvalidInputError(
+                f"recording(into=...): {self.place()} is being recorded already; end it with step() first."
+            )
+        before, self.sink = self.sink, sink
+        return before
 
     # ---------------------------------------------------------------- faults
 
@@ -491,10 +490,6 @@ class Session:
                 writer.error(f"{what} failed: pid={os.getpid()}\n{trace}")
         except Exception:
             return
-
-
-def _pt_files(folder: Path) -> TensorFileWriter:
-    return TensorFileWriter(folder, write_files=native.write_files)
 
 
 _put = Session.put

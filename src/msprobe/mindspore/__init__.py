@@ -9,14 +9,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from msprobe.capture.memory import Memory
     from msprobe.capture.mindspore.callbacks import MsprobeInitStep, MsprobeStep
     from msprobe.capture.mindspore.debugger import PrecisionDebugger
     from msprobe.capture.mindspore.graph_save import save, save_grad, step
+    from msprobe.capture.mindspore.listening import Listening
     from msprobe.capture.mindspore.seed import seed_all
 
-__all__ = ["MsprobeInitStep", "MsprobeStep", "PrecisionDebugger", "save", "save_grad", "seed_all", "step"]
+__all__ = [
+    "Listening",
+    "Memory",
+    "MsprobeInitStep",
+    "MsprobeStep",
+    "PrecisionDebugger",
+    "save",
+    "save_grad",
+    "seed_all",
+    "step",
+]
 
 _HOMES = {
+    "Listening": "msprobe.capture.mindspore.listening",
+    "Memory": "msprobe.capture.memory",
     "PrecisionDebugger": "msprobe.capture.mindspore.debugger",
     "seed_all": "msprobe.capture.mindspore.seed",
     "MsprobeStep": "msprobe.capture.mindspore.callbacks",

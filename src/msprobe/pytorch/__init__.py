@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from msprobe.capture.memory import Memory
 from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.listening import Listening
 from msprobe.capture.torch.seed import seed_all
 from msprobe.capture.torch.single_module import module_dump, module_dump_end
 from msprobe.report.compare_functions import compare, compare_distributed
 
 __all__ = [
+    "Listening",
+    "Memory",
     "PrecisionDebugger",
     "compare",
     "compare_distributed",

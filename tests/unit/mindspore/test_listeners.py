@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.mindspore
 from mindspore import nn, ops  # noqa: E402
 
 from msprobe.listeners import Changer, Changes, Observer, Result, Wants  # noqa: E402
-from msprobe.mindspore import PrecisionDebugger  # noqa: E402
+from msprobe.mindspore import Listening, Memory, PrecisionDebugger  # noqa: E402
 
 OF_ONE_RUN = re.compile(rb'"process": \{[^}]*\}|File [^"]*test_listeners.py, line \d+, in test_.*')
 Told = list[tuple[str, str]]
@@ -196,3 +197,29 @@ def test_a_listener_that_raises_is_told_once_and_dropped(tmp_path: Path, capsys:
     assert same(train(debugger(tmp_path, Failing(), others)), train())
     assert capsys.readouterr().out.count("The listener Failing failed in gradient()") == 1
     assert len(others.told) > 50
+
+
+def test_listeners_without_a_debugger_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    everything, net = Everything(), Net()
+    with Listening(everything) as listening, listening.step(net):
+        mindspore.value_and_grad(lambda x: net(x).sum(), None, net.trainable_params())(mindspore.ops.ones((3, 4)))
+    assert ("after", "Functional.gelu.0.forward") in everything.told
+    assert ("gradient", "Cell.first.Dense.parameters_grad") in everything.told
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_has_what_reading_the_dump_gives(tmp_path: Path) -> None:
+    memory = Memory()
+    for into in (None, memory):
+        made = debugger(tmp_path / ("memory" if into else "folder"))
+        net = Net()
+        mindspore.set_seed(0)
+        step = mindspore.value_and_grad(lambda x, net=net: net(x).sum(), None, net.trainable_params())
+        with made.recording(net, into=into):
+            step(mindspore.Tensor(np.ones((3, 4), np.float32)))
+    PrecisionDebugger.reset()
+    data = json.loads((tmp_path / "folder" / "step0" / "rank" / "dump.json").read_text())["data"]
+    assert list(memory[0]) == list(data)
+    assert {name: list(record.data) for name, record in memory[0].items()} == {n: list(d) for n, d in data.items()}
+    assert not (tmp_path / "memory").exists()

@@ -55,7 +55,7 @@ def _session_beside(recorder: MindSporeRecorder) -> Session:
     chosen = replace(settings, dump_path=folder, level="L0", scope=(), api_list=())
     session = Session(chosen, main.framework, main.rank, main.stacks)
     session.world = main.world
-    session.file_writer = array_file_writer
+    session.folder.file_writer = array_file_writer
     return session
 
 

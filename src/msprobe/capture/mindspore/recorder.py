@@ -77,7 +77,7 @@ class MindSporeRecorder:
         session.world = world_size
         session.precision = settings_of_precision
         session.is_of_program = is_of_program
-        session.file_writer = array_file_writer
+        session.folder.file_writer = array_file_writer
         summary = "structure" if settings.task == "structure" else settings.summary_mode
         self.statistics = ArrayStatistics(summary, settings.precision == "high", settings.summary_kinds)
         self.keeper = ArrayKeeper(session)

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from msprobe import listeners
 from msprobe.capture import native
 from msprobe.listeners import Arguments, Cadence, Changer, Changes, Observer, Result, Wants
-from msprobe.pytorch import PrecisionDebugger
+from msprobe.pytorch import Listening, PrecisionDebugger
 from tests.recorded import Dump
 
 # What is different in each recording: the process, and from which line of a test it was begun.
@@ -647,3 +647,27 @@ def test_recomputation_is_told_as_such_under_the_names_of_the_dump(tmp_path: Pat
     ended = {name for name in recorded if "error" not in data[name] and "stopped" not in data[name]}
     assert ended
     assert set(again) == ended
+
+
+# ---------------------------------------------------------------- without a debugger
+
+
+def test_listeners_without_a_debugger_need_no_configuration_and_write_nothing(
+    tmp_path: Path, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    norms, everything = GradientNorms(), Everything()
+    model = Net()
+    with Listening(norms, everything) as listening:
+        for _ in range(2):
+            with listening.step(model):
+                model(torch.ones(3, 4)).sum().backward()
+    assert norms.norms.keys() == {0}
+    assert norms.norms[0] > 0
+    assert ("after", "Module.last.Linear.forward.0") in everything.told
+    assert torch._C._len_torch_function_stack() == 0
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not list(tmp_path.iterdir())
+    debugger(tmp_path / "dump")
+    with pytest.raises(listeners_error(), match="there is a PrecisionDebugger"):
+        Listening(norms)

@@ -1,0 +1,28 @@
+"""Listeners of a PyTorch program that is not dumped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msprobe.capture import listening
+from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.recorder import TorchRecorder, name_modules
+from msprobe.capture.torch.start_arguments import check_model
+from msprobe.config.settings import Settings
+
+
+class Listening(listening.Listening):
+    __doc__ = listening.Listening.__doc__
+
+    recorder: TorchRecorder
+
+    def start(self, model: Any = None) -> None:
+        """See :meth:`msprobe.capture.listening.Listening.start`."""
+        if model is not None:
+            check_model(model)
+        self.recorder.models = model
+        self.recorder.start(name_modules(model, False) if model is not None else [])
+
+    def _new_recorder(self) -> TorchRecorder:
+        listening.refuse_beside(PrecisionDebugger)
+        return TorchRecorder(Settings(), dumps=False)
