@@ -286,6 +286,12 @@ class Bus:
         where = getattr(event, "name", None) or f"step {getattr(event, 'step', '?')}"
         log.error(
             f"The listener {listening.name} failed in {getattr(method, '__name__', 'a method')}() at {where}:"
-            f" {type(error).__name__}: {error}. It is told of nothing more; the training and other listeners go on."
+            f" {type(error).__name__}: {_first_line(error)}. It is told of nothing more; the training and other listeners"
+            " go on."
         )
         log.debug("".join(traceback.format_exception(error)))
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says, without what frameworks add to that."""
+    return (str(error).splitlines() or [""])[0][:300].rstrip(".")

@@ -45,7 +45,8 @@ class TorchSurroundings:
 
     def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
         """See the protocol."""
-        return [-1 if tensor is None or tensor.is_inference() else tensor._version for tensor in tensors]
+        with private.without_functions():
+            return [-1 if tensor is None or tensor.is_inference() else tensor._version for tensor in tensors]
 
     def copied(self, value: Any) -> Any:
         """See the protocol."""
