@@ -286,8 +286,8 @@ class Bus:
         where = getattr(event, "name", None) or f"step {getattr(event, 'step', '?')}"
         log.error(
             f"The listener {listening.name} failed in {getattr(method, '__name__', 'a method')}() at {where}:"
-            f" {type(error).__name__}: {_first_line(error)}. It is told of nothing more; the training and other listeners"
-            " go on."
+            f" {type(error).__name__}: {_first_line(error)}. It is told of nothing more; the training and other"
+            " listeners go on."
         )
         log.debug("".join(traceback.format_exception(error)))
 

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from msprobe import log
+from msprobe.capture.bus import Bus
+from msprobe.capture.events import SavedValue
 from msprobe.capture.session import Session
 
 # Containers deeper than this are not saved (one that holds itself has no end).
@@ -49,8 +51,9 @@ class SavedGradients:
 class VariableSaver:
     """Saves variables into the ``debug.json`` of the current step. The methods that raise are each framework's own."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, bus: Bus) -> None:
         self.session = session
+        self.bus = bus
         self._open: dict[SavedGradients, None] = {}
         session.before_publish.append(self._write_open)
         session.at_step_end.append(self._forget_step)
@@ -78,6 +81,9 @@ class VariableSaver:
         count = session.number(f"debug {name}")
         entry = f"{name}.{count}.debug"
         session.put(entry, self._tree(variable, entry))
+        ways = self.bus.open_ways("saved", name, count)
+        if ways:
+            self.bus.show(ways, "after", SavedValue(entry, session.step, session.rank(), variable), variable)
         if save_backward:
             gradients = SavedGradients(f"{name}_grad.{count}.debug", session.generation)
             gradients.tree = self._gradient_tree(variable, gradients, ())

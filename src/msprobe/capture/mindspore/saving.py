@@ -34,7 +34,7 @@ class VariableSaver(saving.VariableSaver):
     """Saves variables into the ``debug.json`` of the current step."""
 
     def __init__(self, recorder: MindSporeRecorder) -> None:
-        super().__init__(recorder.session)
+        super().__init__(recorder.session, recorder.bus)
         self.hooks = recorder.hooks
         self.describer = recorder.describer
         self.keep = recorder.tensors.keep if recorder.session.saves_all else None

@@ -187,7 +187,9 @@ def bases_of(outputs: Sequence[Any]) -> dict[Node, list[Base]]:
     found: dict[Node, list[Base]] = {}
     for index, tensor in enumerate(outputs):
         whole = tensor._base
-        if whole is None or whole.grad_fn is None or not tensor.requires_grad or tensor.layout is not torch.strided:
+        if whole is None or whole.grad_fn is None or not tensor.requires_grad:
+            continue
+        if tensor.layout is not torch.strided or whole.layout is not torch.strided:
             continue
         part = Base(
             whole.output_nr,

@@ -38,7 +38,7 @@ class VariableSaver(saving.VariableSaver):
     """Saves variables into the ``debug.json`` of the current step."""
 
     def __init__(self, recorder: TorchRecorder) -> None:
-        super().__init__(recorder.session)
+        super().__init__(recorder.session, recorder.bus)
         self.hooks = recorder.hooks
         self.statistics = statistics = recorder.statistics
         self.keep = recorder.keeper.keep if recorder.session.saves_all else _described

@@ -539,6 +539,24 @@ def test_an_optimizer_step_is_told_with_weights_gradients_and_moments(tmp_path: 
     assert "last.weight" in done[1]
 
 
+def test_what_the_program_saves_by_hand_is_told(tmp_path: Path) -> None:
+    saved: list[Any] = []
+
+    class Saved(Observer):
+        wants = Wants(kinds=("saved",), names=("loss",))
+
+        def after(self, event: Any, result: Any) -> None:
+            saved.append((event.name, event.value, result))
+
+    made = debugger(tmp_path, Saved(), level="debug")
+    made.start()
+    made.save(1.5, "loss")
+    made.save(2.5, "other")
+    made.stop()
+    made.step()
+    assert saved == [("loss.0.debug", 1.5, 1.5)]
+
+
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
 def test_collectives_are_told_when_issued_and_when_their_buffers_are_filled(tmp_path: Path) -> None:
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
