@@ -96,7 +96,7 @@ class NumpyDebugger:
             lambda code: code.co_filename == __file__,
         )
         self.session = session = Session(chosen, "numpy", lambda: None, stacks)
-        session.file_writer = array_file_writer
+        session.folder.file_writer = array_file_writer
         self.keeper = ArrayKeeper(session)
         statistics = ArrayStatistics("structure" if chosen.task == "structure" else chosen.summary_mode)
         self.tensors = Tensors(statistics, self.keeper)

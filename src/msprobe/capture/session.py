@@ -115,7 +115,7 @@ class Session:
         self._dump_root = settings.dump_path
 
         # Where the records go.
-        self.folder = DumpFolder(settings)
+        self.folder = DumpFolder(lambda: self.settings)
         self.sink: Sink = self.folder
 
         # The switches that decide how exactly the framework computes, as they are now.

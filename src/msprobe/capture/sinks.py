@@ -122,7 +122,8 @@ class Sink(Protocol):
 class DumpFolder:
     """The folder that ``dump_path`` names, in the format of :mod:`msprobe.store`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        # As they are now: a part of a recording may have a folder of its own.
         self.settings = settings
         # What writes the whole tensors of a step into a folder.
         self.file_writer: Callable[[Path], TensorFileWriter] = _pt_files
@@ -130,11 +131,11 @@ class DumpFolder:
     @property
     def place(self) -> str | None:
         """The folder."""
-        return self.settings.dump_path
+        return self.settings().dump_path
 
     def begin(self, facts: StepFacts) -> DumpWriter:
         """See :class:`Sink`."""
-        settings = self.settings
+        settings = self.settings()
         step_folder = layout.step_folder(Path(settings.dump_path), facts.step)
         folder = layout.rank_folder(step_folder, facts.rank)
         header = {
