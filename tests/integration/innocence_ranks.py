@@ -28,10 +28,11 @@ SECONDS_WITHOUT_PROGRESS = 90.0  # only what hangs waits so long, and a busy mac
 
 @dataclass(frozen=True)
 class Job:
-    """One training of all ranks; `setting` None: bare."""
+    """One training of all ranks; `setting` None: bare. `listens`: with a listener that looks at everything."""
 
     name: str
     setting: Setting | None
+    listens: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}@{self.setting or 'bare'}"
@@ -40,13 +41,14 @@ class Job:
 @dataclass
 class Outcome:
     """What one rank observed, or the error that ended it. `again`: the same of one more bare training.
-    `entries`: recorded names by step. `dump`: where they are."""
+    `entries`: recorded names by step. `dump`: where they are. `told`: what a listener was told of."""
 
     observation: Observation = field(default_factory=dict)
     again: Observation = field(default_factory=dict)
     entries: dict[str, list[str]] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     dump: str = ""
+    told: set[str] = field(default_factory=set)
     error: str = ""
 
 
@@ -115,6 +117,7 @@ def main(rank: int, world_size: int, folder: Path) -> None:
     import torch
     import torch.distributed as dist
     import zoo
+    from innocence_listening import Listening
     from innocence_observation import differences
     from innocence_run import Nobody, Recorder, run, run_bare_twice, without_known_once
 
@@ -143,10 +146,13 @@ def main(rank: int, world_size: int, folder: Path) -> None:
                 shared = folder / f"job{number}"
                 own = shared / f"config{rank}"
                 own.mkdir(parents=True)
-                recorder = Recorder(own, job.setting, shared / "dump")
+                kind = Listening if job.listens else Recorder
+                recorder = kind(own, job.setting, shared / "dump")
                 outcome.observation = run(job.name, recorder)
                 outcome.entries = recorder.entries(f"rank{rank}")
                 outcome.dump = str(shared / "dump")
+                if isinstance(recorder, Listening):
+                    outcome.told = recorder.everything.told
                 if recorder.faults():
                     raise AssertionError(recorder.faults()[:2000])
                 dist.barrier()

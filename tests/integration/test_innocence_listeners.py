@@ -5,19 +5,16 @@ which has the same records then.
 from __future__ import annotations
 
 import functools
-import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import zoo
+from innocence_listening import Listening
 from innocence_observation import Observation, differences
-from innocence_run import Recorder, Setting, run, run_bare_twice, without_known_once
-
-from msprobe import listeners
+from innocence_ranks import Job, run_jobs
+from innocence_run import Setting, run, run_bare_twice, without_known_once
 
 # One of each kind that could notice: in place and views, custom Functions, recomputation, autocast, random numbers,
 # modes and classes of tensors of the user, transforms, threads, compiled code, errors, packed sequences, hooks.
@@ -44,43 +41,6 @@ CHOSEN = [
 ]
 ALONE = Setting("mix", top={"step": [99]})
 BESIDE = Setting("mix")
-
-
-class Everything(listeners.Observer):
-    """Computes with what it is told of, draws random numbers, and leaves modes as it likes."""
-
-    def __init__(self) -> None:
-        self.told: set[str] = set()
-        # Inside of a transform of torch.func a random number is an error, for listeners as well.
-        self.draws = True
-
-    def before(self, event: Any) -> None:
-        self._look(event, getattr(event, "args", ()))
-
-    def after(self, event: Any, result: Any) -> None:
-        self._look(event, (result,))
-
-    def gradient(self, event: Any) -> None:
-        self._look(event, (event.gradient,))
-
-    def _look(self, event: Any, values: Any) -> None:
-        self.told.add(event.name)
-        if self.draws:
-            torch.rand(1)
-        np.random.rand()
-        random.random()
-        for value in values:
-            if type(value) is torch.Tensor and value.is_floating_point() and not value.is_nested:
-                value.detach().abs().sum()
-
-
-class Listening(Recorder):
-    """The recorder with such a listener."""
-
-    def __init__(self, folder: Path, setting: Setting) -> None:
-        super().__init__(folder, setting)
-        self.everything = Everything()
-        self.debugger.add(self.everything)
 
 
 @pytest.fixture(autouse=True)
@@ -112,3 +72,17 @@ def test_a_listener_that_looks_at_everything_changes_nothing(
     assert "The listener Everything failed" not in capsys.readouterr().out
     assert len(watcher.everything.told) > 10
     assert bool(watcher.entries()) == (setting is BESIDE)
+
+
+@pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
+@pytest.mark.parametrize("name", ["fsdp2", "ddp"])
+def test_such_a_listener_changes_nothing_on_two_ranks(name: str, tmp_path: Path) -> None:
+    bare, heard = Job(name, None), Job(name, BESIDE, listens=True)
+    found = run_jobs([bare, heard], tmp_path)
+    for rank, (off, on) in enumerate(zip(found[bare], found[heard], strict=True)):
+        assert not off.error, off.error
+        assert not on.error, on.error
+        assert not differences(*without_known_once(off.observation, on.observation)), f"rank {rank}"
+        # All that is dumped was told; a further record of each pass of a parameter's gradient is one event of many.
+        dumped = {entry for entries in on.entries.values() for entry in entries}
+        assert {entry for entry in dumped if "parameters_grad." not in entry} <= on.told
