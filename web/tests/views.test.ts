@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { axisOf, pathOf, pointsOf, stepAt, stepShare } from "../source/model/curve.ts";
+import { axisOf, brokenOf, pathOf, pointsOf, stepAt, stepShare } from "../source/model/curve.ts";
 import { long, short, times, timesOf } from "../source/model/figures.ts";
 import { decades, heatOf, strip } from "../source/model/heat.ts";
 import { cellKey, fold, grids } from "../source/model/layers.ts";
@@ -124,6 +124,8 @@ test("curves have round ticks, gaps where a value is missing, and a step under e
   assert.equal(axis.share(2.5), 0.5);
   assert.deepEqual(pointsOf([1, null, 2], (x) => x, (y) => y), [[0, 1], [2, 2]]);
   assert.equal(pathOf([1, null, 2, 3], (x) => x, (y) => y), "M0.0 1.0h.1M2.0 2.0L3.0 3.0");
+  assert.equal(pathOf([1, "nan", 2, 3], (x) => x, (y) => y), "M0.0 1.0h.1M2.0 2.0L3.0 3.0");
+  assert.deepEqual(brokenOf([1, "nan", "inf", null, "-inf"]), [{ from: 1, to: 2, value: "nan" }, { from: 4, to: 4, value: "-inf" }]);
   assert.equal(stepAt([0, 10, 100], 0.04), 0);
   assert.equal(stepAt([0, 10, 100], 0.06), 1);
   assert.equal(stepAt([0, 10, 100], 7), 2);

@@ -59,8 +59,8 @@ def as_curves(
             {
                 "name": name,
                 "steps": [0 if step is None else step for step in steps],
-                "candidate": [_finite(value) for value in ours],
-                "reference": [_finite(value) for value in theirs],
+                "candidate": [_figure(value) for value in ours],
+                "reference": [_figure(value) for value in theirs],
                 "difference": [_apart(one, other) for one, other in pairs],
                 "allowed": [allowed] * len(theirs),
             }
@@ -78,8 +78,11 @@ def _apart(one: float | None, other: float | None) -> float | None:
     return rounded(apart)
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def _figure(value: float | None) -> float | str | None:
+    """A size for the page; JSON has no NaN and no infinity, and a loss that turned NaN is not one that is missing."""
+    if value is None or math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
 def _loss(part: DumpPart) -> float | None:
@@ -145,11 +148,7 @@ def _tensors(record: Any, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _norm(leaves: Iterator[dict[str, Any]]) -> float | None:
-    """The norm of all tensors together; None without any that was measured."""
-    squares, measured = 0.0, False
-    for leaf in leaves:
-        found = numbers(leaf)
-        if found is not None:
-            measured = True
-            squares += found[3] * found[3]
-    return math.sqrt(squares) if measured and squares >= 0 else None
+    """The norm of all tensors together, NaN where one holds NaN; None without any that was measured."""
+    norms = [found[3] for leaf in leaves if (found := numbers(leaf)) is not None]
+    # hypot rounds once: where the records stand in another order, the norm is the same.
+    return math.hypot(*norms) if norms else None

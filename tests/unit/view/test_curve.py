@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 from hand_made import backward, call, tensor, write_part
 
 from msprobe.store.reader import open_dump
-from msprobe.view.curve import sizes_of
+from msprobe.view.curve import as_curves, sizes_of
 
 LOSS = tensor(value=2.5, requires_grad=True)
 PASSES = {
@@ -44,3 +45,25 @@ def test_a_norm_of_other_tensors_is_not_theirs(tmp_path: Path) -> None:
 
 def test_without_an_optimizer_they_are_those_of_the_backward_pass(tmp_path: Path) -> None:
     assert gradient_norm(tmp_path) == 3.0
+
+
+def test_a_gradient_that_is_nan_makes_the_norm_nan_not_unknown(tmp_path: Path) -> None:
+    broken = {**TAKEN, "input_kwargs": {"fc.weight": {"grad": tensor(2, value=math.nan)}}}
+    norm = gradient_norm(tmp_path, optimizer=broken)
+    assert norm is not None
+    assert math.isnan(norm)
+
+
+def test_the_curve_tells_nan_from_what_was_not_recorded() -> None:
+    nothing = None, None, None
+    (loss,) = as_curves([0, 1], [(2.5, None, None), (math.nan, None, None)], [(2.5, None, None), nothing])
+    assert loss["candidate"] == [2.5, "nan"]
+    assert loss["reference"] == [2.5, None]
+    assert loss["difference"] == [0.0, None]
+
+
+def test_the_order_of_the_gradients_does_not_change_their_norm(tmp_path: Path) -> None:
+    sizes = {f"p{number}": {"grad": tensor(2, value=0.1 * number + 0.01)} for number in range(30)}
+    there, back = (dict(order) for order in (list(sizes.items()), list(reversed(sizes.items()))))
+    one = gradient_norm(tmp_path / "a", optimizer={**TAKEN, "input_kwargs": there})
+    assert one == gradient_norm(tmp_path / "b", optimizer={**TAKEN, "input_kwargs": back})

@@ -50,8 +50,8 @@ export interface Verdict {
 export interface Curve {
   name: string;
   steps: number[];
-  candidate: (number | null)[];
-  reference: (number | null)[];
+  candidate: Figure[];
+  reference: Figure[];
   difference: (number | null)[];
   allowed: (number | null)[];
 }

@@ -1,5 +1,7 @@
 // Axes and lines of the curves over steps.
 
+import type { Figure } from "../data/protocol.ts";
+
 export interface Axis {
   readonly ticks: readonly number[];
   /** Where a value stands between the ends, 0 to 1. */
@@ -10,8 +12,8 @@ export interface Axis {
 const ZERO = 0.2;
 
 /** An axis over these values: linear with round ticks, or logarithmic, with a place for 0 where something is 0. */
-export function axisOf(values: readonly (number | null)[], isLog: boolean): Axis {
-  const known = values.filter((value): value is number => value !== null && Number.isFinite(value) && Math.abs(value) < 1e299 && (!isLog || value > 0));
+export function axisOf(values: readonly Figure[], isLog: boolean): Axis {
+  const known = values.filter((value): value is number => typeof value === "number" && Number.isFinite(value) && Math.abs(value) < 1e299 && (!isLog || value > 0));
   if (isLog) {
     const low = known.length ? Math.floor(Math.log10(Math.min(...known))) : -8;
     const high = Math.max(low + 1, known.length ? Math.ceil(Math.log10(Math.max(...known))) : 0);
@@ -41,25 +43,37 @@ export function axisOf(values: readonly (number | null)[], isLog: boolean): Axis
   return { ticks, share: (value) => clamp((value - from * step) / ((to - from) * step)) };
 }
 
-/** The line through the values; a gap where one is missing, a dot where one stands alone. */
-export function pathOf(values: readonly (number | null)[], x: (index: number) => number, y: (value: number) => number): string {
+/** The line through the values; a gap where one is missing, NaN or infinite, a dot where one stands alone. */
+export function pathOf(values: readonly Figure[], x: (index: number) => number, y: (value: number) => number): string {
   let path = "";
   let isDown = false;
   values.forEach((value, index) => {
-    if (value === null) {
+    if (typeof value !== "number") {
       isDown = false;
       return;
     }
     path += `${isDown ? "L" : "M"}${x(index).toFixed(1)} ${y(value).toFixed(1)}`;
-    if (!isDown && (index + 1 >= values.length || values[index + 1] === null)) path += "h.1";
+    if (!isDown && typeof values[index + 1] !== "number") path += "h.1";
     isDown = true;
   });
   return path;
 }
 
-/** The places of the values, one a point; those that are missing have none. */
-export function pointsOf(values: readonly (number | null)[], x: (index: number) => number, y: (value: number) => number): [number, number][] {
-  return values.flatMap((value, index): [number, number][] => (value === null ? [] : [[x(index), y(value)]]));
+/** The places of the values, one a point; those that are missing, NaN or infinite have none. */
+export function pointsOf(values: readonly Figure[], x: (index: number) => number, y: (value: number) => number): [number, number][] {
+  return values.flatMap((value, index): [number, number][] => (typeof value !== "number" ? [] : [[x(index), y(value)]]));
+}
+
+/** From which step to which the values are NaN or infinite without a break, with the first of them. */
+export function brokenOf(values: readonly Figure[]): { from: number; to: number; value: string }[] {
+  const runs: { from: number; to: number; value: string }[] = [];
+  values.forEach((value, index) => {
+    const last = runs[runs.length - 1];
+    if (typeof value !== "string") return;
+    if (last && last.to === index - 1) last.to = index;
+    else runs.push({ from: index, to: index, value });
+  });
+  return runs;
 }
 
 /** Where a step stands between the first and the last, 0 to 1: steps need not be recorded at even distances. */

@@ -2,9 +2,9 @@
 
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Curve, Overview } from "../data/protocol.ts";
+import type { Curve, Figure, Overview } from "../data/protocol.ts";
 import { long, short } from "../model/figures.ts";
-import { axisOf, pathOf, pointsOf, stepAt, stepShare } from "../model/curve.ts";
+import { axisOf, brokenOf, pathOf, pointsOf, stepAt, stepShare } from "../model/curve.ts";
 import type { Axis } from "../model/curve.ts";
 import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
@@ -130,6 +130,10 @@ function Panel({ curve, axis, top, tall, width, lines, name, x, tick }: PanelPro
         <g key={value}><path class="c-line" d={`M${LEFT} ${Math.round(y(value)) + 0.5}H${width - 8}`} />
           <text x={LEFT - 6} y={y(value) + 3.5} text-anchor="end">{tick(value)}</text></g>))}
       {lines.map((line) => <path key={line} class={`c-${line}`} d={pathOf(curve[line], x, y)} />)}
+      {(["candidate", "reference"] as const).filter((line) => lines.includes(line)).flatMap((line) => brokenOf(curve[line]).map(({ from, to, value }) => (
+        <g key={`${line}${from}`} class="c-broken"><path class={`c-${line}`} d={`M${x(from) - 4} ${top}H${x(to) + 4}`} />
+          <path d={`M${x(from) - 4} ${top - 4}l8 8m0-8l-8 8`} />
+          <text x={x(from) + (x(from) > width / 2 ? -8 : 8)} y={top + (line === "reference" ? 26 : 13)} text-anchor={x(from) > width / 2 ? "end" : "start"}>{long(value as Figure)}</text></g>)))}
       {curve.steps.length <= MOST_POINTS && lines.filter((line) => line !== "allowed" || curve.steps.length === 1).map((line) => (
         <g key={line} class={`c-points c-${line}`}>{pointsOf(curve[line], x, y).map(([left, up], index) => (line === "reference"
           ? <path key={index} d={`M${left - 3.5} ${up}h7M${left} ${up - 3.5}v7`} /> : line === "allowed"
