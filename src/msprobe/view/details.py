@@ -335,7 +335,11 @@ def _consumers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
         mark = fingerprint(leaf)
         for taker in takers.get(mark, ()) if mark is not None else ():
             row = step.row_of.get(taker)
-            if taker.index > event.index and row is not None and taker is not event:
+            if taker.index <= event.index or row is None:
+                continue
+            # Every layer may make the same mask anew: what takes it took that of the last.
+            maker = step.makers_of(taker).of(leaf, taker)
+            if maker is None or maker.index <= event.index:
                 found.setdefault(row.number, {"slot": slot, "row": row.number, "name": taker.name})
             if len(found) >= _MOST_LINKS:
                 return list(found.values())

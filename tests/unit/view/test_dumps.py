@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hand_made import call, tensor, write_part
 from unit.diagnose.training import Plan, train
 from unit.view.pages import LARGER, english, opened, pair, row
 
@@ -158,6 +159,19 @@ def test_a_row_tells_its_tensors_on_both_sides(runs: tuple[Path, Path]) -> None:
             assert place["names"][one["row"]] == one["name"]
         again = shown.node(0, told["consumers"][0]["row"])
     assert told["name"] in [one["name"] for one in again["producers"]]
+
+
+def test_a_result_that_every_layer_makes_anew_goes_only_to_its_own_takers(tmp_path: Path) -> None:
+    mask = {"Max": 0.0, "Min": -np.inf, "Mean": -np.inf, "Norm": np.inf}
+    records: dict[str, Any] = {}
+    for layer in range(3):
+        records[f"Tensor.triu.{layer}.forward"] = call(out=tensor(4) | mask)
+        records[f"Tensor.__add__.{layer}.forward"] = call(tensor(4) | mask, out=tensor(4, value=layer + 1.0))
+    write_part(tmp_path / "run", records)
+    with opened(tmp_path / "run") as shown:
+        names = shown.place(0)["names"]
+        told = [shown.node(0, names.index(f"Tensor.triu.{layer}.forward"))["consumers"] for layer in range(3)]
+    assert [[one["name"] for one in takers] for takers in told] == [[f"Tensor.__add__.{n}.forward"] for n in range(3)]
 
 
 def test_numbers_that_json_does_not_know_become_words_or_the_largest(tmp_path: Path) -> None:
