@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from msprobe.diagnose.steps.phases import phase_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
 MODULE, CALL, COLLECTION, GRADIENTS, OPTIMIZER = range(5)
@@ -75,6 +76,7 @@ def rows_of(pairs: Iterable[tuple[Event | None, Event | None]], timelines: Seque
             own[left] = row
         if right is not None:
             own[right] = row
+    _phases_between(rows, timelines)
     last_backward = [_last_backward(timeline) for timeline in timelines]
     for row in list(rows):
         for event, passes in ((row.candidate, last_backward[0]), (row.reference, last_backward[-1])):
@@ -93,6 +95,26 @@ def rows_of(pairs: Iterable[tuple[Event | None, Event | None]], timelines: Seque
         row.number = number
     _count_micro_steps(roots)
     return found
+
+
+def _phases_between(rows: Sequence[Row], timelines: Sequence[Timeline]) -> None:
+    """Count calls outside of all modules to the backward pass where they are made in it, or work on its gradients: the
+    gathering and reducing of sharded parameters, clipping. What a forward pass of a module follows is its preparation.
+    """
+    if not any(row.kind == MODULE for row in rows):
+        return
+    waiting: list[Row] | None = None
+    for row in rows:
+        if row.phase == OPTIMIZING or row.phase == BACKWARD:
+            for one in waiting or ():
+                one.phase = BACKWARD
+            waiting = [] if row.phase == BACKWARD else None
+        elif row.kind == MODULE:
+            waiting = None
+        elif waiting is not None and row.kind == CALL and row.event is not None and row.event.parent is None:
+            timeline = timelines[0 if row.candidate is not None else -1]
+            if phase_of(row.event, timeline) == "after backward":
+                waiting.append(row)
 
 
 def _row_of(parent: Event | None, own: dict[Event, Row], rows: list[Row]) -> Row | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import call, tensor, write_part
+from hand_made import backward, call, tensor, write_part
 from unit.diagnose.training import Plan, train
 from unit.view.pages import LARGER, english, opened, pair, row
 
@@ -172,6 +172,29 @@ def test_a_result_that_every_layer_makes_anew_goes_only_to_its_own_takers(tmp_pa
         names = shown.place(0)["names"]
         told = [shown.node(0, names.index(f"Tensor.triu.{layer}.forward"))["consumers"] for layer in range(3)]
     assert [[one["name"] for one in takers] for takers in told] == [[f"Tensor.__add__.{n}.forward"] for n in range(3)]
+
+
+def test_calls_made_during_the_backward_pass_are_of_it_and_not_of_a_forward_pass(tmp_path: Path) -> None:
+    one = {"Module.fc.Linear.forward.0": call(out=tensor(2, requires_grad=True))}
+    records = {
+        **one,
+        "Module.fc.Linear.backward.0": backward(),
+        "Distributed.reduce_scatter.0.forward": call(),
+        "Torch.arange.0.forward": call(),  # prepares the next micro-batch
+        "Module.fc.Linear.forward.1": call(out=tensor(2, requires_grad=True)),
+        "Distributed.all_gather.0.forward": call(),
+        "Module.fc.Linear.backward.1": backward(),
+        "Distributed.reduce_scatter.1.forward": call(),
+        "Torch._foreach_norm.0.forward": call(),
+        "Optimizer.SGD.0.forward": {"class": "SGD", "input_args": [], "input_kwargs": {}, "output": []},
+        "Torch.zeros.0.forward": call(),
+    }
+    write_part(tmp_path / "run", records)
+    with opened(tmp_path / "run") as shown:
+        place = shown.place(0)
+    of = dict(zip(place["names"], place["phases"], strict=True))
+    told = [of[name] for name in records]
+    assert told == [0, 1, 0, 0, 0, 0, 1, 1, 1, 2, 0]
 
 
 def test_numbers_that_json_does_not_know_become_words_or_the_largest(tmp_path: Path) -> None:
