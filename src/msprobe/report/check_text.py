@@ -111,7 +111,10 @@ def check_blocks(finding: Finding) -> list[list[Block]]:
     """A finding of a check without its message, as :func:`msprobe.report.blocks.finding_blocks` has those of others."""
     name = str(finding.evidence.get("check"))
     says = next((check.text for check in CHECKS if check.name == name), "")
-    lines = [line for key, value in finding.evidence.items() for line in _evidence(key, value)]
+    evidence = finding.evidence
+    # How a NaN is born, and that it is one, the message says in words.
+    told = ("birth", "value") if "birth" in evidence else ()
+    lines = [line for key, value in evidence.items() if key not in told for line in _evidence(key, value)]
     if finding.alternatives:
         lines.append(Wording("look also at: {}", phrases.listed(finding.alternatives)))
     advice = BY_CAUSE.get(str(finding.evidence.get("cause"))) or ADVICE.get(name, "")

@@ -104,6 +104,9 @@ def relation_of(difference: Difference, comparer: Comparer, bound: bool = False,
             found = relation_of_values(*values, shape=left.get("shape"))
             if found:
                 return found
+    if difference.what == "not_finite" and numel(left) == 1:
+        value = numbers(left)
+        return Relation(Wording("NaN" if value is None or math.isnan(value[2]) else "infinite"))
     if difference.what == "not_finite":
         return Relation(
             Wording(

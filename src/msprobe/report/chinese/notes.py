@@ -21,7 +21,7 @@ NOTES: dict[str, str] = {
     "{:.6g} times as large": "是标杆侧的 {0:.6g} 倍",
     "1/{} of it": "是标杆侧的 1/{0}",
     "-1/{} of it": "是标杆侧的 -1/{0}",
-    "{} NaN, {} infinite of {}": "{2} 个元素中 NaN {0} 个、无穷 {1} 个",
+    "{} NaN, {} infinite of {}": "共 {2} 个元素，NaN：{0}，无穷：{1}",
     "some": "若干",
     "no": "0",
     "shape {}, in the {} {}": "shape 为 {0}，{1}为 {2}",

@@ -120,6 +120,8 @@ def test_anything_else_is_a_distance() -> None:
         ),
         ("value", leaf(A * 2), leaf(A), 0.5, "2 times as large"),
         ("not_finite", leaf(A), leaf(A), math.inf, "some NaN, no infinite of 100"),
+        ("not_finite", leaf(math.nan), leaf(1.0), math.inf, "NaN"),
+        ("not_finite", leaf(math.inf), leaf(1.0), math.inf, "infinite"),
         ("missing", leaf(A), None, math.inf, ""),
         ("argument", 1, 2, 0.0, ""),
     ],
