@@ -207,7 +207,7 @@ def test_matching_by_hand_is_sent_and_shown(visit: Any, stand_in: StandIn, addre
     page.locator("button:text-is('Match')").click()
     page.wait_for_selector("text=Saved in candidate.vis.config")
     assert stand_in.pairs == {FIRST: "Functional.dropout.0.forward"}
-    page.locator("button:has-text('Undo')").click()
+    page.locator(".notice button:has-text('Undo')").click()
     until(page, "!document.querySelector('.match')")
     assert stand_in.pairs == {}
 

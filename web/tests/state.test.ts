@@ -105,6 +105,16 @@ test("a finding about a call of the reference goes to the reference's row", asyn
   assert.equal(session.selected, 6);
 });
 
+test("runs that agree as far as both go open where both are, and f leads nowhere", async () => {
+  const alone = { ...finding("", 1), name: null, kind: "step_count" };
+  const heads = [overview.places[0]!, { ...overview.places[1]!, sides: 2 as const, status: "agree" }].map((place) => ({ ...place, status: "agree" }));
+  const session = new Session(new SingleFile({ ...content, places: { "0": { ...TREE, first: -1 }, "1": TREE }, overview: { ...overview, places: heads,
+    verdict: { ...overview.verdict!, status: "agree", findings: [alone] } } }), { read: () => "", write: () => undefined });
+  await session.start();
+  assert.equal(session.shown.place, 0);
+  assert.equal(session.hasFirst, false);
+});
+
 test("a jump out of a search ends it", async () => {
   const { session } = await opened();
   session.ask({ ...EVERYTHING, query: "cross_entropy" });

@@ -90,6 +90,7 @@ test("a difference is told in tolerances: none where nothing is known, no number
   assert.deepEqual([[6.5536, 1e-4], [3e-8, 1e-6], [0, 0], [0.5, 0], [1e300, 74]].map(([left, allowed]) => times(timesOf(left!, allowed!))),
     ["65,536 ×", "0.03 ×", "0 ×", "∞ ×", "∞ ×"]);
   assert.equal(times(timesOf(null, 1)), "");
+  assert.equal(times(timesOf(1e300, 1e300)), ""); // NaN goes in, NaN comes out: nothing is beyond a tolerance
 });
 
 test("a text of the server is said in the language of the page", () => {

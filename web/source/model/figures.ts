@@ -26,9 +26,10 @@ export function long(value: Figure | undefined): string {
   return String(value.toExponential(4)).replace("e+", "e");
 }
 
-/** How many times the tolerance a difference is; NaN where either is not known. */
+/** How many times the tolerance a difference is; NaN where either is not known, or neither has a size (NaN goes in, NaN comes out). */
 export function timesOf(difference: number | null, allowed: number | null): number {
   if (difference === null || allowed === null || Number.isNaN(difference) || Number.isNaN(allowed)) return NaN;
+  if (difference >= BEYOND && allowed >= BEYOND) return NaN;
   if (difference === 0) return 0;
   return allowed === 0 || difference >= BEYOND ? BEYOND : difference / allowed;
 }

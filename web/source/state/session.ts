@@ -123,14 +123,22 @@ export class Session {
     return this.overview?.kind === "single";
   }
 
-  /** The place of the first finding about a call, else the first that diverged, that cannot be compared, that a finding is about. */
+  /** True while there is a row that the first finding leads to, here or in another place. */
+  get hasFirst(): boolean {
+    const named = this.overview?.verdict?.findings.some((finding) => finding.place !== null && (finding.name !== null || finding.twin !== null));
+    return Boolean(named) || (this.place !== null && this.place.first >= 0);
+  }
+
+  /** The place of the first finding about a call, else the first that diverged, that cannot be compared, that a finding is about
+   * and both sides have: of steps of one side alone there is nothing to see but that. */
   private firstPlace(): number | null {
     const overview = this.overview!;
     const placed = overview.verdict?.findings.filter((finding) => finding.place !== null) ?? [];
     const named = placed.find((finding) => finding.name !== null || finding.twin !== null)?.place;
     if (named !== undefined && named !== null) return named;
     const worst = ["diverged", "incomparable"].map((status) => overview.places.findIndex((place) => place.status === status)).find((index) => index >= 0);
-    return worst ?? placed[0]?.place ?? null;
+    const both = overview.places.findIndex((place) => place.sides === 0);
+    return worst ?? placed.find((finding) => overview.places[finding.place!]?.sides === 0)?.place ?? (both >= 0 ? both : placed[0]?.place ?? null);
   }
 
   openPlace(index: number, how: { fresh?: boolean; name?: string | null; side?: number; again?: boolean } = {}): Promise<void> {

@@ -93,7 +93,7 @@ function Frames({ frames }: { frames: string[] }): JSX.Element {
   const shown = all ? frames : own.length ? own : frames.slice(0, 3);
   return <>
     <ol class="frames mono">{shown.map((frame, index) => <li key={index} class={FOREIGN.test(frame) ? "foreign" : ""} title={frame}>{frame.replace(FOREIGN, "…$1")}</li>)}</ol>
-    {frames.length > shown.length && <button type="button" class="plain" onClick={() => setAll(true)}>{t("frames.more", { count: frames.length - shown.length })}</button>}
+    {frames.length > shown.length && <button type="button" class="plain" onClick={() => setAll(true)}>{t(frames.length - shown.length === 1 ? "frames.one" : "frames.more", { count: frames.length - shown.length })}</button>}
   </>;
 }
 

@@ -1,7 +1,7 @@
 // The verdict in one line, and the way to the first divergence and through the findings.
 
 import type { JSX } from "preact";
-import type { Overview } from "../data/protocol.ts";
+import type { Overview, Verdict } from "../data/protocol.ts";
 import { nameOf } from "../model/place.ts";
 import type { Session } from "../state/session.ts";
 import { said, t } from "../texts/index.ts";
@@ -9,13 +9,23 @@ import { Glyph, Status } from "./Icons.tsx";
 import { tail, verdictWords } from "./Header.tsx";
 
 const TONES: Record<string, string> = { diverged: "bad", incomparable: "bad", broken: "bad", harmless: "warn", suspicious: "warn", agree: "good", clean: "good" };
+/** What the row is called that f leads to: runs that agree have findings, too, but part nowhere. */
+export function firstKey({ kind, verdict }: Overview): "first" | "first.single" | "first.unjudged" {
+  if (kind === "pair" && !verdict) return "first.unjudged";
+  return kind === "pair" && toneOf(verdict!) === "bad" ? "first" : "first.single";
+}
+
+function toneOf(verdict: Verdict): string {
+  return TONES[verdict.status] ?? (verdict.exit_code ? "bad" : "good");
+}
+
 const ICONS: Record<string, number> = { bad: 4, warn: 3, good: 1 };
 
 export function Headline({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
   const { verdict } = overview;
   const findings = verdict?.findings ?? [];
   const { place } = session;
-  const tone = verdict ? (TONES[verdict.status] ?? (verdict.exit_code ? "bad" : "good")) : "none";
+  const tone = verdict ? toneOf(verdict) : "none";
   const first = place && place.first >= 0 ? nameOf(place, place.first) : null;
   const notes = [...overview.notes, ...(place?.notes ?? [])].map(said);
   if (session.head?.status === "incomparable" && verdict?.status !== "incomparable") notes.unshift(t("place.incomparable"));
@@ -28,11 +38,11 @@ export function Headline({ session, overview }: { session: Session; overview: Ov
         {verdict && !verdict.headline && <span>{verdictWords(verdict.status)}</span>}
         <span class="grow" />
         {overview.kind === "single" && first !== null && (
-          <button type="button" class="first" title={first} onClick={() => void session.goFirst()}><Glyph name="target" />{t("first.single")}<kbd>f</kbd></button>
+          <button type="button" class="first" title={first} onClick={() => void session.goFirst()}><Glyph name="target" />{t(firstKey(overview))}<kbd>f</kbd></button>
         )}
-        {overview.kind === "pair" && (verdict || first !== null) && (verdict?.status !== "incomparable" || first !== null || findings.length > 0) && (
-          <button type="button" class="first" disabled={first === null && !findings.length} title={first ?? ""} onClick={() => void session.goFirst()}>
-            <Glyph name="target" />{first === null && !findings.length ? t("first.none") : t(verdict ? "first" : "first.unjudged")}<kbd>f</kbd>
+        {overview.kind === "pair" && session.hasFirst && (
+          <button type="button" class="first" title={first ?? ""} onClick={() => void session.goFirst()}>
+            <Glyph name="target" />{t(firstKey(overview))}<kbd>f</kbd>
           </button>
         )}
         {findings.length > 0 && (

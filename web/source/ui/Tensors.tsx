@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { Figure, NodeAnswer, Overview, TensorRow, TensorSide } from "../data/protocol.ts";
 import { full, long, short, times, timesOf } from "../model/figures.ts";
-import { SEVERITY, STATUSES } from "../model/place.ts";
+import { FLAG, SEVERITY, STATUSES } from "../model/place.ts";
 import { STATISTICS } from "../model/tsv.ts";
 import type { Session } from "../state/session.ts";
 import { said, t } from "../texts/index.ts";
@@ -16,7 +16,9 @@ const GROUPS = ["input", "parameter", "output"] as const;
 
 export function Tensors({ session, overview, node }: { session: Session; overview: Overview; node: NodeAnswer }): JSX.Element {
   const [worstFirst, setWorstFirst] = useState(false);
-  const block = (row: TensorRow): JSX.Element => <Tensor key={`${node.name}/${row.slot}`} session={session} overview={overview} row={row} isAlone={node.side !== 0} />;
+  // Infinities that a mask puts in, or that the call masks away, are no mistake, and do not shout like one.
+  const isMasked = !((session.place?.flags[session.selected] ?? 0) & (FLAG.notFinite | FLAG.bornNotFinite));
+  const block = (row: TensorRow): JSX.Element => <Tensor key={`${node.name}/${row.slot}`} session={session} overview={overview} row={row} isAlone={node.side !== 0} isMasked={isMasked} />;
   const sorted = [...node.tensors].sort((a, b) => SEVERITY[b.status] - SEVERITY[a.status] || (b.relative ?? 0) - (a.relative ?? 0));
   return (
     <div class="tensors">
@@ -31,7 +33,15 @@ export function Tensors({ session, overview, node }: { session: Session; overvie
   );
 }
 
-function Tensor({ session, overview, row, isAlone }: { session: Session; overview: Overview; row: TensorRow; isAlone: boolean }): JSX.Element {
+interface TensorProps {
+  session: Session;
+  overview: Overview;
+  row: TensorRow;
+  isAlone: boolean;
+  isMasked: boolean;
+}
+
+function Tensor({ session, overview, row, isAlone, isMasked }: TensorProps): JSX.Element {
   const isPair = overview.kind === "pair";
   const { candidate, reference } = row;
   const any = candidate ?? reference;
@@ -40,11 +50,11 @@ function Tensor({ session, overview, row, isAlone }: { session: Session; overvie
     <div class={`tensor edge-${STATUSES[row.status] ?? "none"}`}>
       <div class="title">
         {isPair && <Status status={row.status} quiet />}<span class="mono slot">{row.slot.replace(/^(input|output|parameters)\./, "")}</span>
-        {plain ? <Values candidate={candidate} reference={reference} isPair={isPair} /> : <Form candidate={candidate} reference={reference} isPair={isPair} isAlone={isAlone} />}
+        {plain ? <Values candidate={candidate} reference={reference} isPair={isPair && !isAlone} /> : <Form candidate={candidate} reference={reference} isPair={isPair} isAlone={isAlone} isMasked={isMasked} />}
         <span class="grow" />
         {isPair && row.relative !== null && row.status > 1 && <Size row={row} />}
       </div>
-      {!plain && any && <Numbers row={row} isPair={isPair} />}
+      {!plain && any && <Numbers row={row} isPair={isPair} isMasked={isMasked} />}
       {row.words && row.status > 1 && <p class="words">{said(row.words)}</p>}
       {overview.can.picture && isPair && candidate?.file && reference?.file && <DifferencePicture session={session} slot={row.slot} />}
     </div>
@@ -52,7 +62,7 @@ function Tensor({ session, overview, row, isAlone }: { session: Session; overvie
 }
 
 /** dtype, shape and strides: once where both sides agree, both where they do not. */
-function Form({ candidate, reference, isPair, isAlone }: { candidate: TensorSide | null; reference: TensorSide | null; isPair: boolean; isAlone: boolean }): JSX.Element {
+function Form({ candidate, reference, isPair, isAlone, isMasked }: Pick<TensorRow, "candidate" | "reference"> & { isPair: boolean; isAlone: boolean; isMasked: boolean }): JSX.Element {
   const one = (side: TensorSide | null, part: "dtype" | "shape" | "strides"): string => {
     const value = side?.[part];
     if (value === null || value === undefined) return "";
@@ -73,7 +83,8 @@ function Form({ candidate, reference, isPair, isAlone }: { candidate: TensorSide
       const counts = [candidate?.[name], reference?.[name]];
       if (!counts.some(Boolean)) return null;
       const words = counts.filter((_, side) => (side ? reference : candidate)).map((count) => count ?? 0);
-      return <span key={name} class="form other">{t(`tensor.${name}`, { count: words[0] === words[1] ? words[0]! : words.join(" ↔ ") })}</span>;
+      const isSame = words.every((count) => count === words[0]);
+      return <span key={name} class={isSame && isMasked && name === "inf" ? "form" : "form other"}>{t(`tensor.${name}`, { count: isSame ? words[0]! : words.join(" ↔ ") })}</span>;
     })}
     {any?.unset && <span class="tag">{t("flag.unset")}</span>}
     {isPair && !isAlone && (!candidate || !reference) && <span class="tag">{candidate ? statusWords(5) : statusWords(6)}</span>}
@@ -87,7 +98,7 @@ function Values({ candidate, reference, isPair }: { candidate: TensorSide | null
   return <span class="value mono other">{candidate?.value ?? "–"} ↔ {reference?.value ?? "–"}</span>;
 }
 
-function Numbers({ row, isPair }: { row: TensorRow; isPair: boolean }): JSX.Element {
+function Numbers({ row, isPair, isMasked }: { row: TensorRow; isPair: boolean; isMasked: boolean }): JSX.Element {
   const sides = isPair ? (["candidate", "reference"] as const) : (["candidate"] as const);
   const differ = row.differences && row.candidate && row.reference && row.status !== 1;
   return (
@@ -96,7 +107,7 @@ function Numbers({ row, isPair }: { row: TensorRow; isPair: boolean }): JSX.Elem
       <tbody>
         {sides.map((side) => row[side] && (
           <tr key={side}><th scope="row">{isPair ? t(side) : ""}</th>
-            {STATISTICS.map((name) => <Number_ key={name} value={row[side]![name]} text={long(row[side]![name])} />)}</tr>
+            {STATISTICS.map((name) => <Number_ key={name} value={row[side]![name]} text={long(row[side]![name])} isMasked={isMasked} />)}</tr>
         ))}
         {isPair && differ && (
           <tr class="difference"><th scope="row">{t("difference")}</th>
@@ -127,7 +138,7 @@ export function limitWords(ratio: number, difference: number | null, allowed: nu
   return `${t("limit", { difference: short(difference), allowed: short(allowed) })}${allowed >= 1 ? `\n${t("limit.any")}` : ""}`;
 }
 
-function Number_({ value, text, more = "" }: { value: Figure; text: string; more?: string }): JSX.Element {
-  const isBroken = typeof value === "string";
+function Number_({ value, text, more = "", isMasked = false }: { value: Figure; text: string; more?: string; isMasked?: boolean }): JSX.Element {
+  const isBroken = typeof value === "string" && (value === "nan" || !isMasked);
   return <td class={isBroken ? "broken" : value === 0 ? "zero" : ""} title={[full(value), more].filter(Boolean).join("\n")}>{text || "–"}</td>;
 }

@@ -10,6 +10,7 @@ import { heightOf, positionOf, scrollTo, windowOf } from "../model/rows.ts";
 import type { Session } from "../state/session.ts";
 import { t } from "../texts/index.ts";
 import type { Key } from "../texts/index.ts";
+import { firstKey } from "./Headline.tsx";
 import { Glyph, Status, statusWords } from "./Icons.tsx";
 import { limitWords } from "./Tensors.tsx";
 
@@ -88,7 +89,7 @@ function Line({ session, place, row, position }: { session: Session; place: Plac
           : <span class="fold" />}
         {session.single ? <Broken flags={place.flags[row]} /> : <Status status={status} />}
         <span class="main">{place.kinds[row] === 2 ? t("kind.collection.one") : label.main}</span><span class="quiet">{place.kinds[row] === 2 ? label.main : label.quiet}</span>
-        {row === place.first && <span class="tag bad">{t(session.single ? "first.single.tag" : session.overview?.verdict ? "first.tag" : "first.unjudged.tag")}</span>}
+        {row === place.first && <span class="tag bad">{t(`${firstKey(session.overview!)}.tag`)}</span>}
         {place.flags[row] & FLAG.communication ? <span class="tag sign" title={t("flag.communication")}>⇄</span> : null}
         {place.flags[row] & FLAG.recomputed ? <span class="tag sign" title={t("flag.recomputed")}>↻</span> : null}
       </span>
