@@ -94,7 +94,12 @@ def test_one_file_shows_the_same_without_a_server(visit: Any, served: str, file:
     for selector in ("h1", ".findings", ".chips"):
         first, second = (page.locator(selector).first.inner_text() for page in pages)
         assert first == second, selector
-    names = [[row.get_attribute("title") for row in page.locator(".row .name").all()] for page in pages]
+    # Rows are drawn as far as there is room, which is known when all above them has its height.
+    for _ in range(50):
+        names = [page.locator(".row .name").evaluate_all("all => all.map(one => one.title)") for page in pages]
+        if names[0] == names[1]:
+            break
+        pages[0].wait_for_timeout(100)
     assert names[0] == names[1]
 
 
