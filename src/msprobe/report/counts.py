@@ -19,7 +19,8 @@ def counts(verdict: Verdict) -> list[str]:
         ("same", "the same"),
         ("rounding", "within rounding"),
         ("victim", "explained by their inputs"),
-        ("guilty", "unexplained"),
+        # One word could be a name: as a wording it is said in other languages, too.
+        ("guilty", Wording("unexplained")),
     )
     told = [Wording("{} {}", summary[key], words) for key, words in states if summary.get(key)]
     lines: list[str] = [

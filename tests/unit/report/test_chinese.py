@@ -14,10 +14,11 @@ import pytest
 import msprobe
 from msprobe.diagnose import evidence
 from msprobe.diagnose.check import CHECKS
-from msprobe.diagnose.findings import _BY_CAUSE, KINDS
+from msprobe.diagnose.findings import _BY_CAUSE, KINDS, Verdict
 from msprobe.diagnose.wording import Wording, joined, said_in, with_first
 from msprobe.report import advice, check_text, phrases
 from msprobe.report.chinese import PHRASES, in_both
+from msprobe.report.counts import counts
 
 SOURCE = Path(msprobe.__file__).parent
 _LETTERS = re.compile(r"[A-Za-z]{2,}")
@@ -110,3 +111,13 @@ def test_a_wording_is_its_english_text_to_everybody_and_keeps_what_it_was_made_o
 
 def test_a_name_that_is_a_word_stays_a_name() -> None:
     assert in_both(Wording("{} of {}", "input", "module")) == {"en": "input of module", "zh": "module 的 input"}
+
+
+def test_what_was_compared_is_said_without_a_word_of_english() -> None:
+    summary = {"steps_compared": 1, "steps_in_common": 3, "ranks": 1, "pairs": 9}
+    summary |= {"same": 4, "rounding": 2, "victim": 2, "guilty": 1}
+    (line, *_) = counts(Verdict("diverged", "candidate", "reference", summary=summary))
+    assert line.endswith("4 the same, 2 within rounding, 2 explained by their inputs, 1 unexplained")
+    said = in_both(line)
+    assert isinstance(said, dict)
+    assert set(_LETTERS.findall(said["zh"])) <= {"step", "rank"}
