@@ -206,6 +206,17 @@ class Dumps(StepsSource):
             self._read = as_curves(steps[:number], ours, theirs, rounding)
 
 
+def _is_cut(dump: Dump, *place: Any) -> bool:
+    """True if what was recorded there ends early; what cannot be read says so elsewhere."""
+    try:
+        part = dump.part(*place)
+    except MsprobeError:
+        return True
+    is_complete = part.complete
+    part.close()
+    return not is_complete
+
+
 def _side(dump: Dump, label: str, places: list[Place]) -> Json:
     """What the overview says of one run, by the first of its parts that can be read."""
     header: dict[str, Any] = {}
@@ -219,8 +230,11 @@ def _side(dump: Dump, label: str, places: list[Place]) -> Json:
             part.close()
         except MsprobeError:
             header = {}
-    # A process that was killed leaves the journal of the step that it was in, which is seldom the first.
-    is_interrupted |= any(layout.journals(dump.folder(*one)) for one in found if one is not None)
+    # A process that was killed leaves the journal of the step that it was in, which is seldom the first. One that is
+    # done with a step takes its journal away a moment later.
+    is_interrupted |= any(
+        layout.journals(dump.folder(*one)) and _is_cut(dump, *one) for one in found if one is not None
+    )
     told = {key: header.get(key) for key in ("framework", "level", "task")}
     return {
         "label": label,

@@ -336,6 +336,14 @@ def test_an_interrupted_dump_says_so(tmp_path: Path) -> None:
         )
 
 
+def test_a_run_that_is_about_to_take_its_journals_away_is_not_interrupted(tmp_path: Path) -> None:
+    runs = pair(tmp_path, Plan(), Plan())
+    for file in runs[0].rglob("dump.json"):
+        (file.parent / "dump-12-ab.journal").write_bytes(b"")
+    with opened(*runs) as shown:
+        assert [side["interrupted"] for side in shown.overview()["sides"]] == [False, False]
+
+
 def test_a_result_folder_shows_the_dumps_that_it_names(tmp_path: Path) -> None:
     runs = pair(tmp_path)
     results = tmp_path / "results"
