@@ -121,7 +121,7 @@ def record(job: Job, recorder: Version, framework: str, slot: int) -> Path:
     (folder / "order.json").write_text(json.dumps(order))
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(recorder.source), str(ROOT / "tests")]),
+        "PYTHONPATH": os.pathsep.join([str(recorder.source), str(ROOT / "tests"), str(ROOT / "tests/integration")]),
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",

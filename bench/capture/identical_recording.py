@@ -19,22 +19,6 @@ from typing import Any
 LEFT_OUT = ("compiled_by_inductor",)
 
 
-class Recording:
-    """The region of a training of the zoo, recorded."""
-
-    def __init__(self, debugger: Any) -> None:
-        self.debugger = debugger
-
-    def begin(self, models: Any) -> None:
-        self.debugger.start(models)
-
-    def end(self) -> None:
-        self.debugger.stop()
-
-    def save(self, value: object, name: str) -> None:
-        self.debugger.save(value, name)
-
-
 def made(folder: Path, settings: dict[str, Any], framework: str) -> Any:
     """The debugger with these settings; every rank writes the same config."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,6 +35,7 @@ def made(folder: Path, settings: dict[str, Any], framework: str) -> Any:
 def record_pytorch(name: str, folder: Path, settings: dict[str, Any]) -> None:
     """Two steps of a training of the zoo."""
     import zoo
+    from record_zoo import Recording
 
     gc.collect()
     debugger = made(folder, settings, "pytorch")
