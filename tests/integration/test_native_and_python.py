@@ -17,7 +17,7 @@ from native_and_python import differences, use_python
 from msprobe.capture import native
 from msprobe.statistics_table import NAMES
 
-pytestmark = pytest.mark.skipif(not native.built, reason="the compiled module was not built")
+pytestmark = pytest.mark.skipif(not native.built, reason="the C extension was not built")
 
 STATISTICS = {"task": "statistics", "level": "mix"}
 # None with memory that nobody has written: what stands there is chance.

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from msprobe.capture import native
 from msprobe.capture.statistics_text import StatisticsText
 
-compiled = pytest.mark.skipif(not native.built, reason="the compiled module was not built")
+compiled = pytest.mark.skipif(not native.built, reason="the C extension was not built")
 both = pytest.mark.parametrize("encode", [native.encode, native.encode_python], ids=["chosen", "python"])
 
 scalars = (
@@ -313,7 +313,7 @@ SETS = ["baseline", "avx2", "avx512"]
 @pytest.fixture(params=SETS)
 def kernels(request):
     if not native.built:
-        pytest.skip("the compiled module was not built")
+        pytest.skip("the C extension was not built")
     from msprobe.capture import _native
 
     if not _native.choose_kernels(request.param):
@@ -575,7 +575,7 @@ def test_a_scalar_is_its_value_four_times(kernels: str) -> None:
 @given(strided, st.sampled_from(["int8", "int16", "float32", "float64", "complex128"]))
 def test_strided_elements_have_the_statistics_of_their_copy(view, kind: str) -> None:
     if not native.built:
-        pytest.skip("the compiled module was not built")
+        pytest.skip("the C extension was not built")
     shape, stride = view
     places = offsets(shape, stride)
     block = np.random.default_rng(1).integers(-100, 100, max(places, default=0) + 1).astype(kind)

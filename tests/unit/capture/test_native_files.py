@@ -12,7 +12,7 @@ import pytest
 
 from msprobe.capture import native
 
-pytestmark = pytest.mark.skipif(native.write_files is None, reason="the compiled module was not built")
+pytestmark = pytest.mark.skipif(native.write_files is None, reason="the C extension was not built")
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def _written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Each promise holds with the compiled module's way to write files and without it."""
     if request.param == "at once":
         if native.write_files is None:
-            pytest.skip("the compiled module was not built")
+            pytest.skip("the C extension was not built")
         defaults = TensorFileWriter.__init__.__kwdefaults__
         monkeypatch.setitem(defaults, "write_files", native.write_files)
 

@@ -283,7 +283,7 @@ def known_memory() -> Iterator[None]:
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     name: str = request.param
     if name == "native" and not native.built:
-        pytest.skip("the compiled module was not built")
+        pytest.skip("the C extension was not built")
     if name == "python":
         for attribute in ("numbers", "gather", "Memo", "Passes", "walk", "put"):
             monkeypatch.setattr(native, attribute, None)

@@ -93,7 +93,7 @@ def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param == "python":
         use_python(monkeypatch)
     elif not native.built:
-        pytest.skip("the compiled module was not built")
+        pytest.skip("the C extension was not built")
     return str(request.param)
 
 

@@ -57,7 +57,7 @@ def test_memory_has_what_reading_the_dump_gives(
     if side == "python":
         use_python(monkeypatch)
     elif not native.built:
-        pytest.skip("the compiled module was not built")
+        pytest.skip("the C extension was not built")
     memory = Memory()
     for into in (None, memory):
         iterate(tmp_path / ("memory" if into else "folder"), into, **settings)

@@ -12,7 +12,7 @@ import torch
 
 from msprobe.capture import native
 
-pytestmark = pytest.mark.skipif(not native.built, reason="the compiled module was not built")
+pytestmark = pytest.mark.skipif(not native.built, reason="the C extension was not built")
 
 
 #: One reference to None may come and go by chance; a leak would be a whole one for each step.

@@ -21,7 +21,7 @@ nan, inf = math.nan, math.inf
 def engine(request, monkeypatch) -> str:
     if request.param == "native":
         if not native.built:
-            pytest.skip("the compiled module was not built")
+            pytest.skip("the C extension was not built")
     else:
         use_python(monkeypatch)
     return request.param

@@ -22,7 +22,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     if request.param == "torch":
         use_python(monkeypatch)
     elif not native.built:
-        pytest.skip("the compiled module was not built")
+        pytest.skip("the C extension was not built")
     return str(request.param)
 
 

@@ -20,7 +20,7 @@ def engine(request, monkeypatch) -> str:
     if request.param == "torch":
         use_python(monkeypatch)
     elif not native.built:
-        pytest.skip("the compiled module was not built")
+        pytest.skip("the C extension was not built")
     return request.param
 
 
@@ -355,7 +355,7 @@ def test_arguments_are_checked(statistics) -> None:
 
 def test_a_description_class_that_fails_does_not_reach_the_caller(monkeypatch) -> None:
     if not native.built:
-        pytest.skip("the compiled module was not built")
+        pytest.skip("the C extension was not built")
 
     class Failing:
         def __init__(self, *arguments) -> None:

@@ -89,7 +89,7 @@ def test_plain_tensors(name: str) -> None:
     assert same_bytes(found, tensor.clone() if name == "zero" else tensor)
 
 
-@pytest.mark.skipif(not native.built, reason="the compiled module was not built")
+@pytest.mark.skipif(not native.built, reason="the C extension was not built")
 @pytest.mark.parametrize("name", plain())
 def test_the_short_way_gives_the_same_bytes_and_their_checksum(name: str) -> None:
     import zlib
@@ -108,7 +108,7 @@ def test_the_short_way_gives_the_same_bytes_and_their_checksum(name: str) -> Non
     assert found[2] == zlib.crc32(buffer)
 
 
-@pytest.mark.skipif(not native.built, reason="the compiled module was not built")
+@pytest.mark.skipif(not native.built, reason="the C extension was not built")
 def test_the_short_way_fills_only_a_buffer_that_fits() -> None:
     statistics = TensorStatistics()
     for size in (0, 23, 25, 48):
@@ -331,7 +331,7 @@ def test_many_steps_neither_grow_nor_keep_anything(
     if not built:
         use_python(monkeypatch)
     elif not native.built:
-        pytest.skip("the compiled module was not built")
+        pytest.skip("the C extension was not built")
     # Memory that larger steps of other tests took is kept for the next ones.
     monkeypatch.setattr(tensor_files, "_buffers", TensorBuffers())
     model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 8))

@@ -16,7 +16,7 @@ from msprobe.capture import native
 from msprobe.capture.torch import gradients
 from msprobe.capture.torch.gradients import edge_of, find_boundary, sequence_number
 
-pytestmark = pytest.mark.skipif(not native.built, reason="the compiled module was not built")
+pytestmark = pytest.mark.skipif(not native.built, reason="the C extension was not built")
 
 
 def _written(x: torch.Tensor) -> torch.Tensor:
