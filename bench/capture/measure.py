@@ -140,7 +140,7 @@ def measure(case: Case, pairs: int) -> Outcome:
     with Worker(python, case.size) as tool, Worker(python, case.size) as twin:
         for worker in (tool, twin):
             worker.ask("off", n=WARM_UP)
-        tool.ask("construct", name=case.tool, level=case.level, task=case.task, options=dict(case.options))
+        tool.ask("construct", name=case.tool, level=case.level, task=case.task, options=dict(case.options), without=())
         idle = []
         for _ in range(max(3, pairs // 2)):
             twin.ask("off", n=1)

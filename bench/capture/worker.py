@@ -23,6 +23,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 
 import torch  # noqa: E402
 from models import SIZES, Training  # noqa: E402
+from parts import leave_out  # noqa: E402
 from tools import Tool, last_step, open_tool  # noqa: E402
 
 #: The process counts as idle when it used less than this share of a waiting period of 2 ms.
@@ -88,7 +89,9 @@ class Worker:
             "files": files,
         }
 
-    def construct(self, **settings: Any) -> dict[str, Any]:
+    def construct(self, without: list[str], **settings: Any) -> dict[str, Any]:
+        if without:
+            leave_out(without)
         self.tool = open_tool(folder=self.folder, **settings)
         return {}
 

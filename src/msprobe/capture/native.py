@@ -118,6 +118,15 @@ pattern: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]] = pattern
 is_dense: Callable[[tuple[int, ...], tuple[int, ...]], bool] = is_dense_python
 built = False
 
+# What is there without the extension, by name.
+PYTHON: dict[str, Any] = {
+    name: globals()[name]
+    for name in (
+        "Around Info Memo ModuleHook ParameterHook Passes alive encode frame_key gather is_dense late_list_of memory"
+        " numbers pattern place put walk write_files"
+    ).split()
+}
+
 if os.environ.get("MSPROBE_NATIVE", "1") != "0":
     try:
         from msprobe.capture import _native
