@@ -67,7 +67,9 @@ def compare_parts(parts: Sequence[str], cases: Iterable[tuple[str, str]], task: 
     print(f"| model | level | task | on/off | {' | '.join(f'without {part}' for part in parts)} |")
     print("|---|---|---|---|" + "---|" * len(parts))
     for size, level in cases:
-        whole, *others = overheads([Side(), *(Side(without=(part,)) for part in parts)], size, level, task, times_more)
+        whole, *others = overheads(
+            [Side(), *(Side(without=tuple(part.split("+"))) for part in parts)], size, level, task, times_more
+        )
         cost = whole[1] - whole[0]
         saved = [f"{one[1] / one[0]:.2f} ({(one[1] - one[0] - cost) / cost:+.0%})" for one in others]
         print(f"| {size} | {level} | {task} | {whole[1] / whole[0]:.2f} | {' | '.join(saved)} |", flush=True)
@@ -76,7 +78,11 @@ def compare_parts(parts: Sequence[str], cases: Iterable[tuple[str, str]], task: 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path, nargs="?", help="working tree to compare with, its C extension built")
-    parser.add_argument("--without", default="", help=f"parts of the C extension, in turn: {','.join(PARTS)}")
+    parser.add_argument(
+        "--without",
+        default="",
+        help=f"parts of the C extension, in turn; + between those that are left out together: {','.join(PARTS)}",
+    )
     parser.add_argument("--sizes", default="tiny,small")
     parser.add_argument("--levels", default="L0,L1,mix")
     parser.add_argument("--task", default="statistics")
@@ -89,7 +95,7 @@ def main() -> None:
         # Without it the workers would measure the installed msprobe, or the Python path.
         parser.error(f'"{asked.other}" is no checkout of msprobe with its C extension built in place; see above')
     levels = ("L0", "L1", "mix")
-    for words, known in ((asked.sizes, PAIRS), (asked.levels, levels), (asked.without, PARTS)):
+    for words, known in ((asked.sizes, PAIRS), (asked.levels, levels), (asked.without.replace("+", ","), PARTS)):
         unknown = [word for word in words.split(",") if word and word not in known]
         if unknown:
             parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
