@@ -7,13 +7,7 @@ from __future__ import annotations
 PARTS: dict[str, tuple[str, ...]] = {
     "memo": ("Memo",),
     "numbers": ("numbers",),
-    "passes": ("Passes",),
-    "walk": ("walk",),
-    "alive": ("alive",),
-    "place": ("place",),
-    "put": ("put",),
     "encode": ("encode",),
-    "frame_key": ("frame_key",),
     "around": ("Around",),
     "write_files": ("write_files",),
     "gather": ("gather",),

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from msprobe import log
-from msprobe.capture import native
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
 from msprobe.cli import main
@@ -128,7 +127,7 @@ def test_the_last_line_on_a_full_disk_tells_what_summary_finds(
 ) -> None:
     if not mapped:
         monkeypatch.setattr(journal, "_can_be_mapped", lambda _: False)
-    stacks = CallStacks(native.frame_key, lambda file: False, lambda code: False, lambda code: False)
+    stacks = CallStacks(lambda file: False, lambda code: False, lambda code: False)
     session = Session(Settings(dump_path=str(small_disk / "dump")), "pytorch", lambda: None, stacks)
     for _ in range(6):
         session.start()

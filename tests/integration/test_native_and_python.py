@@ -1,5 +1,5 @@
 """With the C extension and without it the same is recorded: each side is a process of its own, and the one without has
-nothing of it, neither encoder nor memo nor statistics nor journal.
+nothing of it, neither encoder nor memo nor statistics.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def content(file: Path) -> Any:
 
 def test_the_one_side_has_nothing_of_the_extension_and_the_other_uses_it(sides: dict[str, Path]) -> None:
     told = {side: json.loads((folder / "recorder.json").read_text()) for side, folder in sides.items()}
-    assert told["python"] == {"extension": False, "memo": False, "passes": False, "encoder": "msprobe.store.encode"}
-    assert told["native"] == {"extension": True, "memo": True, "passes": True, "encoder": "msprobe.capture._native"}
+    assert told["python"] == {"extension": False, "memo": False, "encoder": "msprobe.store.encode"}
+    assert told["native"] == {"extension": True, "memo": True, "encoder": "msprobe.capture._native"}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -128,7 +128,7 @@ def test_names_in_another_order_are_a_difference() -> None:
 def test_without_the_extension_nothing_of_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     use_python(monkeypatch)
     bound = {name for name, value in vars(native).items() if is_compiled(value)}
-    assert bound <= {"_native", "Info", "ParameterHook"}
+    assert bound <= {"_native", "Info"}
 
 
 def is_compiled(value: object) -> bool:

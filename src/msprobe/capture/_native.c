@@ -10,14 +10,10 @@
 #include "_native_around.h"
 #include "_native_encode.h"
 #include "_native_files.h"
-#include "_native_graph.h"
 #include "_native_hash.h"
-#include "_native_hooks.h"
 #include "_native_layout.h"
 #include "_native_memo.h"
-#include "_native_names.h"
 #include "_native_numbers.h"
-#include "_native_records.h"
 #include "_native_text.h"
 
 static int check_count(const char *function, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most)
@@ -270,27 +266,16 @@ static PyMethodDef methods[] = {
     {"numbers", FAST(native_numbers),
      "numbers(address, count_or_pattern, kind, flags, further, table=None) -> {name: number}"},
     {"encode", FAST(native_encode), "encode(tree, depth) -> bytes of indented JSON"},
-    {"frame_key", native_frame_key, METH_O, "frame_key(skip) -> bytes that stand for the code objects and offsets of the frames"},
     {"crc32", FAST(native_crc32), "crc32(address, size) -> as zlib.crc32 of these bytes"},
 #ifdef HAVE_WRITE_FILES
     {"write_files", native_write_files, METH_VARARGS,
      "write_files(directory, mode, prefix, files) -> (how many were written, 0 or the number of the error of the next)\n"
      "files: (name, head, data, tail), or (name, existing name) for a hard link; prefix: of names nobody else uses"},
 #endif
-    {"put", FAST(native_put), "put(session, name, tree, stack=None, parent=False): as Session.put"},
-    {"stand_for", FAST(native_stand_for),
-     "stand_for(put_call, define_stack, encode, digest): the functions of the store that `put` has built in"},
-    {"late_list_of", native_late_list_of, METH_O,
-     "late_list_of(function): a method that tells whether the list _late of its object has something in it"},
-    {"alive", native_alive, METH_O, "alive(handles) -> those of hooks on nodes that still live"},
-    {"place", FAST(native_place),
-     "place(module, before key, after key, before, after): put two hooks on a module; without the last two, take them off"},
     {"memory", FAST(native_memory), "memory(address, size) -> read-only view, valid while the owner lives"},
     {"gather", FAST(native_gather), "gather(address, shape, stride, itemsize) -> the elements' bytes in C order"},
     {"pattern", FAST(native_pattern), "pattern(shape, stride) -> (size, stride, ...) of the elements, order left out"},
     {"is_dense", FAST(native_is_dense), "is_dense(shape, stride) -> whether the elements fill their memory, each once"},
-    {"walk", native_walk, METH_VARARGS,
-     "walk(nodes, by_node, leaves, oldest, accumulating, slices, limit) -> ([(node, slots)], [node that was written to])"},
     {"choose_kernels", native_choose_kernels, METH_O,
      "choose_kernels(name) -> whether 'baseline', 'avx2' or 'avx512' statistics, or the CRC-32 by 'table', 'folded' or\n"
      "the 'best' there is, are now used; for tests"},
@@ -321,7 +306,8 @@ PyMODINIT_FUNC PyInit__native(void)
             goto failed;
         }
     }
-    if (names_begin() < 0 || records_begin() < 0 || graph_begin() < 0 || memo_begin() < 0 || hooks_begin(module) < 0 || PyType_Ready(&MemoType) < 0 ||
+    if (memo_begin() < 0 || PyType_Ready(&InfoType) < 0 || PyModule_AddObjectRef(module, "Info", (PyObject *)&InfoType) < 0 ||
+        PyType_Ready(&MemoType) < 0 ||
         PyModule_AddObjectRef(module, "Memo", (PyObject *)&MemoType) < 0 || PyType_Ready(&AroundType) < 0 ||
         PyModule_AddObjectRef(module, "Around", (PyObject *)&AroundType) < 0) {
         goto failed;

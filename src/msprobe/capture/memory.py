@@ -74,7 +74,6 @@ class TensorValues:
 class MemoryStep(Mapping[str, Record]):
     """The records of one step of one rank, by name, in the order in which a dump would have them."""
 
-    _kind_for_compiled = 0
     failed = False
 
     def __init__(self, facts: StepFacts) -> None:

@@ -1,46 +1,22 @@
-"""The compiled parts of the recorder, or their equals in Python where they were not built.
+"""The parts of the recorder that are written in C, or their equals in Python where they were not built.
 
-``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``frame_key``, ``pattern``
-and ``is_dense``, ``memory`` and ``copy_memory`` exist in both, with identical results. ``numbers``,
-``gather``, ``put``, ``write_files``, ``Memo``, ``Passes`` and ``walk`` are None without the compiled module: the
-framework's own operations and Python's take their place.
+``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``pattern`` and ``is_dense``,
+``memory`` and ``copy_memory`` exist in both, with identical results. ``numbers``, ``gather``, ``write_files`` and
+``Memo`` are None without the extension: the framework's own operations and Python's take their place.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import struct
-import sys
 from collections.abc import Callable, Set
 from typing import Any
 
-from msprobe.store import journal
 from msprobe.store.encode import encode as encode_python
-from msprobe.store.writer import DumpWriter
 
 # Whether elements are not finite.
 HAS_NAN = 1
 HAS_INF = 2
-
-
-def frame_key_python(skip: int) -> bytes:
-    """A key for where the caller is: the code objects of its frames and the offsets in them.
-
-    The addresses of the code objects stand for them, so a key means something only as long as they live. The
-    ``skip`` innermost frames are left out. Keys
-    of this and of the compiled version are not the same.
-    """
-    parts: list[int] = []
-    at: Any = sys._getframe(1)
-    while at is not None:
-        if skip > 0:
-            skip -= 1
-        else:
-            parts.append(id(at.f_code))
-            parts.append(at.f_lasti & 0xFFFFFFFFFFFFFFFF)
-        at = at.f_back
-    return struct.pack(f"{len(parts)}Q", *parts)
 
 
 def pattern_python(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
@@ -92,10 +68,6 @@ NUMBERS: dict[str, int] = {}
 Memo: Any = None
 # See around.py.
 Around: Any = None
-# Modules that are watched; see capture/torch/compiled_passes.py.
-Passes: Any = None
-ModuleHook: Any = None
-ParameterHook: Any = object
 Info: Any = None
 HIGH_PRECISION = 1
 SCALAR = 2
@@ -106,14 +78,8 @@ STRUCTURE = 2
 numbers: Callable[..., dict[str, Any]] | None = None
 memory: Callable[[int, int], memoryview] = memory_python
 write_files: Callable[[int, int, str, list[tuple[Any, ...]]], tuple[int, int]] | None = None
-walk: Callable[..., tuple[list[tuple[Any, list[tuple[int, int]]]], list[Any]]] | None = None
 gather: Callable[[int, tuple[int, ...], tuple[int, ...], int], bytes] | None = None
-put: Callable[..., None] | None = None
-late_list_of: Callable[[Any], None] | None = None
-alive: Callable[[list[Any]], list[Any]] | None = None
-place: Callable[..., None] | None = None
 encode: Callable[[Any, int], bytes] = encode_python
-frame_key: Callable[[int], bytes] = frame_key_python
 pattern: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]] = pattern_python
 is_dense: Callable[[tuple[int, ...], tuple[int, ...]], bool] = is_dense_python
 built = False
@@ -121,10 +87,7 @@ built = False
 # What is there without the extension, by name.
 PYTHON: dict[str, Any] = {
     name: globals()[name]
-    for name in (
-        "Around Info Memo ModuleHook ParameterHook Passes alive encode frame_key gather is_dense late_list_of memory"
-        " numbers pattern place put walk write_files"
-    ).split()
+    for name in ("Around Info Memo encode gather is_dense memory numbers pattern write_files").split()
 }
 
 if os.environ.get("MSPROBE_NATIVE", "1") != "0":
@@ -138,22 +101,12 @@ if os.environ.get("MSPROBE_NATIVE", "1") != "0":
         NUMBERS = _native.NUMBERS
         Memo = _native.Memo
         Around = _native.Around
-        Passes = _native.Passes
         Info = _native.Info
-        ModuleHook = _native.ModuleHook
-        ParameterHook = _native.ParameterHook
         numbers = _native.numbers
         memory = _native.memory
         gather = _native.gather
-        walk = _native.walk
         write_files = getattr(_native, "write_files", None)  # not on Windows
         encode = _native.encode
-        put = _native.put
-        late_list_of = _native.late_list_of
-        alive = _native.alive
-        place = _native.place
-        _native.stand_for(DumpWriter.put_call, DumpWriter.define_stack, encode, journal.digest)
-        frame_key = _native.frame_key
         pattern = _native.pattern
         is_dense = _native.is_dense
 

@@ -10,7 +10,6 @@ probe, never the training: :meth:`Session.fault` is where every error of ours en
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 import traceback
@@ -19,7 +18,6 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from msprobe import log
-from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
 from msprobe.capture.outcome import Outcome, named_numbers, nothing_recorded
 from msprobe.capture.sinks import DumpFolder, Sink, StepFacts, StepSink, TensorSink
@@ -133,8 +131,6 @@ class Session:
         self._faults = 0
         self._pid = os.getpid()
         self._forced_rank: int | None = None
-        if native.put is not None and type(self).put is _put:  # which it stands for
-            self.put = functools.partial(native.put, self)  # type: ignore[method-assign]
 
     # ---------------------------------------------------------------- life
 
@@ -490,9 +486,6 @@ class Session:
                 writer.error(f"{what} failed: pid={os.getpid()}\n{trace}")
         except Exception:
             return
-
-
-_put = Session.put
 
 
 def backward_of(parent: Any) -> Any:

@@ -40,9 +40,6 @@ class StepFacts:
 class StepSink(Protocol):
     """Takes the records of one step of one rank. No method raises because of where they go: it is ``failed`` then."""
 
-    # What the C code found out about this sink, and leaves here; 0: it is called as the methods say.
-    _kind_for_compiled: int | None
-
     @property
     def failed(self) -> bool:
         """True if something is missing; no more records are taken."""

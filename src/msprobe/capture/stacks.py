@@ -18,7 +18,9 @@ _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.s
 # What code the program makes while it runs has stacks of its own; they are not kept for ever.
 _MOST_STACKS = 50_000
 
-FrameKey = bytes
+# The identities of the code objects of its frames and the offsets in them. It means something only as long as the code
+# objects live.
+FrameKey = tuple[int, ...]
 
 
 class Frame:
@@ -48,7 +50,7 @@ class CallStack:
     are not written included.
     """
 
-    __slots__ = ("_all", "_frames", "depth", "recompute", "source", "text")
+    __slots__ = ("_all", "_frames", "depth", "recompute", "source")
 
     def __init__(self, every: tuple[Frame, ...], frames: tuple[Frame, ...], source: str, recompute: bool) -> None:
         # The code objects of all frames are kept, so that the key under which a stack is known stays theirs.
@@ -57,8 +59,6 @@ class CallStack:
         self.depth = len(every)
         self.source = source
         self.recompute = recompute
-        # The frames as they stand in a file, kept by whoever writes them; empty: written once, and not kept.
-        self.text: bytes | None = None
 
     def lines(self) -> tuple[str, ...]:
         """The frames as stack.json writes them, innermost first."""
@@ -74,12 +74,10 @@ class CallStacks:
 
     def __init__(
         self,
-        frame_key: Callable[[int], FrameKey],
         is_framework: Callable[[str], bool],
         is_recompute: Callable[[types.CodeType], bool],
         hidden: Callable[[types.CodeType], bool],
     ) -> None:
-        self._frame_key = frame_key
         self._is_framework = is_framework
         self._is_recompute = is_recompute
         self._hidden = hidden
@@ -98,25 +96,20 @@ class CallStacks:
 
     def here(self, skip: int) -> CallStack:
         """The stack of the caller, without its ``skip`` innermost frames."""
-        key = self._frame_key(skip + 1)
-        known = self.known.get(key)
-        return known if known is not None else self._learn(key, skip + 2)
+        return self.of(sys._getframe(skip + 1))
 
     def of(self, frame: types.FrameType) -> CallStack:
         """The stack of ``frame``, which is still running."""
-        parts = [b"of"]
+        places: list[int] = []
         at: types.FrameType | None = frame
         while at is not None:
-            parts.append(b"%d:%d" % (id(at.f_code), at.f_lasti))
+            places += (id(at.f_code), at.f_lasti)
             at = at.f_back
-        key = b" ".join(parts)
+        key = tuple(places)
         known = self.known.get(key)
-        return known if known is not None else self._learn_of(key, frame)
+        return known if known is not None else self._learn(key, frame)
 
-    def _learn(self, key: FrameKey, skip: int) -> CallStack:
-        return self._learn_of(key, sys._getframe(skip))
-
-    def _learn_of(self, key: FrameKey, at: types.FrameType | None) -> CallStack:
+    def _learn(self, key: FrameKey, at: types.FrameType | None) -> CallStack:
         if len(self.known) >= _MOST_STACKS:
             self.known.clear()
             self._frames.clear()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from msprobe.capture import native
-
 _Own = TypeVar("_Own", bound="PassHook")
 
 
@@ -30,4 +28,4 @@ class PassHook:
 
 def is_own_hook(hook: Any) -> bool:
     """True if a hook of a module is one of ours."""
-    return isinstance(hook, PassHook) or (native.ModuleHook is not None and isinstance(hook, native.ModuleHook))
+    return isinstance(hook, PassHook)

@@ -114,8 +114,6 @@ class DumpWriter:
         self._published_parents = -1
         self._rewritten_parent = False
         self._error_bytes = -1
-        # What a compiled recorder has found out about this writer, and leaves here.
-        self._kind_for_compiled: int | None = None
         _live.add(self)
 
     @property

@@ -62,7 +62,7 @@ def move_on(written: Any, position: int) -> None:
 
 
 def begin(folder: Path) -> Session:
-    stacks = CallStacks(native.frame_key, lambda file: False, lambda code: False, lambda code: False)
+    stacks = CallStacks(lambda file: False, lambda code: False, lambda code: False)
     session = Session(replace(Settings(), dump_path=str(folder), level="mix"), "pytorch", lambda: None, stacks)
     session.start()
     return session

@@ -185,37 +185,6 @@ def test_a_record_larger_than_any_buffer_is_whole(encode) -> None:
     assert encode(tree, 1) == by_json(tree, 1)
 
 
-# ---- call stacks ----
-
-
-@pytest.mark.parametrize("frame_key", [native.frame_key, native.frame_key_python], ids=["chosen", "python"])
-def test_a_place_has_one_key_and_every_place_another(frame_key) -> None:
-    def here() -> bytes:
-        return frame_key(0)
-
-    def there() -> bytes:
-        return frame_key(1)
-
-    same = {here() for _ in range(3)}
-    assert len(same) == 1
-    assert len({here(), here()}) == 2, "two places of one line are two places"
-    keys = []
-    for skip in (0, 1):
-        keys.append(frame_key(skip))
-    assert len(keys[0]) - len(keys[1]) == 16, "one frame is an address and an offset"
-    assert keys[0].endswith(keys[1])
-    first = there()
-    assert len(first) == len(keys[0])
-
-
-def test_a_key_reaches_to_the_outermost_frame_however_deep() -> None:
-    def down(n: int) -> bytes:
-        return down(n - 1) if n else native.frame_key(0)
-
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
-    assert len(down(1500)) - len(down(0)) == 1500 * 16
-
-
 # ---- the memory of views ----
 
 shapes = st.lists(st.integers(0, 4), max_size=4)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from msprobe import log
-from msprobe.capture import native
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
@@ -32,7 +31,7 @@ def session(tmp_path: Path) -> Session:
 
 
 def make(folder: Path, rank: int | None = None, **settings: Any) -> Session:
-    stacks = CallStacks(native.frame_key, lambda file: False, lambda code: False, lambda code: False)
+    stacks = CallStacks(lambda file: False, lambda code: False, lambda code: False)
     chosen = replace(Settings(), dump_path=str(folder / "dump"), **settings)
     return Session(chosen, "pytorch", lambda: rank, stacks)
 

@@ -12,20 +12,16 @@ from typing import Any
 
 import pytest
 
-from msprobe.capture import native, stacks
+from msprobe.capture import stacks
 from msprobe.capture.stacks import CallStack, CallStacks
-
-pytestmark = pytest.mark.parametrize("frame_key", [native.frame_key, native.frame_key_python], ids=["chosen", "python"])
-FrameKey = Callable[[int], bytes]
 
 
 def stacks_with(
-    frame_key: FrameKey,
     framework: Callable[[str], bool] = lambda file: False,
     recompute: Callable[[types.CodeType], bool] = lambda code: False,
     hidden: Callable[[types.CodeType], bool] = lambda code: False,
 ) -> CallStacks:
-    return CallStacks(frame_key, framework, recompute, hidden)
+    return CallStacks(framework, recompute, hidden)
 
 
 def make(text: str, file: str, **names: Any) -> Any:
@@ -35,23 +31,23 @@ def make(text: str, file: str, **names: Any) -> Any:
     return space["f"]
 
 
-def test_one_place_has_one_stack(frame_key: FrameKey) -> None:
-    known = stacks_with(frame_key)
+def test_one_place_has_one_stack() -> None:
+    known = stacks_with()
     found = {known.here(0) for _ in range(3)}
     assert len(found) == 1
     (stack,) = found
     assert stack.source == f"{__file__}:{sys._getframe().f_lineno - 3}"
 
 
-def test_two_calls_in_one_line_are_two_places(frame_key: FrameKey) -> None:
-    known = stacks_with(frame_key)
+def test_two_calls_in_one_line_are_two_places() -> None:
+    known = stacks_with()
     first, second = known.here(0), known.here(0)
     assert first is not second
     assert first.lines() == second.lines()
 
 
-def test_one_function_called_from_two_places(frame_key: FrameKey) -> None:
-    known = stacks_with(frame_key)
+def test_one_function_called_from_two_places() -> None:
+    known = stacks_with()
 
     def call() -> CallStack:
         return known.here(0)
@@ -61,8 +57,8 @@ def test_one_function_called_from_two_places(frame_key: FrameKey) -> None:
     assert found[0].source == found[1].source
 
 
-def test_skipped_frames_are_left_out(frame_key: FrameKey) -> None:
-    known = stacks_with(frame_key)
+def test_skipped_frames_are_left_out() -> None:
+    known = stacks_with()
 
     def recorder() -> CallStack:
         return known.here(1)
@@ -73,8 +69,8 @@ def test_skipped_frames_are_left_out(frame_key: FrameKey) -> None:
     assert ", in user, " in user().lines()[0]
 
 
-def test_frames_are_written_innermost_first_with_their_lines(frame_key: FrameKey, tmp_path: Path) -> None:
-    known = stacks_with(frame_key)
+def test_frames_are_written_innermost_first_with_their_lines(tmp_path: Path) -> None:
+    known = stacks_with()
     file = tmp_path / "program.py"
     text = "def inner():\n    return here(0)\n\ndef f():\n    x = 1\n    return inner()\n"
     file.write_text(text)
@@ -84,14 +80,14 @@ def test_frames_are_written_innermost_first_with_their_lines(frame_key: FrameKey
     assert f"File {__file__}, line " in lines[2]
 
 
-def test_code_without_a_file_has_no_source_line(frame_key: FrameKey) -> None:
-    known = stacks_with(frame_key)
+def test_code_without_a_file_has_no_source_line() -> None:
+    known = stacks_with()
     (first, *_) = make("def f():\n    return here(0)", "<made up>", here=known.here)().lines()
     assert first == "File <made up>, line 2, in f, \n unknown"
 
 
-def test_a_call_over_several_lines_has_a_line_of_it(frame_key: FrameKey) -> None:
-    known = stacks_with(frame_key)
+def test_a_call_over_several_lines_has_a_line_of_it() -> None:
+    known = stacks_with()
     begin = sys._getframe().f_lineno
     stack = known.here(
         0,
@@ -99,8 +95,8 @@ def test_a_call_over_several_lines_has_a_line_of_it(frame_key: FrameKey) -> None
     assert stack.source in {f"{__file__}:{begin + n}" for n in (1, 2, 3)}
 
 
-def test_the_source_is_the_innermost_frame_of_the_user(frame_key: FrameKey) -> None:
-    known = stacks_with(frame_key, framework=lambda file: file.startswith("/framework/"))
+def test_the_source_is_the_innermost_frame_of_the_user() -> None:
+    known = stacks_with(framework=lambda file: file.startswith("/framework/"))
     text = "def f():\n    return here(0)"
     inside = make(text, "/framework/functional.py", here=known.here)
     user = make("def f():\n\n    return inside()", "/home/train.py", inside=inside)
@@ -110,13 +106,13 @@ def test_the_source_is_the_innermost_frame_of_the_user(frame_key: FrameKey) -> N
     assert stack.lines()[0].startswith("File /framework/functional.py, line 2, in f, ")
 
 
-def test_a_stack_of_framework_frames_only_has_no_source(frame_key: FrameKey) -> None:
-    assert stacks_with(frame_key, framework=lambda file: True).here(0).source == ""
+def test_a_stack_of_framework_frames_only_has_no_source() -> None:
+    assert stacks_with(framework=lambda file: True).here(0).source == ""
 
 
-def test_own_and_hidden_frames_are_not_there(frame_key: FrameKey) -> None:
+def test_own_and_hidden_frames_are_not_there() -> None:
     own = str(Path(stacks.__file__).parent / "torch" / "calls.py")
-    known = stacks_with(frame_key, hidden=lambda code: code.co_name == "way_in")
+    known = stacks_with(hidden=lambda code: code.co_name == "way_in")
     ours = make("def f():\n    return here(0)", own, here=known.here)
     way_in = make("def way_in():\n    return ours()\nf = way_in", "/framework/overrides.py", ours=ours)
     user = make("def f():\n    return way_in()", "/home/train.py", way_in=way_in)
@@ -126,8 +122,8 @@ def test_own_and_hidden_frames_are_not_there(frame_key: FrameKey) -> None:
     assert not any(own in line or "way_in," in line for line in stack.lines())
 
 
-def test_recomputation_is_seen_anywhere_above(frame_key: FrameKey) -> None:
-    known = stacks_with(frame_key, recompute=lambda code: code.co_name == "recompute_fn")
+def test_recomputation_is_seen_anywhere_above() -> None:
+    known = stacks_with(recompute=lambda code: code.co_name == "recompute_fn")
 
     def call() -> CallStack:
         return known.here(0)
@@ -140,8 +136,8 @@ def test_recomputation_is_seen_anywhere_above(frame_key: FrameKey) -> None:
     assert not call().recompute
 
 
-def test_recursion_of_another_depth_is_another_stack(frame_key: FrameKey) -> None:
-    known = stacks_with(frame_key)
+def test_recursion_of_another_depth_is_another_stack() -> None:
+    known = stacks_with()
 
     def down(depth: int) -> CallStack:
         return known.here(0) if depth == 0 else down(depth - 1)
@@ -152,9 +148,9 @@ def test_recursion_of_another_depth_is_another_stack(frame_key: FrameKey) -> Non
     assert [stack.depth - found[0].depth for stack in found[:3]] == [0, 1, 2]
 
 
-def test_code_made_anew_is_never_taken_for_code_that_is_gone(frame_key: FrameKey) -> None:
+def test_code_made_anew_is_never_taken_for_code_that_is_gone() -> None:
     """The key holds addresses; a new function must not get the stack of one that was freed from its address."""
-    known = stacks_with(frame_key)
+    known = stacks_with()
     for number in range(300):
         function = make(f"def f():\n    return here(0)  # {number}", f"/made/{number}.py", here=known.here)
         assert function().source == f"/made/{number}.py:2"
@@ -162,9 +158,9 @@ def test_code_made_anew_is_never_taken_for_code_that_is_gone(frame_key: FrameKey
         gc.collect(0)
 
 
-def test_stacks_are_not_kept_for_ever(frame_key: FrameKey, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacks_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks, "_MOST_STACKS", 20)
-    known = stacks_with(frame_key)
+    known = stacks_with()
     functions = []
     for number in range(50):
         function = make("def f():\n    return here(0)", f"/made/{number}.py", here=known.here)
@@ -176,9 +172,9 @@ def test_stacks_are_not_kept_for_ever(frame_key: FrameKey, monkeypatch: pytest.M
     assert sum(reference() is not None for reference in functions) <= 21
 
 
-def test_no_frame_is_kept(frame_key: FrameKey) -> None:
+def test_no_frame_is_kept() -> None:
     """A frame would keep its local variables, and so tensors, alive."""
-    known = stacks_with(frame_key)
+    known = stacks_with()
 
     class Large:
         pass

@@ -15,7 +15,6 @@ import mindspore
 from mindspore import nn
 
 from msprobe import log
-from msprobe.capture import native
 from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics
 from msprobe.capture.bus import Bus
@@ -71,7 +70,7 @@ class MindSporeRecorder:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        stacks = CallStacks(native.frame_key, _is_framework, _is_recompute, _is_way_in)
+        stacks = CallStacks(_is_framework, _is_recompute, _is_way_in)
         self.names = names = surface()
         self.session = session = Session(settings, names.framework, current_rank, stacks)
         session.world = world_size

@@ -46,8 +46,6 @@ class CallGradients:
         self.overflow = calls.overflow
         self.open_watches: dict[_Watch, None] = {}
         self.visible = private.has("gradients")
-        # The compiled recorder, which does what `_single` does, where it may.
-        self.compiled: Any = None
 
     def watch(self, call: Call, result: Any) -> None:
         """``call`` has returned ``result``: see to it that its gradients are noticed."""
@@ -69,13 +67,6 @@ class CallGradients:
                     elif tensor.grad_fn is not node and tensor.grad_fn not in others:
                         others.append(tensor.grad_fn)
         if node is None:
-            return
-        if (
-            not others
-            and not is_foreign(node)
-            and self.compiled is not None
-            and self.compiled.watch_single(node, call.base, call.parent, call.oldest)
-        ):
             return
         generation = self.session.generation
         edges = call.edges or []

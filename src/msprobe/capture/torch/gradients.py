@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.function import BackwardCFunction
 
-from msprobe.capture import native
 from msprobe.capture.records import PLAIN, parts_of
 from msprobe.capture.torch import private
 from msprobe.capture.torch.statistics_framework import Quiet
@@ -123,10 +122,7 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
             leaves.append((tensor, index))
         else:
             by_node.setdefault(edge_node, {}).setdefault(edge_slot, index)
-    if native.walk is not None:
-        places, written = native.walk(nodes, by_node, leaves, oldest, AccumulateGrad, CopySlices, WALK_LIMIT)
-    else:
-        places, written = _walk(nodes, by_node, leaves, oldest)
+    places, written = _walk(nodes, by_node, leaves, oldest)
     found = [Boundary(node, slots) for node, slots in places]
     if written:
         reached = {index for place in found for _, index in place.slots}
@@ -140,7 +136,7 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
 def _walk(
     nodes: Iterable[Node], by_node: dict[Node, dict[int, int]], leaves: Sequence[tuple[Any, int]], oldest: int
 ) -> tuple[list[tuple[Node, list[tuple[int, int]]]], list[Node]]:
-    """The nodes with edges to arguments, and those whose result was written to; ``native.walk`` does the same."""
+    """The nodes with edges to arguments, and those whose result was written to."""
     found: list[tuple[Node, list[tuple[int, int]]]] = []
     written: list[Node] = []
     # A result that is an argument handed through brings a node that is older than the call.
@@ -335,10 +331,7 @@ class NodeHooks:
 
     def prune(self) -> None:
         """Forget the hooks of nodes that are gone (a step that never ends would collect them)."""
-        if native.alive is not None:
-            self._handles = native.alive(self._handles)
-        else:
-            self._handles = [handle for handle in self._handles if handle.hooks_dict_ref() is not None]
+        self._handles = [handle for handle in self._handles if handle.hooks_dict_ref() is not None]
 
     def remove(self) -> None:
         """Take all hooks away; nodes that are gone took theirs along."""

@@ -13,7 +13,6 @@ from typing import Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from msprobe.capture import native
 from msprobe.capture.heard import Passes
 from msprobe.capture.session import Session
 from msprobe.capture.user_hooks import PassHook
@@ -28,9 +27,6 @@ class ModuleHooks:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.names: dict[int, str] = {}
-        # The dumper, and its compiled side, if it has one: its passes go there without a step through Python.
-        self.dumper: Any = None
-        self.compiled: Any = None
         self._target_of: TargetOf = lambda name, module: None
         # The hooks on modules, and those on modules that have methods of their own to add hooks.
         self._placed: list[_Placed] = []
@@ -84,11 +80,7 @@ class ModuleHooks:
             return known
         if not _has_usual_hooks(module):
             return None
-        before: Any = _Before(target, name)
-        after: Any = _After(target, name)
-        if self.compiled is not None and target is self.dumper:
-            before = native.ModuleHook(self.compiled, name, False, _Before)
-            after = native.ModuleHook(self.compiled, name, True, _After)
+        before, after = _Before(target, name), _After(target, name)
         placed = self._known[id(module)] = _Placed(name, module, target, self._keys, before, after)
         return placed
 
@@ -182,9 +174,6 @@ class _Placed:
 
     def put(self) -> None:
         module, (before, after) = self.module, self.keys
-        if native.place is not None:
-            native.place(module, before, after, self.before, self.after)
-            return
         module._forward_pre_hooks[before] = self.before
         module._forward_pre_hooks_with_kwargs[before] = True
         module._forward_hooks[after] = self.after
@@ -193,9 +182,6 @@ class _Placed:
 
     def take_off(self) -> None:
         module, (before, after) = self.module, self.keys
-        if native.place is not None:
-            native.place(module, before, after)
-            return
         module._forward_pre_hooks.pop(before, None)
         module._forward_pre_hooks_with_kwargs.pop(before, None)
         module._forward_hooks.pop(after, None)

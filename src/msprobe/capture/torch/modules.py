@@ -15,7 +15,6 @@ from torch import nn
 
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
-from msprobe.capture.torch.compiled_passes import make_passes
 from msprobe.capture.torch.gradients import ArgumentEdge, edge_of, sequence_number
 from msprobe.capture.torch.module_gradients import ModuleGradients, ModulePass
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
@@ -37,12 +36,6 @@ class ModuleRecorder:
         self.hooks = calls.hooks
         self.gradients = ModuleGradients(calls)
         self.parameters = ParameterGradients(calls)
-        self.compiled = make_passes(self, edge_of, self._leave_unusual, _problem_of)
-        if self.compiled is not None:
-            self.parameters.passes_of = self.compiled
-            # The methods below, without a step through Python.
-            self.enter = self.compiled.enter  # type: ignore[method-assign]
-            self.leave = self.compiled.leave  # type: ignore[method-assign]
 
     # ------------------------------------------------------------ forward
 
@@ -103,9 +96,6 @@ class ModuleRecorder:
                         self._leave(done, None, NOT_RETURNED)
             except Exception as error:
                 session.fault(name, error)
-
-    def _leave_unusual(self, begun: ModulePass, result: Any, problem: Any) -> None:
-        self._leave(begun, result, NOT_RETURNED if problem is ... else problem)
 
     def _leave(self, begun: ModulePass, result: Any, problem: dict[str, str]) -> None:
         session, calls = self.session, self.calls
@@ -184,13 +174,8 @@ def _are_still(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> bool
 
 def _problem(begun: ModulePass, result: Any) -> dict[str, str]:
     """What to say of a pass that raised; nothing of one that returned."""
-    return {} if result is not None else _problem_of(begun.handled)
-
-
-def _problem_of(handled: int) -> dict[str, str]:
-    """What was raised since the exception of this identity was the one that is handled."""
-    error = sys.exc_info()[1]
-    if error is None or id(error) == handled:
+    error = None if result is not None else sys.exc_info()[1]
+    if error is None or id(error) == begun.handled:
         return {}
     kind = type(error).__name__
     if kind == "_StopRecomputationError":

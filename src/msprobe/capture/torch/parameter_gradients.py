@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from msprobe.capture import native
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.gradients import NodeHooks, accumulating_node
@@ -31,11 +30,9 @@ class ParameterHooks:
         self.visible = private.has("parameter gradients")
         # id(parameter) -> what sees its gradient. Kept from step to step: finding the node and putting the first
         # hook on it cost more than putting the hook back.
-        self.known: dict[int, _Hook | _CompiledHook] = {}
+        self.known: dict[int, _Hook] = {}
         # Those in place now; of a parameter that was moved since recording began, also the one it had before.
-        self.attached: dict[_Hook | _CompiledHook, None] = {}
-        # The compiled recorder of modules, which does what `arrive` does; all of this is shared with it.
-        self.passes_of: Any = None
+        self.attached: dict[_Hook, None] = {}
 
     def arrive(self, owners: Sequence[tuple[str, str]], gradient: Any) -> None:
         """A backward pass has brought the gradient of a parameter. ``owners``: its entries, and its key in each."""
@@ -77,20 +74,16 @@ class ParameterHooks:
         if owner not in hook.owners:
             hook.owners.append(owner)
 
-    def hook_on(self, parameter: torch.Tensor, node: Any) -> _Hook | _CompiledHook | None:
+    def hook_on(self, parameter: torch.Tensor, node: Any) -> _Hook | None:
         """A new hook for this parameter; None if the node is none that adds gradients."""
         if node is None or not hasattr(node, "variable"):
             return None
-        hook: _Hook | _CompiledHook = (
-            _Hook(self, node) if self.passes_of is None else _CompiledHook(self.passes_of, node)
-        )
+        hook = _Hook(self, node)
         hook.kind = parameter.dtype, parameter.device
         self.known[id(parameter)] = hook
         return hook
 
-    def _hook_of_other_class(
-        self, parameter: torch.Tensor, known: _Hook | _CompiledHook | None
-    ) -> _Hook | _CompiledHook | None:
+    def _hook_of_other_class(self, parameter: torch.Tensor, known: _Hook | None) -> _Hook | None:
         """To ask such a tensor for its node may take as long as a call of the model: not if it looks as before."""
         if known is not None and known.kind == (parameter.dtype, parameter.device):
             return known
@@ -123,7 +116,6 @@ class ParameterGradients(ParameterHooks):
         super().__init__(calls.hooks)
         self.calls = calls
         self.session = calls.session
-        # What follows is shared with the compiled recorder, too.
         self.trees: dict[str, dict[str, Any]] = {}
         self.passes: dict[tuple[str, str], int] = {}
         # Entries that have a place, or got a gradient, since they were last written.
@@ -220,29 +212,7 @@ class ParameterGradients(ParameterHooks):
         self.prune()
 
 
-class _Attached:
-    """How a hook is put on its node and taken away."""
-
-    __slots__ = ()
-
-    node: Any
-    _handle: Any
-
-    def attach(self) -> None:
-        """See what arrives at the node from now on."""
-        hooks = None if self._handle is None else self._handle.hooks_dict_ref()
-        if hooks is None:
-            self._handle = self.node.register_prehook(self)
-        else:
-            # The node keeps the dictionary of its hooks, where the first one made it.
-            hooks[self._handle.id] = self
-
-    def detach(self) -> None:
-        """No more."""
-        self._handle.remove()
-
-
-class _Hook(_Attached):
+class _Hook:
     """Pre-hook of the node that accumulates one parameter's gradient.
 
     It keeps the node, which keeps the parameter alive, and so the id under which it is known its own.
@@ -262,17 +232,18 @@ class _Hook(_Attached):
     def __call__(self, gradients: Sequence[Any]) -> None:
         self.parameters.arrive(self.owners, gradients[0])
 
+    def attach(self) -> None:
+        """See what arrives at the node from now on."""
+        hooks = None if self._handle is None else self._handle.hooks_dict_ref()
+        if hooks is None:
+            self._handle = self.node.register_prehook(self)
+        else:
+            # The node keeps the dictionary of its hooks, where the first one made it.
+            hooks[self._handle.id] = self
 
-class _CompiledHook(_Attached, native.ParameterHook):  # type: ignore[misc]
-    """The same, without a step through Python when the gradient comes."""
-
-    __slots__ = ("_handle", "kind")
-
-    owners: list[tuple[str, str]]
-
-    def __init__(self, passes: Any, node: Any) -> None:
-        self.kind: Any = None
-        self._handle = None
+    def detach(self) -> None:
+        """No more."""
+        self._handle.remove()
 
 
 def _node_of() -> Callable[[Any], Any]:

@@ -19,7 +19,6 @@ import torch
 from torch import nn
 
 from msprobe import log
-from msprobe.capture import native
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import path_of
 from msprobe.capture.heard import HeardCalls, HeardPasses, Passes
@@ -93,7 +92,7 @@ class TorchRecorder:
         """``dumps`` False: nothing is dumped, there are listeners only."""
         self.settings = settings
         self.dumps = dumps
-        stacks = CallStacks(native.frame_key, _is_framework, _is_recompute, _is_way_in)
+        stacks = CallStacks(_is_framework, _is_recompute, _is_way_in)
         self.session = session = Session(settings, "pytorch", current_rank, stacks)
         session.world = _world_size
         session.precision = settings_of_precision
@@ -118,7 +117,6 @@ class TorchRecorder:
         self.bus = Bus(session, TorchSurroundings(heard_gradients, self.heard_parameters))
         heard_gradients.bus = self.heard_parameters.bus = self.bus
         self.module_hooks = ModuleHooks(session)
-        self.module_hooks.dumper, self.module_hooks.compiled = self.modules, self.modules.compiled
         # Who is told of passes that no hook tells of, as those of compiled modules.
         self.passes: Passes = self.modules
         # What was given to start: a Module, several, or None. Let go of when recording stops.

@@ -466,10 +466,6 @@ class TensorStatistics:
         self._memory.clear()
 
 
-if native.late_list_of is not None:
-    native.late_list_of(TensorStatistics.has_late)
-
-
 def _finished(frame: Frame, content: Content) -> TensorInfo:
     text, cut = frame.text(content)
     return TensorInfo(text, cut, content.nonfinite)

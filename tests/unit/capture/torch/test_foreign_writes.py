@@ -285,7 +285,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     if name == "native" and not native.built:
         pytest.skip("the C extension was not built")
     if name == "python":
-        for attribute in ("numbers", "gather", "Memo", "Passes", "walk", "put"):
+        for attribute in ("numbers", "gather", "Memo"):
             monkeypatch.setattr(native, attribute, None)
     return name
 

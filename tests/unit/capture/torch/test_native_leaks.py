@@ -64,13 +64,9 @@ def test_functions_that_fail_keep_no_reference() -> None:
         for work in (
             lambda: _native.encode([odd], 0),
             lambda: _native.encode({odd: odd}, 0),
-            lambda: _native.statistics(array.data_ptr(), 3, 99, 0),
+            lambda: _native.numbers(array.data_ptr(), 3, 99, 0, 0),
             lambda: _native.pattern((1, 2), (1, name)),
             lambda: _native.gather(array.data_ptr(), (3,), (1, 2), 4),
-            lambda: _native.walk([odd], {}, [], 0, int, int, 10),
-            lambda: _native.alive([odd]),
-            lambda: _native.place(odd, 1, 2),
-            lambda: _native.put(odd, name, tree),
             lambda: _native.write_files(-1, 0, "x", [(b"a", b"1", name, b"2")]),
         ):
             try:

@@ -1,9 +1,10 @@
-"""Whatever goes wrong inside the compiled recorder costs records and nothing else: each thing that it asks of Python
-fails in turn, or answers what it cannot answer.
+"""Whatever goes wrong inside the recorder costs records and nothing else: each thing that it asks on its way fails in
+turn, or answers what it cannot answer.
 """
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +12,17 @@ from typing import Any
 
 import pytest
 import torch
+from native_and_python import use_python
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from msprobe import log
-from msprobe.capture import native
+from msprobe.capture.records import Describer
+from msprobe.capture.session import Session
+from msprobe.capture.stacks import CallStacks
+from msprobe.capture.torch import calls, gradients, module_gradients, modules, parameter_gradients, pass_gradients
+from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.pytorch import PrecisionDebugger
-
-pytestmark = pytest.mark.skipif(native.Passes is None, reason="the compiled recorder was not built")
 
 
 class Model(nn.Module):
@@ -99,31 +103,32 @@ WRONG: dict[str, Callable[..., Any]] = {
 }
 
 
-class Broken:
-    """An object with one attribute that is wrong."""
-
-    def __init__(self, whole: Any, name: str, wrong: Callable[..., Any]) -> None:
-        self.__dict__.update(_whole=whole, _name=name, _wrong=wrong)
-
-    def __getattr__(self, name: str) -> Any:
-        return self._wrong() if name == self._name else getattr(self._whole, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == self._name:
-            self._wrong()
-        setattr(self._whole, name, value)
-
-
-FUNCTIONS = (
-    "quiet function_modes dispatch_modes grad_enabled sequence_number tracing edge base inputs_of edges_of outputs_of"
-    " problem_of leave watch share watch_parameter watch_parameters hook_on"
-).split()
-ATTRIBUTES = [
-    *[("session", name) for name in ("thread recording order generation counters parent fault").split()],
-    *[("session", name) for name in ("lock _writer records_in_step _stack_numbers with_stacks with_construct").split()],
-    *[("session", name) for name in ("_late has_late end_after_record").split()],
-    *[("hooks", "suspended"), ("hooks", "_handles"), ("stacks", "_learn")],
-]
+# What the recorder of modules asks on its way, where an error is caught.
+ASKED: tuple[tuple[Any, str], ...] = (
+    (calls.CallRecorder, "outputs_of"),
+    (calls.CallRecorder, "tensors_in"),
+    (gradients.Gathering, "add"),
+    (gradients.Gathering, "result"),
+    (gradients.NodeHooks, "before"),
+    (gradients.NodeHooks, "after"),
+    (module_gradients.ModuleGradients, "watch"),
+    (modules, "edge_of"),
+    (modules, "sequence_number"),
+    (modules.ModuleRecorder, "inputs_of"),
+    (modules.ModuleRecorder, "parameters_of"),
+    (parameter_gradients.ParameterGradients, "placeholder"),
+    (parameter_gradients.ParameterGradients, "watch"),
+    (parameter_gradients.ParameterHooks, "hook_on"),
+    (pass_gradients, "bases_of"),
+    (pass_gradients, "find_boundary"),
+    (CallStacks, "here"),
+    (Describer, "describe"),
+    (Session, "next_order"),
+    (Session, "number"),
+    (Session, "parent"),
+    (Session, "put"),
+    (TensorStatistics, "_describe_otherwise"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -139,22 +144,14 @@ def expected() -> list[Any]:
     return train(None)
 
 
-def record_with(change: Callable[[dict[str, Any]], None], folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The training, recorded with some of what the compiled recorder works with replaced."""
-    made = native.Passes
-
-    def broken(**partners: Any) -> Any:
-        change(partners)
-        return made(**partners)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(native, "Passes", broken)
-        debugger = PrecisionDebugger(dump_path=str(folder), task="statistics", level="L0")
-        try:
-            return train(debugger)
-        finally:
-            PrecisionDebugger.reset()
-            log.forget_once()
+def record(folder: Path) -> list[Any]:
+    """The training, recorded."""
+    debugger = PrecisionDebugger(dump_path=str(folder), task="statistics", level="L0")
+    try:
+        return train(debugger)
+    finally:
+        PrecisionDebugger.reset()
+        log.forget_once()
 
 
 def is_same(found: list[Any], expected: list[Any]) -> bool:
@@ -164,37 +161,31 @@ def is_same(found: list[Any], expected: list[Any]) -> bool:
 
 
 @pytest.mark.filterwarnings("error:.*always_call")
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(("holder", "name"), ASKED, ids=[name for _, name in ASKED])
 def test_a_function_that_fails_or_answers_nonsense_is_not_noticed_by_the_training(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: list[Any]
+    holder: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: list[Any]
 ) -> None:
+    # Each tensor is asked for in Python, too.
+    use_python(monkeypatch)
     for kind, wrong in WRONG.items():
         asked: list[Any] = []
 
-        def change(partners: dict[str, Any], wrong: Callable[..., Any] = wrong, asked: list[Any] = asked) -> None:
-            partners[name] = lambda *arguments: asked.append(arguments) or wrong()
+        def stand_in(*_: Any, wrong: Callable[..., Any] = wrong, asked: list[Any] = asked, **__: Any) -> Any:
+            asked.append(None)
+            return wrong()
 
-        assert is_same(record_with(change, tmp_path / kind, monkeypatch), expected), kind
-        assert asked, "the compiled recorder asks for it, or this test says nothing"
-
-
-@pytest.mark.filterwarnings("error:.*always_call")
-@pytest.mark.parametrize(("holder", "name"), ATTRIBUTES, ids=[".".join(pair) for pair in ATTRIBUTES])
-def test_an_attribute_that_is_missing_or_nonsense_is_not_noticed_by_the_training(
-    holder: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: list[Any]
-) -> None:
-    for kind, wrong in WRONG.items():
-
-        def change(partners: dict[str, Any], wrong: Callable[..., Any] = wrong) -> None:
-            partners[holder] = Broken(partners[holder], name, wrong)
-
-        assert is_same(record_with(change, tmp_path / kind, monkeypatch), expected), kind
+        with monkeypatch.context() as patch:
+            patch.setattr(holder, name, stand_in)
+            assert is_same(record(tmp_path / kind), expected), kind
+        assert asked, "it is asked, or this test says nothing"
 
 
 def test_a_fault_is_told_once_and_what_was_recorded_before_it_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], expected: list[Any]
 ) -> None:
-    found = record_with(lambda partners: partners.update(outputs_of=unlucky), tmp_path, monkeypatch)
-    assert is_same(found, expected)
+    with monkeypatch.context() as patch:
+        patch.setattr(calls.CallRecorder, "outputs_of", unlucky)
+        assert is_same(record(tmp_path), expected)
     assert capsys.readouterr().out.count("not today") == 1
-    assert "Module.it.norm.LayerNorm.forward.0" in (tmp_path / "step0/rank/dump.json").read_text()
+    data = json.loads((tmp_path / "step0/rank/dump.json").read_text())["data"]
+    assert "Module.it.norm.LayerNorm.parameters_grad" in data
