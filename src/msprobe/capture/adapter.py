@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from msprobe.capture.heard import Heard
-    from msprobe.capture.units import Unit
+from msprobe.capture.heard_units import Heard
 
 # A tensor with its index path in the record: ``input.0``, ``kwargs.mask``, ``output.1``.
 Place = tuple[str, Any]
@@ -31,13 +29,24 @@ class Tensors(Protocol):
         """Save the values as they are now under ``path``; the description that names the file."""
 
 
+class Followed(Protocol):
+    """A call or pass whose gradients are looked for."""
+
+    # The entry of its backward record.
+    backward: str
+    # None for a call.
+    module: Any
+    # The entry that it happens in; False: it has no place in the hierarchy.
+    parent: Any
+
+
 class Gradients(Protocol):
     """How a framework's backward pass is watched. Nothing that is done here may change a result."""
 
     def note(self, tensors: Sequence[Place]) -> Any:
         """Before a call or pass: what must be known of its arguments to find their gradients later."""
 
-    def watch(self, unit: Unit, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
         """The call or pass has returned these tensors: see to it that its backward record is written."""
 
     def close_open(self) -> None:
@@ -98,7 +107,7 @@ class NoGradients:
     def note(self, tensors: Sequence[Place]) -> None:
         """Nothing."""
 
-    def watch(self, unit: Unit, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
         """Nothing."""
 
     def close_open(self) -> None:

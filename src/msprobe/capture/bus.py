@@ -11,18 +11,16 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msprobe import log
 from msprobe.capture.adapter import Surroundings
 from msprobe.capture.events import Event, Kind, Step
+from msprobe.capture.heard_units import HeardPass
 from msprobe.capture.listeners import Arguments, Changer, Listener, Observer, Result
 from msprobe.capture.routes import Listening, Way, matches, numbers_of, ways_of
 from msprobe.capture.session import Session
 from msprobe.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from msprobe.capture.heard import HeardPass
 
 
 class PassesOfThread(threading.local):

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msprobe.capture.adapter import Gradients, Modules, Place, Tensors
-from msprobe.capture.heard import HeardCalls, arguments_of
+from msprobe.capture.heard import HeardCalls
+from msprobe.capture.heard_units import arguments_of
 from msprobe.capture.records import PLAIN, Describer, parts_of
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStack

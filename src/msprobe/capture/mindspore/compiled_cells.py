@@ -10,23 +10,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mindspore import nn
 
 from msprobe import log
 from msprobe.capture.array_files import ArrayKeeper, array_file_writer
+from msprobe.capture.array_statistics import ArrayStatistics
 from msprobe.capture.mindspore.executor import jit_executor_class, wait_for_all
 from msprobe.capture.mindspore.graph_cells import GraphCells
-from msprobe.capture.mindspore.jit import compiled_apart
+from msprobe.capture.mindspore.jit import Pausable, compiled_apart
 from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.surface import MINDSPORE, Surface
 from msprobe.capture.mindspore.tensors import host_array
 from msprobe.capture.session import Session
 from msprobe.store import layout
-
-if TYPE_CHECKING:
-    from msprobe.capture.mindspore.recorder import MindSporeRecorder
 
 _TASKS = ("statistics", "tensor", "structure")
 
@@ -47,9 +45,9 @@ def _is_compiled(cell: Any) -> bool:
     return hasattr(construct, "__wrapped_by_jit__") and hasattr(construct, "__jit_graph_name__")
 
 
-def _session_beside(recorder: MindSporeRecorder) -> Session:
+def _session_beside(main: Session) -> Session:
     """The session of the second dump."""
-    main, settings = recorder.session, recorder.settings
+    settings = main.settings
     # Entries are chosen among what runs step by step.
     folder = os.path.join(settings.dump_path, layout.COMPILED)
     chosen = replace(settings, dump_path=folder, level="L0", scope=(), api_list=())
@@ -66,7 +64,8 @@ class CompiledCells:
     ``jit`` was compiled while recording, which may call cells: the second dump is there when one tells of itself.
     """
 
-    def __init__(self, recorder: MindSporeRecorder, of_cells: bool) -> None:
+    def __init__(self, main: Session, statistics: ArrayStatistics, recorder: Pausable, of_cells: bool) -> None:
+        """``main``: the session of the first dump."""
         self.of_cells = of_cells
         self._handles: list[Any] = []
         self._names: list[str] = []
@@ -75,9 +74,9 @@ class CompiledCells:
         self._rank: int | None = None
         self._is_known = True
         self._release: Callable[[], None] = lambda: None
-        self.main = recorder.session
-        self.session = _session_beside(recorder)
-        self.graph = GraphCells(self.session, recorder.statistics, ArrayKeeper(self.session))
+        self.main = main
+        self.session = _session_beside(main)
+        self.graph = GraphCells(self.session, statistics, ArrayKeeper(self.session))
         self._begin(recorder)
 
     @staticmethod
@@ -85,22 +84,22 @@ class CompiledCells:
         """True for the tasks that can be done with compiled cells."""
         return task in _TASKS
 
-    def serve(self, recorder: MindSporeRecorder) -> None:
+    def serve(self, main: Session, statistics: ArrayStatistics, recorder: Pausable) -> None:
         """Go on for this recorder: its settings and its steps count from here on."""
-        self.main = recorder.session
+        self.main = main
         outcome = self.session.outcome
-        self.session = _session_beside(recorder)
+        self.session = _session_beside(main)
         self.session.outcome = outcome
-        self.graph.serve(self.session, recorder.statistics, ArrayKeeper(self.session))
+        self.graph.serve(self.session, statistics, ArrayKeeper(self.session))
         self._begin(recorder)
 
-    def _begin(self, recorder: MindSporeRecorder) -> None:
+    def _begin(self, recorder: Pausable) -> None:
         self.session.at_step_end.append(self.graph.begin_step)
         self.graph.wake = self._wake
         self.graph.tells_of_missing = self.of_cells
         if not self.of_cells:
             return
-        main, settings = recorder.session, recorder.settings
+        main, settings = self.main, self.main.settings
         main.settings = replace(main.settings, dump_path=os.path.join(settings.dump_path, layout.STEP_BY_STEP))
         log.once(
             "two dumps",
@@ -112,7 +111,7 @@ class CompiledCells:
             log.once("two dumps, filters", "warning", "scope and list do not hold for cells inside compiled ones.")
         self._watch_compiler(recorder)
 
-    def _watch_compiler(self, recorder: MindSporeRecorder) -> None:
+    def _watch_compiler(self, recorder: Pausable) -> None:
         """Between steps, too: each function is compiled once."""
         executor: Any = jit_executor_class()
         original: Callable[..., Any] | None = vars(executor).get("compile") if executor is not None else None

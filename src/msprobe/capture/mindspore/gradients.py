@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.capture.adapter import Place
+from msprobe.capture.adapter import Followed, Place
 from msprobe.capture.mindspore import graph
 from msprobe.capture.mindspore.asked_gradients import AskedGradients, End
 from msprobe.capture.mindspore.graph import Edge, NodeHooks
 from msprobe.capture.mindspore.tensors import sum_of
 from msprobe.capture.session import Session, backward_of
-from msprobe.capture.units import Unit, UnitRecorder
+from msprobe.capture.units import UnitRecorder
 
 
 class _Note:
@@ -48,7 +48,7 @@ class GraphGradients:
         if node is not None and not node.is_leaf():
             self._youngest = max(self._youngest, node._sequence_nr())
 
-    def watch(self, unit: Unit, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
         """See :class:`msprobe.capture.adapter.Gradients`."""
         results = graph.results_of(tensors)
         results = {key: result for key, result in results.items() if not result.node.is_leaf()}
@@ -264,7 +264,7 @@ class Watch:
     )
 
     def __init__(
-        self, unit: Unit, edges: Sequence[Edge], results: list[str], generation: int, handed: dict[int, int]
+        self, unit: Followed, edges: Sequence[Edge], results: list[str], generation: int, handed: dict[int, int]
     ) -> None:
         self.entry = unit.backward
         self.is_module = unit.module is not None

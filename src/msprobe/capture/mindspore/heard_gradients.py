@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import ParameterGradient
-from msprobe.capture.heard import Heard
+from msprobe.capture.heard_units import Heard
 from msprobe.capture.mindspore.asked_gradients import AskedGradients
 from msprobe.capture.mindspore.gradients import GraphGradients, Watch
 from msprobe.capture.mindspore.graph import NodeHooks
@@ -35,7 +35,7 @@ class HeardGradients(GraphGradients):
         """The call or pass has returned these tensors."""
         places = [edge.path for edge in note.edges if not edge.path.startswith("kwargs.")]
         self._heard[heard.backward] = heard, places
-        self.watch(heard, note, tensors)  # type: ignore[arg-type]
+        self.watch(heard, note, tensors)
 
     def described(self, gradient: Any, path: str, entry: str) -> None:
         """Tell of a gradient in the place of its description."""

@@ -19,7 +19,7 @@ from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import path_of
-from msprobe.capture.heard import HeardCalls, HeardPasses, Passes
+from msprobe.capture.heard import HeardCalls, HeardPasses
 from msprobe.capture.mindspore.apis import ApiRecorder
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
 from msprobe.capture.mindspore.execution import calls_python, device
@@ -43,6 +43,7 @@ from msprobe.capture.mindspore.tensors import MindSporeTensors, plain_types
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
+from msprobe.capture.targets import Passes
 from msprobe.capture.units import UnitRecorder
 from msprobe.config.settings import Settings
 
@@ -183,7 +184,7 @@ class MindSporeRecorder:
             )
             return
         if inside and self.compiled is None:
-            self.compiled = CompiledCells(self, of_cells=True)
+            self.compiled = CompiledCells(self.session, self.statistics, self, of_cells=True)
         if self.compiled is not None:
             self.compiled.start(inside)
         self._compiled_cells = {id(cell) for _, cell in inside}
@@ -222,7 +223,7 @@ class MindSporeRecorder:
         self.graph_kernels, older.graph_kernels = older.graph_kernels, None
         self.compiled, older.compiled = older.compiled, None
         if self.compiled is not None:
-            self.compiled.serve(self)
+            self.compiled.serve(self.session, self.statistics, self)
         if self.graph is not None:
             self.graph.serve(self.session, self.statistics, self.keeper)
 
@@ -322,7 +323,7 @@ class MindSporeRecorder:
 
         named = self._named if self._watches_cells and self.session.recording else ()
         if self.compiled is None and named and CompiledCells.is_for(self.settings.task) and calls_python():
-            self.compiled = CompiledCells(self, of_cells=False)
+            self.compiled = CompiledCells(self.session, self.statistics, self, of_cells=False)
             self.compiled.record(self.session.rank())
         if self.compiled is not None:
             self.compiled.pause(named, owner)

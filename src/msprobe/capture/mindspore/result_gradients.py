@@ -15,12 +15,11 @@ from typing import Any
 from mindspore import Parameter
 
 from msprobe import log
-from msprobe.capture.adapter import Place
+from msprobe.capture.adapter import Followed, Place
 from msprobe.capture.mindspore import graph
 from msprobe.capture.mindspore.gradients import GraphGradients, Watch
 from msprobe.capture.mindspore.graph import NO_KEY, Edge, NodeHooks
 from msprobe.capture.session import Session
-from msprobe.capture.units import Unit
 
 _DIFFERENTIABLE = ("Float", "BFloat", "Complex")
 
@@ -41,7 +40,7 @@ class ResultGradients(GraphGradients):
         """See :class:`msprobe.capture.adapter.Gradients`."""
         return [Edge(None, NO_KEY, path) for path, _ in tensors], {id(tensor) for _, tensor in tensors}
 
-    def watch(self, unit: Unit, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
         """See :class:`msprobe.capture.adapter.Gradients`."""
         edges, arguments = note
         watch = Watch(unit, edges, [path for path, _ in tensors], self.session.generation, {})

@@ -12,7 +12,7 @@ import mindspore
 import numpy as np
 from mindspore import nn, ops
 
-from msprobe.capture.heard import Heard
+from msprobe.capture.heard_units import Heard
 from msprobe.capture.mindspore.heard_gradients import HeardGradients, HeardParameterGradients
 from msprobe.capture.units import UnitRecorder
 

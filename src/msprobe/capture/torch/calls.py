@@ -100,8 +100,6 @@ class CallRecorder:
         self.tensor_types = (torch.Tensor, torch.nn.Parameter)
         self.gradients = CallGradients(self)
         self.own = OwnTensors()
-        # Who is told of calls in this step: this dumper itself, or those who listen beside it.
-        self.target: Any = self
 
     # ------------------------------------------------------------ forward
 

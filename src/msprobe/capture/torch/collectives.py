@@ -20,7 +20,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -35,10 +35,8 @@ from msprobe.capture.torch.collectives_values import (
     open_operations,
 )
 from msprobe.capture.torch.collectives_work import Unfinished, WorkWatch, is_handle
+from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.names import listed_names
-
-if TYPE_CHECKING:
-    from msprobe.capture.torch.recorder import TorchRecorder
 
 _quiet = private.without_functions
 _BATCH = "batch_isend_irecv"
@@ -133,18 +131,18 @@ class _Blocks(threading.local):
 class CollectiveRecorder:
     """Records collectives between attach and detach."""
 
-    def __init__(self, recorder: TorchRecorder) -> None:
-        self.session = session = recorder.session
-        self.calls = recorder.calls
-        self.bus = recorder.bus
-        self._level = recorder.level
+    def __init__(self, context: Context) -> None:
+        self.session = session = context.session
+        self.calls = context.calls
+        self.bus = context.bus
+        self._level = context.level
         self.groups = Groups()
         self.work = WorkWatch(session)
         self._functions = FunctionCalls()
-        self._recorded_thread = recorder.thread
+        self._recorded_thread = context.thread
         self._open_blocks = _Blocks()
-        add_types(recorder.describer, self.groups)
-        for collective, function in find_collectives(recorder.names.include_unlisted, recorder.names.list_file):
+        add_types(context.calls.describer, self.groups)
+        for collective, function in find_collectives(context.names.include_unlisted, context.names.list_file):
             self._functions.add(function, partial(self._run, collective))
         for function in _functions_named(private.COALESCING):
             self._functions.add(function, self._coalesce)

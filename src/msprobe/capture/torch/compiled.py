@@ -26,9 +26,12 @@ from msprobe import log
 from msprobe.capture.torch import private
 from msprobe.capture.torch.compiled_modules import CompiledModules
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, leave_our_code_alone, never_compile
+from msprobe.capture.torch.context import Context, GraphHooks
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
+from msprobe.capture.torch.module_hooks import ModuleHooks
+from msprobe.capture.torch.parameter_gradients import ParameterGradients
+from msprobe.capture.torch.parts import Parts
 from msprobe.capture.torch.patches import Patches
-from msprobe.capture.torch.recorder import TorchRecorder
 
 _quiet = private.without_functions
 
@@ -45,11 +48,28 @@ class _ThreadState(threading.local):
 class CompiledRegions:
     """Steps aside for compiled regions: a part of the recorder."""
 
-    def __init__(self, recorder: TorchRecorder) -> None:
-        self.recorder = recorder
-        self.session = recorder.session
-        self.eager = recorder.settings.compile == "eager"
-        self.modules = CompiledModules(recorder)
+    def __init__(
+        self,
+        context: Context,
+        parts: Parts,
+        module_hooks: ModuleHooks,
+        graph: GraphHooks,
+        parameters: ParameterGradients,
+        stop: Callable[[], None],
+    ) -> None:
+        """``parts``, ``module_hooks``, ``graph``: what steps aside. ``parameters``: gets the gradients of parameters
+        inside of regions. ``stop`` ends the recording.
+        """
+        self.session = context.session
+        self.eager = self.session.settings.compile == "eager"
+        self.modules = CompiledModules(context, parameters)
+        self._targets = context.targets
+        self._level = context.level
+        self._recorded_thread = context.thread
+        self._parts = parts
+        self._module_hooks = module_hooks
+        self._graph = graph
+        self._stop = stop
         self._watch = RegionWatch(self)
         self._thread = _ThreadState()
         self._lock = threading.RLock()
@@ -107,8 +127,7 @@ class CompiledRegions:
         self._aside = 0
         self._thread.__init__()  # type: ignore[misc]
         self._watch.forget()
-        for hooks in self.recorder.all_node_hooks:
-            hooks.suspended = False
+        self._graph.resume()
 
     def pause(self) -> None:
         """A region is entered: what the compiler could see is taken away; what watches for its end stays."""
@@ -123,7 +142,7 @@ class CompiledRegions:
             return
         if not private.has("compiled regions"):
             # The compiler was imported just now.
-            self.recorder.stop()
+            self._stop()
             return
         leave_our_code_alone()
         frames, patches, names = private.eval_frame(), Patches(), private.switches()
@@ -152,22 +171,21 @@ class CompiledRegions:
 
     def step_aside(self) -> None:
         """Take everything of ours away, until :meth:`come_back`. May be nested."""
-        thread, recorder = self._thread, self.recorder
+        thread, mode = self._thread, self._parts.mode
         thread.depth += 1
         if thread.depth > 1:
             return
-        if recorder.mode is not None:
-            thread.mode_was_on = remove_mode(recorder.mode)
+        if mode is not None:
+            thread.mode_was_on = remove_mode(mode)
         with self._lock:
             self._aside += 1
             if self._aside == 1:
-                for part in reversed(recorder.parts.attached):
-                    self.session.guard(getattr(part, "pause", part.detach))
-                self.session.guard(recorder.module_hooks.pause)
+                self._parts.pause()
+                self.session.guard(self._module_hooks.pause)
 
     def come_back(self) -> None:
         """Put everything back."""
-        thread, recorder = self._thread, self.recorder
+        thread, mode = self._thread, self._parts.mode
         if thread.depth == 0:
             return
         thread.depth -= 1
@@ -176,11 +194,10 @@ class CompiledRegions:
         with self._lock:
             self._aside -= 1
             if self._aside == 0 and self.session.recording:
-                self.session.guard(recorder.module_hooks.resume)
-                for part in recorder.parts.attached:
-                    self.session.guard(getattr(part, "resume", part.attach))
-        if thread.mode_was_on and recorder.mode is not None and self.session.recording:
-            enter_mode(recorder.mode)
+                self.session.guard(self._module_hooks.resume)
+                self._parts.resume()
+        if thread.mode_was_on and mode is not None and self.session.recording:
+            enter_mode(mode)
         thread.mode_was_on = False
 
     # ------------------------------------------------------------ regions
@@ -215,9 +232,9 @@ class CompiledRegions:
         function = frame.f_locals.get("fn")
         if self.modules.passing or function is None or not session.recording or session.thread.muted:
             return None
-        if not self.recorder.thread.is_here():
+        if not self._recorded_thread.is_here():
             return None
-        if self.recorder.level in ("L0", "mix"):
+        if self._level in ("L0", "mix"):
             self.modules.watch_all_parameters()
         owner = getattr(function, "__self__", None)
         if isinstance(owner, nn.Module):
@@ -226,10 +243,10 @@ class CompiledRegions:
             name = getattr(function, "__name__", "function")
         args, kwargs = frame.f_locals.get("args", ()), frame.f_locals.get("kwargs", {})
         with _quiet():
-            return self.recorder.calls.target.begin_call(f"Compiled.{name}", args, kwargs, 2)
+            return self._targets.calls.begin_call(f"Compiled.{name}", args, kwargs, 2)
 
     def _end(self, call: Any, frame: types.FrameType | None) -> None:
-        calls = self.recorder.calls.target
+        calls = self._targets.calls
         error = sys.exc_info()[1]
         with _quiet():
             if frame is not None and "result" in frame.f_locals:
@@ -259,13 +276,10 @@ class CompiledRegions:
         """Whole backward passes are about to be compiled: hooks on graph nodes would become part of them."""
 
         def set_autograd_compiler(compiler: Any, *args: Any) -> Any:
-            for hooks in self.recorder.all_node_hooks:
-                hooks.suspended = compiler is not None
-                if compiler is not None:
-                    hooks.remove()
-            if compiler is not None:
-                self.recorder.modules.parameters.remove()
-                self.recorder.heard_parameters.remove()
+            if compiler is None:
+                self._graph.resume()
+            else:
+                self._graph.suspend()
                 log.once(
                     "compiled autograd",
                     "info",

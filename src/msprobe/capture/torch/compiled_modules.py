@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from msprobe.capture.torch import private
+from msprobe.capture.torch.context import Context
+from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.torch.patches import Patches
-from msprobe.capture.torch.recorder import TorchRecorder
 
 _tracing = private.tracing_state
 
@@ -23,9 +24,12 @@ class CompiledModules:
     wherever they are, and those of the model that were compiled in place (``module.compile()``).
     """
 
-    def __init__(self, recorder: TorchRecorder) -> None:
-        self.recorder = recorder
-        self.session = recorder.session
+    def __init__(self, context: Context, parameters: ParameterGradients) -> None:
+        self.session = context.session
+        self.parameters = parameters
+        self._targets = context.targets
+        self._level = context.level
+        self._backward = context.calls.backward
         # Of the models given to start: id(module) -> name of its entries, without what torch.compile adds
         # to paths.
         self._names: dict[int, str] = {}
@@ -154,11 +158,11 @@ class CompiledModules:
         kwargs: dict[str, Any],
     ) -> Any:
         """Run a compiled module and record its pass."""
-        session, passes = self.session, self.recorder.passes
+        session, passes = self.session, self._targets.passes
         if not session.recording or session.thread.muted or _tracing() is not None:
             return call()
         passes.enter(name, module, args, kwargs)
-        if self.recorder.level in ("L0", "mix"):
+        if self._level in ("L0", "mix"):
             session.guard(self._watch_parameters, module)
         self._passes.depth += 1
         try:
@@ -175,18 +179,18 @@ class CompiledModules:
         """The modules inside have no entries; the gradients of their parameters have, under the usual
         names.
         """
-        if not self.recorder.calls.backward or not self.session.is_dumping or not torch.is_grad_enabled():
+        if not self._backward or not self.session.is_dumping or not torch.is_grad_enabled():
             return
         for inner in module.modules():
             name = self._learn().get(id(inner))
             if name is not None and inner is not module:
-                self.recorder.modules.parameters.watch(name, inner)
+                self.parameters.watch(name, inner)
 
     def watch_all_parameters(self) -> None:
         """A compiled function may run any of the models' modules: see the gradients of all their
         parameters.
         """
-        if self._watched_all or not self.recorder.calls.backward or not torch.is_grad_enabled():
+        if self._watched_all or not self._backward or not torch.is_grad_enabled():
             return
         if not self.session.is_dumping:
             return
@@ -195,7 +199,7 @@ class CompiledModules:
             for module in model.modules():
                 name = self._learn().get(id(module))
                 if name is not None:
-                    self.recorder.modules.parameters.watch(name, module)
+                    self.parameters.watch(name, module)
 
 
 def _plain(module: nn.Module, wrapper: Any) -> nn.Module:

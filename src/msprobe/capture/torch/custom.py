@@ -6,7 +6,7 @@ import functools
 from typing import Any, NamedTuple
 
 from msprobe import log
-from msprobe.capture.heard import arguments_of
+from msprobe.capture.heard_units import arguments_of
 from msprobe.capture.method_arguments import check_api
 from msprobe.capture.torch import private
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
@@ -101,13 +101,13 @@ def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) ->
     class methods.
     """
     inner = stored.__func__ if isinstance(stored, (classmethod, staticmethod)) else original
-    session, calls, thread = recorder.session, recorder.calls, recorder.thread
+    session, targets, thread = recorder.session, recorder.targets, recorder.thread
 
     @functools.wraps(inner)
     def replacement(*args: Any, **kwargs: Any) -> Any:
         if not session.recording or session.thread.muted or not thread.is_here():
             return inner(*args, **kwargs)
-        target, mode = calls.target, recorder.mode
+        target, mode = targets.calls, recorder.mode
         with _quiet():
             call = target.begin_call(name, args, kwargs, 1)
         if call is None:

@@ -13,7 +13,8 @@ from msprobe.capture.debugger import SWITCHED_OFF, Debugger
 from msprobe.capture.method_arguments import check_rank_id, check_token_range
 from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
-from msprobe.capture.torch.recorder import TorchRecorder, current_rank, name_modules
+from msprobe.capture.torch.models import name_modules
+from msprobe.capture.torch.recorder import TorchRecorder, current_rank
 from msprobe.capture.torch.start_arguments import ModelReference, check_model
 from msprobe.capture.torch.support import check_settings
 from msprobe.capture.torch.token_range import TokenRange
@@ -148,7 +149,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         if not dumps and not listens:
             return
         named = name_modules(given, self.settings.record_root) if given is not None else []
-        self.recorder.models = given
+        self.recorder.models.give(given)
         if tokens is not None:
             outcome.reason = f"no call of the model came within token_range {token_range}"
             if self._tokens is None:
@@ -232,7 +233,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             self.recorder.session.outcome.reason = f"level {level} needs the model, and start(model) was never called"
             return
         named = name_modules(model, self.settings.record_root) if model is not None else []
-        self.recorder.models = model
+        self.recorder.models.give(model)
         self.recorder.start(named)
 
     def _end_batch(self) -> None:

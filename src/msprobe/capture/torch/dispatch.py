@@ -26,7 +26,6 @@ from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.dispatch_operators import Operator, several, without_values, written
 from msprobe.capture.torch.dispatch_watch import Watch, find_watch
 from msprobe.capture.torch.patches import Patches
-from msprobe.capture.torch.recorder import TorchRecorder
 
 _quiet = private.without_functions
 
@@ -34,10 +33,9 @@ _quiet = private.without_functions
 class OperatorRecorder:
     """Records the operators of a thread and of the backward passes it starts: a part of the recorder."""
 
-    def __init__(self, recorder: TorchRecorder) -> None:
-        self.recorder = recorder
-        self.calls: CallRecorder = recorder.calls
-        self.session = recorder.session
+    def __init__(self, calls: CallRecorder) -> None:
+        self.calls = calls
+        self.session = calls.session
         self._watch: Watch = find_watch()
         self._was_on = threading.local()
         self._patches = Patches()

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.heard import arguments_of
+from msprobe.capture.heard_units import arguments_of
+from msprobe.capture.targets import Targets
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.dispatch_operators import OWN_SPACES
@@ -38,7 +39,8 @@ _STORAGE_METHODS = ("untyped_storage", "storage", "_typed_storage")
 class ForeignCode:
     """Has the statistics of one recorder forget what foreign code may have written."""
 
-    def __init__(self, calls: CallRecorder) -> None:
+    def __init__(self, calls: CallRecorder, targets: Targets) -> None:
+        self.targets = targets
         self.calls = calls
         self.statistics = calls.statistics
 
@@ -91,7 +93,7 @@ class ForeignCode:
     ) -> Any:
         if not api.key:
             return run(function, args, kwargs)
-        target = self.calls.target
+        target = self.targets.calls
         with _quiet():
             # Without this, who calls it, and the mode's function.
             call = target.begin_call(api.key, args, kwargs, 3)

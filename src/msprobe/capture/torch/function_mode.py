@@ -17,7 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 from msprobe.capture.around import FRAMES, Around, Plan
 from msprobe.capture.call_sites import called_as_builtin, made_by_operator
-from msprobe.capture.heard import HeardCall, HeardCalls
+from msprobe.capture.heard import HeardCalls
+from msprobe.capture.heard_units import HeardCall
 from msprobe.capture.torch import private
 from msprobe.capture.torch.arguments import as_given, chosen_by, running_frame
 from msprobe.capture.torch.calls import CallRecorder

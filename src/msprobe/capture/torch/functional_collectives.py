@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -22,11 +22,9 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import Call
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.collectives_values import Groups
+from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.names import Api
 from msprobe.capture.torch.storages import address_of_storage, may_be_passing
-
-if TYPE_CHECKING:
-    from msprobe.capture.torch.recorder import TorchRecorder
 
 _quiet = private.without_functions
 NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
@@ -50,19 +48,19 @@ class _Awaited:
 class FunctionalCollectives:
     """Records operators of functional collectives between attach and detach."""
 
-    def __init__(self, recorder: TorchRecorder) -> None:
-        self.session = recorder.session
-        self.calls = recorder.calls
-        self.bus = recorder.bus
-        self._level = recorder.level
+    def __init__(self, context: Context) -> None:
+        self.session = context.session
+        self.calls = context.calls
+        self.bus = context.bus
+        self._level = context.level
         self.groups = Groups()
-        self.include_unlisted = recorder.names.include_unlisted
+        self.include_unlisted = context.names.include_unlisted
         # Address of a storage -> a weak reference that keeps the address from being used again, or tells, and the
         # collective.
         self._awaited: dict[int, tuple[Any, _Awaited]] = {}
         self._functions = FunctionCalls()
         for space in NAMESPACES:
-            recorder.names.namespaces[space] = self.find
+            context.names.namespaces[space] = self.find
         self.session.at_step_end.append(self._awaited.clear)
 
     def attach(self) -> None:

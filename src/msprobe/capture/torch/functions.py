@@ -13,7 +13,8 @@ from typing import Any
 
 from torch.autograd import Function
 
-from msprobe.capture.heard import arguments_of
+from msprobe.capture.heard_units import arguments_of
+from msprobe.capture.targets import Targets
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
@@ -32,11 +33,11 @@ _FRAMEWORK_CLASSES = frozenset(
 class CustomFunctions:
     """Has ``Function.apply`` recorded while attached, or only noticed where no calls are recorded (``records``)."""
 
-    def __init__(self, calls: CallRecorder, thread: RecordedThread) -> None:
-        self.calls = calls
+    def __init__(self, calls: CallRecorder, targets: Targets, thread: RecordedThread) -> None:
+        self.targets = targets
         self.thread = thread
         self.records = False
-        self.foreign = ForeignCode(calls)
+        self.foreign = ForeignCode(calls, targets)
         self.session = calls.session
         self._watched = FunctionCalls()
         self._replaced = Patches()
@@ -69,7 +70,7 @@ class CustomFunctions:
         return classmethod(apply)
 
     def _apply(self, inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        session, calls = self.session, self.calls
+        session = self.session
         if not session.recording or not args or _is_harmless(args[0]):
             return inner(*args, **kwargs)
         if not self.thread.is_here():
@@ -79,7 +80,7 @@ class CustomFunctions:
                 self.foreign.statistics.forget_all()
         if not self.records or session.thread.muted or _is_framework(args[0]):
             return self.foreign.run(inner, args, kwargs)
-        target = calls.target
+        target = self.targets.calls
         with _quiet():
             call = target.begin_call(f"Function.{args[0].__name__}", args[1:], kwargs, self._frames)
         if call is None:

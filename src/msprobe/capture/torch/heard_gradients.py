@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import ParameterGradient
-from msprobe.capture.heard import Heard
+from msprobe.capture.heard_units import Heard
 from msprobe.capture.session import Session
 from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import ArgumentEdge, NodeHooks, collect_tensors

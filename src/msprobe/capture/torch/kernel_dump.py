@@ -22,7 +22,6 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.names import ApiNames
-from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.store import layout
 
 _quiet = private.without_functions
@@ -43,16 +42,17 @@ class KernelDump:
     Raises InvalidInputError if the settings do not name exactly one call.
     """
 
-    def __init__(self, recorder: TorchRecorder, torch_npu: Any) -> None:
-        recorder.settings.check_npu_kernel_dump()
-        self.recorder = recorder
-        self.session = recorder.session
-        self.session.keeps_records = False
+    def __init__(self, calls: CallRecorder, torch_npu: Any) -> None:
+        self.session = session = calls.session
+        self.settings = settings = session.settings
+        settings.check_npu_kernel_dump()
+        self.hooks = calls.hooks
+        session.keeps_records = False
         self.npu = torch_npu.npu
-        self.target = recorder.settings.api_list[0]
+        self.target = settings.api_list[0]
         self.backward = self.target.endswith(".backward")
         self.forward_name = self.target.removesuffix(".backward") + ".forward" if self.backward else self.target
-        self._mode = CallMode(_Calls(self, recorder.calls), ApiNames(True))  # type: ignore[arg-type]
+        self._mode = CallMode(_Calls(self, calls), ApiNames(True))  # type: ignore[arg-type]
         self._done_in_step = -1
 
     def attach(self) -> None:
@@ -68,7 +68,7 @@ class KernelDump:
 
     def config_file(self) -> Path:
         """The file that tells the device's tool what to do: ``step{N}/kernel_config[_R].json``."""
-        folder = layout.step_folder(Path(self.recorder.settings.dump_path), self.session.step)
+        folder = layout.step_folder(Path(self.settings.dump_path), self.session.step)
         rank = self.session.rank()
         return folder / ("kernel_config.json" if rank is None else f"kernel_config_{rank}.json")
 
@@ -118,7 +118,7 @@ class KernelDump:
             if generation == self.session.generation and received[slot] is not None:
                 self.session.guard(self._repeat, call, received[slot])
 
-        self.recorder.hooks.before(output.grad_fn, arrive)
+        self.hooks.before(output.grad_fn, arrive)
 
     def _repeat(self, call: _Repeatable, gradient: torch.Tensor) -> None:
         with _quiet(), torch.enable_grad():

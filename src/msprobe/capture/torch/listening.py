@@ -6,7 +6,8 @@ from typing import Any
 
 from msprobe.capture import listening
 from msprobe.capture.torch.debugger import PrecisionDebugger
-from msprobe.capture.torch.recorder import TorchRecorder, name_modules
+from msprobe.capture.torch.models import name_modules
+from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.capture.torch.start_arguments import check_model
 from msprobe.config.settings import Settings
 
@@ -20,7 +21,7 @@ class Listening(listening.Listening):
         """See :meth:`msprobe.capture.listening.Listening.start`."""
         if model is not None:
             check_model(model)
-        self.recorder.models = model
+        self.recorder.models.give(model)
         self.recorder.start(name_modules(model, False) if model is not None else [])
 
     def _new_recorder(self) -> TorchRecorder:

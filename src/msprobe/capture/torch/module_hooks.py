@@ -13,8 +13,8 @@ from typing import Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from msprobe.capture.heard import Passes
 from msprobe.capture.session import Session
+from msprobe.capture.targets import Passes
 from msprobe.capture.user_hooks import PassHook
 
 # Who is told of the passes of a module that goes by this name; None: nobody.

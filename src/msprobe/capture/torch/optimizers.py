@@ -11,7 +11,7 @@ import functools
 import sys
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.autograd import profiler
@@ -20,12 +20,10 @@ from torch.optim import optimizer as hooks
 from msprobe.capture.events import Failure, OptimizedParameter, OptimizerStep, Origin
 from msprobe.capture.session import OPTIMIZER
 from msprobe.capture.torch import private
+from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.optimizer_records import OptimizerRecords, Scaling, Step, state_of
 from msprobe.capture.torch.parameter_names import ParameterNames
 from msprobe.capture.torch.patches import Patches
-
-if TYPE_CHECKING:
-    from msprobe.capture.torch.recorder import TorchRecorder
 
 _quiet = private.without_functions
 # The name of the profiler's range around a step; its end is the only sign of a step that raised.
@@ -41,13 +39,14 @@ class _Running(threading.local):
 class OptimizerRecorder:
     """Watches all optimizers between attach and detach."""
 
-    def __init__(self, recorder: TorchRecorder) -> None:
-        self.recorder = recorder
-        self.session = recorder.session
-        self.calls = recorder.calls
-        self.bus = recorder.bus
-        self.records = OptimizerRecords(recorder.calls)
-        self._regions = recorder.level == "mix"
+    def __init__(self, context: Context) -> None:
+        self.models = context.models
+        self.thread = context.thread
+        self.session = context.session
+        self.calls = context.calls
+        self.bus = context.bus
+        self.records = OptimizerRecords(context.calls)
+        self._regions = context.level == "mix"
         self._running = _Running()
         self._handles: list[Any] = []
         self._names = ParameterNames()
@@ -67,7 +66,7 @@ class OptimizerRecorder:
 
     def learn(self) -> None:
         """The recorder has other models: their parameters have names now."""
-        self._names.learn(self.recorder.models, self.recorder.leads)
+        self._names.learn(self.models.given, self.models.leads)
 
     def detach(self) -> None:
         """Take all hooks away."""
@@ -205,7 +204,7 @@ class OptimizerRecorder:
     def _tell_begin(self, step: Step, gradients: bool, skip: int) -> bool:
         """Tell the dumper and listeners of a step; True if it is dumped."""
         dumped, heard = self.records.are_wanted, self.bus.wants("optimizer")
-        if not (dumped or heard) or not self.recorder.thread.is_here():
+        if not (dumped or heard) or not self.thread.is_here():
             return False
         session = self.session
         step.names = list(self._names.of(step.optimizer))

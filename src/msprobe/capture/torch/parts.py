@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 
 from msprobe.capture.events import Kind
 from msprobe.capture.session import CLIP_GRAD, Session
 from msprobe.capture.torch import private
+from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.functions import CustomFunctions
 from msprobe.capture.torch.patches import Patches
-
-if TYPE_CHECKING:
-    from msprobe.capture.torch.recorder import TorchRecorder
 
 
 class Part(Protocol):
@@ -66,8 +64,11 @@ def possible(needs: frozenset[str]) -> frozenset[str]:
 class Parts:
     """The parts of one recorder, made when they are needed first."""
 
-    def __init__(self, recorder: TorchRecorder) -> None:
-        self._recorder = recorder
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._session = context.session
+        # What sees the calls of the thread that records; None as long as nobody wanted any.
+        self.mode: CallMode | None = None
         self._made: dict[str, list[Part]] = {}
         # Attached in every step, behind all others.
         self.last: list[Part] = []
@@ -81,7 +82,7 @@ class Parts:
     def add(self, need: str, part: Part) -> None:
         """A part that comes later."""
         self._made.setdefault(need, []).append(part)
-        if self._recorder.session.recording:
+        if self._session.recording:
             self.attached.append(part)
 
     def make(self, needs: Collection[str]) -> None:
@@ -99,24 +100,34 @@ class Parts:
                 part.records = "call" in needs
         self.attached += self.last
         for part in self.attached:
-            self._recorder.session.guard(part.attach)
+            self._session.guard(part.attach)
 
     def detach(self) -> None:
         """Detach all that is attached."""
         attached, self.attached = self.attached, []
         for part in reversed(attached):
-            self._recorder.session.guard(part.detach)
+            self._session.guard(part.detach)
+
+    def pause(self) -> None:
+        """Compiled code is about to run: see :class:`Part`."""
+        for part in reversed(self.attached):
+            self._session.guard(getattr(part, "pause", part.detach))
+
+    def resume(self) -> None:
+        """It has run."""
+        for part in self.attached:
+            self._session.guard(getattr(part, "resume", part.attach))
 
     def _new(self, need: str) -> list[Part]:
-        recorder = self._recorder
-        session = recorder.session
+        context, session = self._context, self._session
         if need == "functions":
-            return [CustomFunctions(recorder.calls, recorder.thread)]
+            return [CustomFunctions(context.calls, context.targets, context.thread)]
         if need == "call":
             for part in self._made["functions"]:
                 if isinstance(part, CustomFunctions):
-                    part.foreign.watch(recorder.names)
-            return [_call_patches(recorder.make_mode())]
+                    part.foreign.watch(context.names)
+            self.mode = CallMode(context.calls, context.names)
+            return [_call_patches(self.mode)]
         if need == "clipping":
             return [_clip_patches(session)]
         if need == "warnings":
@@ -127,7 +138,7 @@ class Parts:
             from msprobe.capture.torch.collectives import CollectiveRecorder
             from msprobe.capture.torch.functional_collectives import FunctionalCollectives
 
-            return [CollectiveRecorder(recorder), FunctionalCollectives(recorder)]
+            return [CollectiveRecorder(context), FunctionalCollectives(context)]
         if need == "planning":
             from msprobe.capture.torch.planning import Planning
 
@@ -135,15 +146,15 @@ class Parts:
         if need == "optimizer":
             from msprobe.capture.torch.optimizers import OptimizerRecorder
 
-            return [OptimizerRecorder(recorder)]
+            return [OptimizerRecorder(context)]
         from msprobe.capture.torch.dispatch import OperatorRecorder
         from msprobe.capture.torch.kernel_dump import KernelDump, npu_module
 
         npu = npu_module()
         if npu is not None:
-            return [KernelDump(recorder, npu)]
+            return [KernelDump(context.calls, npu)]
         if private.has("operators by key") or private.has("operators by mode"):
-            return [OperatorRecorder(recorder)]
+            return [OperatorRecorder(context.calls)]
         return []
 
 

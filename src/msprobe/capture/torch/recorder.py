@@ -18,21 +18,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from msprobe import log
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import path_of
-from msprobe.capture.heard import HeardCalls, HeardPasses, Passes
+from msprobe.capture.heard import HeardCalls, HeardPasses
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
+from msprobe.capture.targets import Passes, Targets
 from msprobe.capture.torch import private, values
 from msprobe.capture.torch.calls import CallRecorder
+from msprobe.capture.torch.compiled import CompiledRegions
+from msprobe.capture.torch.context import Context, GraphHooks
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.gradients import NodeHooks
 from msprobe.capture.torch.heard_gradients import HeardGradients, HeardParameterGradients
+from msprobe.capture.torch.models import Models, roots_besides
 from msprobe.capture.torch.module_hooks import ModuleHooks, TargetOf
 from msprobe.capture.torch.modules import ModuleRecorder
-from msprobe.capture.torch.names import ApiNames
 from msprobe.capture.torch.parts import NEEDS_OF_KIND, Parts, needs_of, possible
 from msprobe.capture.torch.precision import settings_of_precision
 from msprobe.capture.torch.statistics import TensorStatistics
@@ -117,16 +119,14 @@ class TorchRecorder:
         self.bus = Bus(session, TorchSurroundings(heard_gradients, self.heard_parameters))
         heard_gradients.bus = self.heard_parameters.bus = self.bus
         self.module_hooks = ModuleHooks(session)
-        # Who is told of passes that no hook tells of, as those of compiled modules.
-        self.passes: Passes = self.modules
-        # What was given to start: a Module, several, or None. Let go of when recording stops.
-        self.models: Any = None
-        # What the names of the parameters of each model begin with, if it is not the model's index.
-        self.leads: list[str] | None = None
+        self.targets = Targets(self.calls, self.modules)
+        self.models = Models()
         # What was given to start, while recording goes on.
         self._started: Any = None
-        self.parts = Parts(self)
-        self._mode: CallMode | None = None
+        context = Context(self.level, self.calls, self.targets, self.bus, self.models, self.thread)
+        self.parts = parts = Parts(context)
+        parameters = self.modules.parameters
+        self._graph = graph = GraphHooks((self.hooks, heard_gradients.hooks), (parameters, self.heard_parameters))
         self._attached = False
         session.keeps_records = dumps
         session.has_late = self.statistics.has_late
@@ -134,11 +134,9 @@ class TorchRecorder:
         session.at_step_end.append(self._forget_step)
         for ability in ("memory", "threads of autograd", "transforms"):
             private.has(ability)  # said here if not; what needs them has another way
-        from msprobe.capture.torch.compiled import CompiledRegions
-
-        self.parts.make(possible(needs_of(self.level)))
-        self.regions = CompiledRegions(self)
-        self.parts.last.append(self.regions)
+        parts.make(possible(needs_of(self.level)))
+        self.regions = CompiledRegions(context, parts, self.module_hooks, graph, parameters, self.stop)
+        parts.last.append(self.regions)
         _live.add(self)
 
     def _types(self) -> dict[type, Callable[[Any], Any]]:
@@ -154,24 +152,7 @@ class TorchRecorder:
     @property
     def mode(self) -> CallMode | None:
         """What sees the calls of the thread that records; None as long as nobody wanted any."""
-        return self._mode
-
-    @property
-    def all_node_hooks(self) -> tuple[NodeHooks, NodeHooks]:
-        """The hooks on nodes of the graph: for the dump, and for listeners."""
-        return self.hooks, self._heard_gradients.hooks
-
-    @functools.cached_property
-    def names(self) -> ApiNames:
-        """Which calls are recorded, and under which names."""
-        settings = self.settings
-        return ApiNames(settings.api_scope != "listed" and settings.risk_level is None, settings.api_list_file)
-
-    def make_mode(self) -> CallMode:
-        """The mode that sees calls, made when somebody wants them."""
-        if self._mode is None:
-            self._mode = CallMode(self.calls, self.names)
-        return self._mode
+        return self.parts.mode
 
     def start(
         self, named_modules: Sequence[tuple[str, nn.Module]], rank: int | None = None, dumps: bool = True
@@ -189,10 +170,10 @@ class TorchRecorder:
             session.outcome.reason = unable
         is_dumped = not unable and dumps and self.dumps and session.start(rank)
         if unable or not session.listen(rank, bus.begin):
-            self.models = None
+            self.models.forget()
             return False
         self._attached = True
-        self._started = (named_modules, self.models, self.leads, rank, dumps)
+        self._started = (named_modules, self.models.given, self.models.leads, rank, dumps)
         self.thread.begin()
         needs = needs_of(self.level) if is_dumped else frozenset()
         for kind, parts in NEEDS_OF_KIND.items():
@@ -200,37 +181,37 @@ class TorchRecorder:
                 needs |= parts
         needs = possible(needs)
         self.parts.make(needs)
-        outside = session.guard(self.regions.outside, self.models, named_modules)
+        outside = session.guard(self.regions.outside, self.models.given, named_modules)
         named_modules = named_modules if outside is None else outside
         if is_dumped:
-            session.guard(self.calls.own.watch, self.models, self.leads)
+            session.guard(self.calls.own.watch, self.models.given, self.models.leads)
         self._choose_targets(is_dumped)
         watches = is_dumped and self.level in ("L0", "mix")
         if (watches or bus.active) and private.has("modules"):
             dumped = frozenset(id(module) for _, module in named_modules) if watches else frozenset()
             if bus.active:
-                roots = roots_besides(self.models, named_modules)
+                roots = roots_besides(self.models.given, named_modules)
                 bus.roots = frozenset(name for name, _ in roots)
                 named_modules = [*roots, *named_modules]
             session.guard(self.module_hooks.watch, named_modules, self._target_of(dumped))
         self.parts.attach(needs)
-        if self._mode is not None and "call" in needs:
+        if self.mode is not None and "call" in needs:
             # Stopped in another thread, it is still in this one.
-            self._leave_mode(self._mode)
-            enter_mode(self._mode)
+            self._leave_mode(self.mode)
+            enter_mode(self.mode)
         session.guard(self.regions.begun)
         return True
 
     def _choose_targets(self, is_dumped: bool) -> None:
         """Who is told of calls, and of passes that no hook tells of: the dumper itself, where it is alone."""
-        bus, calls = self.bus, self.calls
+        bus, calls, targets = self.bus, self.calls, self.targets
         heard = None
-        calls.target, self.passes = calls, self.modules
+        targets.calls, targets.passes = calls, self.modules
         if bus.active:
-            heard = calls.target = HeardCalls(bus, calls if is_dumped and self.level in ("L1", "mix") else None)
-            self.passes = HeardPasses(bus, self.modules if is_dumped else None)
-        if self._mode is not None:
-            self._mode.serve(calls.target, heard)
+            heard = targets.calls = HeardCalls(bus, calls if is_dumped and self.level in ("L1", "mix") else None)
+            targets.passes = HeardPasses(bus, self.modules if is_dumped else None)
+        if self.mode is not None:
+            self.mode.serve(targets.calls, heard)
 
     def _target_of(self, dumped: Collection[int]) -> TargetOf:
         """Who is told of a module's passes, decided once for each. ``dumped``: the ids of modules that are dumped."""
@@ -262,8 +243,8 @@ class TorchRecorder:
             return
         self._attached = False
         session = self.session
-        if self._mode is not None:
-            self._leave_mode(self._mode)
+        if self.mode is not None:
+            self._leave_mode(self.mode)
         self.parts.detach()
         session.guard(self.module_hooks.remove)
         # The user may be done with the model, and nothing but the model itself tells when its parameters are gone:
@@ -271,10 +252,10 @@ class TorchRecorder:
         session.guard(self.module_hooks.forget)
         session.guard(self.modules.parameters.forget)
         session.guard(self.heard_parameters.forget)
-        self.models = self._started = None
+        self.models.forget()
+        self._started = None
         self.calls.own.forget()
-        for hooks in self.all_node_hooks:
-            hooks.prune()
+        self._graph.prune()
         self.bus.end()
 
     def next_step(self) -> None:
@@ -287,7 +268,8 @@ class TorchRecorder:
             session.recording = False
         session.next_step()
         if goes_on:
-            named, self.models, self.leads, rank, dumps = started
+            named, models, leads, rank, dumps = started
+            self.models.give(models, leads)
             self.start(named, rank, dumps)
 
     def close(self, is_end: bool = True) -> None:
@@ -295,8 +277,7 @@ class TorchRecorder:
         self.detach()
         self.session.close(is_end)
         self.bus.end_step()
-        for hooks in self.all_node_hooks:
-            hooks.remove()
+        self._graph.remove()
         self.statistics.close()
 
     def leave_to_parent(self) -> None:
@@ -318,8 +299,7 @@ class TorchRecorder:
         self.bus.end_step()
         self.heard_parameters.begin_step()
         self._heard_gradients.open.clear()
-        for hooks in self.all_node_hooks:
-            hooks.remove()
+        self._graph.remove()
         self.statistics.reset()
         self.keeper.begin_step()
         self.modules.begin_step()
@@ -337,57 +317,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def name_modules(model: Any, record_root: bool) -> list[tuple[str, nn.Module]]:
-    """The modules to watch and their entry names: ``Module.{[index.]path}.{Class}``."""
-    several = isinstance(model, (list, tuple))
-    named: list[tuple[str, nn.Module]] = []
-    for index, root in enumerate(model if several else [model]):
-        lead = f"{index}." if several else ""
-        children = _modules_inside(root)
-        if record_root or not children:
-            if not children and not record_root:
-                log.once(
-                    ("leaf", type(root).__name__),
-                    "warning",
-                    f"The model is a single {type(root).__name__} without modules inside; it is recorded itself.",
-                )
-            named.append((f"Module.{lead}root.{type(root).__name__}", root))
-        named += [(f"Module.{lead}{path}.{type(module).__name__}", module) for path, module in children]
-    return named
-
-
-def roots_besides(model: Any, named: Sequence[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
-    """The models themselves and their names, as far as they are not among ``named``: listeners may want them."""
-    several = isinstance(model, (list, tuple))
-    known = {id(module) for _, module in named}
-    return [
-        (f"Module.{f'{index}.' if several else ''}root.{type(root).__name__}", root)
-        for index, root in enumerate(model if several else [model])
-        if isinstance(root, nn.Module) and id(root) not in known
-    ]
-
-
-def _modules_inside(root: nn.Module) -> list[tuple[str, nn.Module]]:
-    """What ``named_modules()`` tells but the root itself; of usual modules in a third of the time."""
-    found: list[tuple[str, nn.Module]] = []
-    if not private.has("modules") or not _add_modules(root, "", found, {root}):
-        return [(path, module) for path, module in root.named_modules() if path]
-    return found
-
-
-_usual_named_modules = nn.Module.named_modules
-
-
-def _add_modules(module: nn.Module, lead: str, found: list[tuple[str, nn.Module]], seen: set[nn.Module]) -> bool:
-    # No inner function: one that calls itself is a cycle, and keeps the model until the collector comes.
-    if type(module).named_modules is not _usual_named_modules:
-        return False
-    for key, child in module._modules.items():
-        if child is not None and child not in seen:
-            seen.add(child)
-            found.append((lead + key, child))
-            if child._modules and not _add_modules(child, f"{lead}{key}.", found, seen):
-                return False
-    return True

@@ -20,10 +20,10 @@ from msprobe.capture.debugger import SWITCHED_OFF
 from msprobe.capture.torch import private
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch
 from msprobe.capture.torch.debugger import PrecisionDebugger
+from msprobe.capture.torch.models import name_modules
 from msprobe.capture.torch.optimizer_cycle import OptimizerCycle, all_optimizers, parameters_of
 from msprobe.capture.torch.optimizers import OptimizerRecorder
 from msprobe.capture.torch.patches import Patches
-from msprobe.capture.torch.recorder import name_modules
 
 
 class ScriptSteps:
@@ -238,8 +238,8 @@ class ScriptSteps:
         recorder = self.debugger.recorder
         alive = [(i, found) for i, found in enumerate(reference() for reference in self._models) if found is not None]
         models = [found for _, found in alive]
-        recorder.models = models if len(models) != 1 else models[0]
-        recorder.leads = [_lead(i, found) for i, found in alive]
+        leads = [_lead(i, found) for i, found in alive]
+        recorder.models.give(models if len(models) != 1 else models[0], leads)
         for part in recorder.parts:
             if isinstance(part, OptimizerRecorder):
                 part.learn()

@@ -70,13 +70,13 @@ class SingleModule:
         thread = self.thread
         muted, thread.muted = thread.muted, 0
         try:
-            return self._recorder.passes.enter(name, module, args, kwargs)
+            return self._recorder.targets.passes.enter(name, module, args, kwargs)
         finally:
             thread.muted = muted
 
     def leave(self, name: str, module: nn.Module, result: Any) -> Any:
         """The module has run, or raised."""
-        return self._recorder.passes.leave(name, module, result)
+        return self._recorder.targets.passes.leave(name, module, result)
 
     def end(self) -> None:
         """Take the hooks away and let everything be recorded again."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.heard import Heard
+from msprobe.capture.heard_units import Heard
 from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import ArgumentEdge, collect_tensors, edge_of, sequence_number
 from msprobe.capture.torch.heard_gradients import HeardGradients, HeardParameterGradients

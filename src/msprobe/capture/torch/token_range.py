@@ -56,7 +56,7 @@ class TokenRange:
         for handle in self._handles:
             handle.remove()
         if not self.recorder.session.recording:
-            self.recorder.models = None
+            self.recorder.models.forget()
 
 
 class _Last:

@@ -1,0 +1,101 @@
+"""What listeners are told of, between its beginning and its end, and on to its backward: a call, a pass of a module."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.capture.events import Failure, Gradient, Side, path_of
+from msprobe.capture.routes import Way
+from msprobe.capture.session import Session
+
+
+class Heard:
+    """A call or pass that listeners are told of, between its beginning and its end, and on to its backward."""
+
+    # What gradients are looked for by: a call is no pass, and what was there before says nothing to listeners.
+    module: Any = None
+    parent: Any = None
+
+    __slots__ = (
+        "backward",
+        "dumped",
+        "event",
+        "gradient_ways",
+        "key",
+        "note",
+        "number",
+        "quiet",
+        "rank",
+        "step",
+        "ways",
+    )
+
+    def __init__(self, session: Session, key: str, number: int, backward: str, ways: Sequence[Way]) -> None:
+        self.key = key
+        self.number = number
+        self.step = session.step
+        self.rank = session.rank()
+        # The name of the backward entry.
+        self.backward = backward
+        self.ways = ways
+        self.gradient_ways = [way for way in ways if way.backward]
+        # Let go of when it is over: gradients come later, and need none of it.
+        self.event: Any = None
+        # What the dumper made of it.
+        self.dumped: Any = None
+        # What was noted of the arguments, to find their gradients.
+        self.note: Any = None
+        self.quiet = False
+
+    def gradient(self, side: Side, place: str, gradient: Any) -> Gradient:
+        """The event of one of its gradients."""
+        return Gradient(self.backward, self.step, self.rank, self.key, self.number, side, place, gradient)
+
+    def failure(self, error: BaseException) -> Failure:
+        """The event of its failure."""
+        return Failure(self.event.name, self.step, self.rank, self.event, error)
+
+    def close(self) -> Any:
+        """It is over: only its gradients are still to come. What was noted to find them, None if nobody wants them."""
+        note = self.note
+        self.event = self.note = self.dumped = None
+        return note
+
+
+class HeardCall(Heard):
+    """A call; with other arguments than its own if ``is_changed``."""
+
+    __slots__ = ("args", "is_changed", "kwargs")
+
+    # What a dumper reads that is asked to end it, as recording was stopped and begun anew inside of the call: nothing
+    # of it is dumped.
+    base = ""
+    keep = False
+    watched = False
+    versions = ()
+
+    def __init__(self, session: Session, key: str, number: int, ways: Sequence[Way]) -> None:
+        super().__init__(session, key, number, f"{key}.{number}.backward", ways)
+        self.args: Sequence[Any] = ()
+        self.kwargs: dict[str, Any] = {}
+        self.is_changed = False
+
+
+class HeardPass(Heard):
+    """A pass of a module."""
+
+    __slots__ = ("handled", "module", "path")
+
+    def __init__(self, session: Session, key: str, number: int, ways: Sequence[Way], module: Any) -> None:
+        super().__init__(session, key, number, f"{key}.backward.{number}", ways)
+        self.module = module
+        self.path = path_of(key)
+        # The identity of the exception that was being handled when it began.
+        self.handled = id(sys.exc_info()[1])
+
+
+def arguments_of(call: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """With what to make a call that has begun: what a listener gave for its arguments, or these."""
+    return (call.args, call.kwargs) if type(call) is HeardCall and call.is_changed else (args, kwargs)

@@ -1,0 +1,83 @@
+"""The models of a recording, and what their modules are called in entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from msprobe import log
+from msprobe.capture.torch import private
+
+
+class Models:
+    """What was given to start: let go of when recording stops, as the user may be done with it."""
+
+    def __init__(self) -> None:
+        # A Module, several, or None.
+        self.given: Any = None
+        # What the names of the parameters of each begin with, if it is not the model's index.
+        self.leads: Sequence[str] | None = None
+
+    def give(self, given: Any, leads: Sequence[str] | None = None) -> None:
+        """These are to be recorded next."""
+        self.given, self.leads = given, leads
+
+    def forget(self) -> None:
+        """Nothing is recorded."""
+        self.given = None
+
+
+def name_modules(model: Any, record_root: bool) -> list[tuple[str, nn.Module]]:
+    """The modules to watch and their entry names: ``Module.{[index.]path}.{Class}``."""
+    several = isinstance(model, (list, tuple))
+    named: list[tuple[str, nn.Module]] = []
+    for index, root in enumerate(model if several else [model]):
+        lead = f"{index}." if several else ""
+        children = _modules_inside(root)
+        if record_root or not children:
+            if not children and not record_root:
+                log.once(
+                    ("leaf", type(root).__name__),
+                    "warning",
+                    f"The model is a single {type(root).__name__} without modules inside; it is recorded itself.",
+                )
+            named.append((f"Module.{lead}root.{type(root).__name__}", root))
+        named += [(f"Module.{lead}{path}.{type(module).__name__}", module) for path, module in children]
+    return named
+
+
+def roots_besides(model: Any, named: Sequence[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
+    """The models themselves and their names, as far as they are not among ``named``: listeners may want them."""
+    several = isinstance(model, (list, tuple))
+    known = {id(module) for _, module in named}
+    return [
+        (f"Module.{f'{index}.' if several else ''}root.{type(root).__name__}", root)
+        for index, root in enumerate(model if several else [model])
+        if isinstance(root, nn.Module) and id(root) not in known
+    ]
+
+
+def _modules_inside(root: nn.Module) -> list[tuple[str, nn.Module]]:
+    """What ``named_modules()`` tells but the root itself; of usual modules in a third of the time."""
+    found: list[tuple[str, nn.Module]] = []
+    if not private.has("modules") or not _add_modules(root, "", found, {root}):
+        return [(path, module) for path, module in root.named_modules() if path]
+    return found
+
+
+_usual_named_modules = nn.Module.named_modules
+
+
+def _add_modules(module: nn.Module, lead: str, found: list[tuple[str, nn.Module]], seen: set[nn.Module]) -> bool:
+    # No inner function: one that calls itself is a cycle, and keeps the model until the collector comes.
+    if type(module).named_modules is not _usual_named_modules:
+        return False
+    for key, child in module._modules.items():
+        if child is not None and child not in seen:
+            seen.add(child)
+            found.append((lead + key, child))
+            if child._modules and not _add_modules(child, f"{lead}{key}.", found, seen):
+                return False
+    return True
