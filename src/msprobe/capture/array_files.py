@@ -12,8 +12,7 @@ import numpy as np
 
 from msprobe.capture import native
 from msprobe.capture.array_statistics import ArrayInfo, HostArray
-from msprobe.capture.failures import FailureCheck
-from msprobe.capture.overflow import Kept, OverflowCheck
+from msprobe.capture.overflow import FailureCheck, Kept, OverflowCheck
 from msprobe.capture.session import Session
 from msprobe.config.settings import TensorSlice
 from msprobe.store.dtypes import Array

@@ -1,4 +1,4 @@
-"""The overflow check: which records have an infinity or NaN in them, and when enough are recorded."""
+"""Tasks that keep few records: those with an infinity or NaN in them (the overflow check), or of calls that raise."""
 
 from __future__ import annotations
 
@@ -97,3 +97,23 @@ def leaves_of(tree: Any) -> Iterator[Any]:
             yield from leaves_of(value)
     elif tree is not None and not isinstance(tree, (bytes, str, int, float)):
         yield tree
+
+
+class FailureCheck:
+    """Keeps of all calls those that raise, with the values that they were given (in place of the overflow check)."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def begin_step(self) -> None:
+        """A new step: nothing is remembered of the last one."""
+
+    def __call__(self, name: str, tree: dict[str, Any]) -> bool:
+        """True if the record tells of an error."""
+        if self.session.ended or "error" not in tree:
+            return False
+        for leaf in leaves_of(tree):
+            if type(leaf) is Kept and leaf.payload is not None:
+                self.session.files().save(str(leaf.info.data_name), leaf.payload)
+        log.warning(f"{name} failed, {self.session.place()}; what it was given is saved.")
+        return True

@@ -14,6 +14,7 @@ from msprobe.capture.mindspore.surface import MINDSPORE, Surface
 from msprobe.capture.targets import Passes
 from msprobe.capture.units import UnitRecorder
 from msprobe.capture.user_hooks import PassHook
+from msprobe.errors import InvalidInputError
 
 
 def name_cells(model: Any, record_root: bool = False, names: Surface = MINDSPORE) -> list[tuple[str, nn.Cell]]:
@@ -41,6 +42,24 @@ def cells_of(model: Any, names: Surface = MINDSPORE) -> list[nn.Cell]:
     """All cells of one model or several, the roots among them."""
     roots = model if isinstance(model, (list, tuple)) else [model]
     return [cell for root in roots for _, cell in names.modules_of(root)]
+
+
+def check_model(model: Any, names: Surface = MINDSPORE) -> None:
+    """Raise InvalidInputError unless ``model`` is a Cell or a non-empty list or tuple of Cells."""
+    allowed = f"a {names.module_word}, or a list or tuple of them"
+    if isinstance(model, (list, tuple)):
+        if not model:
+            raise InvalidInputError(f"start(): model is an empty {type(model).__name__}; pass {allowed}.")
+        for i, part in enumerate(model):
+            _check_cell(part, f"model[{i}]", allowed, names)
+        return
+    _check_cell(model, "model", allowed, names)
+
+
+def _check_cell(cell: Any, where: str, allowed: str, names: Surface) -> None:
+    if not isinstance(cell, (nn.Cell, names.module_class)):
+        found = f"the class {cell.__name__}" if isinstance(cell, type) else type(cell).__name__
+        raise InvalidInputError(f"start(): {where} must be {allowed}, found {found}.")
 
 
 class CellHooks:

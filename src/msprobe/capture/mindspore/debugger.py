@@ -13,11 +13,10 @@ from typing import Any
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF, Debugger
 from msprobe.capture.method_arguments import check_api, check_rank_id, check_token_range
-from msprobe.capture.mindspore.cells import name_cells
+from msprobe.capture.mindspore.cells import check_model, name_cells
 from msprobe.capture.mindspore.execution import in_graph_mode
 from msprobe.capture.mindspore.ranks import current_rank
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
-from msprobe.capture.mindspore.start_arguments import check_model
 from msprobe.capture.mindspore.support import check_dynamic_settings, check_graph_settings, check_settings
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from msprobe.capture import listening
-from msprobe.capture.mindspore.cells import name_cells
+from msprobe.capture.mindspore.cells import check_model, name_cells
 from msprobe.capture.mindspore.debugger import PrecisionDebugger
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
-from msprobe.capture.mindspore.start_arguments import check_model
 from msprobe.config.settings import Settings
 
 

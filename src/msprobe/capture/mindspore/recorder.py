@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import os
 import types
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import path_of
+from msprobe.capture.forks import leave_to_parents
 from msprobe.capture.heard import HeardCalls, HeardPasses
 from msprobe.capture.mindspore.apis import ApiRecorder
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
@@ -61,9 +61,6 @@ def _is_recompute(code: types.CodeType) -> bool:
 
 def _is_way_in(code: types.CodeType) -> bool:
     return False
-
-
-_live: weakref.WeakSet[MindSporeRecorder] = weakref.WeakSet()
 
 
 class MindSporeRecorder:
@@ -124,7 +121,7 @@ class MindSporeRecorder:
         session.has_late = tensors.has_late
         session.before_publish.append(self._finish_records)
         session.at_step_end.append(self._forget_step)
-        _live.add(self)
+        leave_to_parents(self)
 
     def _find_functions(self) -> tuple[list[tuple[Any, str, str]], list[tuple[Any, str, str]]]:
         """The functions that are recorded as calls, and those whose inner calls are recorded, too."""
@@ -402,12 +399,3 @@ class MindSporeRecorder:
             self.graph.begin_step()
         if self.graph_kernels is not None:
             self.graph_kernels.step()
-
-
-def _after_fork() -> None:
-    for recorder in list(_live):
-        recorder.leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

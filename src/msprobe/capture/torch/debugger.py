@@ -15,8 +15,7 @@ from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
 from msprobe.capture.torch.models import name_modules
 from msprobe.capture.torch.recorder import TorchRecorder, current_rank
-from msprobe.capture.torch.start_arguments import ModelReference, check_model
-from msprobe.capture.torch.support import check_settings
+from msprobe.capture.torch.start_arguments import ModelReference, check_model, check_settings
 from msprobe.capture.torch.token_range import TokenRange
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings

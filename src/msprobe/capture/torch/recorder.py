@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import os
 import types
-import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from torch import nn
 
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import path_of
+from msprobe.capture.forks import leave_to_parents
 from msprobe.capture.heard import HeardCalls, HeardPasses
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
@@ -84,9 +84,6 @@ def _is_way_in(code: types.CodeType) -> bool:
     return code.co_name == "handle_torch_function" and code.co_filename.endswith("overrides.py")
 
 
-_live: weakref.WeakSet[TorchRecorder] = weakref.WeakSet()
-
-
 class TorchRecorder:
     """Records what the settings ask for; one per process is active at a time."""
 
@@ -137,7 +134,7 @@ class TorchRecorder:
         parts.make(possible(needs_of(self.level)))
         self.regions = CompiledRegions(context, parts, self.module_hooks, graph, parameters, self.stop)
         parts.last.append(self.regions)
-        _live.add(self)
+        leave_to_parents(self)
 
     def _types(self) -> dict[type, Callable[[Any], Any]]:
         statistics = self.statistics
@@ -308,12 +305,3 @@ class TorchRecorder:
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
-
-
-def _after_fork() -> None:
-    for recorder in list(_live):
-        recorder.leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

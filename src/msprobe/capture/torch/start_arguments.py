@@ -1,4 +1,4 @@
-"""What ``start`` may be given as a model."""
+"""What the recorder of PyTorch may be asked for: which settings, and which model ``start`` may be given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from msprobe.errors import InvalidInputError
+from msprobe.config.settings import TENSOR_KINDS, Settings, quoted
+from msprobe.errors import InvalidInputError, NotAvailableError
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise NotAvailableError or InvalidInputError for what is there for MindSpore only."""
+    if settings.task == "exception_dump":
+        raise NotAvailableError(
+            'task: "exception_dump" is there for MindSpore; for PyTorch choose "statistics", "tensor", "structure",'
+            ' "overflow_check" or "nan_check".'
+        )
+    unknown = [kind for kind in settings.summary_kinds if kind not in TENSOR_KINDS]
+    if unknown:
+        raise InvalidInputError(
+            f"summary_mode: {quoted(unknown)} is there for the kernels of MindSpore; for PyTorch a list may have"
+            f" {quoted(TENSOR_KINDS)}."
+        )
 
 
 class ModelReference:
