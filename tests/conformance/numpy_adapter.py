@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from msprobe.capture import native
 from msprobe.capture.adapter import NoGradients
 from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
@@ -90,7 +89,6 @@ class NumpyDebugger:
     def __init__(self, folder: Path, **settings: Any) -> None:
         chosen = load_settings(dump_path=folder, **settings)
         stacks = CallStacks(
-            native.frame_key,
             lambda file: file == __file__,
             lambda code: False,
             lambda code: code.co_filename == __file__,
