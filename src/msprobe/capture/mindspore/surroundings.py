@@ -14,6 +14,7 @@ from mindspore import nn, ops
 
 from msprobe.capture.heard_units import Heard
 from msprobe.capture.mindspore.heard_gradients import HeardGradients, HeardParameterGradients
+from msprobe.capture.surroundings import check_is_alike, check_is_new, copied
 from msprobe.capture.units import UnitRecorder
 
 
@@ -43,19 +44,11 @@ class MindSporeSurroundings:
 
     def copied(self, value: Any) -> Any:
         """See the protocol."""
-        if isinstance(value, mindspore.Tensor):
-            return value.copy()
-        if type(value) in (list, tuple):
-            return type(value)(self.copied(item) for item in value)
-        if type(value) is dict:
-            return {key: self.copied(item) for key, item in value.items()}
-        return value
+        return copied(value, mindspore.Tensor, lambda tensor: tensor.copy())
 
     def in_place_of(self, own: Any, given: Any, args: Sequence[Any]) -> Any:
         """See the protocol."""
-        written = {id(tensor) for tensor in self.tensors_of(args)}
-        if any(id(tensor) in written for tensor in self.tensors_of((own,))):
-            raise ValueError("its result is one of its arguments, which cannot be replaced")
+        check_is_new(self.tensors_of((own,)), self.tensors_of(args))
         return _in_place_of(own, given)
 
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -83,18 +76,11 @@ class _InPlaceOf(nn.Cell):  # type: ignore[misc]
 
 def _in_place_of(own: Any, given: Any) -> Any:
     if isinstance(given, mindspore.Tensor):
-        if not isinstance(own, mindspore.Tensor) or own.shape != given.shape or own.dtype != given.dtype:
-            raise ValueError(f"the result is {_kind(own)}, and what was given for it {_kind(given)}")
+        check_is_alike(own, given, mindspore.Tensor)
         return _InPlaceOf()(own, given)
     if isinstance(given, (list, tuple)) and type(given) is type(own) and len(given) == len(own):
         return type(given)(_in_place_of(mine, other) for mine, other in zip(own, given, strict=True))
     return given
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, mindspore.Tensor):
-        return f"a {str(value.dtype).lower()} tensor of shape {list(value.shape)}"
-    return f"a {type(value).__name__}"
 
 
 @contextlib.contextmanager

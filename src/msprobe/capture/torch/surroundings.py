@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.heard_units import Heard
+from msprobe.capture.surroundings import check_is_alike, check_is_new, copied
 from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import ArgumentEdge, collect_tensors, edge_of, sequence_number
 from msprobe.capture.torch.heard_gradients import HeardGradients, HeardParameterGradients
@@ -50,20 +51,12 @@ class TorchSurroundings:
 
     def copied(self, value: Any) -> Any:
         """See the protocol."""
-        if isinstance(value, torch.Tensor):
-            return value.detach().clone()
-        if type(value) in (list, tuple):
-            return type(value)(self.copied(item) for item in value)
-        if type(value) is dict:
-            return {key: self.copied(item) for key, item in value.items()}
-        return value
+        return copied(value, torch.Tensor, lambda tensor: tensor.detach().clone())
 
     def in_place_of(self, own: Any, given: Any, args: Sequence[Any]) -> Any:
         """See the protocol. Each tensor is copied: the program may write to what it gets."""
         with private.without_functions():
-            written = {id(tensor) for tensor in self.tensors_of(args)}
-            if any(id(tensor) in written for tensor in self.tensors_of((own,))):
-                raise ValueError("its result is one of its arguments, which cannot be replaced")
+            check_is_new(self.tensors_of((own,)), self.tensors_of(args))
             return _in_place_of(own, given)
 
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[ArgumentEdge], int] | None:
@@ -107,8 +100,7 @@ class _InPlaceOf(torch.autograd.Function):
 
 def _in_place_of(own: Any, given: Any) -> Any:
     if isinstance(given, torch.Tensor):
-        if not isinstance(own, torch.Tensor) or own.shape != given.shape or own.dtype != given.dtype:
-            raise ValueError(f"the result is {_kind(own)}, and what was given for it {_kind(given)}")
+        check_is_alike(own, given, torch.Tensor)
         if given.requires_grad:
             return given
         return _InPlaceOf.apply(own, given) if own.requires_grad else given.clone()  # type: ignore[no-untyped-call]
@@ -118,12 +110,6 @@ def _in_place_of(own: Any, given: Any) -> Any:
     if isinstance(given, dict) and isinstance(own, dict) and given.keys() == own.keys():
         return {key: _in_place_of(own[key], other) for key, other in given.items()}
     return given
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {list(value.shape)}"
-    return f"a {type(value).__name__}"
 
 
 # ---------------------------------------------------------------- unseen

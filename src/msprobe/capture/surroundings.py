@@ -1,0 +1,37 @@
+"""What the surroundings of all frameworks do alike (:class:`msprobe.capture.adapter.Surroundings`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def copied(value: Any, tensors: type, copy: Callable[[Any], Any]) -> Any:
+    """``value``, with a copy of each tensor in it and in its lists, tuples and dicts."""
+    if isinstance(value, tensors):
+        return copy(value)
+    if type(value) in (list, tuple):
+        return type(value)(copied(item, tensors, copy) for item in value)
+    if type(value) is dict:
+        return {key: copied(item, tensors, copy) for key, item in value.items()}
+    return value
+
+
+def check_is_new(results: Sequence[Any], arguments: Sequence[Any]) -> None:
+    """Raise ValueError if a tensor among the results of a call is one of those among its arguments."""
+    written = {id(tensor) for tensor in arguments}
+    if any(id(tensor) in written for tensor in results):
+        raise ValueError("its result is one of its arguments, which cannot be replaced")
+
+
+def check_is_alike(own: Any, given: Any, tensors: type) -> None:
+    """Raise ValueError unless ``own`` is a tensor of the shape and type of the tensor ``given``."""
+    if not isinstance(own, tensors) or own.shape != given.shape or own.dtype != given.dtype:  # type: ignore[attr-defined]
+        raise ValueError(f"the result is {_kind(own, tensors)}, and what was given for it {_kind(given, tensors)}")
+
+
+def _kind(value: Any, tensors: type) -> str:
+    if isinstance(value, tensors):
+        dtype = str(value.dtype).lower().removeprefix("torch.")  # type: ignore[attr-defined]
+        return f"a {dtype} tensor of shape {list(value.shape)}"  # type: ignore[attr-defined]
+    return f"a {type(value).__name__}"
