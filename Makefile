@@ -24,7 +24,7 @@ MINDSPORE_STAMP := $(MINDSPORE_VENV)/.msprobe-installed
 NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-without-extension test-browser test-mindspore web web-check lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-bugs test-trainers test-without-extension test-native test-browser test-mindspore web web-check lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
@@ -34,6 +34,7 @@ help:
 	@echo "make test-bugs  compare every planted bug and every healthy pair (BUGS=all: in float32, bfloat16 and autocast each)"
 	@echo "make test-trainers  record trainings of transformers, TRL, accelerate and Lightning"
 	@echo "make test-without-extension  run the recorder's tests without the C extension"
+	@echo "make test-native  run those, and the tests of the C extension under the address sanitizer (needs gcc with it)"
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
 	@echo "make test-mindspore  run the tests on MindSpore, which it installs in an environment of its own"
 	@echo "make web       build the page of msprobe view from web/ (needs node)   make web-check  is what is committed that build?"
@@ -92,14 +93,15 @@ test-bugs: $(STAMP)
 
 # What the recorder does where no C compiler was: the Python path of all that the extension does.
 test-without-extension: $(STAMP)
-	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" tests/unit/capture/test_session.py \
-	  tests/unit/capture/test_records.py tests/unit/capture/test_stacks.py tests/unit/capture/test_large_journal.py \
-	  tests/unit/capture/torch/test_modules.py tests/unit/capture/torch/test_module_hooks.py \
-	  tests/unit/capture/torch/test_gradients.py tests/unit/capture/torch/test_replaced_parameters.py \
-	  tests/unit/capture/torch/test_foreign_writes.py tests/unit/capture/torch/test_threads.py \
-	  tests/unit/capture/torch/test_user_warnings.py tests/unit/capture/torch/test_letting_go.py
+	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow and not gpu" tests/unit/capture
 	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" tests/integration/test_innocence.py \
 	  -k "(gpt_tied or writes_into_views or recompute_non_reentrant or custom_function) and (L0 or mix)"
+
+# The C extension under the sanitizers for addresses and undefined behaviour, what it keeps, and the tests without it.
+test-native: $(STAMP) test-without-extension
+	.ci/native $(RUN) tests/unit/capture/test_native.py tests/unit/capture/test_native_files.py \
+	  tests/unit/capture/torch/test_native_leaks.py $(wildcard tests/unit/capture/torch/test_statistics*.py)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/unit/capture/torch/test_native_leaks.py
 
 test-browser: $(STAMP)
 	.ci/browser
