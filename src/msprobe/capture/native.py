@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 from collections.abc import Callable, Set
 from typing import Any
@@ -83,6 +84,8 @@ encode: Callable[[Any, int], bytes] = encode_python
 pattern: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]] = pattern_python
 is_dense: Callable[[tuple[int, ...], tuple[int, ...]], bool] = is_dense_python
 built = False
+# Why the extension is not in use; empty where it is.
+unused_because = ""
 
 # What is there without the extension, by name.
 PYTHON: dict[str, Any] = {
@@ -90,11 +93,14 @@ PYTHON: dict[str, Any] = {
     for name in ("Around Info Memo encode gather is_dense memory numbers pattern write_files").split()
 }
 
-if os.environ.get("MSPROBE_NATIVE", "1") != "0":
+if os.environ.get("MSPROBE_NATIVE", "1") == "0":
+    unused_because = "switched off by MSPROBE_NATIVE=0"
+else:
     try:
         from msprobe.capture import _native
-    except ImportError:
-        pass
+    except Exception as error:
+        is_there = importlib.util.find_spec("msprobe.capture._native") is not None
+        unused_because = f"could not be loaded: {error}" if is_there else "not built"
     else:
         built = True
         KINDS = _native.KINDS
@@ -117,3 +123,8 @@ def further_passes(needs: Set[str]) -> int:
     for name in needs:
         found |= NUMBERS.get(name, 0)
     return found
+
+
+def status() -> str:
+    """Whether the extension is in use, and why not, in one line."""
+    return f"C extension: {unused_because or 'in use'}"

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from msprobe import log
+from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
 from msprobe.capture.outcome import Outcome, named_numbers, nothing_recorded
 from msprobe.capture.sinks import DumpFolder, Sink, StepFacts, StepSink, TensorSink
@@ -143,6 +144,7 @@ class Session:
         if not self.is_wanted():
             return False
         self.recording = self._begun = self._dumps = True
+        log.once("native", "debug", native.status())
         return True
 
     def listen(self, rank: int | None, somebody_listens: Callable[[], bool]) -> bool:

@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from msprobe import __version__
 from msprobe.cli import commands
@@ -87,7 +88,7 @@ def _top_parser() -> Parser:
         epilog=_command_list(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"msprobe {__version__}")
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show program's version number and exit")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument(
         "-f",
@@ -96,6 +97,16 @@ def _top_parser() -> Parser:
         help="accepted for old command lines; dumps name their framework",
     )
     return parser
+
+
+class _ShowVersion(argparse.Action):
+    """Prints the version, and whether the recorder's C extension is in use; only then the recorder is imported."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from msprobe.capture import native
+
+        print(f"msprobe {__version__}\n{native.status()}")
+        parser.exit()
 
 
 def _command_position(words: Sequence[str]) -> int:

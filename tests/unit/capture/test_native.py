@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import collections
 import enum
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import itertools
 import json
 import math
 import os
 import struct
 import sys
+import types
 import zlib
 
 import numpy as np
@@ -19,6 +23,7 @@ from hypothesis import strategies as st
 
 from msprobe.capture import native
 from msprobe.capture.statistics_text import StatisticsText
+from tests.native_and_python import python_only
 
 compiled = pytest.mark.skipif(not native.built, reason="the C extension was not built")
 both = pytest.mark.parametrize("encode", [native.encode, native.encode_python], ids=["chosen", "python"])
@@ -590,6 +595,44 @@ def test_wrong_arguments_are_errors_and_nothing_is_read() -> None:
             native.numbers(*arguments)
     with pytest.raises(TypeError):
         native.numbers(1)
+
+
+class _BrokenExtension(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """An extension that is there and cannot be loaded."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        return importlib.machinery.ModuleSpec(name, self) if name == "msprobe.capture._native" else None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        raise ImportError("_native.so: undefined symbol: PyNothing")
+
+
+@compiled
+def test_an_extension_in_use_has_no_reason_not_to_be() -> None:
+    assert native.status() == "C extension: in use"
+
+
+def test_why_the_extension_is_not_used_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert python_only().status() == "C extension: switched off by MSPROBE_NATIVE=0"
+    assert native.__spec__ is not None
+    spec = importlib.util.spec_from_file_location("native_once_more", native.__spec__.origin)
+    assert spec is not None
+    assert spec.loader is not None
+    monkeypatch.setenv("MSPROBE_NATIVE", "1")
+    monkeypatch.delattr("msprobe.capture._native", raising=False)
+
+    # None in the table of modules: as if no file were there.
+    monkeypatch.setitem(sys.modules, "msprobe.capture._native", None)
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    assert (again.built, again.status()) == (False, "C extension: not built")
+
+    monkeypatch.delitem(sys.modules, "msprobe.capture._native")
+    monkeypatch.setattr(sys, "meta_path", [_BrokenExtension(), *sys.meta_path])
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    assert (again.built, again.Memo) == (False, None)
+    assert again.status() == "C extension: could not be loaded: _native.so: undefined symbol: PyNothing"
 
 
 def test_the_python_versions_are_chosen_when_asked_for() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from msprobe import log
+from msprobe.capture import native
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
@@ -523,3 +524,13 @@ def test_an_old_dump_in_the_folder_goes_also_where_a_part_of_it_is_recorded(tmp_
         run_step(parts)
     assert steps(tmp_path) == []
     assert [path.name for path in (tmp_path / "dump" / "pynative").iterdir()] == ["step0"]
+
+
+def test_whether_the_c_extension_is_used_is_said_once_to_those_who_look_for_a_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make(tmp_path)
+    monkeypatch.setenv("MSPROBE_LOG_LEVEL", "0")
+    for _ in range(2):
+        run_step(session)
+    assert capsys.readouterr().out.count(f"[DEBUG] {native.status()}\n") == 1

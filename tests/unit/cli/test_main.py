@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import msprobe
+from msprobe.capture import native
 from msprobe.cli import commands, main
 
 HEAVY = "{'torch', 'pydantic', 'rich', 'numpy', 'orjson', 'yaml', 'mindspore'}"
@@ -39,11 +40,18 @@ def test_help_names_every_command(words: list[str], capsys: pytest.CaptureFixtur
         assert name in out.split("not in this version:")[1]
 
 
-def test_version_is_the_one_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("unused_because", "told"),
+    [("", "in use"), ("not built", "not built"), ("could not be loaded: bad.so", "could not be loaded: bad.so")],
+)
+def test_version_is_the_one_of_the_package_and_says_whether_the_extension_is_used(
+    unused_because: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "unused_because", unused_because)
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"msprobe {msprobe.__version__}\n"
+    assert capsys.readouterr().out == f"msprobe {msprobe.__version__}\nC extension: {told}\n"
 
 
 @pytest.mark.parametrize("before", [[], ["-f", "pytorch"], ["--framework=mindspore"], ["--debug"]])
