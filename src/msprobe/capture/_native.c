@@ -16,7 +16,7 @@
 #include "_native_numbers.h"
 #include "_native_text.h"
 
-static int check_count(const char *function, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most)
+static int msp_check_count(const char *function, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most)
 {
     if (given < least || given > most) {
         PyErr_Format(PyExc_TypeError, "%s() takes %zd to %zd arguments (%zd given)", function, least, most, given);
@@ -25,14 +25,14 @@ static int check_count(const char *function, Py_ssize_t given, Py_ssize_t least,
     return 0;
 }
 
-static int read_layout(PyObject *shape, PyObject *stride, Layout *layout)
+static int msp_read_layout(PyObject *shape, PyObject *stride, MspLayout *layout)
 {
-    Py_ssize_t sizes[MAX_DIMENSIONS], strides[MAX_DIMENSIONS];
-    const int dimensions = read_sizes(shape, sizes);
+    Py_ssize_t sizes[MSP_MAX_DIMENSIONS], strides[MSP_MAX_DIMENSIONS];
+    const int dimensions = msp_read_sizes(shape, sizes);
     if (dimensions < 0) {
         return -1;
     }
-    const int given = read_sizes(stride, strides);
+    const int given = msp_read_sizes(stride, strides);
     if (given < 0) {
         return -1;
     }
@@ -40,14 +40,14 @@ static int read_layout(PyObject *shape, PyObject *stride, Layout *layout)
         PyErr_Format(PyExc_ValueError, "%d sizes but %d strides", dimensions, given);
         return -1;
     }
-    arrange(sizes, strides, dimensions, layout);
+    msp_arrange(sizes, strides, dimensions, layout);
     return 0;
 }
 
-static PyObject *native_pattern(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *msp_native_pattern(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    Layout layout;
-    if (check_count("pattern", nargs, 2, 2) < 0 || read_layout(args[0], args[1], &layout) < 0) {
+    MspLayout layout;
+    if (msp_check_count("pattern", nargs, 2, 2) < 0 || msp_read_layout(args[0], args[1], &layout) < 0) {
         return NULL;
     }
     PyObject *result = PyTuple_New(2 * layout.dimensions);
@@ -62,18 +62,18 @@ static PyObject *native_pattern(PyObject *self, PyObject *const *args, Py_ssize_
     return result;
 }
 
-static PyObject *native_is_dense(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *msp_native_is_dense(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    Layout layout;
-    if (check_count("is_dense", nargs, 2, 2) < 0 || read_layout(args[0], args[1], &layout) < 0) {
+    MspLayout layout;
+    if (msp_check_count("is_dense", nargs, 2, 2) < 0 || msp_read_layout(args[0], args[1], &layout) < 0) {
         return NULL;
     }
     return PyBool_FromLong(layout.dimensions == 1 && layout.stride[0] == 1);
 }
 
-static int read_pattern(PyObject *object, Layout *layout)
+static int msp_read_pattern(PyObject *object, MspLayout *layout)
 {
-    Py_ssize_t numbers[MAX_DIMENSIONS];
+    Py_ssize_t numbers[MSP_MAX_DIMENSIONS];
     if (PyLong_Check(object)) {
         layout->dimensions = 1;
         layout->stride[0] = 1;
@@ -86,7 +86,7 @@ static int read_pattern(PyObject *object, Layout *layout)
         }
         return 0;
     }
-    const int count = read_sizes(object, numbers);
+    const int count = msp_read_sizes(object, numbers);
     if (count < 0) {
         return -1;
     }
@@ -108,15 +108,15 @@ static int read_pattern(PyObject *object, Layout *layout)
     return 0;
 }
 
-static PyObject *native_numbers(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *msp_native_numbers(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    Layout layout;
-    Summary summary;
-    if (check_count("numbers", nargs, 5, 6) < 0) {
+    MspLayout layout;
+    MspSummary summary;
+    if (msp_check_count("numbers", nargs, 5, 6) < 0) {
         return NULL;
     }
     const char *address = PyLong_AsVoidPtr(args[0]);
-    if ((address == NULL && PyErr_Occurred()) || read_pattern(args[1], &layout) < 0) {
+    if ((address == NULL && PyErr_Occurred()) || msp_read_pattern(args[1], &layout) < 0) {
         return NULL;
     }
     const long kind = PyLong_AsLong(args[2]), flags = PyErr_Occurred() ? -1 : PyLong_AsLong(args[3]);
@@ -124,7 +124,7 @@ static PyObject *native_numbers(PyObject *self, PyObject *const *args, Py_ssize_
     if (PyErr_Occurred()) {
         return NULL;
     }
-    if (kind < 0 || kind >= KIND_COUNT) {
+    if (kind < 0 || kind >= MSP_KIND_COUNT) {
         return PyErr_Format(PyExc_ValueError, "no element kind has the number %ld", kind);
     }
     if (address == NULL && layout.count > 0) {
@@ -132,29 +132,29 @@ static PyObject *native_numbers(PyObject *self, PyObject *const *args, Py_ssize_
         return NULL;
     }
     const float *table = NULL;
-    if (kind == FLOAT8) {
+    if (kind == MSP_FLOAT8) {
         if (nargs < 6 || !PyBytes_Check(args[5]) || PyBytes_GET_SIZE(args[5]) != 256 * (Py_ssize_t)sizeof(float)) {
             PyErr_SetString(PyExc_ValueError, "float8 needs the 256 float32 values of its bytes");
             return NULL;
         }
         table = (const float *)(const void *)PyBytes_AS_STRING(args[5]);
     }
-    if (layout.count > GIL_WORTH_RELEASING) {
+    if (layout.count > MSP_GIL_WORTH_RELEASING) {
         Py_BEGIN_ALLOW_THREADS;
-        read_numbers((Kind)kind, address, &layout, table, further, &summary);
+        msp_read_numbers((MspKind)kind, address, &layout, table, further, &summary);
         Py_END_ALLOW_THREADS;
     } else if (layout.count > 0) {
-        read_numbers((Kind)kind, address, &layout, table, further, &summary);
+        msp_read_numbers((MspKind)kind, address, &layout, table, further, &summary);
     }
-    return statistic_numbers_of((Kind)kind, (int)flags, layout.count, further, &summary);
+    return msp_statistic_numbers_of((MspKind)kind, (int)flags, layout.count, further, &summary);
 }
 
-static PyObject *native_encode(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *msp_native_encode(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    if (check_count("encode", nargs, 2, 2) < 0) {
+    if (msp_check_count("encode", nargs, 2, 2) < 0) {
         return NULL;
     }
-    Encoder encoder;
+    MspEncoder encoder;
     encoder.nesting = 0;
     encoder.depth = PyLong_AsSsize_t(args[1]);
     if (encoder.depth == -1 && PyErr_Occurred()) {
@@ -163,19 +163,19 @@ static PyObject *native_encode(PyObject *self, PyObject *const *args, Py_ssize_t
     if (encoder.depth < 0 || encoder.depth > 1000) {
         return PyErr_Format(PyExc_ValueError, "depth must be 0 to 1000, found %zd", encoder.depth);
     }
-    text_begin(&encoder.text);
+    msp_text_begin(&encoder.text);
     PyObject *result = NULL;
-    if (encode_value(&encoder, args[0]) == 0) {
+    if (msp_encode_value(&encoder, args[0]) == 0) {
         result = PyBytes_FromStringAndSize(encoder.text.data, (Py_ssize_t)encoder.text.size);
     }
-    text_end(&encoder.text);
+    msp_text_end(&encoder.text);
     return result;
 }
 
-static PyObject *native_memory(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *msp_native_memory(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     static char nothing[1];
-    if (check_count("memory", nargs, 2, 2) < 0) {
+    if (msp_check_count("memory", nargs, 2, 2) < 0) {
         return NULL;
     }
     char *address = PyLong_AsVoidPtr(args[0]);
@@ -193,18 +193,18 @@ static PyObject *native_memory(PyObject *self, PyObject *const *args, Py_ssize_t
     return PyMemoryView_FromMemory(size > 0 ? address : nothing, size, PyBUF_READ);
 }
 
-static PyObject *native_gather(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *msp_native_gather(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    Py_ssize_t sizes[MAX_DIMENSIONS], strides[MAX_DIMENSIONS];
-    if (check_count("gather", nargs, 4, 4) < 0) {
+    Py_ssize_t sizes[MSP_MAX_DIMENSIONS], strides[MSP_MAX_DIMENSIONS];
+    if (msp_check_count("gather", nargs, 4, 4) < 0) {
         return NULL;
     }
     const char *address = PyLong_AsVoidPtr(args[0]);
     if (address == NULL && PyErr_Occurred()) {
         return NULL;
     }
-    const int dimensions = read_sizes(args[1], sizes);
-    if (dimensions < 0 || read_sizes(args[2], strides) != dimensions) {
+    const int dimensions = msp_read_sizes(args[1], sizes);
+    if (dimensions < 0 || msp_read_sizes(args[2], strides) != dimensions) {
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "%d sizes but not as many strides", dimensions);
     }
     const long itemsize = PyLong_AsLong(args[3]);
@@ -227,17 +227,17 @@ static PyObject *native_gather(PyObject *self, PyObject *const *args, Py_ssize_t
         return result;
     }
     char *to = PyBytes_AS_STRING(result);
-    PyThreadState *released = count > GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
-    gather_elements(address, sizes, strides, dimensions, (int)itemsize, to);
+    PyThreadState *released = count > MSP_GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
+    msp_gather_elements(address, sizes, strides, dimensions, (int)itemsize, to);
     if (released != NULL) {
         PyEval_RestoreThread(released);
     }
     return result;
 }
 
-static PyObject *native_crc32(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *msp_native_crc32(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-    if (check_count("crc32", nargs, 2, 2) < 0) {
+    if (msp_check_count("crc32", nargs, 2, 2) < 0) {
         return NULL;
     }
     const char *address = PyLong_AsVoidPtr(args[0]);
@@ -245,88 +245,93 @@ static PyObject *native_crc32(PyObject *self, PyObject *const *args, Py_ssize_t 
     if (size < 0 || (address == NULL && size > 0)) {
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "%zd bytes at address %p", size, address);
     }
-    uint32_t crc = crc_begin();
-    PyThreadState *released = size > 4 * GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
-    crc = crc_end(crc_more(crc, address, (size_t)size));
+    uint32_t crc = msp_crc_begin();
+    PyThreadState *released = size > 4 * MSP_GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
+    crc = msp_crc_end(msp_crc_more(crc, address, (size_t)size));
     if (released != NULL) {
         PyEval_RestoreThread(released);
     }
     return PyLong_FromUnsignedLong(crc);
 }
 
-static PyObject *native_choose_kernels(PyObject *self, PyObject *argument)
+static PyObject *msp_native_choose_kernels(PyObject *self, PyObject *argument)
 {
     const char *name = PyUnicode_AsUTF8(argument);
-    return name == NULL ? NULL : PyBool_FromLong(choose_kernels(name) || choose_crc(name));
+    return name == NULL ? NULL : PyBool_FromLong(msp_choose_kernels(name) || msp_choose_crc(name));
 }
 
-#define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
+#define MSP_FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
 
-static PyMethodDef methods[] = {
-    {"numbers", FAST(native_numbers),
+static PyMethodDef msp_methods[] = {
+    {"numbers", MSP_FAST(msp_native_numbers),
      "numbers(address, count_or_pattern, kind, flags, further, table=None) -> {name: number}"},
-    {"encode", FAST(native_encode), "encode(tree, depth) -> bytes of indented JSON"},
-    {"crc32", FAST(native_crc32), "crc32(address, size) -> as zlib.crc32 of these bytes"},
-#ifdef HAVE_WRITE_FILES
-    {"write_files", native_write_files, METH_VARARGS,
-     "write_files(directory, mode, prefix, files) -> (how many were written, 0 or the number of the error of the next)\n"
+    {"encode", MSP_FAST(msp_native_encode), "encode(tree, depth) -> bytes of indented JSON"},
+    {"crc32", MSP_FAST(msp_native_crc32), "crc32(address, size) -> as zlib.crc32 of these bytes"},
+#ifdef MSP_HAVE_WRITE_FILES
+    {"write_files", msp_native_write_files, METH_VARARGS,
+     "write_files(directory, mode, prefix, files) -> (how many were written, 0 or the number of the error of the "
+     "next)\n"
      "files: (name, head, data, tail), or (name, existing name) for a hard link; prefix: of names nobody else uses"},
 #endif
-    {"memory", FAST(native_memory), "memory(address, size) -> read-only view, valid while the owner lives"},
-    {"gather", FAST(native_gather), "gather(address, shape, stride, itemsize) -> the elements' bytes in C order"},
-    {"pattern", FAST(native_pattern), "pattern(shape, stride) -> (size, stride, ...) of the elements, order left out"},
-    {"is_dense", FAST(native_is_dense), "is_dense(shape, stride) -> whether the elements fill their memory, each once"},
-    {"choose_kernels", native_choose_kernels, METH_O,
-     "choose_kernels(name) -> whether 'baseline', 'avx2' or 'avx512' statistics, or the CRC-32 by 'table', 'folded' or\n"
+    {"memory", MSP_FAST(msp_native_memory), "memory(address, size) -> read-only view, valid while the owner lives"},
+    {"gather", MSP_FAST(msp_native_gather),
+     "gather(address, shape, stride, itemsize) -> the elements' bytes in C order"},
+    {"pattern", MSP_FAST(msp_native_pattern),
+     "pattern(shape, stride) -> (size, stride, ...) of the elements, order left out"},
+    {"is_dense", MSP_FAST(msp_native_is_dense),
+     "is_dense(shape, stride) -> whether the elements fill their memory, each once"},
+    {"choose_kernels", msp_native_choose_kernels, METH_O,
+     "choose_kernels(name) -> whether 'baseline', 'avx2' or 'avx512' statistics, or the CRC-32 by 'table', 'folded' "
+     "or\n"
      "the 'best' there is, are now used; for tests"},
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {
+static struct PyModuleDef msp_definition = {
     .m_base = PyModuleDef_HEAD_INIT,
     .m_name = "_native",
-    .m_doc = "Compiled parts of the recorder; see native.py.",
+    .m_doc = "Native parts of the recorder; see native.py.",
     .m_size = -1,
-    .m_methods = methods,
+    .m_methods = msp_methods,
 };
 
 PyMODINIT_FUNC PyInit__native(void)
 {
-    PyObject *module = PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&msp_definition);
     PyObject *numbers = PyDict_New();
-    PyObject *known = statistic_numbers_begin();
+    PyObject *known = msp_statistic_numbers_begin();
     if (module == NULL || numbers == NULL || known == NULL) {
         goto failed;
     }
-    for (int kind = 0; kind < KIND_COUNT; kind++) {
+    for (int kind = 0; kind < MSP_KIND_COUNT; kind++) {
         PyObject *number = PyLong_FromLong(kind);
-        const int set = number == NULL ? -1 : PyDict_SetItemString(numbers, kinds[kind].name, number);
+        const int set = number == NULL ? -1 : PyDict_SetItemString(numbers, msp_kinds[kind].name, number);
         Py_XDECREF(number);
         if (set < 0) {
             goto failed;
         }
     }
-    if (memo_begin() < 0 || PyType_Ready(&InfoType) < 0 || PyModule_AddObjectRef(module, "Info", (PyObject *)&InfoType) < 0 ||
-        PyType_Ready(&MemoType) < 0 ||
-        PyModule_AddObjectRef(module, "Memo", (PyObject *)&MemoType) < 0 || PyType_Ready(&AroundType) < 0 ||
-        PyModule_AddObjectRef(module, "Around", (PyObject *)&AroundType) < 0) {
+    if (msp_memo_begin() < 0 || PyType_Ready(&MspInfoType) < 0 ||
+        PyModule_AddObjectRef(module, "Info", (PyObject *)&MspInfoType) < 0 || PyType_Ready(&MspMemoType) < 0 ||
+        PyModule_AddObjectRef(module, "Memo", (PyObject *)&MspMemoType) < 0 || PyType_Ready(&MspAroundType) < 0 ||
+        PyModule_AddObjectRef(module, "Around", (PyObject *)&MspAroundType) < 0) {
         goto failed;
     }
-    name_text = PyUnicode_InternFromString("text");
-    if (name_text == NULL || PyModule_AddObjectRef(module, "KINDS", numbers) < 0 ||
+    msp_name_text = PyUnicode_InternFromString("text");
+    if (msp_name_text == NULL || PyModule_AddObjectRef(module, "KINDS", numbers) < 0 ||
         PyModule_AddObjectRef(module, "NUMBERS", known) < 0 ||
-        PyModule_AddIntConstant(module, "HIGH_PRECISION", HIGH_PRECISION) < 0 ||
-        PyModule_AddIntConstant(module, "SCALAR", SCALAR) < 0 ||
-        PyModule_AddIntConstant(module, "STATISTICS", STATISTICS) < 0 ||
-        PyModule_AddIntConstant(module, "XOR", XOR) < 0 ||
-        PyModule_AddIntConstant(module, "STRUCTURE", STRUCTURE) < 0) {
+        PyModule_AddIntConstant(module, "HIGH_PRECISION", MSP_HIGH_PRECISION) < 0 ||
+        PyModule_AddIntConstant(module, "SCALAR", MSP_SCALAR) < 0 ||
+        PyModule_AddIntConstant(module, "STATISTICS", MSP_STATISTICS) < 0 ||
+        PyModule_AddIntConstant(module, "XOR", MSP_XOR) < 0 ||
+        PyModule_AddIntConstant(module, "STRUCTURE", MSP_STRUCTURE) < 0) {
         goto failed;
     }
     Py_DECREF(numbers);
     Py_DECREF(known);
-    numbers_begin();
-    hash_begin();
-    statistics_begin();
+    msp_numbers_begin();
+    msp_hash_begin();
+    msp_statistics_begin();
     return module;
 failed:
     Py_XDECREF(numbers);

@@ -8,11 +8,10 @@
 #include <stddef.h>
 
 typedef struct {
-    PyObject_HEAD
-    PyObject *before, *after, *dict;
-} Around;
+    PyObject_HEAD PyObject *before, *after, *dict;
+} MspAround;
 
-static int around_traverse(Around *self, visitproc visit, void *arg)
+static int msp_around_traverse(MspAround *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->before);
     Py_VISIT(self->after);
@@ -20,7 +19,7 @@ static int around_traverse(Around *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int around_clear(Around *self)
+static int msp_around_clear(MspAround *self)
 {
     Py_CLEAR(self->before);
     Py_CLEAR(self->after);
@@ -28,21 +27,21 @@ static int around_clear(Around *self)
     return 0;
 }
 
-static void around_free(Around *self)
+static void msp_around_free(MspAround *self)
 {
     PyObject_GC_UnTrack(self);
-    around_clear(self);
+    msp_around_clear(self);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyObject *around_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *msp_around_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"before", "after", NULL};
     PyObject *before, *after;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", names, &before, &after)) {
         return NULL;
     }
-    Around *self = (Around *)type->tp_alloc(type, 0);
+    MspAround *self = (MspAround *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->before = Py_NewRef(before);
         self->after = Py_NewRef(after);
@@ -51,7 +50,7 @@ static PyObject *around_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 }
 
 /* `after(token, None, error)` for the error that is set, which stays set; one that `after` raises takes its place. */
-static void tell_failure(PyObject *after, PyObject *token)
+static void msp_tell_failure(PyObject *after, PyObject *token)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -70,7 +69,7 @@ static void tell_failure(PyObject *after, PyObject *token)
     PyErr_Restore(type, value, traceback);
 }
 
-static PyObject *around_call(Around *self, PyObject *args, PyObject *kwargs)
+static PyObject *msp_around_call(MspAround *self, PyObject *args, PyObject *kwargs)
 {
     /* Taken away while the call runs, it may be gone before the call is over. */
     PyObject *after = Py_XNewRef(self->after), *before = Py_XNewRef(self->before);
@@ -102,7 +101,7 @@ static PyObject *around_call(Around *self, PyObject *args, PyObject *kwargs)
     Py_DECREF(given);
     if (token != Py_None) {
         if (result == NULL) {
-            tell_failure(after, token);
+            msp_tell_failure(after, token);
         } else {
             PyObject *told = PyObject_CallFunctionObjArgs(after, token, result, Py_None, NULL);
             if (told == NULL) {
@@ -121,30 +120,29 @@ done:
 }
 
 /* As a function in a class: bound to the object it is looked up on. */
-static PyObject *around_bind(PyObject *self, PyObject *object, PyObject *type)
+static PyObject *msp_around_bind(PyObject *self, PyObject *object, PyObject *type)
 {
     return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
 }
 
-static PyGetSetDef around_getters[] = {
+static PyGetSetDef msp_around_getters[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyTypeObject AroundType = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "msprobe.capture._native.Around",
+static PyTypeObject MspAroundType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe.capture._native.Around",
     .tp_doc = "Around(before, after): see around.py",
-    .tp_basicsize = sizeof(Around),
+    .tp_basicsize = sizeof(MspAround),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_new = around_new,
-    .tp_dealloc = (destructor)around_free,
-    .tp_traverse = (traverseproc)around_traverse,
-    .tp_clear = (inquiry)around_clear,
-    .tp_call = (ternaryfunc)around_call,
-    .tp_descr_get = around_bind,
-    .tp_dictoffset = offsetof(Around, dict),
-    .tp_getset = around_getters,
+    .tp_new = msp_around_new,
+    .tp_dealloc = (destructor)msp_around_free,
+    .tp_traverse = (traverseproc)msp_around_traverse,
+    .tp_clear = (inquiry)msp_around_clear,
+    .tp_call = (ternaryfunc)msp_around_call,
+    .tp_descr_get = msp_around_bind,
+    .tp_dictoffset = offsetof(MspAround, dict),
+    .tp_getset = msp_around_getters,
 };
 
 #endif

@@ -7,7 +7,7 @@
 #include <Python.h>
 
 #ifndef _WIN32
-#define HAVE_WRITE_FILES
+#define MSP_HAVE_WRITE_FILES
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,28 +16,28 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { PIECES = 3 };
+enum { MSP_PIECES = 3 };
 
 /* A file, whole under its name or not there at all; or a further name of a file, where there are no pieces. */
 typedef struct {
     const char *name, *existing;
-    Py_buffer pieces[PIECES];
+    Py_buffer pieces[MSP_PIECES];
     int held; /* of the pieces */
-} NewFile;
+} MspNewFile;
 
 /* 0, or what went wrong. */
-static int write_pieces(int descriptor, const Py_buffer *pieces)
+static int msp_write_pieces(int descriptor, const Py_buffer *pieces)
 {
-    struct iovec parts[PIECES];
-    for (int i = 0; i < PIECES; i++) {
+    struct iovec parts[MSP_PIECES];
+    for (int i = 0; i < MSP_PIECES; i++) {
         parts[i] = (struct iovec){pieces[i].buf, (size_t)pieces[i].len};
     }
-    for (int first = 0; first < PIECES;) {
+    for (int first = 0; first < MSP_PIECES;) {
         if (parts[first].iov_len == 0) {
             first++;
             continue;
         }
-        ssize_t written = writev(descriptor, parts + first, PIECES - first);
+        ssize_t written = writev(descriptor, parts + first, MSP_PIECES - first);
         if (written < 0) {
             if (errno == EINTR) {
                 continue;
@@ -47,7 +47,7 @@ static int write_pieces(int descriptor, const Py_buffer *pieces)
         if (written == 0) {
             return EIO;
         }
-        for (int i = first; i < PIECES && written > 0; i++) {
+        for (int i = first; i < MSP_PIECES && written > 0; i++) {
             const size_t part = (size_t)written < parts[i].iov_len ? (size_t)written : parts[i].iov_len;
             parts[i].iov_base = (char *)parts[i].iov_base + part;
             parts[i].iov_len -= part;
@@ -57,14 +57,14 @@ static int write_pieces(int descriptor, const Py_buffer *pieces)
     return 0;
 }
 
-static int write_file(int directory, mode_t mode, const char *temporary, const NewFile *file)
+static int msp_write_file(int directory, mode_t mode, const char *temporary, const MspNewFile *file)
 {
     const int descriptor = openat(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
     if (descriptor < 0) {
         return errno;
     }
     /* Whatever the user's umask took away. */
-    int problem = fchmod(descriptor, mode) < 0 ? errno : write_pieces(descriptor, file->pieces);
+    int problem = fchmod(descriptor, mode) < 0 ? errno : msp_write_pieces(descriptor, file->pieces);
     if (close(descriptor) < 0 && problem == 0 && errno != EINTR) {
         problem = errno;
     }
@@ -78,11 +78,11 @@ static int write_file(int directory, mode_t mode, const char *temporary, const N
 }
 
 /* Whether the tuple is (name, head, data, tail) or (name, existing); buffers are held from then on. */
-static int read_file(PyObject *tuple, NewFile *file)
+static int msp_read_file(PyObject *tuple, MspNewFile *file)
 {
     const Py_ssize_t count = PyTuple_Check(tuple) ? PyTuple_GET_SIZE(tuple) : 0;
     file->held = 0;
-    if ((count != 2 && count != 1 + PIECES) || !PyBytes_Check(PyTuple_GET_ITEM(tuple, 0))) {
+    if ((count != 2 && count != 1 + MSP_PIECES) || !PyBytes_Check(PyTuple_GET_ITEM(tuple, 0))) {
         PyErr_SetString(PyExc_TypeError, "expected (name, head, data, tail) or (name, existing name), names in bytes");
         return -1;
     }
@@ -96,7 +96,7 @@ static int read_file(PyObject *tuple, NewFile *file)
         file->existing = PyBytes_AS_STRING(PyTuple_GET_ITEM(tuple, 1));
         return 0;
     }
-    for (; file->held < PIECES; file->held++) {
+    for (; file->held < MSP_PIECES; file->held++) {
         if (PyObject_GetBuffer(PyTuple_GET_ITEM(tuple, 1 + file->held), &file->pieces[file->held], PyBUF_SIMPLE) < 0) {
             return -1;
         }
@@ -104,7 +104,7 @@ static int read_file(PyObject *tuple, NewFile *file)
     return 0;
 }
 
-static PyObject *native_write_files(PyObject *self, PyObject *args)
+static PyObject *msp_native_write_files(PyObject *self, PyObject *args)
 {
     int directory, mode;
     const char *prefix;
@@ -118,7 +118,7 @@ static PyObject *native_write_files(PyObject *self, PyObject *args)
         return NULL;
     }
     const Py_ssize_t count = PyTuple_GET_SIZE(tuples);
-    NewFile *files = PyMem_Calloc((size_t)count + 1, sizeof(NewFile));
+    MspNewFile *files = PyMem_Calloc((size_t)count + 1, sizeof(MspNewFile));
     Py_ssize_t known = 0, done = 0;
     int problem = 0;
     if (files == NULL) {
@@ -126,7 +126,7 @@ static PyObject *native_write_files(PyObject *self, PyObject *args)
         goto end;
     }
     for (; known < count; known++) {
-        if (read_file(PyTuple_GET_ITEM(tuples, known), &files[known]) < 0) {
+        if (msp_read_file(PyTuple_GET_ITEM(tuples, known), &files[known]) < 0) {
             known++;
             goto end;
         }
@@ -134,12 +134,12 @@ static PyObject *native_write_files(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS;
     char temporary[256];
     for (; done < count && problem == 0; done += problem == 0) {
-        const NewFile *file = &files[done];
+        const MspNewFile *file = &files[done];
         if (file->existing != NULL) {
             problem = linkat(directory, file->existing, directory, file->name, 0) < 0 ? errno : 0;
         } else {
             snprintf(temporary, sizeof(temporary), "%s%zd.tmp", prefix, done);
-            problem = write_file(directory, (mode_t)mode, temporary, file);
+            problem = msp_write_file(directory, (mode_t)mode, temporary, file);
         }
     }
     Py_END_ALLOW_THREADS;

@@ -12,21 +12,21 @@
 #include <string.h>
 
 enum {
-    STRIPE = 64,          /* bytes */
-    HASHED_WHOLE = 1 << 13, /* bytes; of larger views only some places are looked at */
-    PLACES = 32,
+    MSP_STRIPE = 64,            /* bytes */
+    MSP_HASHED_WHOLE = 1 << 13, /* bytes; of larger views only some places are looked at */
+    MSP_PLACES = 32,
 };
 
 typedef struct {
     uint64_t lanes[8], keys[8];
-} Fingerprint;
+} MspFingerprint;
 
-static void fingerprint_stripes(Fingerprint *print, const char *bytes, size_t count)
+static void msp_fingerprint_stripes(MspFingerprint *print, const char *bytes, size_t count)
 {
     uint64_t lanes[8], keys[8];
     memcpy(lanes, print->lanes, sizeof(lanes));
     memcpy(keys, print->keys, sizeof(keys));
-    for (; count > 0; count--, bytes += STRIPE) {
+    for (; count > 0; count--, bytes += MSP_STRIPE) {
         uint64_t words[8];
         memcpy(words, bytes, sizeof(words));
         for (int i = 0; i < 8; i++) {
@@ -39,23 +39,24 @@ static void fingerprint_stripes(Fingerprint *print, const char *bytes, size_t co
     memcpy(print->keys, keys, sizeof(keys));
 }
 
-static void fingerprint_bytes(Fingerprint *print, const char *bytes, size_t size)
+static void msp_fingerprint_bytes(MspFingerprint *print, const char *bytes, size_t size)
 {
-    fingerprint_stripes(print, bytes, size / STRIPE);
-    if (size % STRIPE != 0) {
-        char last[STRIPE] = {0};
-        memcpy(last, bytes + size / STRIPE * STRIPE, size % STRIPE);
-        fingerprint_stripes(print, last, 1);
+    msp_fingerprint_stripes(print, bytes, size / MSP_STRIPE);
+    if (size % MSP_STRIPE != 0) {
+        char last[MSP_STRIPE] = {0};
+        memcpy(last, bytes + size / MSP_STRIPE * MSP_STRIPE, size % MSP_STRIPE);
+        msp_fingerprint_stripes(print, last, 1);
     }
 }
 
 /* `count` elements, so many bytes after each other. */
-static void fingerprint_run(Fingerprint *print, const char *bytes, Py_ssize_t count, Py_ssize_t step, int itemsize)
+static void msp_fingerprint_run(MspFingerprint *print, const char *bytes, Py_ssize_t count, Py_ssize_t step,
+                                int itemsize)
 {
     enum { AT_ONCE = 4096 };
     char gathered[AT_ONCE];
     if (step == itemsize) {
-        fingerprint_bytes(print, bytes, (size_t)(count * itemsize));
+        msp_fingerprint_bytes(print, bytes, (size_t)(count * itemsize));
         return;
     }
     const Py_ssize_t most = AT_ONCE / itemsize;
@@ -65,48 +66,50 @@ static void fingerprint_run(Fingerprint *print, const char *bytes, Py_ssize_t co
         for (Py_ssize_t i = 0; i < part; i++) {
             memcpy(gathered + i * itemsize, from + i * step, (size_t)itemsize);
         }
-        fingerprint_bytes(print, gathered, (size_t)(part * itemsize));
+        msp_fingerprint_bytes(print, gathered, (size_t)(part * itemsize));
     }
 }
 
-static void fingerprint_whole(Fingerprint *print, const char *bytes, const Layout *layout, int dimension, int itemsize)
+static void msp_fingerprint_whole(MspFingerprint *print, const char *bytes, const MspLayout *layout, int dimension,
+                                  int itemsize)
 {
     const Py_ssize_t step = layout->stride[dimension] * itemsize;
     const Py_ssize_t count = step == 0 ? 1 : layout->size[dimension]; /* repeats are the same elements */
     if (dimension == 0) {
-        fingerprint_run(print, bytes, count, step == 0 ? itemsize : step, itemsize);
+        msp_fingerprint_run(print, bytes, count, step == 0 ? itemsize : step, itemsize);
         return;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        fingerprint_whole(print, bytes + i * step, layout, dimension - 1, itemsize);
+        msp_fingerprint_whole(print, bytes + i * step, layout, dimension - 1, itemsize);
     }
 }
 
 /* Evenly spread, the first and the last element among them, and a little off the even places: columns of a matrix lie
  * evenly too. */
-static void fingerprint_places(Fingerprint *print, const char *bytes, const Layout *layout, int itemsize)
+static void msp_fingerprint_places(MspFingerprint *print, const char *bytes, const MspLayout *layout, int itemsize)
 {
-    const Py_ssize_t step = layout->stride[0] * itemsize, distance = layout->count / PLACES;
-    for (Py_ssize_t k = 0; k <= PLACES; k++) {
-        Py_ssize_t place = k == 0          ? 0
-                           : k == PLACES ? layout->count - 1
-                                         : k * distance + (Py_ssize_t)((uint64_t)k * 2654435761u % (uint64_t)distance);
+    const Py_ssize_t step = layout->stride[0] * itemsize, distance = layout->count / MSP_PLACES;
+    for (Py_ssize_t k = 0; k <= MSP_PLACES; k++) {
+        Py_ssize_t place = k == 0 ? 0
+                           : k == MSP_PLACES
+                               ? layout->count - 1
+                               : k * distance + (Py_ssize_t)((uint64_t)k * 2654435761u % (uint64_t)distance);
         const Py_ssize_t along = layout->dimensions == 1 ? place : place % layout->size[0];
         const Py_ssize_t rest = layout->size[0] - along;
-        const Py_ssize_t count = rest < STRIPE / itemsize ? rest : STRIPE / itemsize;
+        const Py_ssize_t count = rest < MSP_STRIPE / itemsize ? rest : MSP_STRIPE / itemsize;
         const char *at = bytes + along * step;
         for (int i = 1; i < layout->dimensions; i++) {
             place /= layout->size[i - 1];
             at += place % layout->size[i] * layout->stride[i] * itemsize;
         }
-        fingerprint_run(print, at, count, step, itemsize);
+        msp_fingerprint_run(print, at, count, step, itemsize);
     }
 }
 
 /* Reads the elements; `whole`: all of them, however many. */
-static uint64_t fingerprint_of(const char *bytes, const Layout *layout, int itemsize, int whole)
+static uint64_t msp_fingerprint_of(const char *bytes, const MspLayout *layout, int itemsize, int whole)
 {
-    Fingerprint print;
+    MspFingerprint print;
     uint64_t result = (uint64_t)layout->count;
     if (layout->count == 0) {
         return 0;
@@ -115,10 +118,10 @@ static uint64_t fingerprint_of(const char *bytes, const Layout *layout, int item
         print.lanes[i] = 0;
         print.keys[i] = 0xC2B2AE3D27D4EB4Full * (uint64_t)(i + 1);
     }
-    if (whole || layout->count <= HASHED_WHOLE / itemsize) {
-        fingerprint_whole(&print, bytes, layout, layout->dimensions - 1, itemsize);
+    if (whole || layout->count <= MSP_HASHED_WHOLE / itemsize) {
+        msp_fingerprint_whole(&print, bytes, layout, layout->dimensions - 1, itemsize);
     } else {
-        fingerprint_places(&print, bytes, layout, itemsize);
+        msp_fingerprint_places(&print, bytes, layout, itemsize);
     }
     for (int i = 0; i < 8; i++) {
         result = (result ^ print.lanes[i]) * 0xFF51AFD7ED558CCDull;

@@ -13,53 +13,57 @@
 #include <string.h>
 
 /* crc_table[n][byte]: the remainder of that byte with n zero bytes behind it. */
-static uint32_t crc_table[8][256];
+static uint32_t msp_crc_table[8][256];
 
-static uint32_t times_x(uint32_t value) { return value & 1 ? (value >> 1) ^ 0xEDB88320u : value >> 1; }
+static uint32_t msp_times_x(uint32_t value)
+{
+    return value & 1 ? (value >> 1) ^ 0xEDB88320u : value >> 1;
+}
 
-static uint32_t crc_bytes(uint32_t crc, const uint8_t *bytes, size_t size)
+static uint32_t msp_crc_bytes(uint32_t crc, const uint8_t *bytes, size_t size)
 {
     for (; size >= 8; size -= 8, bytes += 8) {
         uint32_t next = 0;
         for (int i = 0; i < 8; i++) {
-            next ^= crc_table[7 - i][(bytes[i] ^ (i < 4 ? crc >> (8 * i) : 0)) & 255];
+            next ^= msp_crc_table[7 - i][(bytes[i] ^ (i < 4 ? crc >> (8 * i) : 0)) & 255];
         }
         crc = next;
     }
     for (; size > 0; size--) {
-        crc = (crc >> 8) ^ crc_table[0][(crc ^ *bytes++) & 255];
+        crc = (crc >> 8) ^ msp_crc_table[0][(crc ^ *bytes++) & 255];
     }
     return crc;
 }
 
 #if defined(__GNUC__) && defined(__x86_64__)
-#define HAVE_X86_FOLDING
+#define MSP_HAVE_X86_FOLDING
 #include <immintrin.h>
 
-static uint64_t fold_one[2], fold_eight[2], fold_sixteen[2]; /* distances of 16, 128 and 256 bytes */
+static uint64_t msp_fold_one[2], msp_fold_eight[2], msp_fold_sixteen[2]; /* distances of 16, 128 and 256 bytes */
 
-static uint64_t power_of_x(int power)
+static uint64_t msp_power_of_x(int power)
 {
     uint32_t value = 0x80000000u;
     while (power-- > 0) {
-        value = times_x(value);
+        value = msp_times_x(value);
     }
     return (uint64_t)value << 32;
 }
 
-__attribute__((target("pclmul,sse4.1"), always_inline)) static inline __m128i fold(__m128i value, __m128i by, __m128i onto)
+__attribute__((target("pclmul,sse4.1"), always_inline)) static inline __m128i msp_fold(__m128i value, __m128i by,
+                                                                                       __m128i onto)
 {
     const __m128i first = _mm_clmulepi64_si128(value, by, 0x00), second = _mm_clmulepi64_si128(value, by, 0x11);
     return _mm_xor_si128(_mm_xor_si128(first, second), onto);
 }
 
-__attribute__((target("pclmul,sse4.1"))) static uint32_t crc_folded(uint32_t crc, const uint8_t *bytes, size_t size)
+__attribute__((target("pclmul,sse4.1"))) static uint32_t msp_crc_folded(uint32_t crc, const uint8_t *bytes, size_t size)
 {
     if (size < 256) {
-        return crc_bytes(crc, bytes, size);
+        return msp_crc_bytes(crc, bytes, size);
     }
-    const __m128i by_one = _mm_loadu_si128((const __m128i *)(const void *)fold_one);
-    const __m128i by_eight = _mm_loadu_si128((const __m128i *)(const void *)fold_eight);
+    const __m128i by_one = _mm_loadu_si128((const __m128i *)(const void *)msp_fold_one);
+    const __m128i by_eight = _mm_loadu_si128((const __m128i *)(const void *)msp_fold_eight);
     const __m128i *p = (const __m128i *)(const void *)bytes;
     __m128i v[8];
     for (int i = 0; i < 8; i++) {
@@ -70,27 +74,27 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t crc_folded(uint32_t crc
     size -= 128;
     for (; size >= 128; size -= 128, p += 8) {
         for (int i = 0; i < 8; i++) {
-            v[i] = fold(v[i], by_eight, _mm_loadu_si128(p + i));
+            v[i] = msp_fold(v[i], by_eight, _mm_loadu_si128(p + i));
         }
     }
     for (int i = 1; i < 8; i++) {
-        v[i] = fold(v[i - 1], by_one, v[i]);
+        v[i] = msp_fold(v[i - 1], by_one, v[i]);
     }
     uint8_t rest[16];
     _mm_storeu_si128((__m128i *)(void *)rest, v[7]);
-    crc = crc_bytes(0, rest, sizeof(rest));
-    return crc_bytes(crc, (const uint8_t *)p, size);
+    crc = msp_crc_bytes(0, rest, sizeof(rest));
+    return msp_crc_bytes(crc, (const uint8_t *)p, size);
 }
 
 /* The same on registers of 64 bytes. */
-__attribute__((target("vpclmulqdq,avx512f,pclmul,sse4.1"))) static uint32_t crc_folded_wide(uint32_t crc, const uint8_t *bytes,
-                                                                                             size_t size)
+__attribute__((target("vpclmulqdq,avx512f,pclmul,sse4.1"))) static uint32_t
+msp_crc_folded_wide(uint32_t crc, const uint8_t *bytes, size_t size)
 {
     if (size < 1024) {
-        return crc_folded(crc, bytes, size);
+        return msp_crc_folded(crc, bytes, size);
     }
-    const __m128i by_one = _mm_loadu_si128((const __m128i *)(const void *)fold_one);
-    const __m512i by = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)fold_sixteen));
+    const __m128i by_one = _mm_loadu_si128((const __m128i *)(const void *)msp_fold_one);
+    const __m512i by = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)msp_fold_sixteen));
     __m512i v[4];
     for (int i = 0; i < 4; i++) {
         v[i] = _mm512_loadu_si512(bytes + 64 * i);
@@ -111,98 +115,105 @@ __attribute__((target("vpclmulqdq,avx512f,pclmul,sse4.1"))) static uint32_t crc_
     }
     __m128i last = _mm_loadu_si128((const __m128i *)(const void *)rest);
     for (int i = 16; i < 256; i += 16) {
-        last = fold(last, by_one, _mm_loadu_si128((const __m128i *)(const void *)(rest + i)));
+        last = msp_fold(last, by_one, _mm_loadu_si128((const __m128i *)(const void *)(rest + i)));
     }
     _mm_storeu_si128((__m128i *)(void *)rest, last);
-    crc = crc_bytes(0, rest, 16);
-    return crc_folded(crc, bytes, size);
+    crc = msp_crc_bytes(0, rest, 16);
+    return msp_crc_folded(crc, bytes, size);
 }
 #endif
 
 #if defined(__GNUC__) && defined(__aarch64__) && defined(__linux__)
-#define HAVE_ARM_CRC
+#define MSP_HAVE_ARM_CRC
 #include <sys/auxv.h>
 
-__attribute__((target("+crc"))) static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size)
+__attribute__((target("+crc"))) static uint32_t msp_crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size)
 {
     for (; size >= 8; size -= 8, bytes += 8) {
         uint64_t word;
         memcpy(&word, bytes, sizeof(word));
         __asm__("crc32x %w0, %w0, %x1" : "+r"(crc) : "r"(word));
     }
-    return crc_bytes(crc, bytes, size);
+    return msp_crc_bytes(crc, bytes, size);
 }
 #endif
 
-typedef uint32_t (*Crc)(uint32_t crc, const uint8_t *bytes, size_t size);
+typedef uint32_t (*MspCrc)(uint32_t crc, const uint8_t *bytes, size_t size);
 
-static Crc crc_best = crc_bytes;
+static MspCrc msp_crc_best = msp_crc_bytes;
 
-static void hash_begin(void)
+static void msp_hash_begin(void)
 {
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t value = byte;
         for (int bit = 0; bit < 8; bit++) {
-            value = times_x(value);
+            value = msp_times_x(value);
         }
-        crc_table[0][byte] = value;
+        msp_crc_table[0][byte] = value;
     }
     for (int n = 1; n < 8; n++) {
         for (int byte = 0; byte < 256; byte++) {
-            const uint32_t before = crc_table[n - 1][byte];
-            crc_table[n][byte] = (before >> 8) ^ crc_table[0][before & 255];
+            const uint32_t before = msp_crc_table[n - 1][byte];
+            msp_crc_table[n][byte] = (before >> 8) ^ msp_crc_table[0][before & 255];
         }
     }
-#ifdef HAVE_X86_FOLDING
-    fold_one[0] = power_of_x(128 + 63);
-    fold_one[1] = power_of_x(128 - 1);
-    fold_eight[0] = power_of_x(1024 + 63);
-    fold_eight[1] = power_of_x(1024 - 1);
-    fold_sixteen[0] = power_of_x(2048 + 63);
-    fold_sixteen[1] = power_of_x(2048 - 1);
+#ifdef MSP_HAVE_X86_FOLDING
+    msp_fold_one[0] = msp_power_of_x(128 + 63);
+    msp_fold_one[1] = msp_power_of_x(128 - 1);
+    msp_fold_eight[0] = msp_power_of_x(1024 + 63);
+    msp_fold_eight[1] = msp_power_of_x(1024 - 1);
+    msp_fold_sixteen[0] = msp_power_of_x(2048 + 63);
+    msp_fold_sixteen[1] = msp_power_of_x(2048 - 1);
     __builtin_cpu_init();
     if (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) {
-        crc_best = __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f") ? crc_folded_wide : crc_folded;
+        msp_crc_best = __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f") ? msp_crc_folded_wide
+                                                                                                 : msp_crc_folded;
     }
 #endif
-#ifdef HAVE_ARM_CRC
+#ifdef MSP_HAVE_ARM_CRC
     if (getauxval(AT_HWCAP) & (1 << 7)) { /* HWCAP_CRC32 */
-        crc_best = crc_instruction;
+        msp_crc_best = msp_crc_instruction;
     }
 #endif
 }
 
 /* Take the version of that name; 0 if this machine or this build does not have it. */
-static int choose_crc(const char *name)
+static int msp_choose_crc(const char *name)
 {
     if (strcmp(name, "table") == 0) {
-        crc_best = crc_bytes;
+        msp_crc_best = msp_crc_bytes;
         return 1;
     }
-#ifdef HAVE_X86_FOLDING
+#ifdef MSP_HAVE_X86_FOLDING
     if (strcmp(name, "folded") == 0 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) {
-        crc_best = crc_folded;
+        msp_crc_best = msp_crc_folded;
         return 1;
     }
 #endif
     if (strcmp(name, "best") == 0) {
-        hash_begin();
+        msp_hash_begin();
         return 1;
     }
     return 0;
 }
 
-/* The running CRC-32 is kept inverted, as crc_begin() and crc_end() have it. */
-static uint32_t crc_begin(void) { return 0xFFFFFFFFu; }
-static uint32_t crc_end(uint32_t crc) { return crc ^ 0xFFFFFFFFu; }
-
-static uint32_t crc_more(uint32_t crc, const void *bytes, size_t size)
+/* The running CRC-32 is kept inverted, as msp_crc_begin() and msp_crc_end() have it. */
+static uint32_t msp_crc_begin(void)
 {
-    return crc_best(crc, bytes, size);
+    return 0xFFFFFFFFu;
+}
+static uint32_t msp_crc_end(uint32_t crc)
+{
+    return crc ^ 0xFFFFFFFFu;
+}
+
+static uint32_t msp_crc_more(uint32_t crc, const void *bytes, size_t size)
+{
+    return msp_crc_best(crc, bytes, size);
 }
 
 /* XOR of all little-endian 64-bit words, the last one filled up with zeros. */
-static uint64_t xor_words(const void *bytes, size_t size)
+static uint64_t msp_xor_words(const void *bytes, size_t size)
 {
     const uint8_t *p = bytes;
     uint64_t lanes[8] = {0}, result = 0;

@@ -4,21 +4,21 @@
 
 #include <Python.h>
 
-enum { MAX_DIMENSIONS = 64 };
+enum { MSP_MAX_DIMENSIONS = 64 };
 
 /* Where the elements lie: sizes and strides in elements, the densest dimension first; repeats have stride 0. */
 typedef struct {
     int dimensions;
     Py_ssize_t count;
-    Py_ssize_t size[MAX_DIMENSIONS];
-    Py_ssize_t stride[MAX_DIMENSIONS];
-} Layout;
+    Py_ssize_t size[MSP_MAX_DIMENSIONS];
+    Py_ssize_t stride[MSP_MAX_DIMENSIONS];
+} MspLayout;
 
 /* A tuple of ints into an array; the number of them, or -1. */
-static int read_sizes(PyObject *object, Py_ssize_t *sizes)
+static int msp_read_sizes(PyObject *object, Py_ssize_t *sizes)
 {
-    if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) > MAX_DIMENSIONS) {
-        PyErr_Format(PyExc_TypeError, "expected a tuple of at most %d ints, found %.200s", MAX_DIMENSIONS,
+    if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) > MSP_MAX_DIMENSIONS) {
+        PyErr_Format(PyExc_TypeError, "expected a tuple of at most %d ints, found %.200s", MSP_MAX_DIMENSIONS,
                      Py_TYPE(object)->tp_name);
         return -1;
     }
@@ -38,7 +38,7 @@ static int read_sizes(PyObject *object, Py_ssize_t *sizes)
 
 /* Which elements a view holds, whatever their order: dimensions of one left out, the rest sorted by stride, those that
  * continue each other joined. */
-static void arrange(const Py_ssize_t *sizes, const Py_ssize_t *strides, int dimensions, Layout *layout)
+static void msp_arrange(const Py_ssize_t *sizes, const Py_ssize_t *strides, int dimensions, MspLayout *layout)
 {
     int kept = 0;
     layout->count = 1;

@@ -17,16 +17,16 @@ typedef struct {
     size_t size;
     size_t capacity;
     char first[4096]; /* most records fit: no allocation but that of the result */
-} Text;
+} MspText;
 
-static void text_begin(Text *text)
+static void msp_text_begin(MspText *text)
 {
     text->data = text->first;
     text->size = 0;
     text->capacity = sizeof(text->first);
 }
 
-static void text_end(Text *text)
+static void msp_text_end(MspText *text)
 {
     if (text->data != text->first) {
         PyMem_RawFree(text->data);
@@ -34,7 +34,7 @@ static void text_end(Text *text)
 }
 
 /* Make room for `more` bytes; -1 with MemoryError when there is none. */
-static int text_grow(Text *text, size_t more)
+static int msp_text_grow(MspText *text, size_t more)
 {
     size_t capacity = text->capacity * 2;
     while (capacity - text->size < more) {
@@ -50,17 +50,17 @@ static int text_grow(Text *text, size_t more)
         return -1;
     }
     memcpy(data, text->data, text->size);
-    text_end(text);
+    msp_text_end(text);
     text->data = data;
     text->capacity = capacity;
     return 0;
 }
 
-#define TEXT_RESERVE(text, more) ((text)->capacity - (text)->size >= (more) ? 0 : text_grow((text), (more)))
+#define MSP_TEXT_RESERVE(text, more) ((text)->capacity - (text)->size >= (more) ? 0 : msp_text_grow((text), (more)))
 
-static int text_put(Text *text, const char *bytes, size_t count)
+static int msp_text_put(MspText *text, const char *bytes, size_t count)
 {
-    if (TEXT_RESERVE(text, count) < 0) {
+    if (MSP_TEXT_RESERVE(text, count) < 0) {
         return -1;
     }
     memcpy(text->data + text->size, bytes, count);
@@ -68,13 +68,13 @@ static int text_put(Text *text, const char *bytes, size_t count)
     return 0;
 }
 
-#define TEXT_LITERAL(text, literal) text_put((text), (literal), sizeof(literal) - 1)
+#define MSP_TEXT_LITERAL(text, literal) msp_text_put((text), (literal), sizeof(literal) - 1)
 
 /* ---- numbers; each writes at `out` (at least NUMBER_ROOM bytes) and returns one past the last character ---- */
 
-#define NUMBER_ROOM 40
+#define MSP_NUMBER_ROOM 40
 
-static char *put_unsigned(char *out, uint64_t value)
+static char *msp_put_unsigned(char *out, uint64_t value)
 {
     char digits[20];
     int count = 0;
@@ -88,16 +88,16 @@ static char *put_unsigned(char *out, uint64_t value)
     return out;
 }
 
-static char *put_signed(char *out, int64_t value)
+static char *msp_put_signed(char *out, int64_t value)
 {
     if (value < 0) {
         *out++ = '-';
-        return put_unsigned(out, 0 - (uint64_t)value);
+        return msp_put_unsigned(out, 0 - (uint64_t)value);
     }
-    return put_unsigned(out, (uint64_t)value);
+    return msp_put_unsigned(out, (uint64_t)value);
 }
 
-static char *put_literal(char *out, const char *literal)
+static char *msp_put_literal(char *out, const char *literal)
 {
     size_t size = strlen(literal);
     memcpy(out, literal, size);
@@ -108,15 +108,20 @@ static char *put_literal(char *out, const char *literal)
 
 __extension__ typedef unsigned __int128 Wide;
 
-enum { POWER_FIRST = -292, POWER_LAST = 324, POWER_COUNT = POWER_LAST - POWER_FIRST + 1, POWER_WORDS = 40 };
+enum {
+    MSP_POWER_FIRST = -292,
+    MSP_POWER_LAST = 324,
+    MSP_POWER_COUNT = MSP_POWER_LAST - MSP_POWER_FIRST + 1,
+    MSP_POWER_WORDS = 40
+};
 
 /* 10^k scaled to 128 bits with the top bit set, rounded up: {high, low}. Filled once at import. */
-static uint64_t powers[POWER_COUNT][2];
+static uint64_t msp_powers[MSP_POWER_COUNT][2];
 
 /* The 128 leading bits of a little-endian number, plus one when any bit below them is set or `inexact` is. */
-static void leading_bits(const uint32_t *words, int inexact, uint64_t *result)
+static void msp_leading_bits(const uint32_t *words, int inexact, uint64_t *result)
 {
-    int top = POWER_WORDS - 1;
+    int top = MSP_POWER_WORDS - 1;
     while (words[top] == 0) {
         top--;
     }
@@ -143,35 +148,35 @@ static void leading_bits(const uint32_t *words, int inexact, uint64_t *result)
     result[1] = (uint64_t)value;
 }
 
-static void numbers_begin(void)
+static void msp_numbers_begin(void)
 {
-    uint32_t words[POWER_WORDS];
+    uint32_t words[MSP_POWER_WORDS];
     memset(words, 0, sizeof(words));
     words[0] = 1;
-    for (int k = 0; k <= POWER_LAST; k++) { /* 10^k exactly, 1077 bits at most */
-        leading_bits(words, 0, powers[k - POWER_FIRST]);
+    for (int k = 0; k <= MSP_POWER_LAST; k++) { /* 10^k exactly, 1077 bits at most */
+        msp_leading_bits(words, 0, msp_powers[k - MSP_POWER_FIRST]);
         uint64_t carry = 0;
-        for (int i = 0; i < POWER_WORDS; i++) {
+        for (int i = 0; i < MSP_POWER_WORDS; i++) {
             carry += (uint64_t)words[i] * 10;
             words[i] = (uint32_t)carry;
             carry >>= 32;
         }
     }
     memset(words, 0, sizeof(words));
-    words[POWER_WORDS - 1] = 0x80000000u; /* 2^1279 / 10^-k, the division rounded down: exact when nested */
-    for (int k = -1; k >= POWER_FIRST; k--) {
+    words[MSP_POWER_WORDS - 1] = 0x80000000u; /* 2^1279 / 10^-k, the division rounded down: exact when nested */
+    for (int k = -1; k >= MSP_POWER_FIRST; k--) {
         uint64_t remainder = 0;
-        for (int i = POWER_WORDS - 1; i >= 0; i--) {
+        for (int i = MSP_POWER_WORDS - 1; i >= 0; i--) {
             remainder = (remainder << 32) | words[i];
             words[i] = (uint32_t)(remainder / 10);
             remainder %= 10;
         }
-        leading_bits(words, 1, powers[k - POWER_FIRST]);
+        msp_leading_bits(words, 1, msp_powers[k - MSP_POWER_FIRST]);
     }
 }
 
 /* The high 64 bits of power * value / 2^64, with the last bit set when anything below was lost. */
-static uint64_t round_to_odd(const uint64_t *power, uint64_t value)
+static uint64_t msp_round_to_odd(const uint64_t *power, uint64_t value)
 {
     uint64_t below = (uint64_t)(((Wide)power[1] * value) >> 64);
     Wide product = (Wide)power[0] * value + below;
@@ -179,7 +184,7 @@ static uint64_t round_to_odd(const uint64_t *power, uint64_t value)
 }
 
 /* digits and exponent with value == digits * 10^exponent, for a finite positive double. */
-static uint64_t shortest(double value, int *exponent)
+static uint64_t msp_shortest(double value, int *exponent)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
@@ -199,10 +204,10 @@ static uint64_t shortest(double value, int *exponent)
     const int closer_below = fraction == 0 && biased > 1;
     const int k = (q * 1262611 - (closer_below ? 524031 : 0)) >> 22; /* floor(log10) of the interval's width */
     const int h = q + ((-k * 1741647) >> 19) + 1;
-    const uint64_t *power = powers[-k - POWER_FIRST];
-    const uint64_t low = round_to_odd(power, (4 * c - 2 + (uint64_t)closer_below) << h) + (uint64_t)odd;
-    const uint64_t middle = round_to_odd(power, (4 * c) << h);
-    const uint64_t high = round_to_odd(power, (4 * c + 2) << h) - (uint64_t)odd;
+    const uint64_t *power = msp_powers[-k - MSP_POWER_FIRST];
+    const uint64_t low = msp_round_to_odd(power, (4 * c - 2 + (uint64_t)closer_below) << h) + (uint64_t)odd;
+    const uint64_t middle = msp_round_to_odd(power, (4 * c) << h);
+    const uint64_t high = msp_round_to_odd(power, (4 * c + 2) << h) - (uint64_t)odd;
     const uint64_t s = middle / 4;
     if (s >= 10) {
         const uint64_t tens = s / 10;
@@ -223,7 +228,7 @@ static uint64_t shortest(double value, int *exponent)
     return s + (uint64_t)(middle > half || (middle == half && (s & 1) != 0));
 }
 
-static char *put_finite(char *out, double value)
+static char *msp_put_finite(char *out, double value)
 {
     char digits[20];
     int exponent = 0;
@@ -232,14 +237,14 @@ static char *put_finite(char *out, double value)
         value = -value;
     }
     if (value == 0) {
-        return put_literal(out, "0.0");
+        return msp_put_literal(out, "0.0");
     }
-    uint64_t number = shortest(value, &exponent);
+    uint64_t number = msp_shortest(value, &exponent);
     while (number % 10 == 0) {
         number /= 10;
         exponent++;
     }
-    const int count = (int)(put_unsigned(digits, number) - digits);
+    const int count = (int)(msp_put_unsigned(digits, number) - digits);
     const int point = count + exponent; /* digits before the decimal point */
     if (point > 16 || point <= -4) {
         *out++ = digits[0];
@@ -255,7 +260,7 @@ static char *put_finite(char *out, double value)
         if (e < 10) {
             *out++ = '0';
         }
-        return put_unsigned(out, (uint64_t)e);
+        return msp_put_unsigned(out, (uint64_t)e);
     }
     if (point <= 0) {
         *out++ = '0';
@@ -285,16 +290,16 @@ static char *put_finite(char *out, double value)
 
 #else /* no 128-bit integers (MSVC): what repr() itself uses. Needs the GIL, as all callers here have it. */
 
-static void numbers_begin(void) {}
+static void msp_numbers_begin(void) {}
 
-static char *put_finite(char *out, double value)
+static char *msp_put_finite(char *out, double value)
 {
     char *text = PyOS_double_to_string(value, 'r', 0, Py_DTSF_ADD_DOT_0, NULL);
     if (text == NULL) {
         PyErr_Clear();
-        return put_literal(out, "null");
+        return msp_put_literal(out, "null");
     }
-    out = put_literal(out, text);
+    out = msp_put_literal(out, text);
     PyMem_Free(text);
     return out;
 }
@@ -302,15 +307,15 @@ static char *put_finite(char *out, double value)
 #endif
 
 /* A double as Python's json writes it: NaN and the infinities bare. */
-static char *put_double(char *out, double value)
+static char *msp_put_double(char *out, double value)
 {
     if (isfinite(value)) {
-        return put_finite(out, value);
+        return msp_put_finite(out, value);
     }
     if (isnan(value)) {
-        return put_literal(out, "NaN");
+        return msp_put_literal(out, "NaN");
     }
-    return put_literal(out, value > 0 ? "Infinity" : "-Infinity");
+    return msp_put_literal(out, value > 0 ? "Infinity" : "-Infinity");
 }
 
 #endif
