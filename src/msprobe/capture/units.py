@@ -38,6 +38,7 @@ class Unit:
         "parent",
         "recorded",
         "stack",
+        "watched",
     )
 
     def __init__(self, entry: str, backward: str, order: int, stack: CallStack, parent: Any) -> None:
@@ -56,23 +57,20 @@ class Unit:
         self.kwinputs: Any = {}
         # Of an object that is called: what it was told when it was made, described.
         self.attributes: Mapping[str, Any] | None = None
-        # What the adapter noted of the arguments; None if no gradient is to be watched.
+        # Its gradients are to be watched; and what the adapter noted of the arguments for that.
+        self.watched = False
         self.note: Any = None
 
 
-class UnitRecorder:
-    """Writes the records of calls and passes."""
+class Writer:
+    """What is recorded of units, and how a finished record is put. An adapter says how values are described."""
 
-    def __init__(
-        self, session: Session, describer: Describer, tensors: Tensors, gradients: Gradients, overflowed: Any
-    ) -> None:
+    # Where `is_recompute` stands in the record of a pass: behind what the module did, or behind its arguments.
+    recompute_last = False
+
+    def __init__(self, session: Session, describer: Describer) -> None:
         self.session = session
         self.describer = describer
-        self.tensors = tensors
-        self.gradients = gradients
-        self.modules: Modules | None = None
-        # (entry, tree) -> True if an overflow check keeps the record.
-        self.overflowed = overflowed
         settings = session.settings
         self.filter = session.filter
         self.forward = settings.forward
@@ -81,6 +79,198 @@ class UnitRecorder:
         self.output = settings.output
         self.saving = session.saves_all or session.saves_some
         self.overflow = settings.keeps_few
+
+    # ------------------------------------------------------------ what an adapter answers
+
+    def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The arguments of ``entry`` as the record has them: those by position, those by keyword."""
+        raise NotImplementedError
+
+    def outputs_of(self, entry: str, result: Any) -> list[Any]:
+        """The results of ``entry`` as the record has them."""
+        raise NotImplementedError
+
+    def is_kept(self, entry: str, tree: dict[str, Any]) -> bool:
+        """Where an overflow check keeps few records: whether it keeps this one."""
+        raise NotImplementedError
+
+    def watch(self, unit: Any, result: Any) -> None:
+        """The unit has returned: see to it that its backward record is written."""
+        raise NotImplementedError
+
+    def facts_of(self, unit: Any) -> dict[str, Any]:
+        """What a record says of the unit besides its arguments and results."""
+        facts: dict[str, Any] = {"order": unit.order}
+        if unit.stack.source:
+            facts["source"] = unit.stack.source
+        return facts
+
+    # ------------------------------------------------------------ records
+
+    def tree_of(self, unit: Any) -> dict[str, Any]:
+        """The beginning of a forward record: the arguments."""
+        tree: dict[str, Any] = {}
+        if self.input:
+            tree["input_args"] = unit.inputs
+            tree["input_kwargs"] = unit.kwinputs
+            if unit.attributes:
+                tree["attributes"] = unit.attributes
+        return tree
+
+    def finish(self, unit: Any, tree: dict[str, Any]) -> None:
+        """The end of a forward record."""
+        tree["msprobe"] = self.facts_of(unit)
+        self.put(unit.entry, tree, unit.stack, unit.parent)
+
+    def put(self, entry: str, tree: dict[str, Any], stack: CallStack | None = None, parent: Any = False) -> None:
+        """A finished record, if an overflow check does not drop it."""
+        if not self.overflow or self.is_kept(entry, tree):
+            self.session.put(entry, tree, stack, parent)
+
+
+class CallWriter(Writer):
+    """Writes the records of calls that have begun."""
+
+    def returned(self, unit: Any, result: Any) -> None:
+        """A call has returned; nothing of that is described yet."""
+
+    def how_it_failed(self, error: BaseException) -> dict[str, str]:
+        """What a record says of a call that raised."""
+        return {"error": f"{type(error).__name__}: {error}"[:2000]}
+
+    def end_call(self, unit: Any, result: Any, outputs: Any = None) -> None:
+        """After the call. ``outputs``: what to record as its results instead."""
+        try:
+            self.returned(unit, result)
+            if unit.recorded:
+                tree = self.tree_of(unit)
+                tree["is_recompute"] = unit.stack.recompute
+                if self.output:
+                    tree["output"] = self.outputs_of(unit.entry, result if outputs is None else outputs)
+                self.finish(unit, tree)
+            if unit.watched:
+                self.watch(unit, result)
+        except Exception as error:
+            self.session.fault(unit.entry, error)
+
+    def fail_call(self, unit: Any, error: BaseException) -> None:
+        """The call raised: its arguments are recorded with what it said."""
+        try:
+            if unit.recorded:
+                tree = self.tree_of(unit)
+                tree["is_recompute"] = unit.stack.recompute
+                if self.output:
+                    tree["output"] = [None]
+                tree.update(self.how_it_failed(error))
+                self.finish(unit, tree)
+        except Exception as problem:
+            self.session.fault(unit.entry, problem)
+
+
+class PassWriter(Writer):
+    """Writes the records of passes of modules, from their beginning to their end."""
+
+    # ------------------------------------------------------------ what an adapter answers
+
+    def new_pass(self, entry: str, backward: str, order: int, stack: CallStack, parent: Any) -> Any:
+        """A pass that begins."""
+        return Unit(entry, backward, order, stack, parent)
+
+    def note_pass(self, unit: Any, args: Sequence[Any], kwargs: dict[str, Any], wanted: bool) -> None:
+        """Before the pass: what must be known to find its gradients. ``wanted``: a filter wants the record."""
+        raise NotImplementedError
+
+    def how_it_ended(self, unit: Any, result: Any) -> dict[str, str]:
+        """What a record says of a pass that raised; nothing of one that returned."""
+        return {}
+
+    def parameters_of(self, entry: str, module: Any) -> dict[str, Any]:
+        """The module's own parameters as the record has them."""
+        raise NotImplementedError
+
+    def state_of(self, module: Any) -> dict[str, Any]:
+        """What else the record of a pass says of the module."""
+        raise NotImplementedError
+
+    def ran(self, unit: Any) -> None:
+        """The first pass of a module in this step is recorded: the place for its parameters' gradients."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ life
+
+    def begin_pass(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any], skip: int) -> None:
+        """The module, whose entries carry ``name`` (``Cell.blk.Blk``), is about to run. ``skip``: how many frames lie
+        between whoever runs it and this.
+        """
+        session = self.session
+        number = session.number(name)
+        entry = f"{name}.forward.{number}"
+        wanted = self.filter is None or self.filter.enter_module(entry)
+        stack = session.stacks.here(skip + 1)
+        running: list[Any] = session.thread.modules
+        while running and isinstance(running[-1], Unit) and running[-1].stack.depth >= stack.depth:
+            # It raised or was interrupted; nobody told.
+            self.end_pass(running.pop(), None, NOT_RETURNED)
+        unit = self.new_pass(entry, f"{name}.backward.{number}", session.next_order(), stack, session.parent())
+        unit.name, unit.number, unit.module = name, number, module
+        running.append(unit)
+        unit.recorded = wanted and self.forward
+        if unit.recorded and self.input:
+            unit.inputs, unit.kwinputs = self.inputs_of(entry, args, kwargs)
+        if self.backward:
+            self.note_pass(unit, args, kwargs, wanted)
+
+    def is_running(self, module: Any) -> bool:
+        """Whether the beginning of a pass of this module was recorded."""
+        running = self.session.thread.modules
+        return bool(running) and (running[-1].module is module or any(unit.module is module for unit in running))
+
+    def end_passes(self, module: Any, result: Any) -> None:
+        """The module has run, or raised; those inside of it that did not tell their end have, too."""
+        running: list[Any] = self.session.thread.modules
+        while True:
+            unit = running.pop()
+            done = unit.module is module
+            if isinstance(unit, Unit):
+                self.end_pass(unit, result if done else None, self.how_it_ended(unit, result) if done else NOT_RETURNED)
+            if done:
+                break
+
+    def end_pass(self, unit: Any, result: Any, problem: dict[str, str]) -> None:
+        """One pass is over. ``problem``: what to say of it if it did not return."""
+        module = unit.module
+        if unit.recorded:
+            tree = self.tree_of(unit)
+            recompute = {"is_recompute": unit.stack.recompute}
+            if not self.recompute_last:
+                tree.update(recompute)
+            if self.output:
+                tree["output"] = [None] if problem else self.outputs_of(unit.entry, result)
+            tree["parameters"] = self.parameters_of(unit.entry, module)
+            tree.update(recompute)
+            tree.update(problem)
+            tree.update(self.state_of(module))
+            self.finish(unit, tree)
+            if unit.number == 0 and self.backward and not self.overflow:
+                self.ran(unit)
+        if self.filter is not None:
+            self.filter.leave_module(unit.entry)
+        if unit.watched and not problem:
+            self.watch(unit, result)
+
+
+class UnitRecorder(CallWriter, PassWriter):
+    """Writes the records of calls and passes for an adapter that answers for its tensors, gradients and modules."""
+
+    def __init__(
+        self, session: Session, describer: Describer, tensors: Tensors, gradients: Gradients, overflowed: Any
+    ) -> None:
+        super().__init__(session, describer)
+        self.tensors = tensors
+        self.gradients = gradients
+        self.modules: Modules | None = None
+        # (entry, tree) -> True if an overflow check keeps the record.
+        self.overflowed = overflowed
         # Where there are listeners, those who are told of calls in the place of this.
         self.heard: HeardCalls | None = None
         # Where calls that fail are looked for: waits until a call is done, and raises if it failed.
@@ -111,7 +301,8 @@ class UnitRecorder:
             unit = Unit(entry, base + ".backward", session.next_order(), session.stacks.here(skip + 1), parent)
             unit.recorded = recorded
             if recorded and self.input:
-                unit.inputs, unit.kwinputs = self._inputs(entry, args, kwargs)
+                unit.inputs, unit.kwinputs = self.inputs_of(entry, args, kwargs)
+            unit.watched = watched
             if watched:
                 unit.note = self.gradients.note(self.places(args, kwargs))
             return unit
@@ -119,125 +310,68 @@ class UnitRecorder:
             session.fault(entry, error)
             return None
 
-    def end_call(self, unit: Unit, result: Any, outputs: Any = None) -> None:
-        """After the call. ``outputs``: what to record as its results instead."""
-        try:
-            if unit.recorded:
-                tree = self._tree(unit)
-                if self.output:
-                    tree["output"] = self._outputs(unit.entry, result if outputs is None else outputs)
-                self._finish(unit, tree)
-            if unit.note is not None:
-                self.gradients.watch(unit, unit.note, self.places_of_results(result))
-        except Exception as error:
-            self.session.fault(unit.entry, error)
-
-    def fail_call(self, unit: Unit, error: BaseException) -> None:
-        """The call raised: its arguments are recorded with what it said."""
-        try:
-            if unit.recorded:
-                tree = self._tree(unit)
-                if self.output:
-                    tree["output"] = [None]
-                tree["error"] = f"{type(error).__name__}: {error}"[:2000]
-                self._finish(unit, tree)
-        except Exception as problem:
-            self.session.fault(unit.entry, problem)
-
     # ------------------------------------------------------------ passes of modules
 
     def enter(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any], skip: int) -> None:
         """The module, whose entries carry ``name`` (``Cell.blk.Blk``), is about to run."""
-        session = self.session
         try:
-            number = session.number(name)
-            entry = f"{name}.forward.{number}"
-            wanted = self.filter is None or self.filter.enter_module(entry)
-            stack = session.stacks.here(skip + 1)
-            running = session.thread.modules
-            while running and isinstance(running[-1], Unit) and running[-1].stack.depth >= stack.depth:
-                # It raised; nobody told.
-                self._leave(running.pop(), None, NOT_RETURNED)  # type: ignore[arg-type]
-            unit = Unit(entry, f"{name}.backward.{number}", session.next_order(), stack, session.parent())
-            unit.name, unit.number, unit.module = name, number, module
-            running.append(unit)
-            unit.recorded = wanted and self.forward
-            if unit.recorded and self.input:
-                unit.inputs, unit.kwinputs = self._inputs(entry, args, kwargs)
-            if self.backward and (wanted or self.filter is not None):
-                unit.note = self.gradients.note(self.places(args, kwargs))
-        except Exception as error:
-            session.fault(name, error)
-
-    def leave(self, name: str, module: Any, result: Any) -> None:
-        """The module has run."""
-        running = self.session.thread.modules
-        if all(unit.module is not module for unit in running):
-            return  # its beginning was not recorded
-        try:
-            while True:
-                unit = running.pop()
-                done = unit.module is module
-                self._leave(unit, result if done else None, {} if done else NOT_RETURNED)  # type: ignore[arg-type]
-                if done:
-                    break
+            self.begin_pass(name, module, args, kwargs, skip + 1)
         except Exception as error:
             self.session.fault(name, error)
 
-    def _leave(self, unit: Unit, result: Any, problem: dict[str, str]) -> None:
-        modules = self.modules
-        assert modules is not None
-        if unit.recorded:
-            tree = self._tree(unit)
-            if self.output:
-                tree["output"] = [None] if problem else self._outputs(unit.entry, result)
-            tree["parameters"] = {
-                key: self.described(value, f"{unit.entry}.parameters.{key}", unit.entry)
-                for key, value in modules.own_parameters(unit.module)
-            }
-            tree.update(problem)
-            if not modules.is_training(unit.module):
-                tree["training"] = False
-            self._finish(unit, tree)
-            if unit.number == 0 and self.backward and not self.overflow:
-                modules.ran(unit.name, unit.module)
-        if self.filter is not None:
-            self.filter.leave_module(unit.entry)
-        if unit.note is not None and not problem:
-            self.gradients.watch(unit, unit.note, self.places_of_results(result))
+    def leave(self, name: str, module: Any, result: Any) -> None:
+        """The module has run."""
+        if not self.is_running(module):
+            return
+        try:
+            self.end_passes(module, result)
+        except Exception as error:
+            self.session.fault(name, error)
 
     def fail_all(self) -> None:
         """An error has ended the passes that still run: record them so."""
-        running = self.session.thread.modules
+        running: list[Any] = self.session.thread.modules
         while running:
-            self._leave(running.pop(), None, NOT_RETURNED)  # type: ignore[arg-type]
+            self.end_pass(running.pop(), None, NOT_RETURNED)
 
     def leave_all(self) -> None:
         """Recording stops: passes that still run are not waited for."""
         self.session.thread.modules.clear()
 
-    # ------------------------------------------------------------ trees
+    def note_pass(self, unit: Unit, args: Sequence[Any], kwargs: dict[str, Any], wanted: bool) -> None:
+        """See :class:`PassWriter`."""
+        if wanted or self.filter is not None:
+            unit.watched = True
+            unit.note = self.gradients.note(self.places(args, kwargs))
 
-    def _tree(self, unit: Unit) -> dict[str, Any]:
-        tree: dict[str, Any] = {}
-        if self.input:
-            tree["input_args"] = unit.inputs
-            tree["input_kwargs"] = unit.kwinputs
-            if unit.attributes:
-                tree["attributes"] = unit.attributes
-        tree["is_recompute"] = unit.stack.recompute
-        return tree
+    def parameters_of(self, entry: str, module: Any) -> dict[str, Any]:
+        """See :class:`PassWriter`."""
+        assert self.modules is not None
+        return {
+            key: self.described(value, f"{entry}.parameters.{key}", entry)
+            for key, value in self.modules.own_parameters(module)
+        }
 
-    def _finish(self, unit: Unit, tree: dict[str, Any]) -> None:
-        tree["msprobe"] = {"order": unit.order}
-        if unit.stack.source:
-            tree["msprobe"]["source"] = unit.stack.source
-        self.put(unit.entry, tree, unit.stack, unit.parent)
+    def state_of(self, module: Any) -> dict[str, Any]:
+        """See :class:`PassWriter`."""
+        assert self.modules is not None
+        return {} if self.modules.is_training(module) else {"training": False}
 
-    def put(self, entry: str, tree: dict[str, Any], stack: CallStack | None = None, parent: Any = False) -> None:
-        """A finished record, if an overflow check does not drop it."""
-        if not self.overflow or self.overflowed(entry, tree):
-            self.session.put(entry, tree, stack, parent)
+    def ran(self, unit: Unit) -> None:
+        """See :class:`PassWriter`."""
+        assert self.modules is not None
+        self.modules.ran(unit.name, unit.module)
+
+    # ------------------------------------------------------------ records
+
+    def is_kept(self, entry: str, tree: dict[str, Any]) -> bool:
+        """See :class:`Writer`."""
+        return bool(self.overflowed(entry, tree))
+
+    def watch(self, unit: Unit, result: Any) -> None:
+        """See :class:`Writer`."""
+        if unit.note is not None:
+            self.gradients.watch(unit, unit.note, self.places_of_results(result))
 
     def described(self, value: Any, path: str, entry: str) -> Any:
         """The tree of one value of ``entry``, its tensors saved below ``path`` if that entry is to be saved."""
@@ -245,12 +379,13 @@ class UnitRecorder:
             return self.describer.describe_kept(value, path, self.tensors.keep)
         return self.describer.describe(value)
 
-    def _inputs(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """See :class:`Writer`."""
         inputs = [self.described(value, f"{entry}.input.{i}", entry) for i, value in enumerate(args)]
         return inputs, {word: self.described(value, f"{entry}.kwargs.{word}", entry) for word, value in kwargs.items()}
 
-    def _outputs(self, entry: str, result: Any) -> list[Any]:
-        """A tuple is several results, anything else is one."""
+    def outputs_of(self, entry: str, result: Any) -> list[Any]:
+        """See :class:`Writer`. A tuple is several results, anything else is one."""
         several = result if type(result) is tuple else (result,)
         return [self.described(value, f"{entry}.output.{i}", entry) for i, value in enumerate(several)]
 

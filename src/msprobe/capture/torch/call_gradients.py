@@ -8,7 +8,7 @@ of them has run, or at stop for what did not run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -17,28 +17,52 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
     Gathering,
+    NodeHooks,
     collect_tensors,
     find_boundary,
     has_inner_nodes,
     is_foreign,
     shares_of,
 )
-
-if TYPE_CHECKING:
-    from msprobe.capture.torch.calls import Call, CallRecorder
+from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensor_values import TensorKeeper
+from msprobe.capture.units import CallWriter, Unit
 
 _quiet = private.without_functions
+
+
+class Call(Unit):
+    """A call between its beginning and its end."""
+
+    __slots__ = ("args", "base", "edges", "kwargs", "oldest", "quiet", "versions")
+
+    def __init__(self, key: str, number: int) -> None:
+        # Not that of Unit: this is made for every call, and what it has there is set when it is known.
+        self.base = base = f"{key}.{number}"
+        self.entry = base + ".forward"
+        self.recorded = self.watched = False
+        self.order = 0
+        self.inputs: Any = None
+        self.attributes = None
+        self.args: Sequence[Any] = ()
+        self.kwargs: dict[str, Any] = {}
+        self.edges: list[ArgumentEdge] = []
+        self.versions: list[tuple[Any, int]] = []
+        # The autograd sequence number before it.
+        self.oldest = 0
+        # Modes or tensor types of the user see what is called, also by us.
+        self.quiet = False
 
 
 class CallGradients:
     """Watches the gradients of recorded calls."""
 
-    def __init__(self, calls: CallRecorder) -> None:
+    def __init__(self, calls: CallWriter, statistics: TensorStatistics, keeper: TensorKeeper, hooks: NodeHooks) -> None:
         self.session = calls.session
         self.describer = calls.describer
-        self.statistics = calls.statistics
-        self.keeper = calls.keeper
-        self.hooks = calls.hooks
+        self.statistics = statistics
+        self.keeper = keeper
+        self.hooks = hooks
         self.filter = calls.filter
         self.input = calls.input
         self.output = calls.output

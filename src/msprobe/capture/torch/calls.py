@@ -13,8 +13,7 @@ import torch
 
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
-from msprobe.capture.stacks import CallStack
-from msprobe.capture.torch.call_gradients import CallGradients
+from msprobe.capture.torch.call_gradients import Call, CallGradients
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
     NodeHooks,
@@ -26,51 +25,15 @@ from msprobe.capture.torch.own_tensors import OwnTensors
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.tensor_values import TensorKeeper
 from msprobe.capture.torch.unwritten import part_written, unwritten_result
+from msprobe.capture.units import CallWriter
 
 _grad_enabled = torch.is_grad_enabled
 
-
-class Call:
-    """A call between its beginning and its end."""
-
-    __slots__ = (
-        "args",
-        "base",
-        "edges",
-        "inputs",
-        "keep",
-        "key",
-        "kwargs",
-        "kwinputs",
-        "name",
-        "oldest",
-        "order",
-        "parent",
-        "quiet",
-        "stack",
-        "versions",
-        "watched",
-    )
-
-    base: str
-    name: str
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
-    edges: list[ArgumentEdge] | None
-    inputs: Any
-    keep: bool
-    kwinputs: Any
-    oldest: int
-    order: int
-    parent: Any
-    # Modes or tensor types of the user see what is called, also by us.
-    quiet: bool
-    stack: CallStack
-    versions: list[tuple[Any, int]]
-    watched: bool
+# The error by which torch ends a recomputation when it has what it needs.
+STOPPED = "_StopRecomputationError"
 
 
-class CallRecorder:
+class CallRecorder(CallWriter):
     """Writes the records of calls; shared by the function mode, the wrapper of custom Functions and the
     collectives.
     """
@@ -83,22 +46,13 @@ class CallRecorder:
         keeper: TensorKeeper,
         hooks: NodeHooks,
     ) -> None:
-        self.session = session
-        self.describer = describer
+        super().__init__(session, describer)
         self.statistics = statistics
         self.keeper = keeper
         self.hooks = hooks
-        settings = session.settings
-        self.filter = session.filter
-        self.forward = settings.forward
-        self.backward = settings.backward
-        self.input = settings.input
-        self.output = settings.output
-        self.saving = session.saves_all or session.saves_some
-        self.structure = settings.task == "structure"
-        self.overflow = settings.task in ("overflow_check", "nan_check")
+        self.overflow = session.settings.task in ("overflow_check", "nan_check")
         self.tensor_types = (torch.Tensor, torch.nn.Parameter)
-        self.gradients = CallGradients(self)
+        self.gradients = CallGradients(self, statistics, keeper, hooks)
         self.own = OwnTensors()
 
     # ------------------------------------------------------------ forward
@@ -110,32 +64,29 @@ class CallRecorder:
         failed. ``number``: the one that it has already.
         """
         session = self.session
-        call = Call()
+        name = key
         try:
-            call.base = base = f"{key}.{session.number(key) if number is None else number}"
-            call.name = name = base + ".forward"
+            call = Call(key, session.number(key) if number is None else number)
+            name = call.entry
             flt = self.filter
             watched = self.backward and _grad_enabled()
             if flt is not None:
                 wanted = flt.wants_call(name)
-                watched = watched and flt.may_want(base + ".backward")
-                call.watched = watched
-                call.inputs = None
+                watched = watched and flt.may_want(call.base + ".backward")
                 if not (wanted and self.forward):
-                    if not call.watched:
+                    if not watched:
                         return None
+                    call.watched = True
                     self._note_edges(call, args, kwargs)
-                    call.keep = False
                     return call
-            call.keep = self.forward
+            call.recorded = self.forward
             call.order = session.next_order()
             call.stack = session.stacks.here(skip + 1)
             call.parent = session.parent() if session.with_construct else False
             call.args = args
             call.kwargs = kwargs or {}
             call.watched = watched
-            edges: list[ArgumentEdge] = []
-            versions: list[tuple[Any, int]] = []
+            edges, versions = call.edges, call.versions
             if self.saving and session.saves(name):
                 inputs, kwinputs = self.kept_inputs(name, args, call.kwargs)
                 for path, tensor in self.tensors_in(args, call.kwargs):
@@ -178,80 +129,51 @@ class CallRecorder:
                     kwinputs = {}
             call.inputs = inputs
             call.kwinputs = kwinputs
-            call.edges = edges
-            call.versions = versions
             if watched:
                 call.oldest = sequence_number()
             return call
         except Exception as error:
-            session.fault(getattr(call, "name", key), error)
+            session.fault(name, error)
             return None
 
     def _note_edges(self, call: Call, args: Sequence[Any], kwargs: dict[str, Any] | None) -> None:
-        call.args, call.kwargs, call.versions = args, kwargs or {}, []
+        call.args, call.kwargs = args, kwargs or {}
         call.edges = [edge_of(t, path) for path, t in self.tensors_in(args, call.kwargs) if t.requires_grad]
         call.oldest = sequence_number()
         call.parent = self.session.parent() if self.session.with_construct else False
         call.stack = self.session.stacks.here(3)
-        call.order = 0
 
-    def end_call(self, call: Call, result: Any, outputs: Any = None) -> None:
-        """After the call: its results, and the watch over its gradients. ``outputs``: what to record instead."""
-        session = self.session
-        key = call.base.rpartition(".")[0]
-        try:
-            for tensor, version in call.versions:
-                if tensor._version != version:
-                    first = bool(call.args) and tensor is call.args[0]
-                    self.statistics.invalidate(tensor, part_written(key, call.args) if first else None)
-            unwritten = unwritten_result(key, result)
-            if unwritten is not None:
-                self.statistics.leave_unwritten(*unwritten)
-            if call.keep:
-                tree: dict[str, Any] = {}
-                if self.input:
-                    tree["input_args"] = call.inputs
-                    tree["input_kwargs"] = call.kwinputs
-                tree["is_recompute"] = call.stack.recompute
-                if self.output:
-                    tree["output"] = self.outputs_of(call.name, result if outputs is None else outputs)
-                self.finish(call, tree)
-            if call.watched:
-                self.gradients.watch(call, result)
-        except Exception as error:
-            session.fault(call.name, error)
+    def returned(self, unit: Call, result: Any) -> None:
+        """See :class:`CallWriter`: what the call wrote to is not what it was."""
+        key = unit.base.rpartition(".")[0]
+        for tensor, version in unit.versions:
+            if tensor._version != version:
+                first = bool(unit.args) and tensor is unit.args[0]
+                self.statistics.invalidate(tensor, part_written(key, unit.args) if first else None)
+        unwritten = unwritten_result(key, result)
+        if unwritten is not None:
+            self.statistics.leave_unwritten(*unwritten)
 
-    def fail_call(self, call: Call, error: BaseException) -> None:
-        """The call raised: its arguments are recorded with what it said."""
-        try:
-            if not call.keep:
-                return
-            tree: dict[str, Any] = {}
-            if self.input:
-                tree["input_args"] = call.inputs
-                tree["input_kwargs"] = call.kwinputs
-            tree["is_recompute"] = call.stack.recompute
-            if self.output:
-                tree["output"] = [None]
-            kind = type(error).__name__
-            if kind == "_StopRecomputationError":
-                tree["stopped"] = "recomputation ended inside this call"
-            else:
-                tree["error"] = f"{kind}: {error}"[:2000]
-            self.finish(call, tree)
-        except Exception as problem:
-            self.session.fault(call.name, problem)
+    def how_it_failed(self, error: BaseException) -> dict[str, str]:
+        """See :class:`CallWriter`."""
+        if type(error).__name__ == STOPPED:
+            return {"stopped": "recomputation ended inside this call"}
+        return super().how_it_failed(error)
 
-    def finish(self, call: Call, tree: dict[str, Any]) -> None:
-        """Write the record of a call: what all records share, and the check for overflow."""
-        tree["msprobe"] = {"order": call.order}
-        if call.stack.source:
-            tree["msprobe"]["source"] = call.stack.source
-        if self.own and (held := self.own.among(call.args, call.kwargs)):
-            tree["msprobe"]["held"] = held
-        if self.overflow and not self.keeper.overflowed(call.name, tree):
-            return
-        self.session.put(call.name, tree, call.stack, call.parent)
+    def facts_of(self, unit: Any) -> dict[str, Any]:
+        """See :class:`Writer`; and which tensors of the model it was given."""
+        facts = super().facts_of(unit)
+        if self.own and (held := self.own.among(unit.args, unit.kwargs)):
+            facts["held"] = held
+        return facts
+
+    def is_kept(self, entry: str, tree: dict[str, Any]) -> bool:
+        """See :class:`Writer`."""
+        return self.keeper.overflowed(entry, tree)
+
+    def watch(self, unit: Call, result: Any) -> None:
+        """See :class:`Writer`."""
+        self.gradients.watch(unit, result)
 
     def kept_inputs(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of the entry ``name``, their tensors saved to files."""
@@ -261,14 +183,14 @@ class CallRecorder:
         words = {k: describer.describe_kept(v, f"{name}.kwargs.{k}", keep) for k, v in kwargs.items()}
         return inputs, words
 
-    def outputs_of(self, name: str, result: Any) -> list[Any]:
-        """The results of the entry ``name``; a tuple is several results, a list is one."""
+    def outputs_of(self, entry: str, result: Any) -> list[Any]:
+        """See :class:`Writer`; a tuple is several results, a list is one."""
         several = isinstance(result, tuple) and type(result) is not torch.Size
-        if self.saving and self.session.saves(name):
+        if self.saving and self.session.saves(entry):
             keep = self.keeper.keep
             if several:
-                return [self.describer.describe_kept(v, f"{name}.output.{i}", keep) for i, v in enumerate(result)]
-            return [self.describer.describe_kept(result, f"{name}.output.0", keep)]
+                return [self.describer.describe_kept(v, f"{entry}.output.{i}", keep) for i, v in enumerate(result)]
+            return [self.describer.describe_kept(result, f"{entry}.output.0", keep)]
         if type(result) in self.tensor_types:
             return [self.statistics.describe(result)]
         if several:

@@ -26,7 +26,7 @@ import torch
 
 from msprobe.capture.heard_collectives import HeardCollective, begin_collective
 from msprobe.capture.torch import private
-from msprobe.capture.torch.calls import Call
+from msprobe.capture.torch.call_gradients import Call
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
 from msprobe.capture.torch.collectives_values import (
     Groups,
@@ -257,7 +257,7 @@ class CollectiveRecorder:
         call, calls = issued.call, self.calls
         if completed and issued.heard is not None:
             issued.heard.end((*issued.args, *issued.kwargs.values()))
-        if call is None or not call.keep or (calls.overflow and not completed):
+        if call is None or not call.recorded or (calls.overflow and not completed):
             return
         tree: dict[str, Any] = {}
         if calls.input:
@@ -266,7 +266,7 @@ class CollectiveRecorder:
         tree["is_recompute"] = call.stack.recompute
         if calls.output:
             values = (*issued.args, *issued.kwargs.values())
-            tree["output"] = calls.outputs_of(call.name, values) if completed else [None] * len(values)
+            tree["output"] = calls.outputs_of(call.entry, values) if completed else [None] * len(values)
         tree.update(issued.tree)
         calls.finish(call, tree)
 

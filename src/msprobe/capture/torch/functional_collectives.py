@@ -19,7 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from msprobe.capture.around import FRAMES
 from msprobe.capture.heard_collectives import HeardCollective, begin_collective
 from msprobe.capture.torch import private
-from msprobe.capture.torch.calls import Call
+from msprobe.capture.torch.call_gradients import Call
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.collectives_values import Groups
 from msprobe.capture.torch.context import Context
@@ -150,7 +150,7 @@ class FunctionalCollectives:
         completed = bool(awaited.tree["completed"])
         if completed and awaited.heard is not None:
             awaited.heard.end(awaited.result)
-        if call is None or not call.keep or (calls.overflow and not completed):
+        if call is None or not call.recorded or (calls.overflow and not completed):
             return
         tree: dict[str, Any] = {}
         if calls.input:
@@ -160,7 +160,7 @@ class FunctionalCollectives:
         if calls.output:
             # One place for each result, as when they are there.
             waiting = [None] * len(_tensors(awaited.result)) if isinstance(awaited.result, list) else None
-            tree["output"] = calls.outputs_of(call.name, awaited.result) if completed else [waiting]
+            tree["output"] = calls.outputs_of(call.entry, awaited.result) if completed else [waiting]
         tree.update(awaited.tree)
         calls.finish(call, tree)
 

@@ -2,59 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
 
 from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.gradients import ArgumentEdge
 from msprobe.capture.torch.pass_gradients import PassGradients, PassWatch, nodes_of
+from msprobe.capture.units import Unit
 
 
-class ModulePass:
+class ModulePass(Unit):
     """A module's pass between its beginning and its end."""
 
-    __slots__ = (
-        "edges",
-        "entry",
-        "handled",
-        "inputs",
-        "kwinputs",
-        "module",
-        "name",
-        "number",
-        "oldest",
-        "order",
-        "parameters",
-        "parent",
-        "recorded",
-        "stack",
-        "watched",
-    )
+    __slots__ = ("edges", "handled", "oldest", "parameters")
 
-    def __init__(
-        self, name: str, entry: str, number: int, order: int, stack: CallStack, parent: Any, module: nn.Module
-    ) -> None:
-        self.module = module
-        self.name = name
-        self.entry = entry
-        self.number = number
-        self.order = order
-        self.stack = stack
-        self.parent = parent
-        self.recorded = False
-        self.watched = False
+    def __init__(self, entry: str, backward: str, order: int, stack: CallStack, parent: Any) -> None:
+        super().__init__(entry, backward, order, stack, parent)
         # The identity of the exception that was being handled when the pass began.
-        self.handled = 0
-        self.inputs: Any = None
-        self.kwinputs: Any = None
+        self.handled = id(sys.exc_info()[1])
         self.edges: list[ArgumentEdge] = []
         # The module's own as they were when the pass began.
         self.parameters: dict[str, Any] | None = None
+        # The autograd sequence number before it.
         self.oldest = 0
 
 
@@ -82,8 +56,7 @@ class ModuleGradients(PassGradients):
             nodes = nodes_of(outputs)
             if not nodes:
                 return
-        entry = f"{begun.name}.backward.{begun.number}"
-        self.follow(entry, begun.parent, begun.edges, begun.oldest, outputs, nodes)
+        self.follow(begun.backward, begun.parent, begun.edges, begun.oldest, outputs, nodes)
 
     def _begin(self, watch: PassWatch) -> None:
         watch.begun = True

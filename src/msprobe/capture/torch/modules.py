@@ -8,32 +8,34 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
 
+from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch import private
-from msprobe.capture.torch.calls import CallRecorder
+from msprobe.capture.torch.calls import STOPPED, CallRecorder
 from msprobe.capture.torch.gradients import ArgumentEdge, edge_of, sequence_number
 from msprobe.capture.torch.module_gradients import ModuleGradients, ModulePass
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
+from msprobe.capture.units import PassWriter
 
 _quiet = private.without_functions
 # While torch.jit traces, sizes are tensors and what we do would become part of the trace.
 _tracing = private.tracing_state
 
 
-NOT_RETURNED = {"error": "the pass did not return"}
-
-
-class ModuleRecorder:
+class ModuleRecorder(PassWriter):
     """Writes the records of passes."""
 
+    recompute_last = True
+
     def __init__(self, calls: CallRecorder) -> None:
+        super().__init__(calls.session, calls.describer)
         self.calls = calls
-        self.session = calls.session
         self.hooks = calls.hooks
+        self.overflow = calls.overflow
         self.gradients = ModuleGradients(calls)
         self.parameters = ParameterGradients(calls)
 
@@ -46,96 +48,83 @@ class ModuleRecorder:
             return
         with _quiet():
             try:
-                self._enter(name, module, args, kwargs, above)
+                self.begin_pass(name, module, args, kwargs, 3 + above)
             except Exception as error:
                 session.fault(name, error)
-
-    def _enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], above: int) -> None:
-        session, calls = self.session, self.calls
-        number = session.number(name)
-        entry = f"{name}.forward.{number}"
-        wanted = calls.filter is None or calls.filter.enter_module(entry)
-        recorded = wanted and calls.forward
-        stack = session.stacks.here(4 + above)
-        running = session.thread.modules
-        while running and isinstance(running[-1], ModulePass) and running[-1].stack.depth >= stack.depth:
-            # It was left by an interrupt or the like, which torch tells no hook of.
-            self._leave(cast("ModulePass", running.pop()), None, NOT_RETURNED)
-        begun = ModulePass(name, entry, number, session.next_order(), stack, session.parent(), module)
-        running.append(begun)
-        begun.recorded = recorded
-        begun.handled = id(sys.exc_info()[1])
-        if recorded and calls.input:
-            begun.inputs, begun.kwinputs = self.inputs_of(entry, args, kwargs)
-        begun.watched = calls.backward and torch.is_grad_enabled()
-        if begun.watched:
-            if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
-                begun.edges = [edge_of(args[0], "input.0")] if args[0].requires_grad else []
-            else:
-                begun.edges = self.edges_of(args, kwargs)
-            begun.oldest = sequence_number()
-            if module._parameters and (wanted or calls.filter is not None):
-                begun.parameters = dict(module._parameters)
-                self.parameters.watch(name, module)
 
     def leave(self, name: str, module: nn.Module, result: Any) -> None:
         """The module has run, or raised."""
-        session = self.session
-        running = session.thread.modules
-        if not running or (running[-1].module is not module and all(r.module is not module for r in running)):
-            return  # its beginning was not recorded
+        if not self.is_running(module):
+            return
         with _quiet():
             try:
-                while True:
-                    done = running.pop()
-                    if done.module is module:
-                        if isinstance(done, ModulePass):
-                            self._leave(done, result, _problem(done, result))
-                        break
-                    if isinstance(done, ModulePass):
-                        self._leave(done, None, NOT_RETURNED)
+                self.end_passes(module, result)
             except Exception as error:
-                session.fault(name, error)
+                self.session.fault(name, error)
 
-    def _leave(self, begun: ModulePass, result: Any, problem: dict[str, str]) -> None:
-        session, calls = self.session, self.calls
-        entry, module = begun.entry, begun.module
-        if begun.recorded:
-            tree: dict[str, Any] = {}
-            if calls.input:
-                tree["input_args"] = begun.inputs
-                tree["input_kwargs"] = begun.kwinputs
-            if calls.output:
-                tree["output"] = [None] if problem else calls.outputs_of(entry, result)
-            tree["parameters"] = self.parameters_of(entry, module) if module._parameters else {}
-            tree["is_recompute"] = begun.stack.recompute
-            tree.update(problem)
-            if not module.training:
-                tree["training"] = False
-            if session.settings.buffers:
-                tree["buffers"] = {
-                    key: calls.describer.describe(value) for key, value in module.named_buffers(recurse=False)
-                }
-            tree["msprobe"] = {"order": begun.order}
-            if begun.stack.source:
-                tree["msprobe"]["source"] = begun.stack.source
-            if not calls.overflow or calls.keeper.overflowed(entry, tree):
-                session.put(entry, tree, begun.stack, begun.parent)
-            if begun.number == 0 and module._parameters and calls.backward and not calls.overflow:
-                self.parameters.placeholder(begun.name, module)
-        if calls.filter is not None:
-            calls.filter.leave_module(entry)
-        if begun.watched and not problem:
-            if module._parameters and not _are_still(begun.parameters, module._parameters):
-                self.parameters.watch(begun.name, module)
-            self.gradients.watch(begun, result)
+    def new_pass(self, entry: str, backward: str, order: int, stack: CallStack, parent: Any) -> ModulePass:
+        """See :class:`PassWriter`."""
+        return ModulePass(entry, backward, order, stack, parent)
+
+    def note_pass(self, unit: ModulePass, args: Sequence[Any], kwargs: dict[str, Any], wanted: bool) -> None:
+        """See :class:`PassWriter`."""
+        if not torch.is_grad_enabled():
+            return
+        unit.watched = True
+        if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
+            unit.edges = [edge_of(args[0], "input.0")] if args[0].requires_grad else []
+        else:
+            unit.edges = self.edges_of(args, kwargs)
+        unit.oldest = sequence_number()
+        module = unit.module
+        if module._parameters and (wanted or self.filter is not None):
+            unit.parameters = dict(module._parameters)
+            self.parameters.watch(unit.name, module)
+
+    def how_it_ended(self, unit: ModulePass, result: Any) -> dict[str, str]:
+        """See :class:`PassWriter`."""
+        error = None if result is not None else sys.exc_info()[1]
+        if error is None or id(error) == unit.handled:
+            return {}
+        kind = type(error).__name__
+        if kind == STOPPED:
+            return {"stopped": "recomputation ended inside this module"}
+        return {"error": f"{kind}: {error}"[:2000]}
+
+    def state_of(self, module: nn.Module) -> dict[str, Any]:
+        """See :class:`PassWriter`: that it is not training, and its buffers if they are wanted."""
+        state: dict[str, Any] = {} if module.training else {"training": False}
+        if self.session.settings.buffers:
+            describe = self.describer.describe
+            state["buffers"] = {key: describe(value) for key, value in module.named_buffers(recurse=False)}
+        return state
+
+    def ran(self, unit: ModulePass) -> None:
+        """See :class:`PassWriter`."""
+        if unit.module._parameters:
+            self.parameters.placeholder(unit.name, unit.module)
+
+    def watch(self, unit: ModulePass, result: Any) -> None:
+        """See :class:`Writer`."""
+        module = unit.module
+        if module._parameters and not _are_still(unit.parameters, module._parameters):
+            self.parameters.watch(unit.name, module)
+        self.gradients.watch(unit, result)
+
+    def is_kept(self, entry: str, tree: dict[str, Any]) -> bool:
+        """See :class:`Writer`."""
+        return self.calls.is_kept(entry, tree)
+
+    def outputs_of(self, entry: str, result: Any) -> list[Any]:
+        """See :class:`Writer`."""
+        return self.calls.outputs_of(entry, result)
 
     def edges_of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[ArgumentEdge]:
         """The gradient edges of the arguments that require grad."""
         return [edge_of(t, path) for path, t in self.calls.tensors_in(args, kwargs) if t.requires_grad]
 
     def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The arguments as the record has them: those by position, those by keyword."""
+        """See :class:`Writer`."""
         calls = self.calls
         if calls.saving and self.session.saves(entry):
             return calls.kept_inputs(entry, args, kwargs)
@@ -145,7 +134,9 @@ class ModuleRecorder:
         return [describe(v) for v in args], {k: describe(v) for k, v in kwargs.items()}
 
     def parameters_of(self, entry: str, module: nn.Module) -> dict[str, Any]:
-        """The module's own parameters as the record has them."""
+        """See :class:`PassWriter`."""
+        if not module._parameters:
+            return {}
         calls = self.calls
         if calls.saving and self.session.saves(entry):
             keep = calls.keeper.keep
@@ -170,14 +161,3 @@ def _are_still(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> bool
     """Whether these are the parameters that a module began with: it may put others in their place while it runs."""
     before = before or {}
     return len(before) == len(now) and all(a is b for a, b in zip(before.values(), now.values(), strict=True))
-
-
-def _problem(begun: ModulePass, result: Any) -> dict[str, str]:
-    """What to say of a pass that raised; nothing of one that returned."""
-    error = None if result is not None else sys.exc_info()[1]
-    if error is None or id(error) == begun.handled:
-        return {}
-    kind = type(error).__name__
-    if kind == "_StopRecomputationError":
-        return {"stopped": "recomputation ended inside this module"}
-    return {"error": f"{kind}: {error}"[:2000]}
