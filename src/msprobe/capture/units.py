@@ -13,7 +13,7 @@ from typing import Any
 from msprobe.capture.adapter import Gradients, Modules, Place, Tensors
 from msprobe.capture.heard import HeardCalls
 from msprobe.capture.heard_units import arguments_of
-from msprobe.capture.records import PLAIN, Describer, parts_of
+from msprobe.capture.records import PLAIN, Describer, Keep, parts_of
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStack
 
@@ -68,9 +68,11 @@ class Writer:
     # Where `is_recompute` stands in the record of a pass: behind what the module did, or behind its arguments.
     recompute_last = False
 
-    def __init__(self, session: Session, describer: Describer) -> None:
+    def __init__(self, session: Session, describer: Describer, keep: Keep) -> None:
+        """``keep`` saves the values of a tensor; see :class:`msprobe.capture.records.Describer`."""
         self.session = session
         self.describer = describer
+        self.keep = keep
         settings = session.settings
         self.filter = session.filter
         self.forward = settings.forward
@@ -106,6 +108,12 @@ class Writer:
         return facts
 
     # ------------------------------------------------------------ records
+
+    def described(self, value: Any, path: str, entry: str) -> Any:
+        """The tree of one value of ``entry``, its tensors saved below ``path`` if that entry is to be saved."""
+        if self.saving and self.session.saves(entry):
+            return self.describer.describe_kept(value, path, self.keep)
+        return self.describer.describe(value)
 
     def tree_of(self, unit: Any) -> dict[str, Any]:
         """The beginning of a forward record: the arguments."""
@@ -265,7 +273,7 @@ class UnitRecorder(CallWriter, PassWriter):
     def __init__(
         self, session: Session, describer: Describer, tensors: Tensors, gradients: Gradients, overflowed: Any
     ) -> None:
-        super().__init__(session, describer)
+        super().__init__(session, describer, tensors.keep)
         self.tensors = tensors
         self.gradients = gradients
         self.modules: Modules | None = None
@@ -372,12 +380,6 @@ class UnitRecorder(CallWriter, PassWriter):
         """See :class:`Writer`."""
         if unit.note is not None:
             self.gradients.watch(unit, unit.note, self.places_of_results(result))
-
-    def described(self, value: Any, path: str, entry: str) -> Any:
-        """The tree of one value of ``entry``, its tensors saved below ``path`` if that entry is to be saved."""
-        if self.saving and self.session.saves(entry):
-            return self.describer.describe_kept(value, path, self.tensors.keep)
-        return self.describer.describe(value)
 
     def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """See :class:`Writer`."""

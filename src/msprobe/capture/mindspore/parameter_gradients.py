@@ -1,7 +1,6 @@
 """Gradients of parameters, one entry for each cell: ``Cell.{path}.{Class}.parameters_grad``.
 
-A hook on a parameter sees its whole gradient, when all its uses have been added up. The entry has its place behind the
-cell's first forward entry; what has no gradient there is ``[null]``.
+A hook on a parameter sees its whole gradient, when all its uses have been added up.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from typing import Any
 from mindspore import nn
 
 from msprobe.capture.mindspore.surface import Surface
+from msprobe.capture.parameter_entries import ParameterEntries
 from msprobe.capture.units import UnitRecorder
-
-_NOTHING = [None]
 
 
 class CellFacts:
@@ -25,12 +23,9 @@ class CellFacts:
         self.names = names
         self.session = units.session
         self._handles: list[Any] = []
-        # Entry -> parameter -> its gradient.
-        self._trees: dict[str, dict[str, Any]] = {}
-        self._waiting: dict[str, None] = {}
+        self._entries = ParameterEntries(units, each_pass=False)
         # By identity of the parameter: the entries that show it, and its key in each. The parameter is kept.
         self._owners: dict[int, tuple[Any, list[tuple[str, str]]]] = {}
-        self._counts: dict[tuple[str, str], int] = {}
         # The parameters of a cell that have gradients, by its entry. To ask a parameter waits for all work before it,
         # so it is asked once, before the step.
         self._trained: dict[str, list[str]] = {}
@@ -70,15 +65,7 @@ class CellFacts:
     def ran(self, name: str, module: Any) -> None:
         """The cell's entry has a place now, and says so if no gradient arrives."""
         entry = f"{name}.parameters_grad"
-        if entry in self._trees:
-            return
-        tree: dict[str, Any] = dict.fromkeys(self._trained.get(entry, ()), _NOTHING)
-        if tree:
-            self._trees[entry] = tree
-            if self.session.reserve(entry):
-                self._waiting[entry] = None
-            else:
-                self._write(entry)
+        self._entries.place(entry, self._trained.get(entry, ()))
 
     def _hook(self, owners: list[tuple[str, str]]) -> Callable[[Any], None]:
         def arrived(gradient: Any) -> None:
@@ -88,7 +75,7 @@ class CellFacts:
             thread.muted += 1
             try:
                 for entry, key in owners:
-                    self._arrive(entry, key, gradient)
+                    self._entries.add(entry, key, gradient)
             except Exception as error:
                 self.session.fault(owners[0][0], error)
             finally:
@@ -96,33 +83,10 @@ class CellFacts:
 
         return arrived
 
-    def _arrive(self, entry: str, key: str, gradient: Any) -> None:
-        tree = self._trees.get(entry)
-        if tree is None:
-            if self.units.filter is not None and not self.units.filter.wants_call(entry):
-                return
-            tree = self._trees[entry] = {}
-        count = self._counts.get((entry, key), 0)
-        self._counts[entry, key] = count + 1
-        path = f"{entry}.{key}" if count == 0 else f"{entry}.{count}.{key}"
-        tree[key] = [self.units.described(gradient, path, entry)]
-        self._waiting[entry] = None
-        if _NOTHING not in tree.values():
-            self._write(entry)
-
-    def _write(self, entry: str) -> None:
-        self._waiting.pop(entry, None)
-        tree = self._trees[entry]
-        if not self.units.overflow or self.units.overflowed(entry, {"output": list(tree.values())}):
-            self.session.put(entry, dict(tree))
-
     def close_open(self) -> None:
         """Write what has arrived since an entry was last written."""
-        for entry in list(self._waiting):
-            self.session.guard(self._write, entry)
+        self._entries.close_open()
 
     def begin_step(self) -> None:
         """A new step: nothing has arrived yet."""
-        self._trees.clear()
-        self._waiting.clear()
-        self._counts.clear()
+        self._entries.begin_step()

@@ -25,7 +25,6 @@ from msprobe.capture.torch.gradients import (
     shares_of,
 )
 from msprobe.capture.torch.statistics import TensorStatistics
-from msprobe.capture.torch.tensor_values import TensorKeeper
 from msprobe.capture.units import CallWriter, Unit
 
 _quiet = private.without_functions
@@ -57,17 +56,14 @@ class Call(Unit):
 class CallGradients:
     """Watches the gradients of recorded calls."""
 
-    def __init__(self, calls: CallWriter, statistics: TensorStatistics, keeper: TensorKeeper, hooks: NodeHooks) -> None:
+    def __init__(self, calls: CallWriter, statistics: TensorStatistics, hooks: NodeHooks) -> None:
+        self.calls = calls
         self.session = calls.session
-        self.describer = calls.describer
         self.statistics = statistics
-        self.keeper = keeper
         self.hooks = hooks
         self.filter = calls.filter
         self.input = calls.input
         self.output = calls.output
-        self.saving = calls.saving
-        self.overflow = calls.overflow
         self.open_watches: dict[_Watch, None] = {}
         self.visible = private.has("gradients")
 
@@ -252,10 +248,9 @@ class CallGradients:
 
     def _describe_share(self, watch: _Watch, index: int) -> Callable[[Any], Any]:
         name = watch.base + ".backward"
-        if self.saving and self.session.saves(name):
-            path = f"{name}.input_grads.{watch.paths[index]}"
-            return lambda gradient: self.describer.describe_kept(gradient, path, self.keeper.keep)
-        return self.statistics.describe
+        path = f"{name}.input_grads.{watch.paths[index]}"
+        described = self.calls.described
+        return lambda gradient: described(gradient, path, name)
 
     def close_open(self) -> None:
         """Write the gradients of calls whose boundary was not reached: the rest of the graph was not asked
@@ -278,20 +273,15 @@ class CallGradients:
             tree["output"] = self._described(f"{name}.output", name, gradients)
 
     def _described(self, path: str, name: str, gradients: Sequence[Any]) -> list[Any]:
-        if self.saving and self.session.saves(name):
-            keep = self.keeper.keep
-            return [self.describer.describe_kept(g, f"{path}.{i}", keep) for i, g in enumerate(gradients)]
-        describe = self.statistics.describe
-        return [None if g is None else describe(g) for g in gradients]
+        described = self.calls.described
+        return [None if g is None else described(g, f"{path}.{i}", name) for i, g in enumerate(gradients)]
 
     def put(self, name: str, tree: dict[str, Any], order: int, parent: Any, note: str = "") -> None:
         """Write a backward record; ``parent`` is that of the forward record."""
         tree["msprobe"] = {"order": order}
         if note:
             tree["msprobe"]["note"] = note
-        if self.overflow and not self.keeper.overflowed(name, tree):
-            return
-        self.session.put(name, tree, None, backward_of(parent))
+        self.calls.put(name, tree, None, backward_of(parent))
 
 
 class _Watch:

@@ -46,13 +46,13 @@ class CallRecorder(CallWriter):
         keeper: TensorKeeper,
         hooks: NodeHooks,
     ) -> None:
-        super().__init__(session, describer)
+        super().__init__(session, describer, keeper.keep)
         self.statistics = statistics
         self.keeper = keeper
         self.hooks = hooks
         self.overflow = session.settings.task in ("overflow_check", "nan_check")
         self.tensor_types = (torch.Tensor, torch.nn.Parameter)
-        self.gradients = CallGradients(self, statistics, keeper, hooks)
+        self.gradients = CallGradients(self, statistics, hooks)
         self.own = OwnTensors()
 
     # ------------------------------------------------------------ forward
@@ -175,10 +175,16 @@ class CallRecorder(CallWriter):
         """See :class:`Writer`."""
         self.gradients.watch(unit, result)
 
+    def described(self, value: Any, path: str, entry: str) -> Any:
+        """See :class:`Writer`; of a gradient, which torch made: what is said of it may be said again."""
+        if self.saving and self.session.saves(entry):
+            return self.describer.describe_kept(value, path, self.keep)
+        return self.statistics.describe(value)
+
     def kept_inputs(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of the entry ``name``, their tensors saved to files."""
         describer = self.describer
-        keep = self.keeper.keep
+        keep = self.keep
         inputs = [describer.describe_kept(v, f"{name}.input.{i}", keep) for i, v in enumerate(args)]
         words = {k: describer.describe_kept(v, f"{name}.kwargs.{k}", keep) for k, v in kwargs.items()}
         return inputs, words
@@ -187,7 +193,7 @@ class CallRecorder(CallWriter):
         """See :class:`Writer`; a tuple is several results, a list is one."""
         several = isinstance(result, tuple) and type(result) is not torch.Size
         if self.saving and self.session.saves(entry):
-            keep = self.keeper.keep
+            keep = self.keep
             if several:
                 return [self.describer.describe_kept(v, f"{entry}.output.{i}", keep) for i, v in enumerate(result)]
             return [self.describer.describe_kept(result, f"{entry}.output.0", keep)]

@@ -69,18 +69,13 @@ class ModuleGradients(PassGradients):
         calls = self.calls
         if gradient is None or not watch.wanted or not calls.input:
             return
-        if calls.saving and self.session.saves(watch.entry):
-            path = f"{watch.entry}.input.{index}"
-            watch.inputs[index] = calls.describer.describe_kept(gradient, path, calls.keeper.keep)
-        else:
-            watch.inputs[index] = calls.statistics.describe(gradient)
+        watch.inputs[index] = calls.described(gradient, f"{watch.entry}.input.{index}", watch.entry)
 
     def _share(self, watch: PassWatch, index: int) -> Callable[[Any], Any]:
         calls = self.calls
-        if calls.saving and self.session.saves(watch.entry):
-            path = f"{watch.entry}.output.{watch.places[index]}"
-            return lambda gradient: calls.describer.describe_kept(gradient, path, calls.keeper.keep)
-        return calls.statistics.describe
+        entry = watch.entry
+        path = f"{entry}.output.{watch.places[index]}"
+        return lambda gradient: calls.described(gradient, path, entry)
 
     def _finish(self, watch: PassWatch) -> None:
         calls = self.calls

@@ -32,7 +32,7 @@ class ModuleRecorder(PassWriter):
     recompute_last = True
 
     def __init__(self, calls: CallRecorder) -> None:
-        super().__init__(calls.session, calls.describer)
+        super().__init__(calls.session, calls.describer, calls.keep)
         self.calls = calls
         self.hooks = calls.hooks
         self.overflow = calls.overflow
@@ -139,7 +139,7 @@ class ModuleRecorder(PassWriter):
             return {}
         calls = self.calls
         if calls.saving and self.session.saves(entry):
-            keep = calls.keeper.keep
+            keep = self.keep
             return {
                 key: calls.describer.describe_kept(value, f"{entry}.parameters.{key}", keep)
                 for key, value in module.named_parameters(recurse=False)

@@ -12,14 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from msprobe.capture.parameter_entries import ParameterEntries
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.gradients import NodeHooks, accumulating_node
 
 _quiet = private.without_functions
-
-# What stands in an entry until the gradient of a parameter arrives.
-NOTHING = [None]
 
 
 class ParameterHooks:
@@ -114,34 +112,17 @@ class ParameterGradients(ParameterHooks):
 
     def __init__(self, calls: CallRecorder) -> None:
         super().__init__(calls.hooks)
-        self.calls = calls
         self.session = calls.session
-        self.trees: dict[str, dict[str, Any]] = {}
-        self.passes: dict[tuple[str, str], int] = {}
-        # Entries that have a place, or got a gradient, since they were last written.
-        self.waiting: dict[str, None] = {}
-        # The gradients of each pass, and the entries that got a further one since they were last written.
-        self.earlier: dict[str, list[dict[str, Any]]] = {}
-        self.several: dict[str, None] = {}
+        self.entries = ParameterEntries(calls, each_pass=True)
 
     def placeholder(self, name: str, module: nn.Module) -> None:
         """The module has run: its entry has a place now, and says so if no gradient arrives."""
-        entry = f"{name}.parameters_grad"
-        if entry in self.trees:
-            return
-        tree: dict[str, Any] = {}
-        seen: set[int] = set()
+        keys: dict[int, str] = {}
         for key, parameter in module._parameters.items():
             # One that has two names in its module counts under the first.
-            if parameter is not None and parameter.requires_grad and id(parameter) not in seen:
-                seen.add(id(parameter))
-                tree[key] = NOTHING
-        if tree:
-            self.trees[entry] = tree
-            if self.session.reserve(entry):
-                self.waiting[entry] = None
-            else:
-                self._write(entry)
+            if parameter is not None and parameter.requires_grad:
+                keys.setdefault(id(parameter), key)
+        self.entries.place(f"{name}.parameters_grad", keys.values())
 
     def arrive(self, owners: Sequence[tuple[str, str]], gradient: Any) -> None:
         """A backward pass has brought the gradient of a parameter. ``owners``: its entries, and its key in each."""
@@ -151,64 +132,17 @@ class ParameterGradients(ParameterHooks):
         with _quiet():
             for entry, key in owners:
                 try:
-                    self._arrive(entry, key, gradient)
+                    self.entries.add(entry, key, gradient)
                 except Exception as error:
                     session.fault(entry, error)
 
-    def _arrive(self, entry: str, key: str, gradient: Any) -> None:
-        calls = self.calls
-        tree = self.trees.get(entry)
-        if tree is None:
-            if calls.filter is not None and not calls.filter.wants_call(entry):
-                return
-            tree = self.trees[entry] = {}
-        count = self.passes.get((entry, key), 0)
-        self.passes[entry, key] = count + 1
-        if calls.saving and self.session.saves(entry):
-            path = f"{entry}.{key}" if count == 0 else f"{entry}.{count}.{key}"
-            described = [calls.describer.describe_kept(gradient, path, calls.keeper.keep)]
-        else:
-            described = [calls.statistics.describe(gradient)]
-        passes = self.earlier.get(entry)
-        if passes is None:
-            passes = self.earlier[entry] = []
-        while len(passes) <= count:
-            passes.append({})
-        passes[count][key] = described
-        if count:
-            self.several[entry] = None
-        tree[key] = described
-        self.waiting[entry] = None
-        if NOTHING not in tree.values():
-            self._write(entry)
-
-    def _write(self, entry: str) -> None:
-        self.waiting.pop(entry, None)
-        calls = self.calls
-        tree = self.trees[entry]
-        if calls.overflow and not calls.keeper.overflowed(entry, {"output": list(tree.values())}):
-            return
-        self.session.put(entry, dict(tree))
-
     def close_open(self) -> None:
-        """Write what has arrived since an entry was last written; several passes also one by one."""
-        for entry in list(self.waiting):
-            self.session.guard(self._write, entry)
-        several = list(self.several)
-        self.several.clear()
-        if not self.calls.overflow:
-            for entry in several:
-                # The entry itself has the last; each has one of its own: ``parameters_grad.{k}``.
-                for number, tree in enumerate(self.earlier[entry]):
-                    self.session.guard(self.session.put, f"{entry}.{number}", dict(tree))
+        """Write what has arrived since an entry was last written."""
+        self.entries.close_open()
 
     def begin_step(self) -> None:
         """A new step: nothing has arrived yet."""
-        self.trees.clear()
-        self.passes.clear()
-        self.waiting.clear()
-        self.earlier.clear()
-        self.several.clear()
+        self.entries.begin_step()
         self.prune()
 
 
