@@ -287,55 +287,74 @@ static PyMethodDef msp_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef msp_definition = {
-    .m_base = PyModuleDef_HEAD_INIT,
-    .m_name = "_native",
-    .m_doc = "Native parts of the recorder; see native.py.",
-    .m_size = -1,
-    .m_methods = msp_methods,
-};
-
-PyMODINIT_FUNC PyInit__native(void)
+/* {element kind: its number}; NULL with an error set. */
+static PyObject *msp_kind_numbers(void)
 {
-    PyObject *module = PyModule_Create(&msp_definition);
     PyObject *numbers = PyDict_New();
-    PyObject *known = msp_statistic_numbers_begin();
-    if (module == NULL || numbers == NULL || known == NULL) {
-        goto failed;
-    }
-    for (int kind = 0; kind < MSP_KIND_COUNT; kind++) {
+    for (int kind = 0; numbers != NULL && kind < MSP_KIND_COUNT; kind++) {
         PyObject *number = PyLong_FromLong(kind);
-        const int set = number == NULL ? -1 : PyDict_SetItemString(numbers, msp_kinds[kind].name, number);
-        Py_XDECREF(number);
-        if (set < 0) {
-            goto failed;
+        if (number == NULL || PyDict_SetItemString(numbers, msp_kinds[kind].name, number) < 0) {
+            Py_CLEAR(numbers);
         }
+        Py_XDECREF(number);
     }
-    if (msp_memo_begin() < 0 || PyType_Ready(&MspInfoType) < 0 ||
-        PyModule_AddObjectRef(module, "Info", (PyObject *)&MspInfoType) < 0 || PyType_Ready(&MspMemoType) < 0 ||
-        PyModule_AddObjectRef(module, "Memo", (PyObject *)&MspMemoType) < 0 || PyType_Ready(&MspAroundType) < 0 ||
-        PyModule_AddObjectRef(module, "Around", (PyObject *)&MspAroundType) < 0) {
-        goto failed;
+    return numbers;
+}
+
+/* The value is taken over; NULL with an error set is passed on. */
+static int msp_add(PyObject *module, const char *name, PyObject *value)
+{
+    const int failed = value == NULL || PyModule_AddObjectRef(module, name, value) < 0;
+    Py_XDECREF(value);
+    return failed ? -1 : 0;
+}
+
+static int msp_execute(PyObject *module)
+{
+    /* Names, tables and types are static: one interpreter alone may use them. Before 3.12 a slot cannot say so. */
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError, "the C extension works in the main interpreter alone");
+        return -1;
     }
-    msp_name_text = PyUnicode_InternFromString("text");
-    if (msp_name_text == NULL || PyModule_AddObjectRef(module, "KINDS", numbers) < 0 ||
-        PyModule_AddObjectRef(module, "NUMBERS", known) < 0 ||
+    if (msp_memo_begin() < 0 || PyModule_AddType(module, &MspInfoType) < 0 ||
+        PyModule_AddType(module, &MspMemoType) < 0 || PyModule_AddType(module, &MspAroundType) < 0) {
+        return -1;
+    }
+    Py_XSETREF(msp_name_text, PyUnicode_InternFromString("text"));
+    if (msp_name_text == NULL || msp_add(module, "KINDS", msp_kind_numbers()) < 0 ||
+        msp_add(module, "NUMBERS", msp_statistic_numbers_begin()) < 0 ||
         PyModule_AddIntConstant(module, "HIGH_PRECISION", MSP_HIGH_PRECISION) < 0 ||
         PyModule_AddIntConstant(module, "SCALAR", MSP_SCALAR) < 0 ||
         PyModule_AddIntConstant(module, "STATISTICS", MSP_STATISTICS) < 0 ||
         PyModule_AddIntConstant(module, "XOR", MSP_XOR) < 0 ||
         PyModule_AddIntConstant(module, "STRUCTURE", MSP_STRUCTURE) < 0) {
-        goto failed;
+        return -1;
     }
-    Py_DECREF(numbers);
-    Py_DECREF(known);
     msp_numbers_begin();
     msp_hash_begin();
     msp_statistics_begin();
-    return module;
-failed:
-    Py_XDECREF(numbers);
-    Py_XDECREF(known);
-    Py_XDECREF(module);
-    return NULL;
+    return 0;
 }
+
+static PyModuleDef_Slot msp_slots[] = {
+    {Py_mod_exec, (void *)msp_execute},
+#if PY_VERSION_HEX >= 0x030c0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#if PY_VERSION_HEX >= 0x030d0000
+    /* The tables of a memo are guarded by the GIL alone: a free-threaded Python switches it on for us. */
+    {Py_mod_gil, Py_MOD_GIL_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef msp_definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_native",
+    .m_doc = "Native parts of the recorder; see native.py.",
+    .m_size = 0,
+    .m_methods = msp_methods,
+    .m_slots = msp_slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&msp_definition); }

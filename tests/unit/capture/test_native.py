@@ -612,6 +612,29 @@ def test_an_extension_in_use_has_no_reason_not_to_be() -> None:
     assert native.status() == "C extension: in use"
 
 
+@compiled
+def test_another_interpreter_is_refused_the_static_state() -> None:
+    import subprocess
+
+    pytest.importorskip("_xxsubinterpreters", reason="Python has them under this name until 3.12")
+    from msprobe.capture import _native
+
+    inside = f"""
+import importlib.util
+spec = importlib.util.spec_from_file_location("_native", {_native.__file__!r})
+try:
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+except ImportError as error:
+    assert "interpreter" in str(error), error
+else:
+    raise AssertionError("loaded")
+"""
+    program = f"import _xxsubinterpreters as other; other.run_string(other.create(), {inside!r})"
+    # In a process of its own: torch's backward pass fails in one that has had two interpreters.
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_why_the_extension_is_not_used_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert python_only().status() == "C extension: switched off by MSPROBE_NATIVE=0"
     assert native.__spec__ is not None
