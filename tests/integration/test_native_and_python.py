@@ -127,11 +127,11 @@ def test_names_in_another_order_are_a_difference() -> None:
 
 def test_without_the_extension_nothing_of_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     use_python(monkeypatch)
-    bound = {name for name, value in vars(native).items() if is_compiled(value)}
+    bound = {name for name, value in vars(native).items() if is_native(value)}
     assert bound <= {"_native", "Info"}
 
 
-def is_compiled(value: object) -> bool:
+def is_native(value: object) -> bool:
     return "_native" in str(getattr(value, "__module__", "")) or getattr(value, "__name__", "") == (
         "msprobe.capture._native"
     )

@@ -119,7 +119,7 @@ def break_in(patch: pytest.MonkeyPatch, holder: Any, attribute: str, fails: Call
     if (holder, attribute) != (TensorStatistics, "describe"):
         patch.setattr(holder, attribute, unlucky)
         return
-    # The compiled one is an attribute of each object.
+    # The native one is an attribute of each object.
     begin = TensorStatistics.__init__
 
     def init(self: TensorStatistics, *args: Any, **kwargs: Any) -> None:

@@ -96,7 +96,7 @@ def test_every_way_of_recording_computes_the_numbers_of_every_statistic(
 @pytest.mark.skipif(not native.built, reason="the C extension is not built")
 @pytest.mark.parametrize("dtype", TYPES)
 def test_what_c_writes_of_the_usual_statistics_is_what_the_table_makes_of_its_numbers(dtype: str) -> None:
-    assert TensorStatistics().is_compiled()
+    assert TensorStatistics().is_native()
     for name, values in VALUES.items():
         given = tensor(values, dtype)
         assert described(given) == described(given, USUAL_NAMES), name
@@ -117,12 +117,12 @@ def test_all_ways_agree_on_all_statistics(dtype: str, monkeypatch: pytest.Monkey
                 assert same(found[name][one], expected[name][one], relative), (name, one)
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("with_native", [True, False])
 @pytest.mark.parametrize("dtype", [name for name in TYPES if hasattr(np, name)])
-def test_arrays_have_the_statistics_of_tensors(dtype: str, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_have_the_statistics_of_tensors(dtype: str, with_native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {name: tensor(values, dtype) for name, values in VALUES.items()}
     expected = {name: statistics_of(one) for name, one in given.items()}
-    if not compiled:
+    if not with_native:
         use_python(monkeypatch)
     statistics = ArrayStatistics(names=NAMES)
     for name, one in given.items():
@@ -154,7 +154,7 @@ def test_only_what_is_asked_for_is_written_and_in_the_order_of_the_table(defer: 
 def test_a_kernel_that_c_lacks_is_asked_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = statistics_of(torch.tensor([1.0, 2.0]))
     monkeypatch.setattr(native, "NUMBERS", {name: 0 for name in native.NUMBERS if name != "norm"})
-    assert not TensorStatistics(names=NAMES).is_compiled()
+    assert not TensorStatistics(names=NAMES).is_native()
     assert statistics_of(torch.tensor([1.0, 2.0])) == pytest.approx(wanted)
 
 

@@ -1,6 +1,6 @@
 """Doing something before and after a call of another function.
 
-With the compiled module no frame of ours is on the stack while the function runs: what it warns of is told of the
+With the C extension no frame of ours is on the stack while the function runs: what it warns of is told of the
 user's line, its traceback shows the user's program alone, and who counts frames counts right.
 """
 

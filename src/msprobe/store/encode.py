@@ -1,6 +1,6 @@
 """A tree of values as JSON text, one value at a time: a file can then be put together from pieces.
 
-This is the plain Python form; the recorder hands the writer a compiled function of the same result.
+This is the plain Python form; the recorder hands the writer a native function of the same result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is said of tensors that are numpy arrays; the compiled numbers and numpy's are the same."""
+"""What is said of tensors that are numpy arrays; the native numbers and numpy's are the same."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def described(array: Any, kind: str | None = None, mode: str = "statistics", hig
     return found
 
 
-@pytest.fixture(params=["compiled", "numpy"])
+@pytest.fixture(params=["native", "numpy"])
 def _both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "numpy":
         use_python(monkeypatch)
     elif native.numbers is None:
-        pytest.skip("the compiled module is not built")
+        pytest.skip("the C extension was not built")
 
 
 TYPES = "float32 float64 float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()

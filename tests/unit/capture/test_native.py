@@ -1,4 +1,4 @@
-"""The compiled module and its equals in Python: the same bytes, and the numbers that numpy gives."""
+"""The C extension and its equals in Python: the same bytes, and the numbers that numpy gives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from msprobe.capture import native
 from msprobe.capture.statistics_text import StatisticsText
 from tests.native_and_python import python_only
 
-compiled = pytest.mark.skipif(not native.built, reason="the C extension was not built")
+native_only = pytest.mark.skipif(not native.built, reason="the C extension was not built")
 both = pytest.mark.parametrize("encode", [native.encode, native.encode_python], ids=["chosen", "python"])
 
 scalars = (
@@ -250,7 +250,7 @@ def test_memory_is_seen_without_a_copy_and_not_writable(memory) -> None:
         memory(0, 1)
 
 
-@compiled
+@native_only
 @given(strided, st.sampled_from([1, 2, 4, 8, 16]))
 def test_gathered_bytes_are_in_c_order(view, itemsize: int) -> None:
     shape, stride = view
@@ -261,7 +261,7 @@ def test_gathered_bytes_are_in_c_order(view, itemsize: int) -> None:
     assert found == block[places].tobytes() if places else found == b""
 
 
-@compiled
+@native_only
 @pytest.mark.parametrize("version", ["table", "folded", "best"])
 def test_crc_is_that_of_zlib_at_every_length_and_alignment(version: str) -> None:
     from msprobe.capture import _native
@@ -359,7 +359,7 @@ def test_integers_have_exact_extremes_and_float64_means(kernels: str, kind: str,
     assert counts.get("zero", 0) == exact.count(0)
 
 
-@compiled
+@native_only
 @pytest.mark.parametrize("kind", [*FLOATS, *INTS, "bfloat16"])
 def test_every_instruction_set_gives_the_same_bits(kind: str) -> None:
     from msprobe.capture import _native
@@ -582,7 +582,7 @@ def test_a_million_elements_without_the_interpreter_lock_count_right(kernels: st
     assert found["Mean"] == float(np.float32(2 * twos / array.size))
 
 
-@compiled
+@native_only
 def test_wrong_arguments_are_errors_and_nothing_is_read() -> None:
     assert native.numbers is not None
     for arguments, error in [
@@ -607,12 +607,12 @@ class _BrokenExtension(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         raise ImportError("_native.so: undefined symbol: PyNothing")
 
 
-@compiled
+@native_only
 def test_an_extension_in_use_has_no_reason_not_to_be() -> None:
     assert native.status() == "C extension: in use"
 
 
-@compiled
+@native_only
 def test_another_interpreter_is_refused_the_static_state() -> None:
     import subprocess
 

@@ -1,4 +1,4 @@
-"""Files that the compiled module writes, several at once."""
+"""Files that the C extension writes, several at once."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Torch counts what it writes itself. Kernels that other code compiled, numpy and other processes write without its
 knowledge, so two things are asked before something is used again: nothing that may run such code happened since
 (:meth:`Memory.forget_all`, :meth:`Memory.distrust`), and the elements are still the same. Of a tensor on the CPU
-all of them are hashed, or many places of a large one by the compiled memo; of one on an accelerator some elements
+all of them are hashed, or many places of a large one by the native memo; of one on an accelerator some elements
 are compared on the device.
 """
 

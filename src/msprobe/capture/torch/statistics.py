@@ -111,14 +111,14 @@ class TensorStatistics:
         self._compared: list[tuple[LateComparison, Remembered]] = []
         self._memory = Memory(MEMO_LIMIT)
         self._prefixes: dict[Any, bytes] = {}
-        # dtype -> (its name, the number the compiled reductions know it by, digest of every tensor, values of
+        # dtype -> (its name, the number the native reductions know it by, digest of every tensor, values of
         # a one-byte float)
         self._types: dict[torch.dtype, tuple[str, int, bool, bytes | None]] = {}
         self._learn_types()
-        self.compiled: Any = None
+        self.native_memo: Any = None
         of_memo = self.text.needs <= native.NUMBERS.keys() and private.has("memory")
         if native.Memo is not None and not defer and of_memo:
-            self.compiled = native.Memo(
+            self.native_memo = native.Memo(
                 ordinary=tuple(ORDINARY),
                 types=self._types,
                 info_class=TensorInfo,
@@ -141,16 +141,16 @@ class TensorStatistics:
                 limit=MEMO_LIMIT,
             )
             # The method below, without a step through Python.
-            self.describe = self.compiled.describe  # type: ignore[method-assign]
+            self.describe = self.native_memo.describe  # type: ignore[method-assign]
 
     @property
     def reads(self) -> int:
         """How often the elements of a tensor on the CPU were read for its statistics."""
-        return self._reads + (0 if self.compiled is None else int(self.compiled.reads))
+        return self._reads + (0 if self.native_memo is None else int(self.native_memo.reads))
 
-    def is_compiled(self) -> bool:
-        """Whether :meth:`describe` is that of the compiled memo."""
-        return self.compiled is not None and self.describe == self.compiled.describe
+    def is_native(self) -> bool:
+        """Whether :meth:`describe` is that of the native memo."""
+        return self.native_memo is not None and self.describe == self.native_memo.describe
 
     def _learn_types(self) -> None:
         if native.numbers is None:
@@ -184,7 +184,7 @@ class TensorStatistics:
         return self._describe_otherwise(tensor, remember)
 
     def _describe_otherwise(self, tensor: torch.Tensor, remember: bool) -> TensorInfo:
-        """Tensors that the compiled memo does not take: unusual ones, or all where there is none."""
+        """Tensors that the native memo does not take: unusual ones, or all where there is none."""
         try:
             if type(tensor) not in ORDINARY:
                 return self._describe_unusual(tensor)
@@ -366,8 +366,8 @@ class TensorStatistics:
         ``torch.``, shape, CRC-32 of the bytes). None, and nothing copied, for all but everyday tensors.
         """
         found: tuple[str, tuple[int, ...], int] | None = None
-        if self.compiled is not None:
-            found = self.compiled.copy(tensor, buffer)
+        if self.native_memo is not None:
+            found = self.native_memo.copy(tensor, buffer)
         return found
 
     # ---- between steps ----
@@ -380,17 +380,17 @@ class TensorStatistics:
             storage = address_of_storage(tensor)
         except Exception:
             return  # no memory of its own, so nothing is remembered
-        if self.compiled is not None:
-            self.compiled.forget(storage)
+        if self.native_memo is not None:
+            self.native_memo.forget(storage)
         with Quiet():
             left = self._memory.forget(storage, tensor, write)
-        if left and self.compiled is not None:
-            self.compiled.distrust(tensor, False)
+        if left and self.native_memo is not None:
+            self.native_memo.distrust(tensor, False)
 
     def forget_all(self) -> None:
         """Forget every tensor: code that torch does not know ran, and may have written anywhere."""
-        if self.compiled is not None:
-            self.compiled.forget_all()
+        if self.native_memo is not None:
+            self.native_memo.forget_all()
         self._memory.forget_all()
 
     def distrust(self, tensor: torch.Tensor, for_good: bool = True, written: bool = True) -> None:
@@ -398,8 +398,8 @@ class TensorStatistics:
         ``written``: memory that nobody had written may be written now.
         """
         try:
-            if self.compiled is not None:
-                self.compiled.distrust(tensor, for_good)
+            if self.native_memo is not None:
+                self.native_memo.distrust(tensor, for_good)
             self._memory.distrust(tensor, for_good, written)
         except Exception:
             return  # no memory of its own, so nothing is remembered
@@ -411,8 +411,8 @@ class TensorStatistics:
         And nothing is remembered of it, as by :meth:`distrust`.
         """
         try:
-            if self.compiled is not None:
-                self.compiled.distrust(tensor, False)
+            if self.native_memo is not None:
+                self.native_memo.distrust(tensor, False)
             # Tensors of tracers look like others and have no memory.
             if later or is_plain(tensor):
                 with Quiet():
@@ -455,14 +455,14 @@ class TensorStatistics:
         """Forget all tensors; to be called at the end of a step. Whose memory others know is remembered until it is
         gone, or :meth:`close`.
         """
-        if self.compiled is not None:
-            self.compiled.clear(True)
+        if self.native_memo is not None:
+            self.native_memo.clear(True)
         self._memory.clear(keep_exposed=True)
 
     def close(self) -> None:
         """Forget everything."""
-        if self.compiled is not None:
-            self.compiled.clear()
+        if self.native_memo is not None:
+            self.native_memo.clear()
         self._memory.clear()
 
 

@@ -37,7 +37,7 @@ def counted(original: Any) -> Any:
             skipped = tuple(kwargs.get("skip_file_prefixes", ()))
             least = 2 if skipped else 1
             if isinstance(given, int) and max(given, least) > 1:
-                # Without the compiled module there are two frames more: that of the call, and one in the user's place.
+                # Without the C extension there are two frames more: that of the call, and one in the user's place.
                 level = 2 * FRAMES + level_with_us(frame, max(given, least), skipped)
                 if len(args) > 2:
                     args = (*args[:2], level, *args[3:])

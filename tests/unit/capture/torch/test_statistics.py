@@ -1,4 +1,4 @@
-"""What a dump says of everyday tensors, with the compiled reductions and with torch's own."""
+"""What a dump says of everyday tensors, with the native reductions and with torch's own."""
 
 from __future__ import annotations
 

@@ -320,11 +320,11 @@ def everything() -> dict[str, torch.Tensor]:
         }
 
 
-@pytest.mark.parametrize("compiled", [True, False], ids=["native", "torch"])
+@pytest.mark.parametrize("with_native", [True, False], ids=["native", "torch"])
 @pytest.mark.parametrize("mode", ["statistics", "md5", "xor", "xxh3", "structure"])
 @deferred
-def test_nothing_of_ours_is_seen_by_modes_or_left_behind(mode, defer, compiled, monkeypatch) -> None:
-    if not compiled:
+def test_nothing_of_ours_is_seen_by_modes_or_left_behind(mode, defer, with_native, monkeypatch) -> None:
+    if not with_native:
         use_python(monkeypatch)
     tensors = everything()
     generator = torch.get_rng_state()
