@@ -14,7 +14,7 @@ from mindspore import nn, ops
 
 from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.tensors import MindSporeTensors
-from msprobe.capture.mindspore.unwritten_results import BATCH_NORM, written_results
+from msprobe.capture.mindspore.writing_primitives import BATCH_NORM, written_results
 from msprobe.capture.units import UnitRecorder, run_recorded
 
 
