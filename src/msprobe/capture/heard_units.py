@@ -19,6 +19,7 @@ class Heard:
     parent: Any = None
 
     __slots__ = (
+        "among_modes",
         "backward",
         "dumped",
         "event",
@@ -26,7 +27,6 @@ class Heard:
         "key",
         "note",
         "number",
-        "quiet",
         "rank",
         "step",
         "ways",
@@ -47,7 +47,7 @@ class Heard:
         self.dumped: Any = None
         # What was noted of the arguments, to find their gradients.
         self.note: Any = None
-        self.quiet = False
+        self.among_modes = False
 
     def gradient(self, side: Side, place: str, gradient: Any) -> Gradient:
         """The event of one of its gradients."""

@@ -27,13 +27,13 @@ from msprobe.capture.torch.gradients import (
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.units import CallWriter, Unit
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 
 
 class Call(Unit):
     """A call between its beginning and its end."""
 
-    __slots__ = ("args", "base", "edges", "kwargs", "oldest", "quiet", "versions")
+    __slots__ = ("among_modes", "args", "base", "edges", "kwargs", "oldest", "versions")
 
     def __init__(self, key: str, number: int) -> None:
         # Not that of Unit: this is made for every call, and what it has there is set when it is known.
@@ -50,7 +50,7 @@ class Call(Unit):
         # The autograd sequence number before it.
         self.oldest = 0
         # Modes or tensor types of the user see what is called, also by us.
-        self.quiet = False
+        self.among_modes = False
 
 
 class CallGradients:
@@ -113,7 +113,7 @@ class CallGradients:
     def _arriving(self, base: str, generation: int, arrived: dict[str, Any], received: Sequence[Any]) -> None:
         if generation != self.session.generation:
             return
-        with _quiet():
+        with _without_functions():
             name = base + ".backward"
             try:
                 arrived.clear()
@@ -134,7 +134,7 @@ class CallGradients:
         session = self.session
         if generation != session.generation:
             return
-        with _quiet():
+        with _without_functions():
             name = base + ".backward"
             try:
                 if self.filter is not None and not self.filter.wants_call(name):
@@ -165,7 +165,7 @@ class CallGradients:
         session = self.session
         if watch.generation != session.generation:
             return
-        with _quiet():
+        with _without_functions():
             name = watch.base + ".backward"
             try:
                 if watch.tree:
@@ -186,7 +186,7 @@ class CallGradients:
     def _other(self, watch: _Watch, received: Sequence[Any]) -> None:
         if watch.generation != self.session.generation:
             return
-        with _quiet():
+        with _without_functions():
             try:
                 if self._opened(watch):
                     watch.extra += [None if g is None else self.statistics.describe(g) for g in received]
@@ -198,7 +198,7 @@ class CallGradients:
     ) -> None:
         if watch.generation != self.session.generation:
             return
-        with _quiet():
+        with _without_functions():
             try:
                 if watch.tree is None and not watch.early:
                     # The result is a view that was written to: its own node runs no more. That of the tensor
@@ -256,7 +256,7 @@ class CallGradients:
         """Write the gradients of calls whose boundary was not reached: the rest of the graph was not asked
         for.
         """
-        with _quiet():
+        with _without_functions():
             for watch in list(self.open_watches):
                 self.session.guard(self._close, watch)
 

@@ -38,7 +38,7 @@ from msprobe.capture.torch.collectives_work import Unfinished, WorkWatch, is_han
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.names import listed_names
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 _BATCH = "batch_isend_irecv"
 
 # Collectives that the list does not name, each recorded as one unit.
@@ -188,7 +188,7 @@ class CollectiveRecorder:
                 if session.recording:
                     # Recorded or not, what it wrote has other numbers now.
                     session.guard(self._forget_all, [*args, *kwargs.values()])
-        with _quiet(), torch.no_grad():
+        with _without_functions(), torch.no_grad():
             issued = session.guard(self._begin, collective, args, kwargs)
         # What one collective calls to do its work is part of it, also where it is not wanted itself.
         thread.muted += 1
@@ -196,7 +196,7 @@ class CollectiveRecorder:
             result = original(*args, **kwargs)
         except BaseException as error:
             if issued is not None:
-                with _quiet():
+                with _without_functions():
                     if issued.call is not None:
                         self.calls.fail_call(issued.call, error)
                     if issued.heard is not None:
@@ -205,7 +205,7 @@ class CollectiveRecorder:
         finally:
             thread.muted -= 1
         if issued is not None:
-            with _quiet(), torch.no_grad():
+            with _without_functions(), torch.no_grad():
                 session.guard(self._end, collective, issued, result)
         return result
 
@@ -294,7 +294,7 @@ class CollectiveRecorder:
         def finish(waited: bool) -> None:
             if generation != self.session.generation:
                 return
-            with _quiet(), torch.no_grad():
+            with _without_functions(), torch.no_grad():
                 for one in issued:
                     self._forget(one)
                     one.tree["completed"] = True
@@ -325,7 +325,7 @@ class CollectiveRecorder:
                 yield works
             finally:
                 blocks.remove(block)
-        with _quiet(), torch.no_grad():
+        with _without_functions(), torch.no_grad():
             self.session.guard(self._end_block, block, works)
 
     def _end_block(self, block: _Block, works: Any) -> None:

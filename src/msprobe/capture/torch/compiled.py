@@ -33,7 +33,7 @@ from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.torch.parts import Parts
 from msprobe.capture.torch.patches import Patches
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 
 
 class _ThreadState(threading.local):
@@ -242,13 +242,13 @@ class CompiledRegions:
         else:
             name = getattr(function, "__name__", "function")
         args, kwargs = frame.f_locals.get("args", ()), frame.f_locals.get("kwargs", {})
-        with _quiet():
+        with _without_functions():
             return self._targets.calls.begin_call(f"Compiled.{name}", args, kwargs, 2)
 
     def _end(self, call: Any, frame: types.FrameType | None) -> None:
         calls = self._targets.calls
         error = sys.exc_info()[1]
-        with _quiet():
+        with _without_functions():
             if frame is not None and "result" in frame.f_locals:
                 calls.end_call(call, frame.f_locals["result"])
             elif error is not None:

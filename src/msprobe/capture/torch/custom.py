@@ -13,7 +13,7 @@ from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 
 
 def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None) -> None:
@@ -108,7 +108,7 @@ def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) ->
         if not session.recording or session.thread.muted or not thread.is_here():
             return inner(*args, **kwargs)
         target, mode = targets.calls, recorder.mode
-        with _quiet():
+        with _without_functions():
             call = target.begin_call(name, args, kwargs, 1)
         if call is None:
             return inner(*args, **kwargs)
@@ -122,10 +122,10 @@ def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) ->
                 if outer is not None and session.recording:
                     enter_mode(outer)
         except BaseException as error:
-            with _quiet():
+            with _without_functions():
                 target.fail_call(call, error)
             raise
-        with _quiet():
+        with _without_functions():
             other = target.end_call(call, result)
         return result if other is None else other[0]
 

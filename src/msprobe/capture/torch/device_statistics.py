@@ -112,7 +112,7 @@ class DeviceStatistics:
         self._copying = 0
         self._streams: dict[torch.device, set[Any]] = {}
 
-    # ---- while the step runs; inside statistics_framework.Quiet ----
+    # ---- while the step runs; inside statistics_framework.OwnWork ----
 
     def launch(self, values: torch.Tensor) -> LateNumbers:
         """Start the reductions of a plain tensor. Raises what torch raises for a type without them."""

@@ -27,7 +27,7 @@ from msprobe.capture.torch.dispatch_operators import Operator, several, without_
 from msprobe.capture.torch.dispatch_watch import Watch, find_watch
 from msprobe.capture.torch.patches import Patches
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 
 
 class OperatorRecorder:
@@ -90,7 +90,7 @@ class OperatorRecorder:
 
     def run(self, operator: Operator, go: Callable[[], Any], args: Sequence[Any], kwargs: Any) -> Any:
         """Run the operator by ``go`` and record it."""
-        with _quiet(), self._watch.away():
+        with _without_functions(), self._watch.away():
             record = self._begin(operator, args, kwargs)
         try:
             # What an operator calls to do its work is part of it, also where it is not wanted itself.
@@ -98,14 +98,14 @@ class OperatorRecorder:
                 result = go()
         except BaseException as error:
             if record is not None:
-                with _quiet(), self._watch.away():
+                with _without_functions(), self._watch.away():
                     self._end(record, operator, args, kwargs, None, error)
             raise
         if operator.foreign:
             self.calls.statistics.forget_all()
         if record is None:
             return result
-        with _quiet(), self._watch.away():
+        with _without_functions(), self._watch.away():
             self._end(record, operator, args, kwargs, result, None)
         return result
 

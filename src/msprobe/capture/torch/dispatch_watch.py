@@ -24,7 +24,7 @@ _ORIGINS = ("aten::alias", "aten::detach", "aten::lift", "aten::lift_fresh", "at
 _PARTS = ("aten::_indices", "aten::_values")
 _UNSEEN = frozenset(_ORIGINS + _PARTS)
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 # While torch.jit traces, sizes are tensors and what we do would become part of the trace.
 _tracing = private.tracing_state
 
@@ -188,7 +188,7 @@ class _Kernel:
         if has_numbers(self._operator, args):
             # A number that C++ made a tensor of, to take part in type promotion as a number. Only a call
             # from the top makes it one again.
-            with _quiet(), self._watch.away():
+            with _without_functions(), self._watch.away():
                 return self._op(*args, **kwargs)
         return self._op._handle.redispatch_boxed(keys & self._watch.below, *args, **kwargs)
 

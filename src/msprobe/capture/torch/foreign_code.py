@@ -21,7 +21,7 @@ from msprobe.capture.torch.dispatch_operators import OWN_SPACES
 from msprobe.capture.torch.gradients import is_foreign
 from msprobe.capture.torch.names import Api, ApiNames
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 
 # These hand the memory of a tensor to somebody else.
 _ADDRESS_METHODS = (
@@ -68,7 +68,7 @@ class ForeignCode:
             result = inner(*args, **kwargs)
         finally:
             self.statistics.forget_all()
-        with _quiet():
+        with _without_functions():
             self.calls.session.guard(self._watch_backward, result)
         return result
 
@@ -94,7 +94,7 @@ class ForeignCode:
         if not api.key:
             return run(function, args, kwargs)
         target = self.targets.calls
-        with _quiet():
+        with _without_functions():
             # Without this, who calls it, and the mode's function.
             call = target.begin_call(api.key, args, kwargs, 3)
         if call is None:
@@ -103,10 +103,10 @@ class ForeignCode:
         try:
             result = run(function, args, kwargs)
         except BaseException as error:
-            with _quiet():
+            with _without_functions():
                 target.fail_call(call, error)
             raise
-        with _quiet():
+        with _without_functions():
             other = target.end_call(call, result)
         return result if other is None else other[0]
 
@@ -120,13 +120,13 @@ class ForeignCode:
 
     def _distrust(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if args and isinstance(args[0], torch.Tensor):
-            with _quiet():
+            with _without_functions():
                 self.statistics.distrust(args[0])
         return function(*args, **kwargs)
 
     def _distrust_storage(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         storage = function(*args, **kwargs)
-        with _quiet():
+        with _without_functions():
             self.calls.session.guard(self._look_at_storage, args[0], storage)
         return storage
 

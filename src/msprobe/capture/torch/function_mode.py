@@ -28,7 +28,7 @@ from msprobe.capture.torch.transparent import past_question
 _push = private.push_mode
 _pop = private.pop_mode
 _stack_length = private.count_modes
-_quiet = private.without_functions
+_without_functions = private.without_functions
 # While torch.jit traces, sizes are tensors and what we do would become part of the trace.
 _tracing = private.tracing_state
 
@@ -112,23 +112,23 @@ class CallMode(TorchFunctionMode):
         if _stack_length() or kinds:
             # Modes of the user run below ours, or tensor types with a mind of their own: our questions are
             # not calls.
-            with _quiet():
+            with _without_functions():
                 call = self.target.begin_call(key, given, words, 1 + FRAMES)
             if call is not None:
-                call.quiet = True
+                call.among_modes = True
         else:
             call = self.target.begin_call(key, given, words, 1 + FRAMES)
             if call is not None:
-                call.quiet = False
+                call.among_modes = False
         return func, args, kwargs, call
 
     @staticmethod
     def _hear(heard: HeardCalls, key: str, given: Sequence[Any], words: dict[str, Any] | None, function: Any) -> Any:
         """The beginning of a call that listeners may want; None if nobody does."""
-        with _quiet():
+        with _without_functions():
             call = heard.begin_call(key, given, words, 2 + FRAMES, function)
         if call is not None:
-            call.quiet = True
+            call.among_modes = True
         return call
 
     def serve(self, target: Any, heard: HeardCalls | None) -> None:
@@ -142,10 +142,10 @@ class CallMode(TorchFunctionMode):
             self.entering.hop = None
             remove_mode(self)
         elif error is not None:
-            with _quiet():
+            with _without_functions():
                 self.target.fail_call(call, error)
-        elif call.quiet or _stack_length():
-            with _quiet():
+        elif call.among_modes or _stack_length():
+            with _without_functions():
                 return self.target.end_call(call, result)
         else:
             return self.target.end_call(call, result)

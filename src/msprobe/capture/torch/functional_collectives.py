@@ -26,7 +26,7 @@ from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.names import Api
 from msprobe.capture.torch.storages import address_of_storage, may_be_passing
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
 
 
@@ -88,7 +88,7 @@ class FunctionalCollectives:
 
     def _run(self, api: Api, operator: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
         words = kwargs or {}
-        with _quiet():
+        with _without_functions():
             told, group = self._name_group(args)
             number = self.session.number(api.key)
             call = None
@@ -101,13 +101,13 @@ class FunctionalCollectives:
         try:
             result = operator(*args, **words)
         except BaseException as error:
-            with _quiet():
+            with _without_functions():
                 if call is not None:
                     self.calls.fail_call(call, error)
                 if heard is not None:
                     heard.fail(error)
             raise
-        with _quiet():
+        with _without_functions():
             self.session.guard(self._issued, call, heard, group, result)
         return result
 
@@ -180,7 +180,7 @@ class FunctionalCollectives:
 
     def _waited(self, tensor: Any) -> None:
         if self._awaited and isinstance(tensor, torch.Tensor):
-            with _quiet():
+            with _without_functions():
                 self.session.guard(self._arrived, tensor)
 
     def _arrived(self, tensor: torch.Tensor) -> None:

@@ -22,7 +22,7 @@ from msprobe.capture.torch.foreign_code import ForeignCode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.threads import RecordedThread
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 
 _HARMLESS = frozenset(("BackwardHookFunction", "CheckpointFunction"))
 _FRAMEWORK_CLASSES = frozenset(
@@ -81,7 +81,7 @@ class CustomFunctions:
         if not self.records or session.thread.muted or _is_framework(args[0]):
             return self.foreign.run(inner, args, kwargs)
         target = self.targets.calls
-        with _quiet():
+        with _without_functions():
             call = target.begin_call(f"Function.{args[0].__name__}", args[1:], kwargs, self._frames)
         if call is None:
             return self.foreign.run(inner, args, kwargs)
@@ -89,10 +89,10 @@ class CustomFunctions:
         try:
             result = self.foreign.run(inner, (args[0], *given), kwargs)
         except BaseException as error:
-            with _quiet():
+            with _without_functions():
                 target.fail_call(call, error)
             raise
-        with _quiet():
+        with _without_functions():
             other = target.end_call(call, result)
         return result if other is None else other[0]
 

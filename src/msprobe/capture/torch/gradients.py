@@ -22,7 +22,7 @@ from torch.autograd.function import BackwardCFunction
 
 from msprobe.capture.records import PLAIN, parts_of
 from msprobe.capture.torch import private
-from msprobe.capture.torch.statistics_framework import Quiet
+from msprobe.capture.torch.statistics_framework import OwnWork
 
 Node = Any
 
@@ -69,7 +69,7 @@ class Base(NamedTuple):
 
     def of(self, gradient: Any) -> Any:
         """The part of a gradient of the whole tensor."""
-        with Quiet():
+        with OwnWork():
             laid_out = torch.empty_strided(
                 self.whole, self.whole_stride, dtype=gradient.dtype, device=gradient.device
             ).copy_(gradient)
@@ -257,7 +257,7 @@ class Gathering:
         if type(gradient) is not torch.Tensor and private.is_wrapper(gradient):
             self.sums[index] = _sum_of_distributed(before, gradient)
             return
-        with Quiet():
+        with OwnWork():
             if before is None:
                 # A copy: the engine may add to a gradient in place only while nobody else holds it.
                 self.sums[index] = gradient.detach().clone()
@@ -280,7 +280,7 @@ def _sum_of_distributed(before: Any, gradient: Any) -> Any:
         raise TypeError(f"shares of a gradient of type {type(gradient).__name__} cannot be added")
     if before is not None and before._spec.placements != spec.placements:
         raise TypeError("shares of a gradient that are distributed in several ways cannot be added")
-    with Quiet():
+    with OwnWork():
         local = own.detach().clone() if before is None else before._local_tensor + own
     return type(gradient)(local, spec, requires_grad=False)
 

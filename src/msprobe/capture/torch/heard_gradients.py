@@ -14,7 +14,7 @@ from msprobe.capture.torch.gradients import ArgumentEdge, NodeHooks, collect_ten
 from msprobe.capture.torch.parameter_gradients import ParameterHooks
 from msprobe.capture.torch.pass_gradients import PassGradients, PassWatch, nodes_of
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 
 
 class _Unit:
@@ -87,7 +87,7 @@ class HeardParameterGradients(ParameterHooks):
         session = self.session
         if gradient is None or not session.recording:
             return
-        with _quiet():
+        with _without_functions():
             for entry, parameter in owners:
                 try:
                     number = self._counts.get((entry, parameter), 0)

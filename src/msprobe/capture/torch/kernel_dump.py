@@ -24,7 +24,7 @@ from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mod
 from msprobe.capture.torch.names import ApiNames
 from msprobe.store import layout
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 
 
 def npu_module() -> Any:
@@ -121,7 +121,7 @@ class KernelDump:
         self.hooks.before(output.grad_fn, arrive)
 
     def _repeat(self, call: _Repeatable, gradient: torch.Tensor) -> None:
-        with _quiet(), torch.enable_grad():
+        with _without_functions(), torch.enable_grad():
             output = _first_with_gradient(call.function(*call.args, **call.kwargs))
             if output is None:
                 return
@@ -135,9 +135,9 @@ class KernelDump:
 class _Repeatable:
     """A call, with copies of its inputs."""
 
-    __slots__ = ("args", "function", "kwargs", "quiet")
+    __slots__ = ("among_modes", "args", "function", "kwargs")
 
-    quiet: bool  # noted by the function mode
+    among_modes: bool  # noted by the function mode
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.function = function

@@ -21,7 +21,7 @@ from msprobe.capture.torch.module_gradients import ModuleGradients, ModulePass
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.units import PassWriter
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 # While torch.jit traces, sizes are tensors and what we do would become part of the trace.
 _tracing = private.tracing_state
 
@@ -46,7 +46,7 @@ class ModuleRecorder(PassWriter):
         session = self.session
         if not session.recording or session.thread.muted or _tracing() is not None:
             return
-        with _quiet():
+        with _without_functions():
             try:
                 self.begin_pass(name, module, args, kwargs, 3 + above)
             except Exception as error:
@@ -56,7 +56,7 @@ class ModuleRecorder(PassWriter):
         """The module has run, or raised."""
         if not self.is_running(module):
             return
-        with _quiet():
+        with _without_functions():
             try:
                 self.end_passes(module, result)
             except Exception as error:

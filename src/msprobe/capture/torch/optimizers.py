@@ -25,7 +25,7 @@ from msprobe.capture.torch.optimizer_records import OptimizerRecords, Scaling, S
 from msprobe.capture.torch.parameter_names import ParameterNames
 from msprobe.capture.torch.patches import Patches
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 # The name of the profiler's range around a step; its end is the only sign of a step that raised.
 _RANGE = "Optimizer.step#"
 
@@ -105,7 +105,7 @@ class OptimizerRecorder:
         step.joined = True
         step.stack = stack
         self._running.steps.append(step)
-        with _quiet(), torch.no_grad():
+        with _without_functions(), torch.no_grad():
             self.session.guard(self._begin, step, (), {"closure": True})
 
     def leave(self, optimizer: Any, error: BaseException | None) -> None:
@@ -115,7 +115,7 @@ class OptimizerRecorder:
             step = running.pop()
             self._leave_region(step)
             if not step.done:
-                with _quiet(), torch.no_grad():
+                with _without_functions(), torch.no_grad():
                     self.session.guard(self._finish, step, error)
 
     def closure_ended(self, optimizer: Any) -> None:
@@ -155,7 +155,7 @@ class OptimizerRecorder:
         step = Step(optimizer, thread.region)
         running.append(step)
         if session.recording and not thread.muted and not nested:
-            with _quiet(), torch.no_grad():
+            with _without_functions(), torch.no_grad():
                 session.guard(self._begin, step, args, kwargs)
         if not self._regions:
             return None
@@ -166,7 +166,7 @@ class OptimizerRecorder:
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         running = self._running.steps
         if running and running[-1].optimizer is optimizer:
-            with _quiet(), torch.no_grad():
+            with _without_functions(), torch.no_grad():
                 self.session.guard(self._finish, running[-1], None)
 
     def _ending(self, original: Any) -> Any:
@@ -178,7 +178,7 @@ class OptimizerRecorder:
                 step = running.pop()
                 self._leave_region(step)
                 if not step.done:
-                    with _quiet(), torch.no_grad():
+                    with _without_functions(), torch.no_grad():
                         self.session.guard(self._finish, step, error[1] if len(error) > 1 else None)
             return result
 
@@ -256,7 +256,7 @@ class OptimizerRecorder:
             finally:
                 scalings.remove(scaling)
             if not scaling.stepped and self.session.recording and not self.session.thread.muted:
-                with _quiet(), torch.no_grad():
+                with _without_functions(), torch.no_grad():
                     self.session.guard(self._skipped, scaling)
             return result
 
@@ -278,7 +278,7 @@ class OptimizerRecorder:
         def unscale_(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(scaler, optimizer, *args, **kwargs)
             if self.session.recording:
-                with _quiet():
+                with _without_functions():
                     self.session.guard(self._forget_gradients, optimizer)
             return result
 

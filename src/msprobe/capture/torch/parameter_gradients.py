@@ -17,7 +17,7 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.gradients import NodeHooks, accumulating_node
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 
 
 class ParameterHooks:
@@ -129,7 +129,7 @@ class ParameterGradients(ParameterHooks):
         session = self.session
         if gradient is None or not session.recording:
             return
-        with _quiet():
+        with _without_functions():
             for entry, key in owners:
                 try:
                     self.entries.add(entry, key, gradient)

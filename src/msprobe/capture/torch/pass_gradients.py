@@ -29,7 +29,7 @@ from msprobe.capture.torch.gradients import (
     shares_of,
 )
 
-_quiet = private.without_functions
+_without_functions = private.without_functions
 
 OF_ALL_USES = "gradients of all uses of the argument: the results are views of it and were written to"
 
@@ -114,7 +114,7 @@ class PassGradients:
         """
         if watch.generation != self.session.generation:
             return
-        with _quiet():
+        with _without_functions():
             try:
                 gathering = watch.gather()
                 first = places[0][1]
@@ -151,7 +151,7 @@ class PassGradients:
         """A boundary node has run. ``slots``: (slot, argument); ``parts``: results that are views of its tensor."""
         if watch.generation != self.session.generation:
             return
-        with _quiet():
+        with _without_functions():
             try:
                 gathering = watch.gather()
                 if parts and not watch.nodes_run:
@@ -177,7 +177,7 @@ class PassGradients:
         """
         if watch.generation != self.session.generation or watch.nodes_run:
             return
-        with _quiet():
+        with _without_functions():
             try:
                 gathering = watch.gather()
                 self._take_from_base(watch, parts, received)
@@ -207,7 +207,7 @@ class PassGradients:
 
     def close_open(self) -> None:
         """Write the passes whose gradients did not all arrive: the rest of the graph was not asked for."""
-        with _quiet():
+        with _without_functions():
             for watch in list(self.open):
                 self.session.guard(self._close if type(watch) is PassWatch else type(watch).close, watch)
 

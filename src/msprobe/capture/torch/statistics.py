@@ -24,7 +24,7 @@ from msprobe.capture.torch.device_statistics import (
     some_elements,
 )
 from msprobe.capture.torch.remembered import Memory, Remembered
-from msprobe.capture.torch.statistics_framework import Numbers, Quiet, reduce
+from msprobe.capture.torch.statistics_framework import Numbers, OwnWork, reduce
 from msprobe.capture.torch.statistics_info import (
     Content,
     Frame,
@@ -162,7 +162,7 @@ class TensorStatistics:
         for name in dir(torch):
             dtype = getattr(torch, name)
             if isinstance(dtype, torch.dtype) and digest.is_float8(dtype):
-                with Quiet():
+                with OwnWork():
                     table = digest.float8_values(dtype).tobytes()
                 self._types[dtype] = (str(dtype), native.KINDS["float8"], self._digest_all, table)
 
@@ -236,7 +236,7 @@ class TensorStatistics:
             if before is not None and before != now:
                 known.expose()
             return None
-        with Quiet():
+        with OwnWork():
             elements = some_elements(tensor.detach(), pattern)
             if before is None:
                 known.fingerprints[block] = elements.clone()
@@ -254,7 +254,7 @@ class TensorStatistics:
         unwritten = known.unwritten
         if unwritten is None or not unwritten.holds(tensor) or not fits(tensor):
             return None
-        with Quiet():
+        with OwnWork():
             now = unwritten.bytes_of(tensor)
             if unwritten.seen is None:
                 unwritten.seen = now  # it has memory since
@@ -284,7 +284,7 @@ class TensorStatistics:
     def _describe_unusual(self, tensor: torch.Tensor, share: _Share | None = None) -> TensorInfo:
         """``share``: statistics by the elements they are of, and which elements are those of this tensor."""
         try:
-            with Quiet():
+            with OwnWork():
                 found = unwrap(tensor)
                 try:
                     return self._describe_unwrapped(found, share)
@@ -382,7 +382,7 @@ class TensorStatistics:
             return  # no memory of its own, so nothing is remembered
         if self.native_memo is not None:
             self.native_memo.forget(storage)
-        with Quiet():
+        with OwnWork():
             left = self._memory.forget(storage, tensor, write)
         if left and self.native_memo is not None:
             self.native_memo.distrust(tensor, False)
@@ -415,7 +415,7 @@ class TensorStatistics:
                 self.native_memo.distrust(tensor, False)
             # Tensors of tracers look like others and have no memory.
             if later or is_plain(tensor):
-                with Quiet():
+                with OwnWork():
                     self._memory.leave_unwritten(tensor, written, later)
         except Exception:
             return  # no memory of its own, so nothing is remembered
@@ -433,7 +433,7 @@ class TensorStatistics:
             return
         late, self._late = self._late, []
         compared, self._compared = self._compared, []
-        with Quiet():
+        with OwnWork():
             self._device.collect()
         for info in late:
             numbers, raw, comparison = info.numbers, info.copied, info.comparison

@@ -53,7 +53,7 @@ _without_functions = private.without_functions
 _without_dispatch = private.without_keys
 
 
-class Quiet:
+class OwnWork:
     """Inside, torch operations on plain tensors go straight to their kernels.
 
     No function mode, dispatch mode or subclass of the user sees them, autocast does not convert their
@@ -137,7 +137,7 @@ def _mean_and_norm(values: torch.Tensor, largest: float, high_precision: bool) -
 def reduce(values: torch.Tensor, high_precision: bool, needs: Set[str]) -> Numbers:
     """The numbers ``needs`` of a plain tensor with memory, on any device; waits for the device.
 
-    Call inside :class:`Quiet`. Raises whatever torch raises for a type without reductions.
+    Call inside :class:`OwnWork`. Raises whatever torch raises for a type without reductions.
     """
     dtype = values.dtype
     numbers: Numbers = {"count": values.numel(), "single": values.dim() == 0}

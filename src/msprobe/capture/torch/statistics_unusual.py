@@ -2,7 +2,7 @@
 
 Sparse, quantised, nested, distributed and fake tensors, functorch's wrappers, subclasses. Nothing of the user
 runs here, nothing waits for a collective, nothing is communicated. Call inside
-``statistics_framework.Quiet``.
+``statistics_framework.OwnWork``.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from msprobe.capture.overflow import Kept, OverflowCheck
 from msprobe.capture.session import Session
 from msprobe.capture.torch import digest
 from msprobe.capture.torch.statistics import TensorStatistics
-from msprobe.capture.torch.statistics_framework import Quiet
+from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
 from msprobe.config.settings import TensorSlice
 from msprobe.store.pt_format import can_hold
@@ -73,7 +73,7 @@ def copy_values(
     yet. Sparse tensors are written dense, quantised ones as what they stand for. ``allocate`` gives the memory for
     so many bytes. No mode, subclass or graph sees any of this.
     """
-    with Quiet():
+    with OwnWork():
         found = unwrap(tensor)
         values = found.values
         if values is None:
