@@ -249,14 +249,15 @@ class PassWriter(Writer):
         module = unit.module
         if unit.recorded:
             tree = self.tree_of(unit)
-            recompute = {"is_recompute": unit.stack.recompute}
             if not self.recompute_last:
-                tree.update(recompute)
+                tree["is_recompute"] = unit.stack.recompute
             if self.output:
                 tree["output"] = [None] if problem else self.outputs_of(unit.entry, result)
             tree["parameters"] = self.parameters_of(unit.entry, module)
-            tree.update(recompute)
-            tree.update(problem)
+            if self.recompute_last:
+                tree["is_recompute"] = unit.stack.recompute
+            if problem:
+                tree.update(problem)
             tree.update(self.state_of(module))
             self.finish(unit, tree)
             if unit.number == 0 and self.backward and not self.overflow:
