@@ -7,8 +7,10 @@ up. Source lines are read when the text is made, not while the program runs.
 
 from __future__ import annotations
 
+import functools
 import linecache
 import os
+import struct
 import sys
 import types
 from collections.abc import Callable
@@ -18,9 +20,9 @@ _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.s
 # What code the program makes while it runs has stacks of its own; they are not kept for ever.
 _MOST_STACKS = 50_000
 
-# The identities of the code objects of its frames and the offsets in them. It means something only as long as the code
-# objects live.
-FrameKey = tuple[int, ...]
+# The identities of the code objects of its frames and the offsets in them, as bytes: a tenth of what the numbers would
+# take. It means something only as long as the code objects live.
+FrameKey = bytes
 
 
 class Frame:
@@ -105,7 +107,7 @@ class CallStacks:
         while at is not None:
             places += (id(at.f_code), at.f_lasti)
             at = at.f_back
-        key = tuple(places)
+        key = _packing(len(places))(*places)
         known = self.known.get(key)
         return known if known is not None else self._learn(key, frame)
 
@@ -133,6 +135,12 @@ class CallStacks:
         stack = CallStack(tuple(every), tuple(written), source, recompute)
         self.known[key] = stack
         return stack
+
+
+@functools.cache
+def _packing(count: int) -> Callable[..., bytes]:
+    """What makes bytes of so many numbers."""
+    return struct.Struct(f"{count}q").pack
 
 
 def _line_of(code: types.CodeType, lasti: int) -> int:
