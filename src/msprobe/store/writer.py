@@ -52,8 +52,6 @@ _live: weakref.WeakSet[DumpWriter]
 # Frames repeat from step to step, and names of modules from record to record; their text is made once.
 _frames_text: dict[tuple[str, ...], bytes] = {}
 _quoted: dict[str, bytes] = {}
-# Names of records as they stand in the file, and what their entries in the journal begin with.
-_leads: dict[str, tuple[bytes, bytes]] = {}
 _MOST_KEPT = 20_000
 
 
@@ -198,20 +196,14 @@ class DumpWriter:
         text = self._encode(tree, _RECORD_DEPTH)
         if self._strict:
             text = strict(text)
-        known = _leads.get(name)
-        if known is None:
-            if len(_leads) >= _MOST_KEPT:
-                _leads.clear()
-            key = quote(name)
-            known = _leads[name] = key, _pack_key(_CALL, len(key)) + key + b": "
-        key, lead = known
+        key = quote(name)
         stack = -1 if stack_id is None or not self._with_stacks else stack_id
         if parent is False or not self._with_construct:
             origin, length = b"", entries.NO_PARENT
         else:
             origin = self._parent_text(parent)
             length = len(origin)
-        body = lead + text + origin + _pack_tail(stack, length)
+        body = b"".join((_pack_key(_CALL, len(key)), key, b": ", text, origin, _pack_tail(stack, length)))
         with self._lock:
             place = self._append(body)
             if not place:
