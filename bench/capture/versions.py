@@ -2,7 +2,7 @@
 
     git worktree add /tmp/before COMMIT && (cd /tmp/before && python setup.py -q build_ext --inplace)
     python bench/capture/versions.py /tmp/before [--sizes tiny,small] [--levels L0,L1,mix] [--task statistics]
-    python bench/capture/versions.py --without memo,passes,walk [--sizes ...] ...
+    python bench/capture/versions.py --without memo,encode,gather+memory [--sizes ...] ...
 
 Processes, one for each side, do one iteration without and one with recording in turn, so that whatever else the machine
 does falls on all. Told are the medians: on/off of each; of a part that is left out also by how much recording costs

@@ -71,7 +71,7 @@ class HeardCall(Heard):
 
     # What a dumper reads that is asked to end it, as recording was stopped and begun anew inside of the call: nothing
     # of it is dumped.
-    base = ""
+    base = entry = ""
     recorded = False
     watched = False
     versions = ()

@@ -7,6 +7,7 @@ Free of any framework: an adapter notices the calls and answers for its tensors
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -62,11 +63,8 @@ class Unit:
         self.note: Any = None
 
 
-class Writer:
+class Writer(ABC):
     """What is recorded of units, and how a finished record is put. An adapter says how values are described."""
-
-    # Where `is_recompute` stands in the record of a pass: behind what the module did, or behind its arguments.
-    recompute_last = False
 
     def __init__(self, session: Session, describer: Describer, keep: Keep) -> None:
         """``keep`` saves the values of a tensor; see :class:`msprobe.capture.records.Describer`."""
@@ -84,21 +82,17 @@ class Writer:
 
     # ------------------------------------------------------------ what an adapter answers
 
-    def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The arguments of ``entry`` as the record has them: those by position, those by keyword."""
-        raise NotImplementedError
-
+    @abstractmethod
     def outputs_of(self, entry: str, result: Any) -> list[Any]:
         """The results of ``entry`` as the record has them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_kept(self, entry: str, tree: dict[str, Any]) -> bool:
         """Where an overflow check keeps few records: whether it keeps this one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def watch(self, unit: Any, result: Any) -> None:
         """The unit has returned: see to it that its backward record is written."""
-        raise NotImplementedError
 
     def facts_of(self, unit: Any) -> dict[str, Any]:
         """What a record says of the unit besides its arguments and results."""
@@ -178,31 +172,38 @@ class CallWriter(Writer):
 class PassWriter(Writer):
     """Writes the records of passes of modules, from their beginning to their end."""
 
+    # Where `is_recompute` stands in a record: behind the parameters, or (False) behind the arguments.
+    recompute_last = False
+
     # ------------------------------------------------------------ what an adapter answers
+
+    @abstractmethod
+    def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The arguments of ``entry`` as the record has them: those by position, those by keyword."""
 
     def new_pass(self, entry: str, backward: str, order: int, stack: CallStack, parent: Any) -> Any:
         """A pass that begins."""
         return Unit(entry, backward, order, stack, parent)
 
+    @abstractmethod
     def note_pass(self, unit: Any, args: Sequence[Any], kwargs: dict[str, Any], wanted: bool) -> None:
         """Before the pass: what must be known to find its gradients. ``wanted``: a filter wants the record."""
-        raise NotImplementedError
 
     def how_it_ended(self, unit: Any, result: Any) -> dict[str, str]:
         """What a record says of a pass that raised; nothing of one that returned."""
         return {}
 
+    @abstractmethod
     def parameters_of(self, entry: str, module: Any) -> dict[str, Any]:
         """The module's own parameters as the record has them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def state_of(self, module: Any) -> dict[str, Any]:
         """What else the record of a pass says of the module."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ran(self, unit: Any) -> None:
         """The first pass of a module in this step is recorded: the place for its parameters' gradients."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------ life
 
@@ -383,7 +384,7 @@ class UnitRecorder(CallWriter, PassWriter):
             self.gradients.watch(unit, unit.note, self.places_of_results(result))
 
     def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """See :class:`Writer`."""
+        """See :class:`PassWriter`."""
         inputs = [self.described(value, f"{entry}.input.{i}", entry) for i, value in enumerate(args)]
         return inputs, {word: self.described(value, f"{entry}.kwargs.{word}", entry) for word, value in kwargs.items()}
 

@@ -88,7 +88,12 @@ def _top_parser() -> Parser:
         epilog=_command_list(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show program's version number and exit")
+    parser.add_argument(
+        "--version",
+        action=_ShowVersion,
+        nargs=0,
+        help="say which version this is, and whether the C extension is in use",
+    )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument(
         "-f",

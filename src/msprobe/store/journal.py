@@ -158,13 +158,9 @@ class MappedJournal:
         self._touch(0, allocated)
 
     def append(self, body: bytes) -> int:
-        length = len(body)
-        if length > _LONGEST_BODY:
-            raise OverflowError(_too_long(body))
-        # Not in a function of its own: a record costs little more than these calls.
-        frame = _pack_head(length, digest(body, self._generation)) + body
+        frame = _head(body, self._generation) + body
         start = self.size
-        end = start + HEAD_BYTES + length
+        end = start + len(frame)
         if end > self._allocated:
             self._grow(end)
         self.size = end
@@ -328,13 +324,9 @@ def _opening(generation: int, first: bytes) -> bytes:
     return START.pack(MAGIC, generation) + _head(first, generation) + first
 
 
-def _too_long(body: bytes) -> str:
-    return f"a record of {len(body)} bytes; the journal takes up to {_LONGEST_BODY}"
-
-
 def _head(body: bytes, generation: int) -> bytes:
     if len(body) > _LONGEST_BODY:
-        raise OverflowError(_too_long(body))
+        raise OverflowError(f"a record of {len(body)} bytes; the journal takes up to {_LONGEST_BODY}")
     return _pack_head(len(body), digest(body, generation))
 
 

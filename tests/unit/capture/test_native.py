@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from native_and_python import python_only
 
 from msprobe.capture import native
 from msprobe.capture.statistics_text import StatisticsText
-from tests.native_and_python import python_only
 
 native_only = pytest.mark.skipif(not native.built, reason="the C extension was not built")
 both = pytest.mark.parametrize("encode", [native.encode, native.encode_python], ids=["chosen", "python"])

@@ -124,7 +124,7 @@ class ModuleRecorder(PassWriter):
         return [edge_of(t, path) for path, t in self.calls.tensors_in(args, kwargs) if t.requires_grad]
 
     def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """See :class:`Writer`."""
+        """See :class:`PassWriter`."""
         calls = self.calls
         if calls.saving and self.session.saves(entry):
             return calls.kept_inputs(entry, args, kwargs)

@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from msprobe import log
+from msprobe.capture.heard_units import HeardCall
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
@@ -189,3 +190,17 @@ def test_a_fault_is_told_once_and_what_was_recorded_before_it_stays(
     assert capsys.readouterr().out.count("not today") == 1
     data = json.loads((tmp_path / "step0/rank/dump.json").read_text())["data"]
     assert "Module.it.norm.LayerNorm.parameters_grad" in data
+
+
+def test_a_call_that_listeners_began_and_the_dumper_ends_is_not_noticed_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Recording was stopped and begun anew inside of the call, this time without listeners."""
+    recorder = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1").recorder
+    call = HeardCall(recorder.session, "Torch.add", 0, ())
+    recorder.calls.end_call(call, torch.ones(2))
+    recorder.calls.fail_call(call, ValueError("of the program"))
+    assert "error" not in capsys.readouterr().out.lower()
+    monkeypatch.setattr(calls, "unwritten_result", unlucky)
+    recorder.calls.end_call(call, torch.ones(2))
+    assert "not today" in capsys.readouterr().out
