@@ -6,6 +6,7 @@ See docs/how-to-write-a-listener.md.
 from __future__ import annotations
 
 from msprobe.capture.events import (
+    AccumulatedGradient,
     Call,
     Collective,
     Event,
@@ -21,6 +22,7 @@ from msprobe.capture.events import (
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, Observer, Result, Wants
 
 __all__ = [
+    "AccumulatedGradient",
     "Arguments",
     "Cadence",
     "Call",

@@ -13,6 +13,7 @@
 #include "_native_hash.h"
 #include "_native_layout.h"
 #include "_native_memo.h"
+#include "_native_below.h"
 #include "_native_numbers.h"
 #include "_native_text.h"
 
@@ -149,6 +150,30 @@ static PyObject *msp_native_numbers(PyObject *self, PyObject *const *args, Py_ss
     return msp_statistic_numbers_of((MspKind)kind, (int)flags, layout.count, further, &summary);
 }
 
+static PyObject *msp_native_count_below(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (msp_check_count("count_below", nargs, 4, 4) < 0) {
+        return NULL;
+    }
+    const char *address = PyLong_AsVoidPtr(args[0]);
+    const Py_ssize_t count = PyErr_Occurred() ? -1 : PyLong_AsSsize_t(args[1]);
+    const long kind = PyErr_Occurred() ? -1 : PyLong_AsLong(args[2]);
+    const double bound = PyErr_Occurred() ? 0 : PyFloat_AsDouble(args[3]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (count < 0 || kind < 0 || !msp_is_float((MspKind)kind) || (address == NULL && count > 0)) {
+        return PyErr_Format(PyExc_ValueError, "%zd elements of kind %ld at %p", count, kind, address);
+    }
+    int64_t found;
+    PyThreadState *released = count > MSP_GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
+    found = msp_count_below((MspKind)kind, address, count, bound);
+    if (released != NULL) {
+        PyEval_RestoreThread(released);
+    }
+    return PyLong_FromLongLong(found);
+}
+
 static PyObject *msp_native_encode(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     if (msp_check_count("encode", nargs, 2, 2) < 0) {
@@ -265,6 +290,8 @@ static PyObject *msp_native_choose_kernels(PyObject *self, PyObject *argument)
 static PyMethodDef msp_methods[] = {
     {"numbers", MSP_FAST(msp_native_numbers),
      "numbers(address, count_or_pattern, kind, flags, further, table=None) -> {name: number}"},
+    {"count_below", MSP_FAST(msp_native_count_below),
+     "count_below(address, count, kind, bound) -> how many float elements have a magnitude below bound"},
     {"encode", MSP_FAST(msp_native_encode), "encode(tree, depth) -> bytes of indented JSON"},
     {"crc32", MSP_FAST(msp_native_crc32), "crc32(address, size) -> as zlib.crc32 of these bytes"},
 #ifdef MSP_HAVE_WRITE_FILES
@@ -325,6 +352,7 @@ static int msp_execute(PyObject *module)
         msp_add(module, "NUMBERS", msp_statistic_numbers_begin()) < 0 ||
         PyModule_AddIntConstant(module, "HIGH_PRECISION", MSP_HIGH_PRECISION) < 0 ||
         PyModule_AddIntConstant(module, "SCALAR", MSP_SCALAR) < 0 ||
+        PyModule_AddIntConstant(module, "UNROUNDED", MSP_UNROUNDED) < 0 ||
         PyModule_AddIntConstant(module, "STATISTICS", MSP_STATISTICS) < 0 ||
         PyModule_AddIntConstant(module, "XOR", MSP_XOR) < 0 ||
         PyModule_AddIntConstant(module, "STRUCTURE", MSP_STRUCTURE) < 0) {

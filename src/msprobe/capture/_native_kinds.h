@@ -35,7 +35,7 @@ static const struct {
     {"uint64", 8},  {"bool", 1},    {"complex64", 8}, {"complex128", 16},
 };
 
-enum { MSP_HIGH_PRECISION = 1, MSP_SCALAR = 2 }; /* flags given */
+enum { MSP_HIGH_PRECISION = 1, MSP_SCALAR = 2, MSP_UNROUNDED = 4 }; /* flags given */
 enum { MSP_HAS_NAN = 1, MSP_HAS_INF = 2 };       /* flags answered */
 
 typedef struct {

@@ -26,6 +26,9 @@ static double msp_round_to_format(double value, int digits, int least_exponent, 
 
 static double msp_round_result(MspKind kind, int flags, double value)
 {
+    if (flags & MSP_UNROUNDED) {
+        return value;
+    }
     switch (kind) {
     case MSP_FLOAT16: return flags & MSP_HIGH_PRECISION ? (float)value : msp_round_to_format(value, 11, -14, 65504.0);
     case MSP_BFLOAT16:

@@ -46,6 +46,10 @@ class Bus:
         # Those that were told that this step begins.
         self._begun: list[Listening] = []
         self._step: Step | None = None
+        # Of this step, asked for once.
+        self.rank: int | None = None
+        # What waits until everybody was told of the event that is being told of.
+        self._waiting: list[Callable[[], None]] = []
 
     # ---------------------------------------------------------------- who listens
 
@@ -81,6 +85,7 @@ class Bus:
         """Recording begins in this step, or goes on: decide who is on. True if somebody is."""
         session = self.session
         step, rank = session.step, session.rank()
+        self.rank = rank
         on = [one for one in self._listening if not one.dropped and self._is_on(one.listener, step, rank)]
         if on != self.active:
             self.active = on
@@ -95,6 +100,12 @@ class Bus:
                 self.tell(one, one.listener.step_begin, self._step)
         self.active = [one for one in on if not one.dropped]
         return bool(self.active)
+
+    def stays(self, step: int) -> bool:
+        """True if in this step the same are on as now."""
+        rank = self.session.rank()
+        on = [one for one in self._listening if not one.dropped and self._is_on(one.listener, step, rank)]
+        return bool(on) and on == self.active
 
     @staticmethod
     def _is_on(listener: Listener, step: int, rank: int | None) -> bool:
@@ -128,6 +139,10 @@ class Bus:
     def wants(self, kind: Kind) -> bool:
         """True if somebody who is on wants events of this kind."""
         return any(kind in one.wants.kinds for one in self.active)
+
+    def wants_looks(self, ways: Sequence[Way]) -> bool:
+        """True if tensors have to be looked up, to see that nobody among ``ways`` writes to them."""
+        return any(not way.listening.careful for way in ways)
 
     def wants_module(self, key: str, path: str) -> bool:
         """True if the module of this name has to be watched for somebody who is on."""
@@ -180,6 +195,14 @@ class Bus:
             return None
         thread = self.session.thread
         thread.muted += 1
+        if listening.careful:
+            try:
+                return method(*told)
+            except Exception as error:
+                self._drop(listening, method, told[0], error)
+                return None
+            finally:
+                thread.muted -= 1
         try:
             versions = self.surroundings.versions(tensors) if tensors else ()
             with self.surroundings.unseen():
@@ -230,6 +253,13 @@ class Bus:
                 answer = self.tell(way.listening, method, event, *more)
                 if answer is not None and way.listening.changer is not None:
                     self._drop(way.listening, method, event, PermissionError("this cannot be changed"))
+        waiting, self._waiting = self._waiting, []
+        for work in waiting:
+            self.session.guard(work)
+
+    def afterwards(self, work: Callable[[], None]) -> None:
+        """Do ``work`` when everybody was told of the optimizer step or collective that is being told of."""
+        self._waiting.append(work)
 
     def show_before(self, ways: Sequence[Way], event: Any, tensors: Sequence[Any] = ()) -> None:
         """Tell the observers among ``ways`` that something is about to happen."""
@@ -255,7 +285,9 @@ class Bus:
         """Tell those who want gradients of one."""
         for way in ways:
             if way.backward:
-                self.tell(way.listening, way.listening.listener.gradient, event, tensors=(event.gradient,))
+                listening = way.listening
+                tensors = () if listening.careful else (event.gradient,)
+                self.tell(listening, listening.listener.gradient, event, tensors=tensors)
 
     # ---------------------------------------------------------------- those that cannot go on
 

@@ -15,11 +15,13 @@ from typing import Any, Literal
 
 from msprobe.capture.stacks import CallStack
 
-Kind = Literal["call", "pass", "parameter_gradient", "optimizer", "collective", "saved"]
+Kind = Literal["call", "pass", "parameter_gradient", "accumulated_gradient", "optimizer", "collective", "saved"]
 Direction = Literal["forward", "backward"]
 Side = Literal["argument", "result"]
 
-KINDS: frozenset[Kind] = frozenset(("call", "pass", "parameter_gradient", "optimizer", "collective", "saved"))
+KINDS: frozenset[Kind] = frozenset(
+    ("call", "pass", "parameter_gradient", "accumulated_gradient", "optimizer", "collective", "saved")
+)
 DIRECTIONS: frozenset[Direction] = frozenset(("forward", "backward"))
 
 
@@ -171,6 +173,28 @@ class ParameterGradient(Event):
     key: str
     parameter: str
     number: int
+    gradient: Any
+
+    @property
+    def path(self) -> str:
+        """Where the module is in the model."""
+        return path_of(self.key)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AccumulatedGradient(Event):
+    """A backward pass has added to the gradient of a parameter: ``gradient`` is what has gathered since it was emptied,
+    before any reduction over ranks. Of a parameter that a wrapper keeps in shards nothing gathers here; its parts are
+    :class:`ParameterGradient`.
+
+    ``name``, ``parameter``: as there; ``number``: how many backward passes came before in this step; ``weight``: the
+    parameter.
+    """
+
+    key: str
+    parameter: str
+    number: int
+    weight: Any
     gradient: Any
 
     @property

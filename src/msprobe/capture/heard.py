@@ -155,7 +155,8 @@ class HeardPasses:
             heard.dumped = running[-1]
         if heard.event is not None:
             heard.event.origin.order = getattr(heard.dumped, "order", None) or None
-            bus.show_before(heard.ways, heard.event, surroundings.tensors_of((*args, *kwargs.values())))
+            tensors = surroundings.tensors_of((*args, *kwargs.values())) if bus.wants_looks(heard.ways) else ()
+            bus.show_before(heard.ways, heard.event, tensors)
             if heard.gradient_ways:
                 heard.note = surroundings.note(args, kwargs)
         if bus.ways("parameter_gradient", heard.key):
@@ -184,10 +185,11 @@ class HeardPasses:
         return other
 
     def _after(self, heard: HeardPass, result: Any) -> None:
-        event = heard.event
-        tensors = self.bus.surroundings.tensors_of((*event.args, *event.kwargs.values(), result))
-        self.bus.show_after(heard.ways, event, result, tensors)
-        _follow(self.bus, heard, result)
+        event, bus = heard.event, self.bus
+        told = (*event.args, *event.kwargs.values(), result)
+        tensors = bus.surroundings.tensors_of(told) if bus.wants_looks(heard.ways) else ()
+        bus.show_after(heard.ways, event, result, tensors)
+        _follow(bus, heard, result)
 
     def _ended(self, module: Any) -> HeardPass | None:
         """The pass of ``module`` that is over; those inside of it that did not tell their end are, too."""

@@ -17,6 +17,7 @@ from typing import Any
 from msprobe.capture.events import (
     DIRECTIONS,
     KINDS,
+    AccumulatedGradient,
     Direction,
     Event,
     Failure,
@@ -123,11 +124,15 @@ class Listener:
     """What observers and changers have in common. All methods may be left out."""
 
     wants: Wants = Wants()
+    #: For a listener that watches every step of a long training: it promises by itself what the bus sees to otherwise
+    #: (no random numbers, no gradient, nothing that a mode of the program could see, no writing to tensors), and is
+    #: called without the time that this takes.
+    is_careful: bool = False
     #: May be set anew at any time, as ``is_on``: it counts from the next ``start`` on.
     cadence: Cadence = Cadence()
     is_on: bool = True
 
-    def gradient(self, event: Gradient | ParameterGradient) -> None:
+    def gradient(self, event: Gradient | ParameterGradient | AccumulatedGradient) -> None:
         """A gradient has come."""
 
     def failed(self, event: Failure) -> None:

@@ -1,8 +1,8 @@
 """The parts of the recorder that are written in C, or their equals in Python where they were not built.
 
 ``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``pattern`` and ``is_dense``,
-``memory`` and ``copy_memory`` exist in both, with identical results. ``numbers``, ``gather``, ``write_files`` and
-``Memo`` are None without the extension: the framework's own operations and Python's take their place.
+``memory`` and ``copy_memory`` exist in both, with identical results. ``numbers``, ``count_below``,
+``gather``, ``write_files`` and ``Memo`` are None without the extension: the framework's own operations and Python's take their place.
 """
 
 from __future__ import annotations
@@ -72,11 +72,13 @@ Around: Any = None
 Info: Any = None
 HIGH_PRECISION = 1
 SCALAR = 2
+UNROUNDED = 4
 # What a memo says of the elements.
 STATISTICS = 0
 XOR = 1
 STRUCTURE = 2
 numbers: Callable[..., dict[str, Any]] | None = None
+count_below: Callable[[int, int, int, float], int] | None = None
 memory: Callable[[int, int], memoryview] = memory_python
 write_files: Callable[[int, int, str, list[tuple[Any, ...]]], tuple[int, int]] | None = None
 gather: Callable[[int, tuple[int, ...], tuple[int, ...], int], bytes] | None = None
@@ -90,7 +92,7 @@ unused_because = ""
 # What is there without the extension, by name.
 PYTHON: dict[str, Any] = {
     name: globals()[name]
-    for name in ("Around Info Memo encode gather is_dense memory numbers pattern write_files").split()
+    for name in ("Around Info Memo count_below encode gather is_dense memory numbers pattern write_files").split()
 }
 
 if os.environ.get("MSPROBE_NATIVE", "1") == "0":
@@ -109,6 +111,7 @@ else:
         Around = _native.Around
         Info = _native.Info
         numbers = _native.numbers
+        count_below = _native.count_below
         memory = _native.memory
         gather = _native.gather
         write_files = getattr(_native, "write_files", None)  # not on Windows

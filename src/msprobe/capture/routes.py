@@ -7,18 +7,22 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from msprobe.capture.events import Direction, Kind, path_of
-from msprobe.capture.listeners import Changer, Listener, Wants
+from msprobe.capture.listeners import Changer, Listener, Observer, Wants
+
+# Kinds of events that belong to a module, whose path decides.
+OF_MODULES: frozenset[Kind] = frozenset(("pass", "parameter_gradient", "accumulated_gradient"))
 
 
 class Listening:
     """A listener, and whether it is (still) to be told of anything."""
 
-    __slots__ = ("changer", "dropped", "listener", "wants")
+    __slots__ = ("careful", "changer", "dropped", "listener", "wants")
 
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
         self.wants: Wants = listener.wants
         self.dropped = False
+        self.careful = isinstance(listener, Observer) and bool(listener.is_careful)
         self.changer = listener if isinstance(listener, Changer) else None
 
     @property
@@ -62,7 +66,7 @@ def ways_of(active: Sequence[Listening], kind: Kind, key: str) -> tuple[Way, ...
         numbers = numbers_of(tuple(wants.names), key)
         if numbers is not None and not numbers:
             continue
-        if kind in ("pass", "parameter_gradient"):
+        if kind in OF_MODULES:
             if wants.modules and not matches(wants.modules, path_of(key)):
                 continue
             modules: Sequence[str] = ()

@@ -151,9 +151,11 @@ class Session:
         """Begin or go on noticing what happens for listeners, where some are on. True if anything is noticed now."""
         if rank is not None:
             self._forced_rank = rank
-        if self.guard(somebody_listens) and not self.recording:
-            self.recording = self._inside = True
-            self._dumps = False
+        if self.guard(somebody_listens):
+            self._inside = True
+            if not self.recording:
+                self.recording = True
+                self._dumps = False
         return self.recording
 
     @property

@@ -32,7 +32,17 @@ class Part(Protocol):
 
 
 # What there are parts for, in the order in which they are attached.
-_NEEDS = ("functions", "call", "clipping", "warnings", "collective", "planning", "optimizer", "operators")
+_NEEDS = (
+    "functions",
+    "call",
+    "clipping",
+    "warnings",
+    "collective",
+    "planning",
+    "optimizer",
+    "operators",
+    "accumulated",
+)
 _OF_LEVELS: dict[str, frozenset[str]] = {
     "L0": frozenset(("functions", "warnings", "planning", "optimizer")),
     "L1": frozenset(("functions", "call", "warnings", "collective", "planning", "optimizer")),
@@ -48,6 +58,7 @@ NEEDS_OF_KIND: dict[Kind, frozenset[str]] = {
     "call": frozenset(("functions", "call", "warnings", "collective", "planning")),
     "collective": frozenset(("collective",)),
     "optimizer": frozenset(("optimizer",)),
+    "accumulated_gradient": frozenset(("accumulated",)),
 }
 
 
@@ -147,6 +158,10 @@ class Parts:
             from msprobe.capture.torch.optimizers import OptimizerRecorder
 
             return [OptimizerRecorder(context)]
+        if need == "accumulated":
+            from msprobe.capture.torch.accumulated import AccumulatedGradients
+
+            return [AccumulatedGradients(context)]
         from msprobe.capture.torch.dispatch import OperatorRecorder
         from msprobe.capture.torch.kernel_dump import KernelDump, npu_module
 

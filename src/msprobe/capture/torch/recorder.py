@@ -259,6 +259,11 @@ class TorchRecorder:
         """The step is over. Where recording goes on, listeners are asked anew whether they are on."""
         session = self.session
         goes_on = session.recording and (self.bus.has_listeners or not session.is_dumping)
+        if goes_on and not (self.dumps or session.is_dumping) and self.bus.stays(session.step + 1):
+            # Nothing is put or taken away between steps of a training that is watched for long.
+            session.next_step()
+            session.listen(None, self.bus.begin)
+            return
         started = self._started
         if goes_on:
             self.detach()

@@ -1,0 +1,93 @@
+"""What backward passes have added up in the gradient of each parameter, told to listeners as soon as it is there.
+
+Torch calls the hooks that are used here behind each addition to ``.grad``, before wrappers begin to reduce it over
+ranks. They stay in place while the listeners stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from msprobe.capture.events import AccumulatedGradient
+from msprobe.capture.routes import Way
+from msprobe.capture.torch import private
+from msprobe.capture.torch.context import Context
+from msprobe.capture.torch.models import name_modules
+
+_without_functions = private.without_functions
+
+
+class AccumulatedGradients:
+    """Hooks on the parameters of the models that were given to start, as far as somebody wants to be told of them."""
+
+    def __init__(self, context: Context) -> None:
+        self._models = context.models
+        self._session = context.session
+        self._bus = context.bus
+        self._hooks: list[_Hook] = []
+
+    def attach(self) -> None:
+        """See the parameters from now on."""
+        seen: set[int] = set()
+        if self._models.given is None:
+            return
+        for name, module in name_modules(self._models.given, True):
+            for key, parameter in module._parameters.items():
+                if parameter is None or not parameter.requires_grad or id(parameter) in seen:
+                    continue
+                seen.add(id(parameter))
+                ways = self._bus.ways("accumulated_gradient", name)
+                if ways and parameter.is_leaf:
+                    self._hooks.append(_Hook(self, name, key, parameter))
+
+    def detach(self) -> None:
+        """Take the hooks away."""
+        hooks, self._hooks = self._hooks, []
+        for hook in hooks:
+            hook.handle.remove()
+
+    def tell(self, hook: _Hook, weight: torch.Tensor) -> None:
+        """A backward pass has added to the gradient of ``weight``."""
+        session, bus = self._session, self._bus
+        if not session.recording or session.thread.muted:
+            return
+        try:
+            if hook.generation != session.generation:
+                hook.generation, hook.number = session.generation, 0
+            number = hook.number
+            hook.number = number + 1
+            ways: Sequence[Way] = bus.ways("accumulated_gradient", hook.key)
+            if any(way.numbers is not None or way.listening.dropped for way in ways):
+                ways = [way for way in ways if way.is_open(number, ())]
+            if not ways:
+                return
+            with _without_functions():
+                gradient = weight.grad
+                event = AccumulatedGradient(
+                    hook.entry, session.step, bus.rank, hook.key, hook.parameter, number, weight, gradient
+                )
+                if gradient is not None:
+                    bus.show_gradient(ways, event)
+        except Exception as error:
+            session.fault(hook.entry, error)
+
+
+class _Hook:
+    """What torch calls for one parameter."""
+
+    __slots__ = ("entry", "generation", "handle", "key", "number", "owner", "parameter")
+
+    def __init__(self, owner: AccumulatedGradients, key: str, parameter: str, weight: torch.Tensor) -> None:
+        self.owner = owner
+        self.key = key
+        self.entry = f"{key}.parameters_grad"
+        self.parameter = parameter
+        self.number = 0
+        self.generation = -1
+        self.handle: Any = weight.register_post_accumulate_grad_hook(self)  # type: ignore[no-untyped-call]
+
+    def __call__(self, weight: torch.Tensor) -> None:
+        self.owner.tell(self, weight)

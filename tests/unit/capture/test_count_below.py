@@ -1,0 +1,46 @@
+"""How many elements the C extension finds below a bound, against torch in double."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from msprobe.capture import native
+
+pytestmark = pytest.mark.skipif(native.count_below is None, reason="the C extension is not in use")
+
+
+@pytest.mark.parametrize("kernels", ["baseline", "avx2"])
+@pytest.mark.parametrize("bound", [1e-8, 6e-8, 5e-4, 1e-3, 1e30, 1e-50, 1e300, 0.0, -1.0])
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
+def test_as_torch_counts(kind: str, bound: float, kernels: str) -> None:
+    from msprobe.capture import _native
+
+    if not _native.choose_kernels(kernels):
+        pytest.skip(f"this machine has no {kernels}")
+    assert native.count_below is not None
+    try:
+        for count in (0, 1, 17, 100_003):
+            torch.manual_seed(count)
+            values = (torch.randn(count) * 1e-3).to(getattr(torch, kind))
+            if count > 10:
+                special = torch.tensor([1e-8, 0.0, float("nan"), float("inf"), -0.0, -float("inf"), -1e-8])
+                values[3:10] = special.to(values.dtype)
+            expected = int((values.double().abs() < bound).sum())
+            assert native.count_below(values.data_ptr(), count, native.KINDS[kind], bound) == expected
+    finally:
+        for best in ("baseline", "avx2", "avx512"):
+            _native.choose_kernels(best)
+
+
+def test_the_bound_itself_is_not_below() -> None:
+    assert native.count_below is not None
+    value = torch.tensor([1e-8])  # as float32 a little below 1e-8 as a double
+    assert native.count_below(value.data_ptr(), 1, native.KINDS["float32"], value.double().item()) == 0
+    assert native.count_below(value.data_ptr(), 1, native.KINDS["float32"], 1e-8) == 1
+
+
+def test_kinds_without_magnitudes_are_refused() -> None:
+    assert native.count_below is not None
+    with pytest.raises(ValueError, match="of kind"):
+        native.count_below(0, 0, native.KINDS["int32"], 1.0)
