@@ -1,8 +1,9 @@
 """The parts of the recorder that are written in C, or their equals in Python where they were not built.
 
 ``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``pattern`` and ``is_dense``,
-``memory`` and ``copy_memory`` exist in both, with identical results. ``numbers``, ``count_below``,
-``gather``, ``write_files`` and ``Memo`` are None without the extension: the framework's own operations and Python's take their place.
+``memory`` and ``copy_memory`` exist in both, with identical results. ``numbers``, ``count_below``, ``gather``,
+``write_files`` and ``Memo`` are None without the extension: the framework's own operations and Python's take their
+place.
 """
 
 from __future__ import annotations

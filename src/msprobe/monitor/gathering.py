@@ -1,0 +1,90 @@
+"""What one step has measured so far, and its rows in the order in which they are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.monitor.measurements import Quantity, Row, StepMetrics
+from msprobe.monitor.operators import Value
+
+
+class Cells:
+    """The measured statistics of one tensor; ``values`` is None as long as they are on their way from a device."""
+
+    __slots__ = ("dtype", "shape", "values")
+
+    def __init__(self, values: tuple[Value, ...] | None, shape: tuple[int, ...] | None, dtype: str | None) -> None:
+        self.values = values
+        self.shape = shape
+        self.dtype = dtype
+
+
+class Gathering:
+    """The measurements of one step."""
+
+    def __init__(self, step: int, ops: Sequence[str]) -> None:
+        self.step = step
+        self.ops = tuple(ops)
+        # quantity -> (stage, name) -> its measurements in this step: (micro step, cells).
+        self._found: dict[Quantity, dict[tuple[int, str], list[tuple[int | None, Cells]]]] = {}
+        # Names whose measurements of a step become one row.
+        self._merged: set[tuple[int, str]] = set()
+        self.columns: dict[Quantity, tuple[str, ...]] = {}
+
+    def add(self, quantity: Quantity, stage: int, name: str, cells: Cells, micro_step: int | None = None) -> None:
+        """One tensor more. Rows come in the order in which their names did, those of one name together."""
+        self._found.setdefault(quantity, {}).setdefault((stage, name), []).append((micro_step, cells))
+
+    def merge(self, quantity: Quantity, stage: int, name: str, cells: Cells) -> None:
+        """The same; all of a name in this step become one row."""
+        self._merged.add((stage, name))
+        self.add(quantity, stage, name, cells)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was measured."""
+        return not self._found
+
+    def metrics(self) -> StepMetrics:
+        """The rows, all numbers being there."""
+        rows: dict[Quantity, list[Row]] = {}
+        for quantity, names in self._found.items():
+            written: list[Row] = []
+            for (stage, name), found in names.items():
+                if (stage, name) in self._merged:
+                    written.append(_merged(stage, name, self.ops, [cells for _, cells in found]))
+                    continue
+                for micro_step, cells in found:
+                    assert cells.values is not None
+                    written.append(Row(stage, name, micro_step, cells.values, cells.shape, cells.dtype))
+            rows[quantity] = written
+        return StepMetrics(self.step, self.ops, rows, dict(self.columns))
+
+
+def _merged(stage: int, name: str, ops: Sequence[str], found: Sequence[Cells]) -> Row:
+    values = tuple(
+        _together(op, [cells.values[place] for cells in found if cells.values is not None])
+        for place, op in enumerate(ops)
+    )
+    last = found[-1]
+    return Row(stage, name, None, values, last.shape, last.dtype)
+
+
+def _together(op: str, values: Sequence[Value]) -> Value:
+    """One number of several calls: least of min, greatest of max, root of the sum of squares of norms, sum of nans, mean
+    of means and of shares.
+    """
+    numbers: list[Any] = [value for value in values if value is not None]
+    if not numbers:
+        return None
+    if any(number != number for number in numbers):
+        return math.nan
+    if op == "norm":
+        return math.sqrt(math.fsum(number * number for number in numbers))
+    if op == "nans":
+        return sum(numbers)
+    if op in ("min", "max"):
+        return min(numbers) if op == "min" else max(numbers)
+    return sum(numbers) / len(numbers)

@@ -1,0 +1,66 @@
+"""Names in a monitor's files, and what of a model its targets name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+# The first that is found anywhere in a name; what is kept begins there.
+_KEPT = (
+    re.compile(r"layers?\.(.*)"),
+    re.compile(r"embeddings?\.(.*)"),
+    re.compile(r"(final.*)"),
+    re.compile(r"(output.*)"),
+    re.compile(r"(norm.*)"),
+)
+
+
+def squash(name: str) -> str:
+    """The short form of a name of a module or parameter, as monitors of 8.1.1 have it: what comes behind ``layers.``,
+    behind ``embedding.``, or from ``final``, ``output`` or ``norm`` on; the name itself where none of these is in it.
+    """
+    for pattern in _KEPT:
+        found = pattern.search(name)
+        if found:
+            return found.group(1)
+    return name
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The short form of each name, and the whole name where two would have the same."""
+    short = [squash(name) for name in names]
+    times: dict[str, int] = {}
+    for one in short:
+        times[one] = times.get(one, 0) + 1
+    return [one if times[one] == 1 else name for one, name in zip(short, names, strict=True)]
+
+
+class Targets:
+    """What the field ``targets`` names; nothing in it names everything."""
+
+    def __init__(self, targets: Iterable[str]) -> None:
+        self.names = tuple(targets)
+        self._unmatched = dict.fromkeys(self.names)
+
+    def has_parameter(self, stage: int, name: str, short: str) -> bool:
+        """True if the name, that of its stage before it, or the short one begins with a target."""
+        if not self.names:
+            return True
+        forms = (name, f"{stage}:{name}", short, f"{stage}:{short}")
+        return self._find(target for target in self.names if any(form.startswith(target) for form in forms))
+
+    def has_module(self, stage: int, name: str, short: str) -> bool:
+        """True if a target is exactly this module."""
+        forms = (name, f"{stage}:{name}", short, f"{stage}:{short}")
+        return self._find(target for target in self.names if target in forms)
+
+    def unmatched(self) -> list[str]:
+        """Targets that have named nothing so far."""
+        return list(self._unmatched)
+
+    def _find(self, found: Iterable[str]) -> bool:
+        any_found = False
+        for target in found:
+            self._unmatched.pop(target, None)
+            any_found = True
+        return any_found

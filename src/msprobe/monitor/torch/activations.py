@@ -1,0 +1,240 @@
+"""Activations and their gradients: what goes into modules and comes out, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from msprobe.capture.events import Gradient, ModulePass
+from msprobe.capture.listeners import Observer, Wants
+from msprobe.capture.records import parts_of
+from msprobe.capture.torch import private
+from msprobe.capture.torch.storages import in_backward
+from msprobe.monitor.gathering import Cells
+from msprobe.monitor.torch.state import State
+
+_DEPTH = 8
+# Place in the event's gradients, the end of the row's name, and the tensor (None for what is none).
+_Found = list[tuple[str, str, "torch.Tensor | None"]]
+
+
+class _Pass:
+    """A pass of a module whose gradients may still come."""
+
+    __slots__ = ("arguments", "found", "micro_step", "name", "results", "stage")
+
+    def __init__(self, stage: int, name: str, micro_step: int) -> None:
+        self.stage = stage
+        self.name = name
+        self.micro_step = micro_step
+        # Place in gradients -> the end of the row's name.
+        self.arguments: dict[str, str] = {}
+        self.results: dict[str, str] = {}
+        # The gradients that came: end of the row's name -> cells.
+        self.found: dict[str, Cells] = {}
+
+
+class Activations(Observer):
+    """Measures what goes into modules and comes out."""
+
+    is_careful = True
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        config = state.config
+        directions = ["forward"] + (["backward"] if config.backward else [])
+        modules = ["*"] if state.config.all_modules else [_exactly(path) for path in state.watched.paths()]
+        self.wants = Wants(kinds=("pass",), modules=modules, directions=directions)  # type: ignore[arg-type]
+        self._running: dict[str, list[tuple[_Pass | None, list[tuple[str, Cells]]]]] = {}
+        # Passes of this step by (key, number), as long as gradients may come; those of which some came, in order.
+        self._passes: dict[tuple[str, int], _Pass] = {}
+        self._came: dict[_Pass, None] = {}
+        # key -> how often it ran in this step, and in this micro step.
+        self._times: dict[str, int] = {}
+        self._calls: dict[tuple[str, int], int] = {}
+        self._micro_steps = -1
+        # key -> passes that activation checkpointing may still repeat: micro step -> names, the last first.
+        self._to_repeat: dict[str, list[tuple[int, str]]] = {}
+
+    def step_begin(self, event: Any) -> None:
+        """Nothing of the last step is left."""
+        for one in (self._running, self._passes, self._came, self._times, self._calls, self._to_repeat):
+            one.clear()
+        self._micro_steps = -1
+
+    # ---------------------------------------------------------------- forward
+
+    def before(self, event: Any) -> None:
+        """A module is about to run."""
+        with private.without_functions():
+            self._before(event)
+
+    def _before(self, event: ModulePass) -> None:
+        state, key = self.state, event.key
+        repeats = in_backward() != -1
+        if key in state.watched.roots and not repeats:
+            self._micro_steps += 1
+        module = state.watched.modules.get(key)
+        measured = key in state.watched.measured
+        kept: list[tuple[str, Cells]] = []
+        entry: _Pass | None = None
+        if module is not None and measured:
+            name, micro_step = self._place(key, module.name, repeats)
+            entry = _Pass(module.stage, name, micro_step)
+            found = list(_arguments_of(event.args, event.kwargs))
+            records = state.config.forward and not repeats and event.module.training
+            ends = [end for _, end, _ in found]
+            for (place, _, tensor), end in zip(found, _numbered(ends), strict=True):
+                entry.arguments[place] = f".input{end}"
+                if records and tensor is not None:
+                    kept.append((f".input{end}", state.meter.measure(tensor)))
+            if not records:
+                kept = _NOT_RECORDED
+            if state.config.backward and torch.is_grad_enabled():
+                self._passes[key, event.number] = entry
+            state.note_stack(event, name)
+        self._running.setdefault(key, []).append((entry, kept))
+
+    def _place(self, key: str, name: str, repeats: bool) -> tuple[str, int]:
+        """The row's name and micro step of the pass that begins."""
+        if repeats:
+            waiting = self._to_repeat.get(key)
+            if waiting:
+                # The oldest micro step is the one that goes backward; its last pass comes first.
+                micro_step = waiting[0][0]
+                for place in range(len(waiting) - 1, -1, -1):
+                    if waiting[place][0] == micro_step:
+                        return waiting.pop(place)[1], micro_step
+            return name, 0
+        times = self._times.get(key, 0)
+        self._times[key] = times + 1
+        accumulated = self.state.micro_steps
+        micro_step = (self._micro_steps if self._micro_steps >= 0 else times) % accumulated
+        call = self._calls.get((key, micro_step), 0)
+        self._calls[key, micro_step] = call + 1
+        if call:
+            name = f"{name}#{call}"
+        self._to_repeat.setdefault(key, []).append((micro_step, name))
+        return name, micro_step
+
+    def after(self, event: Any, result: Any) -> None:
+        """It has run."""
+        with private.without_functions():
+            self._after(event, result)
+
+    def _after(self, event: ModulePass, result: Any) -> None:
+        running = self._running.get(event.key)
+        if not running:
+            return
+        entry, kept = running.pop()
+        if entry is None:
+            return
+        state = self.state
+        found = list(_results_of(result))
+        for place, end, tensor in found:
+            entry.results[place] = f".output{end}"
+            if kept is not _NOT_RECORDED:
+                kept.append((f".output{end}", state.meter.measure(tensor) if tensor is not None else _nothing(state)))
+        if kept is not _NOT_RECORDED:
+            for end, cells in kept:
+                state.gathering.add("actv", entry.stage, entry.name + end, cells, entry.micro_step)
+
+    def failed(self, event: Any) -> None:
+        """It has raised."""
+        running = self._running.get(event.event.key)
+        if running:
+            running.pop()
+
+    # ---------------------------------------------------------------- backward
+
+    def gradient(self, event: Any) -> None:
+        """A gradient has come back through a pass."""
+        assert isinstance(event, Gradient)
+        entry = self._passes.get((event.key, event.number))
+        if entry is None or event.gradient is None:
+            return
+        end = (entry.arguments if event.side == "argument" else entry.results).get(event.place)
+        if end is not None:
+            with private.without_functions():
+                entry.found[end] = self.state.meter.measure(event.gradient)
+            # In the order in which their last gradient came.
+            self._came.pop(entry, None)
+            self._came[entry] = None
+
+    def flush(self) -> None:
+        """All gradients of the step have come: their rows."""
+        state = self.state
+        for entry in self._came:
+            for end in (*entry.arguments.values(), *entry.results.values()):
+                cells = entry.found.get(end) or state.meter.nothing()
+                state.gathering.add("actv_grad", entry.stage, entry.name + end, cells, entry.micro_step)
+        self._came.clear()
+
+
+_NOT_RECORDED: list[tuple[str, Cells]] = []
+
+
+def _nothing(state: State) -> Cells:
+    return state.meter.nothing()
+
+
+def _exactly(path: str) -> str:
+    """A pattern that matches this path and nothing else."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
+
+
+def _numbered(ends: Sequence[str]) -> list[str]:
+    """The ends of names: a number for each where there are several, none where there is one alone."""
+    return [""] if ends == ["_0"] else list(ends)
+
+
+def _arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, str, torch.Tensor | None]]:
+    """The tensors among the arguments: numbered in the order in which they come, values that are none left out."""
+    number = 0
+    named = [(f"input.{i}", value) for i, value in enumerate(args)]
+    named += [(f"kwargs.{word}", value) for word, value in kwargs.items()]
+    for place, value in named:
+        if isinstance(value, torch.Tensor):
+            yield place, f"_{number}", value
+            number += 1
+            continue
+        inner = [one for one in _walk(value, place, "", 0, set()) if one[2] is not None]
+        if inner:
+            for inner_place, end, tensor in inner:
+                yield inner_place, f"_{number}{end}", tensor
+            number += 1
+
+
+def _results_of(result: Any) -> Iterator[tuple[str, str, torch.Tensor | None]]:
+    """The parts of a result, what is no tensor with None: a tuple's and a list's by number, a dict's by key."""
+    if isinstance(result, torch.Tensor):
+        yield "output.0", "", result
+        return
+    base = "output" if isinstance(result, tuple) else "output.0"
+    found = list(_walk(result, base, "", 0, set()))
+    if isinstance(result, tuple) and len(result) == 1 and len(found) == 1:
+        yield found[0][0], "", found[0][2]
+        return
+    yield from found
+
+
+def _walk(value: Any, place: str, end: str, depth: int, seen: set[int]) -> Iterator[tuple[str, str, Any]]:
+    if isinstance(value, torch.Tensor):
+        yield place, end, value
+        return
+    parts = None
+    if depth < _DEPTH and id(value) not in seen and not isinstance(value, (str, bytes, int, float, type(None))):
+        try:
+            parts = parts_of(value)
+        except Exception:
+            parts = None
+    if parts is None:
+        yield place, end, None
+        return
+    seen.add(id(value))
+    names, items = parts
+    for number, item in enumerate(items):
+        name = number if names is None else names[number]
+        yield from _walk(item, f"{place}.{name}", f"{end}_{number}" if names is None else f"{end}.{name}", depth + 1, seen)

@@ -1,0 +1,45 @@
+"""What the parts of a monitor share: the configuration, the models, the meter, and what the running step has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from msprobe.monitor.config import MonitorConfig
+from msprobe.monitor.gathering import Gathering
+from msprobe.monitor.operators import Operators
+from msprobe.monitor.torch.meter import Meter
+from msprobe.monitor.torch.watched import Watched
+
+
+class State:
+    """Of one configuration: a changed one gets a new state."""
+
+    def __init__(self, config: MonitorConfig, models: Sequence[nn.Module], micro_steps: int, defer: bool) -> None:
+        self.config = config
+        self.models = models
+        # Micro batches in each step of the optimizer.
+        self.micro_steps = micro_steps
+        self.watched = Watched(models, config)
+        self.operators = Operators(config.ops, config.eps)
+        self.meter = Meter(self.operators, defer)
+        self.gathering = Gathering(0, config.ops)
+        # Module -> the call stack of its first pass in the first step that is measured.
+        self.stacks: dict[str, tuple[str, ...]] | None = {} if config.stack_info else None
+
+    def begin(self, step: int) -> None:
+        """A step begins that is measured."""
+        self.meter.drop()
+        self.gathering = Gathering(step, self.operators.names)
+
+    def change_ops(self, ops: Sequence[str]) -> None:
+        """Other operators from the next step on."""
+        self.operators = Operators(ops, self.config.eps)
+        self.meter = Meter(self.operators, self.meter.defers)
+
+    def note_stack(self, event: Any, name: str) -> None:
+        """Keep the stack of a pass, if stacks are asked for and this module has none yet."""
+        if self.stacks is not None and name not in self.stacks:
+            self.stacks[name] = event.stack

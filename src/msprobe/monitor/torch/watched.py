@@ -1,0 +1,97 @@
+"""What of the models is monitored, and what it is called in the files."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from msprobe.capture.events import path_of
+from msprobe.capture.torch.models import name_modules
+from msprobe.monitor.config import MonitorConfig
+from msprobe.monitor.names import Targets, short_names
+
+
+@dataclass(frozen=True)
+class WatchedParameter:
+    """A parameter that is measured: ``stage``, the index of its model; ``name`` in files, ``full`` in the model."""
+
+    stage: int
+    name: str
+    full: str
+    reference: weakref.ref[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class WatchedModule:
+    """A module that is measured; the name of a model itself is empty."""
+
+    stage: int
+    name: str
+    full: str
+
+
+class Watched:
+    """The modules and parameters of one or several models, by what events call them."""
+
+    def __init__(self, models: Sequence[nn.Module], config: MonitorConfig) -> None:
+        self.targets = targets = Targets(config.targets)
+        self.parameters: list[WatchedParameter] = []
+        # Of all modules: the key of their events -> the module; and those among them that are measured.
+        self.modules: dict[str, WatchedModule] = {}
+        self.measured: set[str] = set()
+        # (key of the module in events, key of the parameter there) -> the parameter.
+        self.by_place: dict[tuple[str, str], WatchedParameter] = {}
+        self.roots: set[str] = set()
+        self._by_id: dict[int, WatchedParameter] = {}
+        keys = dict((id(module), key) for key, module in name_modules(models[0] if len(models) == 1 else models, True))
+        for stage, model in enumerate(models):
+            self._add_parameters(stage, model, config.squash_name, targets)
+            self._add_modules(stage, model, config, keys)
+        for key, module in name_modules(models[0] if len(models) == 1 else models, True):
+            for name, parameter in module._parameters.items():
+                known = None if parameter is None else self._by_id.get(id(parameter))
+                if known is not None:
+                    self.by_place[key, name] = known
+
+    def _add_parameters(self, stage: int, model: nn.Module, squashed: bool, targets: Targets) -> None:
+        trained = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+        names = [name for name, _ in trained]
+        short = short_names(names) if squashed else names
+        for (full, parameter), name in zip(trained, short, strict=True):
+            if targets.has_parameter(stage, full, name):
+                one = WatchedParameter(stage, name, full, weakref.ref(parameter))
+                self.parameters.append(one)
+                self._by_id[id(parameter)] = one
+
+    def _add_modules(self, stage: int, model: nn.Module, config: MonitorConfig, keys: dict[int, str]) -> None:
+        found = [(name, module) for name, module in model.named_modules() if id(module) in keys]
+        short = short_names([name for name, _ in found]) if config.squash_name else [name for name, _ in found]
+        for (full, module), name in zip(found, short, strict=True):
+            key = keys[id(module)]
+            self.modules[key] = WatchedModule(stage, name, full)
+            if module is model:
+                self.roots.add(key)
+            is_wrapper = type(module).__name__ == "FullyShardedDataParallel"
+            if not is_wrapper and (config.all_modules or self.targets.has_module(stage, full, name)):
+                self.measured.add(key)
+
+    def paths(self) -> list[str]:
+        """Where the measured modules, and the models themselves, are in the names of events."""
+        return [path_of(key) for key in (*self.roots, *self.measured)]
+
+    def parameter(self, weight: Any) -> WatchedParameter | None:
+        """What is known of a parameter; None if it is not measured."""
+        found = self._by_id.get(id(weight))
+        return found if found is not None and found.reference() is weight else None
+
+    def alive(self) -> Iterator[tuple[WatchedParameter, torch.Tensor]]:
+        """The measured parameters that still exist, in the order of ``named_parameters``."""
+        for one in self.parameters:
+            weight = one.reference()
+            if weight is not None:
+                yield one, weight
