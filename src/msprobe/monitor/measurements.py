@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-# What is measured, by the name of its csv files. "other" is gradient-to-momentum agreement and communication.
+# What is measured, by the name of its csv files. "update" is what a step changed a parameter by, with columns of its
+# own (``norm`` of the change, ``ratio`` to the norm of the weight); "other" is gradient-to-momentum agreement and
+# communication.
 Quantity = Literal[
     "actv",
     "actv_grad",
@@ -16,6 +18,7 @@ Quantity = Literal[
     "exp_avg_sq",
     "param_origin",
     "param_updated",
+    "update",
     "other",
     "attention_hook",
     "linear_hook",
@@ -52,12 +55,16 @@ class StepMetrics:
     ``step``: the optimizer step, as the user counts. ``ops``: operators of this step, in the order of the
     configuration, without shape and dtype. ``rows``: in the order in which they are written. ``columns``: the
     operators of quantities that have their own (``attention_hook``: ``entropy``, ``softmax_max``).
+    ``scalars``: numbers of the step as a whole, by name; rules and reports know ``loss``, ``lr`` and ``grad_norm``.
+    ``batch``: a digest of the step's data, empty where none was taken.
     """
 
     step: int
     ops: tuple[str, ...]
     rows: Mapping[Quantity, Sequence[Row]]
     columns: Mapping[Quantity, tuple[str, ...]] = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    batch: str = ""
 
     def ops_of(self, quantity: Quantity) -> tuple[str, ...]:
         """The operators that the rows of this quantity have values of."""
@@ -80,3 +87,5 @@ class Run:
     config: Mapping[str, Any]
     #: Begin and end of the timestamps among which a folder of an earlier run is gone on with; empty: a new folder.
     append_to: tuple[str, ...] = ()
+    #: Where the files of this run go; empty before :func:`msprobe.monitor.files.begin`, or where none are wanted.
+    folder: str = ""
