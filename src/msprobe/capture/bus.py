@@ -49,7 +49,7 @@ class Bus:
         # Of this step, asked for once.
         self.rank: int | None = None
         # What waits until everybody was told of the event that is being told of.
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[tuple[bool, Callable[[], None]]] = []
 
     # ---------------------------------------------------------------- who listens
 
@@ -254,12 +254,14 @@ class Bus:
                 if answer is not None and way.listening.changer is not None:
                     self._drop(way.listening, method, event, PermissionError("this cannot be changed"))
         waiting, self._waiting = self._waiting, []
-        for work in waiting:
+        for _, work in sorted(waiting, key=lambda one: one[0]):
             self.session.guard(work)
 
-    def afterwards(self, work: Callable[[], None]) -> None:
-        """Do ``work`` when everybody was told of the optimizer step or collective that is being told of."""
-        self._waiting.append(work)
+    def afterwards(self, work: Callable[[], None], last: bool = False) -> None:
+        """Do ``work`` when everybody was told of the optimizer step or collective that is being told of; ``last``:
+        behind all other such work.
+        """
+        self._waiting.append((last, work))
 
     def show_before(self, ways: Sequence[Way], event: Any, tensors: Sequence[Any] = ()) -> None:
         """Tell the observers among ``ways`` that something is about to happen."""

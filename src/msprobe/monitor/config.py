@@ -205,7 +205,7 @@ def _format(reading: _Reading, name: str, value: Any) -> Any:
     return "csv"
 
 
-def check_ops(reading: _Reading, name: str, value: Any) -> Any:
+def _ops(reading: _Reading, name: str, value: Any) -> Any:
     """The operators, unknown ones left out with a warning; ``norm`` if none is left."""
     if not isinstance(value, list):
         reading.wrong(name, value, f"a list of {', '.join(OPERATORS)}")
@@ -310,7 +310,7 @@ _CHECKS: dict[str, _Check] = {
     "collect_times": _lenient_count(0, ENDLESS),
     "dynamic_on": _bool,
     "format": _format,
-    "ops": check_ops,
+    "ops": _ops,
     "eps": _eps,
     "ndigits": _digits,
     "step_count_per_record": _steps_per_file,
@@ -329,7 +329,7 @@ def load(path: str | os.PathLike[str]) -> MonitorConfig:
     """Read the configuration file of a monitor.
 
     Raises PathError if it cannot be read, InvalidInputError if it is no JSON object, :class:`MonitorTypeError` or
-    :class:`MonitorValueError` if a field is wrong; all mistakes are in one message. What the earlier tool put right with
+    :class:`MonitorValueError` if a field is wrong; all mistakes are in one message. What earlier tools put right with
     a warning is put right with a warning here.
     """
     where = os.fspath(path)
@@ -359,8 +359,18 @@ def from_object(text: Any, where: str) -> MonitorConfig:
     config = MonitorConfig(**reading.found, text=text)
     if config.forward_only and config.backward_only:
         reading.warnings.append("forward_only and backward_only are both true, so no activations are measured")
-    if config.ur_distribution and config.format != "tensorboard":
-        reading.warnings.append('ur_distribution is drawn in TensorBoard only; set format to "tensorboard"')
     for warning in reading.warnings:
         log.warning(f'Monitor configuration "{where}": {warning}.')
     return config
+
+
+def checked_operators(value: Any) -> tuple[str, ...]:
+    """The operators that a program sets while it runs, checked as those of a file. Raises :class:`MonitorTypeError`."""
+    reading = _Reading({"ops": value}, "ops")
+    reading.take("ops", _ops)
+    if reading.mistakes:
+        raise MonitorTypeError(f"Monitor: {reading.mistakes[0][1]}.")
+    for warning in reading.warnings:
+        log.warning(f"Monitor: {warning}.")
+    found: tuple[str, ...] = reading.found["ops"]
+    return found

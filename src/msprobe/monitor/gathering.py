@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msprobe.monitor.measurements import Quantity, Row, StepMetrics
@@ -73,8 +73,8 @@ def _merged(stage: int, name: str, ops: Sequence[str], found: Sequence[Cells]) -
 
 
 def _together(op: str, values: Sequence[Value]) -> Value:
-    """One number of several calls: least of min, greatest of max, root of the sum of squares of norms, sum of nans, mean
-    of means and of shares.
+    """One number of several calls: least of min, greatest of max, root of the sum of squares of norms, sum of nans,
+    mean of means and of shares.
     """
     numbers: list[Any] = [value for value in values if value is not None]
     if not numbers:
@@ -83,8 +83,7 @@ def _together(op: str, values: Sequence[Value]) -> Value:
         return math.nan
     if op == "norm":
         return math.sqrt(math.fsum(number * number for number in numbers))
-    if op == "nans":
-        return sum(numbers)
-    if op in ("min", "max"):
-        return min(numbers) if op == "min" else max(numbers)
-    return sum(numbers) / len(numbers)
+    if op in ("nans", "min", "max"):
+        together: dict[str, Callable[[list[Any]], Value]] = {"nans": sum, "min": min, "max": max}
+        return together[op](numbers)
+    return float(sum(numbers) / len(numbers))

@@ -9,12 +9,14 @@ from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.listening import Listening
 from msprobe.capture.torch.seed import seed_all
 from msprobe.capture.torch.single_module import module_dump, module_dump_end
+from msprobe.monitor.torch.trainer import TrainerMon
 from msprobe.report.compare_functions import compare, compare_distributed
 
 __all__ = [
     "Listening",
     "Memory",
     "PrecisionDebugger",
+    "TrainerMon",
     "compare",
     "compare_distributed",
     "module_dump",
@@ -24,7 +26,6 @@ __all__ = [
 
 # Names that scripts of other versions import from here, and what does their work.
 _NOT_YET = {
-    "TrainerMon": "monitoring the training state",
     "random_save": "saving random states",
     "set_fx_dump_config": "dumping FX graphs",
     "set_ge_dump_config": "dumping GE graphs",

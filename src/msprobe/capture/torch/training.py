@@ -42,14 +42,15 @@ class TrainingListening(Listening):
 
     def end(self) -> None:
         """Nothing is watched any more, and nothing is left attached."""
+        self._given = None
         self.stop()
         self.close()
         self._steps.forget()
-        self._given = None
 
     def next(self) -> None:
         """A step is over; the next one begins."""
-        self.recorder.next_step()
+        if self._given is not None:
+            self.recorder.next_step()
 
     def _new_recorder(self) -> TorchRecorder:
         return TorchRecorder(Settings(), dumps=False)
@@ -87,4 +88,4 @@ class _Steps(Observer):
         if self._leader is None and self.is_meant(optimizer):
             self._leader = optimizer
         if optimizer is self._leader:
-            self._training.recorder.bus.afterwards(self._training.next)
+            self._training.recorder.bus.afterwards(self._training.next, last=True)

@@ -237,4 +237,6 @@ def _walk(value: Any, place: str, end: str, depth: int, seen: set[int]) -> Itera
     names, items = parts
     for number, item in enumerate(items):
         name = number if names is None else names[number]
-        yield from _walk(item, f"{place}.{name}", f"{end}_{number}" if names is None else f"{end}.{name}", depth + 1, seen)
+        yield from _walk(
+            item, f"{place}.{name}", f"{end}_{number}" if names is None else f"{end}.{name}", depth + 1, seen
+        )

@@ -11,14 +11,13 @@ from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.torch import private
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.torch.state import State
-from msprobe.monitor.torch.watched import WatchedParameter
 
 
 class UnreducedGradients(Observer):
     """Measures what backward passes have added up, in the last micro step, or in each.
 
-    ``sharded``: parameters that a wrapper keeps in shards, as FSDP does: what gathers is out of sight there, so what each
-    backward pass brings is measured.
+    ``sharded``: parameters that a wrapper keeps in shards, as FSDP does: what gathers is out of sight there, so what
+    each backward pass brings is measured.
     """
 
     is_careful = True
@@ -27,13 +26,12 @@ class UnreducedGradients(Observer):
         self.state = state
         kinds: tuple[Kind, ...] = ("parameter_gradient",) if sharded else ("accumulated_gradient",)
         self.wants = Wants(kinds=kinds)
-        # id(gradient) -> what was measured of it, while it has this version.
-        self.measured: dict[int, tuple[torch.Tensor, int, Cells]] = {}
-        self._sizes: dict[WatchedParameter, torch.Tensor] = {}
+        # id(gradient) -> what was measured of it at this version; only until the optimizer steps.
+        self._measured: dict[int, tuple[torch.Tensor, int, Cells]] = {}
 
     def step_begin(self, event: Any) -> None:
         """Nothing of the last step is left."""
-        self.measured.clear()
+        self._measured.clear()
 
     def gradient(self, event: Any) -> None:
         """A backward pass has brought the gradient of a parameter."""
@@ -51,13 +49,17 @@ class UnreducedGradients(Observer):
             gradient = gradient if main is None else main
         with private.without_functions():
             cells = state.meter.measure(gradient)
-            self.measured[id(gradient)] = gradient, gradient._version, cells
+            self._measured[id(gradient)] = gradient, gradient._version, cells
         micro_step = event.number if every else None
         state.gathering.add("grad_unreduced", watched.stage, watched.name, cells, micro_step)
 
+    def forget(self) -> None:
+        """The gradients are not asked for any more."""
+        self._measured.clear()
+
     def known(self, gradient: torch.Tensor) -> Cells | None:
         """What was measured of this very gradient, if nobody has written to it since."""
-        found = self.measured.get(id(gradient))
+        found = self._measured.get(id(gradient))
         if found is None or found[0] is not gradient or found[1] != gradient._version:
             return None
         return found[2]

@@ -33,6 +33,7 @@ class Meter:
 
     def __init__(self, operators: Operators, defer: bool = False) -> None:
         self.operators = operators
+        self.defers = defer
         self._native = native.numbers if not defer and native.count_below is not None else None
         # Of each device: results of one element each, and what waits for them.
         self._results: dict[torch.device, list[torch.Tensor]] = {}
@@ -46,10 +47,10 @@ class Meter:
         """The statistics of ``tensor`` as it is now. Raises what torch raises for what cannot be read."""
         if self._native is not None and type(tensor) in ORDINARY and tensor.device == _CPU:
             kind = _KINDS.get(tensor.dtype)
-            if kind is not None and tensor.is_contiguous() and not tensor.is_neg():
-                # A bound above 1 counts more whole numbers than zero.
-                if kind[1] or self.operators.eps <= 1:
-                    return self._measure_native(tensor, *kind)
+            # A bound above 1 counts more whole numbers than zero.
+            is_usual = kind is not None and (kind[1] or self.operators.eps <= 1)
+            if kind is not None and is_usual and tensor.is_contiguous() and not tensor.is_neg():
+                return self._measure_native(tensor, *kind)
         return self._measure_otherwise(tensor)
 
     def _measure_native(self, tensor: torch.Tensor, kind: int, is_float: bool, dtype: str) -> Cells:
@@ -58,7 +59,8 @@ class Meter:
         if count and not address:
             # No memory behind it, as of a fake tensor.
             return Cells(operators.nothing, tuple(shape), dtype)
-        assert self._native is not None and native.count_below is not None
+        assert self._native is not None
+        assert native.count_below is not None
         numbers = self._native(address, count, kind, native.UNROUNDED, 0)
         numbers["single"] = not shape
         if operators.needs_zeros:
@@ -133,14 +135,14 @@ class _Launched:
 
     def result(self, name: str) -> torch.Tensor:
         try:
-            value = getattr(self, f"_{name}")()
+            value: torch.Tensor | None = getattr(self, f"_{name}")()
         except RuntimeError:
             value = None
         if value is None:
             return torch.full((), math.nan, dtype=self.wide, device=self.values.device)
         return value.to(self.wide)
 
-    def _norm(self) -> torch.Tensor:
+    def _norm(self) -> Any:
         values = self.values
         if not values.is_floating_point() and not self.is_complex:
             values = values.to(self.wide)
@@ -161,7 +163,7 @@ class _Launched:
     def _extreme(self, reduce: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor | None:
         return reduce(self.values) if self.values.numel() and not self.is_complex else None
 
-    def _nans(self) -> torch.Tensor:
+    def _nans(self) -> Any:
         return self.values.isnan().sum()
 
     def _zeros(self) -> torch.Tensor | None:

@@ -44,6 +44,10 @@ class Optimizers:
         """True for the optimizer whose steps are those of the training."""
         return self.torch is None or optimizer is self.torch or optimizer in members(self.given)
 
+    def torch_ones(self) -> list[Any]:
+        """The optimizers of torch whose steps are those of the given one."""
+        return members(self.given)
+
     def kept(self, parameters: Mapping[int, torch.Tensor]) -> Mapping[int, Kept]:
         """What is kept of each of these parameters; keys are their identities."""
         if self._read is not None:
@@ -53,6 +57,16 @@ class Optimizers:
         for key, parameter in parameters.items():
             state: Any = next((kept for kept in (one.get(parameter) for one in states) if kept is not None), None)
             found[key] = Kept(parameter, self.gradient(parameter), *_moments_of(state))
+        return found
+
+    def rates(self) -> Mapping[int, tuple[float, tuple[float, float], float]]:
+        """Of the weights of optimizers like Adam, by identity: learning rate, betas, eps."""
+        found: dict[int, tuple[float, tuple[float, float], float]] = {}
+        for one in members(self.given):
+            for group in one.param_groups:
+                if {"lr", "betas", "eps"} <= group.keys():
+                    rate = float(group["lr"]), tuple(map(float, group["betas"])), float(group["eps"])
+                    found.update((id(weight), rate) for weight in group["params"])  # type: ignore[misc]
         return found
 
     def gradient(self, parameter: torch.Tensor) -> torch.Tensor | None:
@@ -93,7 +107,9 @@ def _moments_of(state: Any) -> tuple[dict[str, torch.Tensor], float]:
         return {}, 0.0
     moments = {name: state[name] for name in _MOMENTS if isinstance(state.get(name), torch.Tensor)}
     step = state.get("step", 0)
-    return moments, float(step) if isinstance(step, (int, float)) else 0.0
+    # Kept on the host, but by optimizers that say "capturable" or "fused".
+    is_at_hand = isinstance(step, (int, float)) or (isinstance(step, torch.Tensor) and step.device.type == "cpu")
+    return moments, float(step) if is_at_hand else 0.0
 
 
 # ---------------------------------------------------------------- Megatron
@@ -187,7 +203,11 @@ def _deepspeed_whole(parameter: torch.Tensor) -> Kept | None:
     if mapping is None:
         return None
     weight = mapping.get_hp_fragment()
-    moments = {name: mapping.get_hp_fragment(optim_state_key=name) for name in _MOMENTS if name in mapping.get_optim_state_keys()}
+    moments = {
+        name: mapping.get_hp_fragment(optim_state_key=name)
+        for name in _MOMENTS
+        if name in mapping.get_optim_state_keys()
+    }
     gradient = None
     read = getattr(parameter, "get_full_hp_grad", None)
     if getattr(mapping, "hp_grad_fragment", None) is not None:

@@ -1,4 +1,4 @@
-"""What the parts of a monitor share: the configuration, the models, the meter, and what the running step has measured."""
+"""What the parts of a monitor share: the configuration, the models, the meter, and what this step has measured."""
 
 from __future__ import annotations
 

@@ -48,11 +48,12 @@ class Watched:
         self.by_place: dict[tuple[str, str], WatchedParameter] = {}
         self.roots: set[str] = set()
         self._by_id: dict[int, WatchedParameter] = {}
-        keys = dict((id(module), key) for key, module in name_modules(models[0] if len(models) == 1 else models, True))
+        named = name_modules(models[0] if len(models) == 1 else models, True)
+        keys = {id(module): key for key, module in named}
         for stage, model in enumerate(models):
             self._add_parameters(stage, model, config.squash_name, targets)
             self._add_modules(stage, model, config, keys)
-        for key, module in name_modules(models[0] if len(models) == 1 else models, True):
+        for key, module in named:
             for name, parameter in module._parameters.items():
                 known = None if parameter is None else self._by_id.get(id(parameter))
                 if known is not None:

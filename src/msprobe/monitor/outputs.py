@@ -1,0 +1,147 @@
+"""What becomes of the measured steps of one run and rank: its folder, its sinks, and the last step in memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msprobe.monitor import files
+from msprobe.monitor.config import MonitorConfig
+from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.sinks import Sink
+from msprobe.monitor.sinks.csv import CsvSink
+from msprobe.monitor.writer import Writer
+from msprobe.paths import make_folder, write_atomically
+
+OUTPUT_DIR = "MONITOR_OUTPUT_DIR"
+
+
+class Output:
+    """Made with the monitor; :meth:`open` makes the folder and the writer."""
+
+    def __init__(
+        self,
+        rank: int,
+        world: int,
+        framework: str,
+        pipeline_stage: int,
+        group_mates: Sequence[int],
+        on_metrics: Callable[[int, StepMetrics], None] | None,
+        on_alert: Callable[[Any], None] | None,
+    ) -> None:
+        self._rank = rank
+        self._world = world
+        self._framework = framework
+        self._pipeline_stage = pipeline_stage
+        self._group_mates = tuple(group_mates)
+        self._on_metrics = on_metrics
+        self._on_alert = on_alert
+        self._base = os.environ.get(OUTPUT_DIR) or "./monitor_output"
+        self._writer: Writer | None = None
+        #: The folder of this run and rank.
+        self.folder: str | None = None
+        #: The last step that was written.
+        self.last: StepMetrics | None = None
+        #: True as long as no step has measured anything.
+        self.is_empty = True
+
+    def open(self, config: MonitorConfig) -> None:
+        """Begin: make what ``config`` asks for. Raises PathError if the folder cannot be made."""
+        run = Run(
+            base=self._base,
+            rank=self._rank,
+            world=self._world,
+            started=time.time(),
+            framework=self._framework,
+            steps_per_file=config.step_count_per_record,
+            digits=config.ndigits,
+            config=dict(config.text),
+            append_to=config.append_output,
+        )
+        sinks: list[Sink] = [_Last(self)]
+        if config.format != "api":
+            run = files.begin(run)
+            self.folder = run.folder
+            sinks.append(sink_of(config.format))
+        if self._on_metrics is not None:
+            sinks.append(_Callback(self._on_metrics))
+        self._writer = Writer(run, sinks)
+
+    def put(self, step: Any) -> None:
+        """A step has been measured: its metrics, or what makes them."""
+        self.is_empty = self.is_empty and getattr(step, "is_empty", False)
+        if self._writer is not None:
+            self._writer.put(step)
+
+    def flush(self) -> None:
+        """Wait until all that was put can be read."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def close(self) -> None:
+        """The run is over."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    # ---------------------------------------------------------------- files beside the measurements
+
+    def write_stacks(self, stacks: Mapping[str, Sequence[str]]) -> None:
+        """``stack_info.csv``: from where each module was first called."""
+        if self.folder is None:
+            return
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(("module_name", "stack_info"))
+        for name, lines in stacks.items():
+            table.writerow((name, "\n".join(line.rstrip() for line in lines)))
+        write_atomically(os.path.join(self.folder, "stack_info.csv"), text.getvalue().encode())
+
+    def write_structure(self, text: str) -> str:
+        """``module_struct.json``: of rank 0 in the base folder, and of each rank in one of its own; the latter path."""
+        folder = make_folder(os.path.join(self._base, "module_struct", f"rank{self._rank}"))
+        path = os.path.join(folder, "module_struct.json")
+        write_atomically(path, text.encode())
+        if self._rank == 0:
+            write_atomically(os.path.join(self._base, "module_struct.json"), text.encode())
+        return path
+
+
+def sink_of(name: str) -> Sink:
+    """The sink that the field ``format`` names."""
+    return CsvSink()
+
+
+class _Last:
+    """Keeps the last step."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def open(self, run: Run) -> None:
+        """Nothing."""
+
+    def write(self, metrics: StepMetrics) -> None:
+        """Keep it."""
+        self._output.last = metrics
+
+    def flush(self) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class _Callback(_Last):
+    """Hands each step to a function of the program."""
+
+    def __init__(self, function: Callable[[int, StepMetrics], None]) -> None:
+        self._function = function
+
+    def write(self, metrics: StepMetrics) -> None:
+        """Hand it over."""
+        self._function(metrics.step, metrics)

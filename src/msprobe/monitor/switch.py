@@ -1,0 +1,62 @@
+"""Dynamic monitoring: the configuration file turns the monitor on and off while the training runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from msprobe import log
+from msprobe.errors import MsprobeError
+from msprobe.monitor.config import MonitorConfig, checked_operators, load
+from msprobe.paths import write_atomically
+
+
+class Switch:
+    """Looks at the configuration file between steps. ``is_dynamic``: the variable DYNAMIC_MONITOR says so."""
+
+    def __init__(self, path: str | os.PathLike[str], config: MonitorConfig) -> None:
+        self.path = os.fspath(path)
+        self.is_dynamic = os.environ.get("DYNAMIC_MONITOR", "").strip().lower() == "true"
+        self._is_on = config.dynamic_on
+        self._seen = self._changed_at()
+
+    def look(self) -> MonitorConfig | None:
+        """The configuration, if the file has changed and is sound; one that switches off only where it was on."""
+        changed_at = self._changed_at()
+        if changed_at == self._seen:
+            return None
+        self._seen = changed_at
+        try:
+            config = load(self.path)
+        except MsprobeError as error:
+            log.error(f"{error.message} The monitor goes on as it was.")
+            return None
+        if not config.dynamic_on and not self._is_on:
+            return None
+        self._is_on = config.dynamic_on
+        return config
+
+    def turn_off(self) -> None:
+        """Everything asked for is measured: say so in the file."""
+        self._is_on = False
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                text = json.load(file)
+            text["dynamic_on"] = False
+            write_atomically(self.path, json.dumps(text, indent=2, ensure_ascii=False).encode())
+        except (OSError, ValueError, MsprobeError) as error:
+            log.warning(f'Monitor: dynamic_on could not be set to false in "{self.path}": {error}')
+        self._seen = self._changed_at()
+
+    @staticmethod
+    def checked_ops(value: Any) -> tuple[str, ...]:
+        """Operators that a program sets. Raises InvalidInputError."""
+        return checked_operators(value)
+
+    def _changed_at(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size

@@ -1,0 +1,87 @@
+"""The structure of a model (``print_struct``): what each module is given and gives, forward and backward."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+
+from msprobe.capture.events import Gradient, Kind
+from msprobe.capture.listeners import Observer, Wants
+from msprobe.capture.torch import private
+from msprobe.monitor.torch.state import State
+
+_KINDS: frozenset[Kind] = frozenset(("pass",))
+
+
+class MonitorStop(Exception):
+    """The training is ended because the configuration of the monitor asked for one look only."""
+
+
+class Structure(Observer):
+    """Notes containers, shapes and types of the first pass of each module."""
+
+    is_careful = True
+    wants = Wants(kinds=_KINDS, modules=("*",))
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.found: dict[str, dict[str, Any]] = {}
+        self._by_key: dict[str, dict[str, Any]] = {}
+
+    def before(self, event: Any) -> None:
+        """A module is about to run."""
+        module = self.state.watched.modules.get(event.key)
+        if module is None or event.key in self._by_key:
+            return
+        with private.without_functions():
+            inputs = [value for value in (*event.args, *event.kwargs.values()) if isinstance(value, torch.Tensor)]
+            entry = {"input": _described(inputs), "output": {}, "input_grad": {}, "output_grad": {}}
+        self._by_key[event.key] = entry
+
+    def after(self, event: Any, result: Any) -> None:
+        """It has run."""
+        module, entry = self.state.watched.modules.get(event.key), self._by_key.get(event.key)
+        name = "" if module is None else f"{module.stage}:{module.full}"
+        if entry is None or name in self.found or module is None:
+            return
+        with private.without_functions():
+            entry["output"] = _described(result)
+        for side, count in (("input_grad", len(entry["input"]) - 1), ("output_grad", len(entry["output"]) - 1)):
+            entry[side] = {"config": f"tuple[{count}]", **{str(i): _NONE for i in range(count)}}
+        self.found[name] = entry
+
+    def gradient(self, event: Any) -> None:
+        """A gradient has come back through a pass."""
+        assert isinstance(event, Gradient)
+        entry = self._by_key.get(event.key)
+        if entry is None or event.number or event.gradient is None:
+            return
+        side = "input_grad" if event.side == "argument" else "output_grad"
+        with private.without_functions():
+            entry[side][event.place.split(".")[1]] = _tensor(event.gradient)
+
+    def text(self) -> str:
+        """What was found, as JSON."""
+        return json.dumps(self.found, indent=2, ensure_ascii=False)
+
+
+_NONE = "<class 'NoneType'>"
+
+
+def _described(value: Any) -> dict[str, str]:
+    if isinstance(value, torch.Tensor):
+        return {"config": "tensor", "tensor": _tensor(value)}
+    if isinstance(value, (list, tuple)):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        found = {"config": f"{kind}[{len(value)}]"}
+        found.update((str(i), _tensor(one)) for i, one in enumerate(value))
+        return found
+    return {"config": str(type(value))}
+
+
+def _tensor(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return str(type(value))
+    return f"size={tuple(value.shape)}, dtype={value.dtype}"
