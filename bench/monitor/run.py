@@ -2,7 +2,7 @@
 
     python bench/monitor/run.py [--settings NAME,...] [--width 256] [--steps 25] [--reference 8.1.1] [--ranks 2]
 
-Each process trains two equal models in turns, one monitored and one not; what is given is the median over the steps of the
+Each process trains two equal models in turns, one monitored and one not; what is given is the median over steps of the
 ratio of both, and the median over processes. ``nothing`` monitors neither: how far from 1 chance goes.
 ``--reference``: the published package of this version, in an environment of its own, the same way.
 """

@@ -1,4 +1,4 @@
-"""One process of ``run.py``: two equal trainings in turns, the second one monitored. Prints the median of the ratios."""
+"""One process of ``run.py``: two equal trainings in turns, the second one monitored. Prints the median ratio."""
 
 from __future__ import annotations
 

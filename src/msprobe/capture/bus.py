@@ -285,6 +285,9 @@ class Bus:
 
     def show_gradient(self, ways: Sequence[Way], event: Any) -> None:
         """Tell those who want gradients of one."""
+        if len(ways) == 1 and ways[0].backward and ways[0].listening.careful:
+            self.tell(ways[0].listening, ways[0].listening.listener.gradient, event)
+            return
         for way in ways:
             if way.backward:
                 listening = way.listening

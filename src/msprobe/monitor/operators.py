@@ -65,13 +65,16 @@ class Operators:
         self.eps = eps
         self.makers = tuple(_MAKERS[name] for name in self.names)
         self.needs_zeros = "zeros" in self.names
-        # Nothing but the norm: what most users watch, and what costs least.
+        # What most users watch, and what has to cost least.
+        self.is_norm_alone = self.names == ("norm",)
         self.nothing = (None,) * len(self.names)
 
     def values(self, numbers: Numbers) -> tuple[Value, ...]:
         """One value for each operator. ``numbers``: those of :data:`msprobe.statistics_table.NUMBERS`, mean and norm
         not rounded, and ``below``: how many elements are below eps (None where that has no meaning).
         """
+        if self.is_norm_alone:
+            return (numbers["norm"] if numbers["count"] else 0.0,)
         return tuple([make(numbers) for make in self.makers])
 
 

@@ -57,13 +57,14 @@ class AccumulatedGradients:
         try:
             if hook.generation != session.generation:
                 hook.generation, hook.number = session.generation, 0
+                hook.ways = bus.ways("accumulated_gradient", hook.key)
             number = hook.number
             hook.number = number + 1
-            ways: Sequence[Way] = bus.ways("accumulated_gradient", hook.key)
-            if any(way.numbers is not None or way.listening.dropped for way in ways):
+            ways: Sequence[Way] = hook.ways
+            if len(ways) != 1 or ways[0].numbers is not None or ways[0].listening.dropped:
                 ways = [way for way in ways if way.is_open(number, ())]
-            if not ways:
-                return
+                if not ways:
+                    return
             with _without_functions():
                 gradient = weight.grad
                 event = AccumulatedGradient(
@@ -78,7 +79,7 @@ class AccumulatedGradients:
 class _Hook:
     """What torch calls for one parameter."""
 
-    __slots__ = ("entry", "generation", "handle", "key", "number", "owner", "parameter")
+    __slots__ = ("entry", "generation", "handle", "key", "number", "owner", "parameter", "ways")
 
     def __init__(self, owner: AccumulatedGradients, key: str, parameter: str, weight: torch.Tensor) -> None:
         self.owner = owner
@@ -87,6 +88,7 @@ class _Hook:
         self.parameter = parameter
         self.number = 0
         self.generation = -1
+        self.ways: Sequence[Way] = ()
         self.handle: Any = weight.register_post_accumulate_grad_hook(self)  # type: ignore[no-untyped-call]
 
     def __call__(self, weight: torch.Tensor) -> None:

@@ -8,7 +8,6 @@ import torch
 
 from msprobe.capture.events import AccumulatedGradient, Kind
 from msprobe.capture.listeners import Observer, Wants
-from msprobe.capture.torch import private
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.torch.state import State
 
@@ -22,10 +21,12 @@ class UnreducedGradients(Observer):
 
     is_careful = True
 
-    def __init__(self, state: State, sharded: bool) -> None:
+    def __init__(self, state: State, sharded: bool, remembers: bool) -> None:
         self.state = state
         kinds: tuple[Kind, ...] = ("parameter_gradient",) if sharded else ("accumulated_gradient",)
         self.wants = Wants(kinds=kinds)
+        # False where gradients are reduced before they are asked for.
+        self.remembers = remembers
         # id(gradient) -> what was measured of it at this version; only until the optimizer steps.
         self._measured: dict[int, tuple[torch.Tensor, int, Cells]] = {}
 
@@ -47,8 +48,8 @@ class UnreducedGradients(Observer):
             # Where the wrapper lets gradients gather elsewhere, as Megatron does.
             main = getattr(event.weight, "main_grad", None)
             gradient = gradient if main is None else main
-        with private.without_functions():
-            cells = state.meter.measure(gradient)
+        cells = state.meter.measure(gradient)
+        if self.remembers:
             self._measured[id(gradient)] = gradient, gradient._version, cells
         micro_step = event.number if every else None
         state.gathering.add("grad_unreduced", watched.stage, watched.name, cells, micro_step)

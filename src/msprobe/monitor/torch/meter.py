@@ -21,7 +21,6 @@ _KINDS: dict[torch.dtype, tuple[int, bool, str]] = {
     for name, number in native.KINDS.items()
     if isinstance(dtype := getattr(torch, name, None), torch.dtype) and not dtype.is_complex and dtype != torch.bool
 }
-_CPU = torch.device("cpu")
 
 
 class Meter:
@@ -34,6 +33,8 @@ class Meter:
     def __init__(self, operators: Operators, defer: bool = False) -> None:
         self.operators = operators
         self.defers = defer
+        # A bound above 1 counts more whole numbers than zero.
+        self._is_small = operators.eps <= 1
         self._native = native.numbers if not defer and native.count_below is not None else None
         # Of each device: results of one element each, and what waits for them.
         self._results: dict[torch.device, list[torch.Tensor]] = {}
@@ -45,29 +46,31 @@ class Meter:
 
     def measure(self, tensor: torch.Tensor) -> Cells:
         """The statistics of ``tensor`` as it is now. Raises what torch raises for what cannot be read."""
-        if self._native is not None and type(tensor) in ORDINARY and tensor.device == _CPU:
+        native_numbers = self._native
+        if native_numbers is not None and type(tensor) in ORDINARY and not tensor.is_neg():
             kind = _KINDS.get(tensor.dtype)
-            # A bound above 1 counts more whole numbers than zero.
-            is_usual = kind is not None and (kind[1] or self.operators.eps <= 1)
-            if kind is not None and is_usual and tensor.is_contiguous() and not tensor.is_neg():
-                return self._measure_native(tensor, *kind)
+            if kind is not None and tensor.is_cpu and tensor.is_contiguous() and (kind[1] or self._is_small):
+                return self._measure_native(native_numbers, tensor, kind)
         return self._measure_otherwise(tensor)
 
-    def _measure_native(self, tensor: torch.Tensor, kind: int, is_float: bool, dtype: str) -> Cells:
-        operators, shape = self.operators, tensor.shape
+    def _measure_native(
+        self, native_numbers: Callable[..., dict[str, Any]], tensor: torch.Tensor, kind: tuple[int, bool, str]
+    ) -> Cells:
+        operators, shape = self.operators, tuple(tensor.shape)
+        number, is_float, dtype = kind
         address, count = address_of(tensor), tensor.numel()
-        if count and not address:
+        if not address and count:
             # No memory behind it, as of a fake tensor.
-            return Cells(operators.nothing, tuple(shape), dtype)
-        assert self._native is not None
-        assert native.count_below is not None
-        numbers = self._native(address, count, kind, native.UNROUNDED, 0)
+            return Cells(operators.nothing, shape, dtype)
+        numbers = native_numbers(address, count, number, native.UNROUNDED, 0)
+        if operators.is_norm_alone:
+            return Cells((numbers["norm"] if count else 0.0,), shape, dtype)
         numbers["single"] = not shape
         if operators.needs_zeros:
-            numbers["below"] = (
-                native.count_below(address, count, kind, operators.eps) if is_float else numbers.get("zero")
-            )
-        return Cells(operators.values(numbers), tuple(shape), dtype)
+            assert native.count_below is not None
+            eps = operators.eps
+            numbers["below"] = native.count_below(address, count, number, eps) if is_float else numbers.get("zero")
+        return Cells(operators.values(numbers), shape, dtype)
 
     # ---------------------------------------------------------------- with operations of torch
 

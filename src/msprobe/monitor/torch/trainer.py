@@ -247,7 +247,8 @@ class TrainerMon:
             found.append(self._activations)
         unreduced = None
         if config.wg_distribution:
-            unreduced = UnreducedGradients(state, _is_sharded(self._models))
+            # Where ranks reduce their gradients, what was measured before says nothing of what comes out.
+            unreduced = UnreducedGradients(state, _is_sharded(self._models), remembers=_world() == 1)
             found.append(unreduced)
         if config.cc_distribution.enable:
             if _world() < 2 and not _is_distributed():
@@ -258,9 +259,7 @@ class TrainerMon:
                 if config.cc_distribution.log_only:
                     self._place_stop()
         assert self._optimizers is not None
-        # Where ranks reduce their gradients, what was measured before says nothing of what comes out.
-        reuses = unreduced if unreduced is not None and not _is_distributed() else None
-        steps = OptimizerSteps(state, self._optimizers, self._groups, reuses, self._over)
+        steps = OptimizerSteps(state, self._optimizers, self._groups, unreduced, self._over)
         self._shards = steps.shards
         return [*found, steps]
 
