@@ -1,8 +1,10 @@
-"""Collectives on their way to listeners: told when they are issued, and when their buffers are known to be filled."""
+"""Collectives on their way to the dumper and to listeners: told when they are issued, and when their buffers are known
+to be filled.
+"""
 
 from __future__ import annotations
 
-import types
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,47 +14,74 @@ from msprobe.capture.routes import Way
 
 
 class HeardCollective:
-    """A collective that listeners are told of, until it is over."""
+    """A collective that listeners are told of, until it is over; ``dumped``: what the dumper made of it."""
 
-    __slots__ = ("_bus", "_event", "_ways")
+    __slots__ = ("dumped", "event", "ways")
 
-    def __init__(self, bus: Bus, event: Collective, ways: Sequence[Way]) -> None:
-        self._bus = bus
-        self._event: Collective | None = event
-        self._ways = ways
+    def __init__(self, event: Collective, ways: Sequence[Way], dumped: Any) -> None:
+        # Let go of when it is over, by whoever keeps this.
+        self.event: Collective | None = event
+        self.ways = ways
+        self.dumped = dumped
 
-    def end(self, result: Any) -> None:
-        """Its results are there."""
-        event, self._event = self._event, None
+
+class HeardCollectives:
+    """Collectives, to the dumper (None: it records none in this step) and to listeners.
+
+    See :class:`msprobe.capture.targets.Collectives`.
+    """
+
+    def __init__(self, bus: Bus, dumper: Any) -> None:
+        self.bus = bus
+        self.session = bus.session
+        self.dumper = dumper
+
+    def begin_collective(self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any], skip: int) -> Any:
+        """See the protocol."""
+        bus, session = self.bus, self.session
+        number = session.number(key)
+        dumped = None
+        if self.dumper is not None:
+            dumped = self.dumper.begin_collective(key, args, kwargs, skip + 1, number)
+        ways = bus.open_ways("collective", key, number)
+        if not ways:
+            return dumped
+        # Found out now: until an asynchronous one is over, the frame may be long gone, and must not be kept.
+        stack = session.stacks.of(sys._getframe(skip + 1))
+        origin = Origin(lambda: stack, bus.parent(), getattr(dumped, "order", None) or None)
+        name = f"{key}.{number}.forward"
+        event = Collective(name, session.step, session.rank(), key, number, origin, args, kwargs)
+        bus.show(ways, "before", event)
+        return HeardCollective(event, ways, dumped)
+
+    def leave_under_way(self, begun: Any, outputs: list[Any], facts: Mapping[str, Any], result: Any = None) -> None:
+        """See the protocol."""
+        dumped = begun.dumped if type(begun) is HeardCollective else begun
+        if dumped is not None:
+            self.dumper.leave_under_way(dumped, outputs, facts, result)
+
+    def end_collective(self, begun: Any, results: Any, facts: Mapping[str, Any], result: Any = None) -> None:
+        """See the protocol."""
+        dumped = begun.dumped if type(begun) is HeardCollective else begun
+        if dumped is not None:
+            self.session.guard(self.dumper.end_collective, dumped, results, facts, result)
+        event = _event_of(begun)
         if event is not None:
-            self._bus.show(self._ways, "after", event, result)
+            self.bus.show(begun.ways, "after", event, results)
 
-    def fail(self, error: BaseException) -> None:
-        """It has raised."""
-        event, self._event = self._event, None
+    def fail_collective(self, begun: Any, error: BaseException) -> None:
+        """See the protocol."""
+        dumped = begun.dumped if type(begun) is HeardCollective else begun
+        if dumped is not None:
+            self.dumper.fail_collective(dumped, error)
+        event = _event_of(begun)
         if event is not None:
-            self._bus.show_failure(self._ways, Failure(event.name, event.step, event.rank, event, error))
+            self.bus.show_failure(begun.ways, Failure(event.name, event.step, event.rank, event, error))
 
 
-def begin_collective(
-    bus: Bus,
-    key: str,
-    number: int,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    frame: types.FrameType,
-    dumped: Any,
-) -> HeardCollective | None:
-    """A collective is issued, from ``frame``; None if nobody wants to know. ``dumped``: what the dumper made of it."""
-    ways = bus.open_ways("collective", key, number)
-    if not ways:
+def _event_of(begun: Any) -> Collective | None:
+    """What is told of it, once."""
+    if type(begun) is not HeardCollective:
         return None
-    session = bus.session
-    order = getattr(dumped, "order", None) or None
-    # Found out now: until an asynchronous one is over, the frame may be long gone, and must not be kept.
-    stack = session.stacks.of(frame)
-    origin = Origin(lambda: stack, bus.parent(), order)
-    name = f"{key}.{number}.forward"
-    event = Collective(name, session.step, session.rank(), key, number, origin, args, kwargs)
-    bus.show(ways, "before", event)
-    return HeardCollective(bus, event, ways)
+    event, begun.event = begun.event, None
+    return event

@@ -1,12 +1,15 @@
 """Targets: whoever is told of what happens by those who notice it.
 
-A target is the dumper, where it is alone, or who hands on to it and to listeners (:mod:`msprobe.capture.heard`).
+A target is the dumper, where it is alone, or who hands on to it and to listeners (:mod:`msprobe.capture.heard`,
+:mod:`msprobe.capture.heard_steps`, :mod:`msprobe.capture.heard_collectives`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+
+from msprobe.capture.optimizer_steps import Step
 
 
 class Calls(Protocol):
@@ -32,10 +35,47 @@ class Passes(Protocol):
         """It has run, or raised. ``(result,)`` for another result, else None."""
 
 
+class OptimizerSteps(Protocol):
+    """Whoever is told of steps of optimizers; the dumper is one."""
+
+    def begin_step(self, key: str, step: Step, skip: int) -> Any:
+        """An optimizer is about to step, ``skip`` frames above. What to give to one of the other two, None for
+        neither.
+        """
+
+    def end_step(self, begun: Any, error: BaseException | None) -> None:
+        """It has stepped, or raised ``error``."""
+
+    def skip_step(self, begun: Any) -> None:
+        """It was not taken: its gradients were not finite."""
+
+
+class Collectives(Protocol):
+    """Whoever is told of communication between ranks; the dumper is one.
+
+    ``facts``: what the record says besides. ``result``: what the program is given, where gradients come back through
+    it.
+    """
+
+    def begin_collective(self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any], skip: int) -> Any:
+        """A collective is about to be issued, ``skip`` frames above. What to give to the other three, None for none."""
+
+    def leave_under_way(self, begun: Any, outputs: list[Any], facts: Mapping[str, Any], result: Any = None) -> None:
+        """It is issued and not over. ``outputs``: what stands in the record in the place of its results."""
+
+    def end_collective(self, begun: Any, results: Any, facts: Mapping[str, Any], result: Any = None) -> None:
+        """Its buffers are filled. ``results``: what to record of it and to tell."""
+
+    def fail_collective(self, begun: Any, error: BaseException) -> None:
+        """It has raised."""
+
+
 class Targets:
     """Who is told in this step."""
 
-    def __init__(self, calls: Calls, passes: Passes) -> None:
+    def __init__(self, calls: Calls, passes: Passes, optimizers: OptimizerSteps, collectives: Collectives) -> None:
         self.calls = calls
         # Also of passes that no hook tells of, as those of compiled modules.
         self.passes = passes
+        self.optimizers = optimizers
+        self.collectives = collectives

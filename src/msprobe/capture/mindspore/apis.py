@@ -11,11 +11,11 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msprobe.capture.mindspore.collectives import is_collective, recorded_collective
 from msprobe.capture.mindspore.in_place import reading_first, writes
 from msprobe.capture.mindspore.patches import Patches
+from msprobe.capture.targets import Targets
 from msprobe.capture.units import UnitRecorder, recorded, run_recorded
-
-_COLLECTIVES = ("Distributed", "MintDistributed")
 
 
 class ApiRecorder:
@@ -24,18 +24,19 @@ class ApiRecorder:
     def __init__(
         self,
         units: UnitRecorder,
-        functions: Iterable[tuple[Any, str, str]],
+        targets: Targets,
         read: Callable[[], None],
-        transparent: Iterable[tuple[Any, str, str]] = (),
     ) -> None:
         self.units = units
-        # The same as ``functions``, of those whose inner calls are recorded, too.
-        self.transparent = transparent
-        # (holder, attribute, key of its entries) of each.
-        self.functions = functions
+        self.targets = targets
+        # (holder, attribute, key of its entries) of each; and of those whose inner calls are recorded, too.
+        self.functions: Iterable[tuple[Any, str, str]] = ()
+        self.transparent: Iterable[tuple[Any, str, str]] = ()
         # Reads what waits to be read: before a call that writes into its arguments.
         self.read = read
         self.patches = Patches()
+        # Communication between ranks, which may be wanted where no other call is.
+        self.collectives = Patches()
         self.replaced: set[tuple[int, str]] = set()
         # (holder, attribute, key of its entries) of those that users have registered.
         self.registered: list[tuple[Any, str, str]] = []
@@ -46,22 +47,26 @@ class ApiRecorder:
         if not self.functions and not self._is_filled:
             self.functions, self.transparent = functions()
 
-    def attach(self) -> None:
-        """Put the recording functions in place."""
+    def attach(self, calls: bool = True) -> None:
+        """Put the recording functions in place; ``calls`` False: those of collectives only."""
         if not self._is_filled:
             self._is_filled = True
             for holder, name, key in self.functions:
-                self.patches.add(holder, name, functools.partial(self._recorded, key))
+                patches = self.collectives if is_collective(key) else self.patches
+                patches.add(holder, name, functools.partial(self._recorded, key))
                 self.replaced.add((id(holder), name))
             for holder, name, key in self.transparent:
                 if (id(holder), name) not in self.replaced:
                     self.patches.add(holder, name, functools.partial(self._recorded_transparently, key))
                     self.replaced.add((id(holder), name))
-        self.patches.attach()
+        self.collectives.attach()
+        if calls:
+            self.patches.attach()
 
     def detach(self) -> None:
         """Put the originals back."""
         self.patches.detach()
+        self.collectives.detach()
 
     def add(self, holder: Any, name: str, key: str) -> None:
         """Record ``holder.name`` too, as ``key``."""
@@ -72,7 +77,7 @@ class ApiRecorder:
     def remove(self, holder: Any, name: str) -> bool:
         """Record it no more; False if it was not recorded."""
         self.registered = [one for one in self.registered if one[0] is not holder or one[1] != name]
-        return self.patches.remove(holder, name)
+        return self.patches.remove(holder, name) or self.collectives.remove(holder, name)
 
     def _recorded_transparently(self, key: str, original: Callable[..., Any]) -> Callable[..., Any]:
         if writes(key.rpartition(".")[2]):
@@ -97,8 +102,7 @@ class ApiRecorder:
     def _recorded(self, key: str, original: Callable[..., Any]) -> Callable[..., Any]:
         if writes(key.rpartition(".")[2]):
             original = reading_first(self.read, original)
-        if key.partition(".")[0] in _COLLECTIVES:
-            from msprobe.capture.mindspore.collectives import recorded_collective
-
-            return recorded_collective(self.units, key, original, self.read)
-        return recorded(self.units, key, original)
+        units = self.units
+        if is_collective(key):
+            return recorded_collective(units.session, self.targets, key, original, self.read, lambda: units.wait)
+        return recorded(units, key, original)

@@ -1,4 +1,4 @@
-"""Calls between ranks: waited for, so that what is recorded is final."""
+"""Calls between ranks: waited for, so that what is recorded and told is final."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from msprobe.capture.units import UnitRecorder, run_recorded
+from msprobe.capture.session import Session
+from msprobe.capture.targets import Targets
 
 
 class _Done:
@@ -20,23 +21,49 @@ class _Done:
         return True
 
 
+def is_collective(key: str) -> bool:
+    """True if the calls of this key are communication between ranks."""
+    return key.partition(".")[0] in ("Distributed", "MintDistributed")
+
+
 def recorded_collective(
-    units: UnitRecorder, key: str, original: Callable[..., Any], read: Callable[[], None]
+    session: Session,
+    targets: Targets,
+    key: str,
+    original: Callable[..., Any],
+    read: Callable[[], None],
+    wait: Callable[[], Callable[[], None] | None],
 ) -> Callable[..., Any]:
-    """``original`` with its calls recorded when the values have arrived."""
+    """``original`` with its calls told when the values have arrived. ``read`` reads what waits to be read, as many
+    write into their arguments; ``wait()`` gives what waits until a call is done, where that is to be.
+    """
 
     @functools.wraps(original)
     def replacement(*args: Any, **kwargs: Any) -> Any:
-        def final(result: Any) -> tuple[Any, Any]:
-            result = _waited(result)
-            return result, _outputs(result, args, kwargs)
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            # Many write into their arguments.
-            read()
+        thread = session.thread
+        if thread.muted or not session.recording:
             return original(*args, **kwargs)
-
-        return run_recorded(units, key, run, args, kwargs, final=final)
+        thread.muted += 1
+        target = targets.collectives
+        try:
+            # Without guard.
+            begun = session.guard(target.begin_collective, key, args, kwargs, 3)
+            read()
+            if begun is None:
+                return original(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+                done = wait()
+                if done is not None:
+                    done()
+            except BaseException as error:
+                session.guard(target.fail_collective, begun, error)
+                raise
+            result = _waited(result)
+            session.guard(target.end_collective, begun, _outputs(result, args, kwargs), {}, result)
+            return result
+        finally:
+            thread.muted -= 1
 
     return replacement
 

@@ -1,9 +1,8 @@
-"""Every step of an optimizer in the dynamic graph, as ``Optimizer.{Class}.{n}.forward``: what it was given and what it
-made of it, in the form of PyTorch's (:mod:`msprobe.capture.torch.optimizers`).
+"""Every step of an optimizer in the dynamic graph is noticed, and told as ``Optimizer.{Class}.{n}.forward``
+(:class:`msprobe.capture.targets.OptimizerSteps`).
 
 A step is a call of the optimizer, ``optimizer(gradients)``, wherever it is made: in the program's loop, in
-``TrainOneStepCell``, in ``Model.train``. ``input_kwargs`` holds for each parameter its weight, the gradient that is
-given and the optimizer's state of it; ``output`` weight and state after the step. Settings are those of
+``TrainOneStepCell``, in ``Model.train``. Gradients are those that it is given; settings and states those of
 :mod:`msprobe.capture.mindspore.optimizer_settings`.
 """
 
@@ -11,57 +10,74 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import mindspore
 from mindspore import nn
 
+from msprobe.capture.events import OptimizedParameter
 from msprobe.capture.mindspore.optimizer_settings import counters_of, groups_of, states_of
 from msprobe.capture.mindspore.patches import Patches
 from msprobe.capture.mindspore.surface import Surface
-from msprobe.capture.session import OPTIMIZER
-from msprobe.capture.units import UnitRecorder
+from msprobe.capture.optimizer_steps import Describe, Step
+from msprobe.capture.session import OPTIMIZER, Session
+from msprobe.capture.targets import Targets
+
+NamesOf = Callable[[Any], list[tuple[str, Any]]]
 
 
-class _Step:
-    """A step that is recorded."""
+class _Step(Step):
+    """A step of an optimizer that was given these gradients."""
 
-    __slots__ = ("before", "counters", "groups", "name", "names", "order", "parent", "stack")
+    def __init__(self, optimizer: Any, names_of: NamesOf, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        super().__init__(optimizer)
+        self._names_of = names_of
+        given = args[0] if args else kwargs.get("gradients", kwargs.get("grads"))
+        self._gradients = given if isinstance(given, (tuple, list)) else [given]
 
-    def __init__(self, name: str, names: list[tuple[str, Any]], order: int, stack: Any, parent: Any) -> None:
-        self.name = name
-        self.names = names
-        self.order = order
-        self.stack = stack
-        self.parent = parent
-        self.before: dict[str, Any] = {}
-        self.groups: list[dict[str, Any]] = []
-        self.counters: dict[str, Any] = {}
+    @cached_property
+    def named(self) -> list[tuple[str, Any]]:
+        """Name and parameter, in the optimizer's order."""
+        return self._names_of(self.optimizer)
+
+    def parameters(self) -> Mapping[str, OptimizedParameter]:
+        """See :class:`Step`."""
+        states, gradients = states_of(self.optimizer), self._gradients
+        found: dict[str, OptimizedParameter] = {}
+        for place, (name, parameter) in enumerate(self.named):
+            moments = {word: values[place] for word, values in states.items() if place in values}
+            gradient = gradients[place] if place < len(gradients) else None
+            found[name] = OptimizedParameter(parameter, gradient, moments)
+        return found
+
+    def groups(self) -> list[dict[str, Any]]:
+        """See :class:`Step`."""
+        names = [name for name, _ in self.named]
+        return [{"params": [names[place] for place in places], **own} for places, own in groups_of(self.optimizer)]
+
+    def facts_before(self, describe: Describe) -> dict[str, Any]:
+        """See :class:`Step`."""
+        counters = {word: describe(value) for word, value in counters_of(self.optimizer).items()}
+        return {"state": counters} if counters else {}
 
 
 class OptimizerRecorder:
     """Watches all optimizers between attach and detach."""
 
-    def __init__(
-        self, units: UnitRecorder, names: Surface, end_backward: Callable[[], None], read: Callable[[], None]
-    ) -> None:
-        self.units = units
-        self.session = units.session
+    def __init__(self, session: Session, targets: Targets, names: Surface, read: Callable[[], None]) -> None:
+        """``read`` reads what waits to be read."""
+        self.session = session
+        self.targets = targets
         self.names = names
-        # Tells that a backward pass is over; reads what waits to be read.
-        self._end_backward = end_backward
         self._read = read
-        settings = self.session.settings
-        self._asked = settings.optimizer is True
-        self._wanted = settings.optimizer is not False and settings.level in ("L0", "L1", "mix")
-        self._regions = settings.level == "mix"
+        self._regions = session.settings.level == "mix"
         self._known: dict[int, tuple[weakref.ref[Any], str]] = {}
         # Optimizers whose step runs: one that calls the step of its base class takes one step.
         self._running: list[int] = []
         self._patches = Patches()
-        for kind in _optimizer_classes() if self._wanted else ():
-            self._patches.add(kind, "__call__", self._recorded)
+        self._is_filled = False
 
     def learn(self, model: Any) -> None:
         """Parameters of this model, or these, are called by the path of their cell."""
@@ -85,6 +101,10 @@ class OptimizerRecorder:
 
     def attach(self) -> None:
         """Watch from now on."""
+        if not self._is_filled:
+            self._is_filled = True
+            for kind in _optimizer_classes():
+                self._patches.add(kind, "__call__", self._recorded)
         self._patches.attach()
 
     def detach(self) -> None:
@@ -110,14 +130,14 @@ class OptimizerRecorder:
                 result = original(optimizer, *args, **kwargs)
             except BaseException as error:
                 if begun is not None:
-                    self._quietly(self._finish, optimizer, begun, error)
+                    self._quietly(self.targets.optimizers.end_step, begun, error)
                 raise
             finally:
                 thread.region = region
                 if id(optimizer) in running:
                     running.remove(id(optimizer))
             if begun is not None and session.recording:
-                self._quietly(self._finish, optimizer, begun, None)
+                self._quietly(self.targets.optimizers.end_step, begun, None)
             return result
 
         return step
@@ -132,60 +152,14 @@ class OptimizerRecorder:
         finally:
             thread.muted -= 1
 
-    def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> _Step | None:
-        session, units = self.session, self.units
-        if not units.forward:
-            return None
-        key = f"Optimizer.{type(optimizer).__name__}"
-        name = f"{key}.{session.number(key)}.forward"
-        if not self._asked and units.filter is not None and not units.filter.wants_call(name):
-            return None
-        # Its record comes behind what the backward pass has brought.
-        self._end_backward()
-        region = session.thread.region
-        if self._regions:
-            session.thread.region = OPTIMIZER
-        try:
-            parent = session.parent() if session.with_construct else False
-        finally:
-            session.thread.region = region
+    def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        step = _Step(optimizer, self._names_of, args, kwargs)
         # Without this, guard, _quietly and what takes the place of the call.
-        step = _Step(name, self._names_of(optimizer), session.next_order(), session.stacks.here(4), parent)
-        if units.input:
-            gradients = args[0] if args else kwargs.get("gradients", kwargs.get("grads"))
-            step.before = self._describe(step, optimizer, f"{name}.kwargs", _in_order(gradients))
-        describe = units.describer.describe
-        own_names = [own for own, _ in step.names]
-        step.groups = [
-            {"params": [own_names[place] for place in places], **{word: describe(value) for word, value in own.items()}}
-            for places, own in groups_of(optimizer)
-        ]
-        step.counters = {word: describe(value) for word, value in counters_of(optimizer).items()}
-        # A step may write to the gradients that it is given.
-        self._read()
-        return step
-
-    def _finish(self, optimizer: Any, step: _Step, error: BaseException | None) -> None:
-        units = self.units
-        tree: dict[str, Any] = {}
-        if units.input:
-            tree["input_args"] = []
-            tree["input_kwargs"] = step.before
-        if units.output:
-            tree["output"] = [None if error else self._describe(step, optimizer, f"{step.name}.output.0")]
-        kind = type(optimizer)
-        tree["class"] = f"{kind.__module__}.{kind.__qualname__}"
-        tree["groups"] = step.groups
-        if step.counters:
-            tree["state"] = step.counters
-        if error is not None:
-            tree["error"] = f"{type(error).__name__}: {error}"[:2000]
-        tree["msprobe"] = {"order": step.order}
-        if step.stack.source:
-            tree["msprobe"]["source"] = step.stack.source
-        units.put(step.name, tree, step.stack, step.parent)
-
-    # ------------------------------------------------------------ what is said of parameters
+        begun = self.targets.optimizers.begin_step(f"Optimizer.{type(optimizer).__name__}", step, 5)
+        if begun is not None:
+            # A step may write to the gradients that it is given.
+            self._read()
+        return begun
 
     def _names_of(self, optimizer: Any) -> list[tuple[str, Any]]:
         """Name and parameter, in the optimizer's order: the path in the model, or else MindSpore's own name. No name
@@ -201,34 +175,6 @@ class OptimizerRecorder:
             used.add(name)
             found.append((name, parameter))
         return found
-
-    def _describe(
-        self, step: _Step, optimizer: Any, path: str, gradients: Sequence[Any] | None = None
-    ) -> dict[str, Any]:
-        """Weight and state of each parameter; ``gradients``: None leaves them out."""
-        described: dict[str, Any] = {}
-        states = states_of(optimizer)
-        for place, (name, parameter) in enumerate(step.names):
-            found: dict[str, Any] = {"weight": self._value(step, parameter, f"{path}.{name}.weight")}
-            if gradients is not None:
-                gradient = gradients[place] if place < len(gradients) else None
-                found["grad"] = None if gradient is None else self._value(step, gradient, f"{path}.{name}.grad")
-            for word, values in states.items():
-                if place in values:
-                    found[word] = self._value(step, values[place], f"{path}.{name}.{word}")
-            described[name] = found
-        return described
-
-    def _value(self, step: _Step, value: Any, path: str) -> Any:
-        # Weights and moments are many times what calls hold: whole ones only when they were asked for.
-        session, describer = self.session, self.units.describer
-        if (self._asked and session.saves_all) or (session.saves_some and session.saves(step.name)):
-            return describer.describe_kept(value, path, self.units.tensors.keep)
-        return describer.describe(value)
-
-
-def _in_order(gradients: Any) -> Sequence[Any]:
-    return gradients if isinstance(gradients, (tuple, list)) else [gradients]
 
 
 @functools.cache

@@ -17,9 +17,12 @@ from msprobe import log
 from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics
 from msprobe.capture.bus import Bus
+from msprobe.capture.collective_records import CollectiveRecords
 from msprobe.capture.events import path_of
 from msprobe.capture.forks import leave_to_parents
 from msprobe.capture.heard import HeardCalls, HeardPasses
+from msprobe.capture.heard_collectives import HeardCollectives
+from msprobe.capture.heard_steps import HeardSteps
 from msprobe.capture.mindspore.apis import ApiRecorder
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
 from msprobe.capture.mindspore.execution import calls_python, device
@@ -40,10 +43,11 @@ from msprobe.capture.mindspore.result_gradients import gradients_for
 from msprobe.capture.mindspore.surface import surface
 from msprobe.capture.mindspore.surroundings import MindSporeSurroundings
 from msprobe.capture.mindspore.tensors import MindSporeTensors, plain_types
+from msprobe.capture.optimizer_steps import OptimizerRecords
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
-from msprobe.capture.targets import Passes
+from msprobe.capture.targets import Passes, Targets
 from msprobe.capture.units import UnitRecorder
 from msprobe.config.settings import Settings
 
@@ -93,16 +97,21 @@ class MindSporeRecorder:
         self.units.modules = self.facts
         level = settings.level
         self._watches_cells = level in ("L0", "mix")
+        self.cells = CellHooks(self.units)
+        self._optimizer_records = OptimizerRecords(
+            self.units, session.with_construct, needs_forward=True, end_backward=self.gradients.close_begun
+        )
+        self._collective_records = CollectiveRecords(self.units)
+        self.targets = Targets(self.units, self.cells, self._optimizer_records, self._collective_records)
         # The level asks for calls; and in this step they are watched, for the dump or for listeners.
-        self._dumps_calls = self._watches_calls = level in ("L1", "mix")
-        self.apis = ApiRecorder(self.units, (), tensors.flush)
+        self._dumps_calls = self._watches_calls = self._watches_collectives = level in ("L1", "mix")
+        self.apis = ApiRecorder(self.units, self.targets, tensors.flush)
         if self._dumps_calls:
             self.apis.find(self._find_functions)
         self.writers = InPlaceWatch(tensors)
         self.primitives = PrimitiveRecorder(self.units, tensors)
-        self.cells = CellHooks(self.units)
         self.kernels = KernelRecorder(self.units, tensors)
-        self.optimizers = OptimizerRecorder(self.units, names, self.gradients.close_begun, tensors.flush)
+        self.optimizers = OptimizerRecorder(session, self.targets, names, tensors.flush)
         self.jit = JitRecorder(self.units, self, self._watches_calls)
         self._mixed = MixedPrecision(tensors)
         self._named: Sequence[tuple[str, nn.Cell]] = ()
@@ -148,16 +157,16 @@ class MindSporeRecorder:
         is_dumped = dumps and session.start(rank)
         if not session.listen(rank, bus.begin):
             return False
-        self.units.heard = None
-        if bus.active:
-            self.units.heard = HeardCalls(bus, self.units if is_dumped and self._dumps_calls else None)
+        self._choose_targets(is_dumped)
         self._watches_calls = (is_dumped and self._dumps_calls) or bus.wants("call")
+        self._watches_collectives = self._watches_calls or bus.wants("collective")
         if is_dumped and self.compiled is not None:
             session.guard(self.compiled.record, rank)
         self._attached = True
         self._named = named
-        if self._watches_calls:
+        if self._watches_collectives:
             self.apis.find(self._find_functions)
+        if self._watches_calls:
             self.primitives.watch(cells_of(model, self.names) if model is not None else ())
         session.guard(self.optimizers.learn, model)
         session.guard(self.jit.attach)
@@ -165,6 +174,18 @@ class MindSporeRecorder:
         session.guard(self.gradients.asked.attach)
         self._put()
         return True
+
+    def _choose_targets(self, is_dumped: bool) -> None:
+        """Who is told: the dumper itself, where it is alone. Passes are decided cell by cell."""
+        bus, targets, units = self.bus, self.targets, self.units
+        units.heard = None
+        targets.calls = units
+        targets.optimizers, targets.collectives = self._optimizer_records, self._collective_records
+        if bus.active:
+            dumps_calls = is_dumped and self._dumps_calls
+            targets.calls = units.heard = HeardCalls(bus, units if dumps_calls else None)
+            targets.optimizers = HeardSteps(bus, self._optimizer_records if is_dumped else None)
+            targets.collectives = HeardCollectives(bus, self._collective_records if dumps_calls else None)
 
     def prepare_compiled(self, model: Any, named: Sequence[tuple[str, nn.Cell]]) -> None:
         """Cells inside of compiled ones have a dump of their own, whatever step they are compiled in."""
@@ -275,10 +296,11 @@ class MindSporeRecorder:
             guard(self.cells.watch, self._named, self._target_of_cell)
         if is_dumped and self._watches_cells:
             guard(self.facts.watch, [one for one in self._named if id(one[1]) not in self._compiled_cells])
+        if self._watches_collectives:
+            guard(self.apis.attach, self._watches_calls)
         if self._watches_calls:
-            guard(self.apis.attach)
             guard(self.primitives.attach)
-        if is_dumped:
+        if (is_dumped and self._optimizer_records.is_wanted) or self.bus.wants("optimizer"):
             guard(self.optimizers.attach)
         if is_dumped and self.settings.level == "L2":
             guard(self.kernels.attach)

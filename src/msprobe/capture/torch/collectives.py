@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +23,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from msprobe.capture.heard_collectives import HeardCollective, begin_collective
 from msprobe.capture.torch import private
-from msprobe.capture.torch.call_gradients import Call
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
 from msprobe.capture.torch.collectives_values import (
     Groups,
@@ -101,16 +98,15 @@ class Collective(NamedTuple):
 
 
 class _Issued(NamedTuple):
-    """A collective on its way: its call (None: it is not dumped), who listens to it, its arguments with operations
-    taken apart, its record so far.
+    """A collective on its way: what the target made of it, its arguments with operations taken apart, what it writes,
+    and what its record says besides.
     """
 
-    call: Call | None
-    heard: HeardCollective | None
+    begun: Any
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     written: list[torch.Tensor]
-    tree: dict[str, Any]
+    facts: dict[str, Any]
 
 
 class _Block:
@@ -129,13 +125,12 @@ class _Blocks(threading.local):
 
 
 class CollectiveRecorder:
-    """Records collectives between attach and detach."""
+    """Watches collectives between attach and detach."""
 
     def __init__(self, context: Context) -> None:
         self.session = session = context.session
         self.calls = context.calls
-        self.bus = context.bus
-        self._level = context.level
+        self.targets = context.targets
         self.groups = Groups()
         self.work = WorkWatch(session)
         self._functions = FunctionCalls()
@@ -197,10 +192,7 @@ class CollectiveRecorder:
         except BaseException as error:
             if issued is not None:
                 with _without_functions():
-                    if issued.call is not None:
-                        self.calls.fail_call(issued.call, error)
-                    if issued.heard is not None:
-                        issued.heard.fail(error)
+                    session.guard(self.targets.collectives.fail_collective, issued.begun, error)
             raise
         finally:
             thread.muted -= 1
@@ -220,28 +212,18 @@ class CollectiveRecorder:
             written = _tensors([*args, *kwargs.values()])
         else:
             written = _tensors([collective.argument(name, args, kwargs) for name in collective.written])
-        number = self.session.number(collective.key)
-        call = None
-        if self.session.is_dumping and self._level in ("L1", "mix"):
-            call = self.calls.begin_call(collective.key, args, dict(kwargs), FRAMES_OF_ENTRANCE + 3, number)
-        frame = sys._getframe(FRAMES_OF_ENTRANCE + 4)
-        heard = begin_collective(self.bus, collective.key, number, args, kwargs, frame, call)
-        if call is None and heard is None:
+        # Without this, guard, and what takes the place of the function.
+        begun = self.targets.collectives.begin_collective(collective.key, args, kwargs, FRAMES_OF_ENTRANCE + 3)
+        if begun is None:
             return None
-        if call is not None:
-            # Collectives have no backward of their own.
-            call.watched = False
-        tree: dict[str, Any] = {}
         found = self.groups.find(group)
-        if found is not None:
-            tree["process_group"] = found.text
-        return _Issued(call, heard, args, kwargs, written, tree)
+        return _Issued(begun, args, kwargs, written, {} if found is None else {"process_group": found.text})
 
     def _end(self, collective: Collective, issued: _Issued, result: Any) -> None:
         self._forget(issued)
         block = self._block_of(collective.argument("group", issued.args, issued.kwargs))
         if block is not None:
-            issued.tree["coalesced"] = True
+            issued.facts["coalesced"] = True
             self._put(issued, completed=False)
             block.issued.append(issued)
             return
@@ -250,25 +232,17 @@ class CollectiveRecorder:
             self._await([issued], handles)
             return
         if collective.name == "recv" and isinstance(result, int):
-            issued.tree["source_rank"] = self.calls.describer.describe(result)
+            issued.facts["source_rank"] = self.calls.describer.describe(result)
         self._put(issued, completed=True)
 
     def _put(self, issued: _Issued, completed: bool) -> None:
-        call, calls = issued.call, self.calls
-        if completed and issued.heard is not None:
-            issued.heard.end((*issued.args, *issued.kwargs.values()))
-        if call is None or not call.recorded or (calls.overflow and not completed):
-            return
-        tree: dict[str, Any] = {}
-        if calls.input:
-            tree["input_args"] = call.inputs
-            tree["input_kwargs"] = call.kwinputs
-        tree["is_recompute"] = call.stack.recompute
-        if calls.output:
-            values = (*issued.args, *issued.kwargs.values())
-            tree["output"] = calls.outputs_of(call.entry, values) if completed else [None] * len(values)
-        tree.update(issued.tree)
-        calls.finish(call, tree)
+        target = self.targets.collectives
+        values = (*issued.args, *issued.kwargs.values())
+        # Collectives have no backward of their own: nothing is said of what the program is given.
+        if completed:
+            target.end_collective(issued.begun, values, issued.facts)
+        else:
+            target.leave_under_way(issued.begun, [None] * len(values), issued.facts)
 
     def _forget(self, issued: _Issued) -> None:
         """What is known of the buffers is not true any more: a collective does not count as a write for
@@ -287,8 +261,8 @@ class CollectiveRecorder:
         """The results come when all ``handles`` are done."""
         generation = self.session.generation
         for one in issued:
-            one.tree["async"] = True
-            one.tree["completed"] = False
+            one.facts["async"] = True
+            one.facts["completed"] = False
             self._put(one, completed=False)
 
         def finish(waited: bool) -> None:
@@ -297,10 +271,10 @@ class CollectiveRecorder:
             with _without_functions(), torch.no_grad():
                 for one in issued:
                     self._forget(one)
-                    one.tree["completed"] = True
+                    one.facts["completed"] = True
                     if not waited:
                         # The buffers were filled, but the program had not asked whether they were.
-                        one.tree["waited"] = False
+                        one.facts["waited"] = False
                     self._put(one, completed=True)
 
         buffers = [tensor for one in issued for tensor in one.written]

@@ -8,7 +8,6 @@ program waits for them: the record stands with ``"completed": false`` until then
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -17,9 +16,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from msprobe.capture.around import FRAMES
-from msprobe.capture.heard_collectives import HeardCollective, begin_collective
 from msprobe.capture.torch import private
-from msprobe.capture.torch.call_gradients import Call
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.collectives_values import Groups
 from msprobe.capture.torch.context import Context
@@ -33,14 +30,11 @@ NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional"
 class _Awaited:
     """A collective whose results somebody will wait for."""
 
-    def __init__(
-        self, call: Call | None, heard: HeardCollective | None, result: Any, tree: dict[str, Any], generation: int
-    ) -> None:
-        # None: it is not dumped.
-        self.call = call
-        self.heard = heard
+    def __init__(self, begun: Any, result: Any, facts: dict[str, Any], generation: int) -> None:
+        # What the target made of it.
+        self.begun = begun
         self.result = result
-        self.tree = tree
+        self.facts = facts
         self.generation = generation
         self.missing = {address_of_storage(tensor) for tensor in _tensors(result)}
 
@@ -51,8 +45,7 @@ class FunctionalCollectives:
     def __init__(self, context: Context) -> None:
         self.session = context.session
         self.calls = context.calls
-        self.bus = context.bus
-        self._level = context.level
+        self.targets = context.targets
         self.groups = Groups()
         self.include_unlisted = context.names.include_unlisted
         # Address of a storage -> a weak reference that keeps the address from being used again, or tells, and the
@@ -90,25 +83,18 @@ class FunctionalCollectives:
         words = kwargs or {}
         with _without_functions():
             told, group = self._name_group(args)
-            number = self.session.number(api.key)
-            call = None
-            if self.session.is_dumping and self._level in ("L1", "mix"):
-                # Without this.
-                call = self.calls.begin_call(api.key, told, words, 1 + FRAMES, number)
-            heard = begin_collective(self.bus, api.key, number, told, words, sys._getframe(1), call)
-        if call is None and heard is None:
+            # Without this and guard.
+            begun = self.session.guard(self.targets.collectives.begin_collective, api.key, told, words, 3 + FRAMES)
+        if begun is None:
             return operator(*args, **words)
         try:
             result = operator(*args, **words)
         except BaseException as error:
             with _without_functions():
-                if call is not None:
-                    self.calls.fail_call(call, error)
-                if heard is not None:
-                    heard.fail(error)
+                self.session.guard(self.targets.collectives.fail_collective, begun, error)
             raise
         with _without_functions():
-            self.session.guard(self._issued, call, heard, group, result)
+            self.session.guard(self._issued, begun, group, result)
         return result
 
     def _name_group(self, args: Sequence[Any]) -> tuple[Sequence[Any], bytes | None]:
@@ -127,12 +113,14 @@ class FunctionalCollectives:
             return args, None
         return ([*args[:-1], group], found.text) if found is not None else (args, None)
 
-    def _issued(self, call: Call | None, heard: HeardCollective | None, group: bytes | None, result: Any) -> None:
-        tree: dict[str, Any] = {"async": True, "completed": False}
+    def _issued(self, begun: Any, group: bytes | None, result: Any) -> None:
+        facts: dict[str, Any] = {"async": True, "completed": False}
         if group is not None:
-            tree["process_group"] = group
-        awaited = _Awaited(call, heard, result, tree, self.session.generation)
-        self._put(awaited)
+            facts["process_group"] = group
+        awaited = _Awaited(begun, result, facts, self.session.generation)
+        # One place for each result, as when they are there.
+        waiting = [None] * len(_tensors(result)) if isinstance(result, list) else None
+        self.targets.collectives.leave_under_way(begun, [waiting], facts, result)
         for tensor in _tensors(result):
             # An operator that writes its argument does not count as a write for torch.
             self.calls.statistics.invalidate(tensor)
@@ -142,27 +130,6 @@ class FunctionalCollectives:
             else:
                 reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
             self._awaited[address_of_storage(tensor)] = (reference, awaited)
-        if call is not None and call.watched:
-            self.calls.gradients.watch(call, result)
-
-    def _put(self, awaited: _Awaited) -> None:
-        call, calls = awaited.call, self.calls
-        completed = bool(awaited.tree["completed"])
-        if completed and awaited.heard is not None:
-            awaited.heard.end(awaited.result)
-        if call is None or not call.recorded or (calls.overflow and not completed):
-            return
-        tree: dict[str, Any] = {}
-        if calls.input:
-            tree["input_args"] = call.inputs
-            tree["input_kwargs"] = call.kwinputs
-        tree["is_recompute"] = call.stack.recompute
-        if calls.output:
-            # One place for each result, as when they are there.
-            waiting = [None] * len(_tensors(awaited.result)) if isinstance(awaited.result, list) else None
-            tree["output"] = calls.outputs_of(call.entry, awaited.result) if completed else [waiting]
-        tree.update(awaited.tree)
-        calls.finish(call, tree)
 
     # ------------------------------------------------------------ waiting
 
@@ -194,8 +161,8 @@ class FunctionalCollectives:
             return
         for result in _tensors(awaited.result):
             self.calls.statistics.invalidate(result)
-        awaited.tree["completed"] = True
-        self._put(awaited)
+        awaited.facts["completed"] = True
+        self.targets.collectives.end_collective(awaited.begun, awaited.result, awaited.facts)
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:

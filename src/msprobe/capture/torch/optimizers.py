@@ -1,5 +1,5 @@
-"""Every optimizer step is noticed, and told to the dumper (:mod:`msprobe.capture.torch.optimizer_records`) and to
-listeners as ``Optimizer.{Class}.{n}.forward``.
+"""Every optimizer step is noticed, and told as ``Optimizer.{Class}.{n}.forward``
+(:class:`msprobe.capture.targets.OptimizerSteps`).
 
 While a step runs, the calls made by it belong to the region ``optimizer`` of the hierarchy file, those of its closure
 do not. Steps are seen through torch's hooks for all optimizers; nothing is attached to an optimizer.
@@ -8,20 +8,17 @@ do not. Steps are seen through torch's hooks for all optimizers; nothing is atta
 from __future__ import annotations
 
 import functools
-import sys
 import threading
-from functools import partial
 from typing import Any
 
 import torch
 from torch.autograd import profiler
 from torch.optim import optimizer as hooks
 
-from msprobe.capture.events import Failure, OptimizedParameter, OptimizerStep, Origin
 from msprobe.capture.session import OPTIMIZER
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
-from msprobe.capture.torch.optimizer_records import OptimizerRecords, Scaling, Step, state_of
+from msprobe.capture.torch.optimizer_steps import Scaling, TorchStep
 from msprobe.capture.torch.parameter_names import ParameterNames
 from msprobe.capture.torch.patches import Patches
 
@@ -32,7 +29,7 @@ _RANGE = "Optimizer.step#"
 
 class _Running(threading.local):
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[TorchStep] = []
         self.scalings: list[Scaling] = []
 
 
@@ -43,9 +40,8 @@ class OptimizerRecorder:
         self.models = context.models
         self.thread = context.thread
         self.session = context.session
-        self.calls = context.calls
-        self.bus = context.bus
-        self.records = OptimizerRecords(context.calls)
+        self.statistics = context.calls.statistics
+        self.targets = context.targets
         self._regions = context.level == "mix"
         self._running = _Running()
         self._handles: list[Any] = []
@@ -101,7 +97,7 @@ class OptimizerRecorder:
         """
         if not self._handles or any(step.optimizer is optimizer for step in self._running.steps):
             return
-        step = Step(optimizer, self.session.thread.region)
+        step = self._new_step(optimizer, self.session.thread.region)
         step.joined = True
         step.stack = stack
         self._running.steps.append(step)
@@ -124,7 +120,7 @@ class OptimizerRecorder:
         if self._regions and running and running[-1].joined and running[-1].optimizer is optimizer:
             self.session.thread.region = OPTIMIZER
 
-    def _outside_region(self, step: Step, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+    def _outside_region(self, step: TorchStep, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """The arguments of a step whose closure counts as what it is: passes of the model, not the work of a step."""
         place = _closure_place(args, kwargs)
         if place is None:
@@ -152,7 +148,7 @@ class OptimizerRecorder:
         running = self._running.steps
         # A step that calls the step of its base class is one step.
         nested = any(step.optimizer is optimizer for step in running)
-        step = Step(optimizer, thread.region)
+        step = self._new_step(optimizer, thread.region)
         running.append(step)
         if session.recording and not thread.muted and not nested:
             with _without_functions(), torch.no_grad():
@@ -184,64 +180,39 @@ class OptimizerRecorder:
 
         return __exit__
 
-    def _leave_region(self, step: Step) -> None:
+    def _leave_region(self, step: TorchStep) -> None:
         if self._regions:
             self.session.thread.region = step.region_before
 
     # ------------------------------------------------------------ whoever is told
 
-    def _begin(self, step: Step, args: Any, kwargs: Any) -> None:
+    def _begin(self, step: TorchStep, args: Any, kwargs: Any) -> None:
         optimizer = step.optimizer
-        self.calls.statistics.forget_all()
-        step.closure = _closure_place(args, kwargs) is not None
+        self.statistics.forget_all()
+        step.has_closure = _closure_place(args, kwargs) is not None
         scalings = self._running.scalings
         if scalings and scalings[-1].optimizer is optimizer:
             step.scaling = scalings[-1]
             step.scaling.stepped = True
-        # Without this, guard and the hook.
-        self._tell_begin(step, gradients=not step.closure, skip=3)
+        # Without this and guard.
+        self._tell(step, 3)
 
-    def _tell_begin(self, step: Step, gradients: bool, skip: int) -> bool:
-        """Tell the dumper and listeners of a step; True if it is dumped."""
-        dumped, heard = self.records.are_wanted, self.bus.wants("optimizer")
-        if not (dumped or heard) or not self.thread.is_here():
-            return False
-        session = self.session
-        step.names = list(self._names.of(step.optimizer))
-        key = f"Optimizer.{type(step.optimizer).__name__}"
-        number = session.number(key)
-        # Without this and who calls it.
-        dumped = dumped and self.records.begin(step, key, number, gradients, skip + 1)
-        if heard:
-            self._tell_listeners(step, key, number, skip + 2)
-        return dumped
+    def _tell(self, step: TorchStep, skip: int) -> None:
+        if self.thread.is_here():
+            key = f"Optimizer.{type(step.optimizer).__name__}"
+            step.told = self.targets.optimizers.begin_step(key, step, skip + 1)
 
-    def _tell_listeners(self, step: Step, key: str, number: int, skip: int) -> None:
-        bus, session = self.bus, self.session
-        step.ways = bus.open_ways("optimizer", key, number)
-        if not step.ways:
-            return
-        frame = sys._getframe(skip)
-        known = step.stack
-        origin = Origin(lambda: session.stacks.of(frame) if known is None else known, bus.parent(), step.order or None)
-        name, optimizer = f"{key}.{number}.forward", step.optimizer
-        step.event = OptimizerStep(
-            name, session.step, session.rank(), key, number, origin, optimizer, step.closure, partial(_read, step)
-        )
-        bus.show(step.ways, "before", step.event)
-
-    def _finish(self, step: Step, error: BaseException | None) -> None:
+    def _finish(self, step: TorchStep, error: BaseException | None) -> None:
         step.done = True
         # Fused steps, and those that write through ``.data`` or in kernels of their own, do not count as writes for
         # torch, and may write more than what the parameters and states of this optimizer are.
-        self.calls.statistics.forget_all()
-        if step.name is not None:
-            self.session.guard(self.records.finish, step, error)
-        event, step.event = step.event, None
-        if event is not None and error is not None:
-            self.bus.show_failure(step.ways, Failure(event.name, event.step, event.rank, event, error))
-        elif event is not None:
-            self.bus.show(step.ways, "after", event, None)
+        self.statistics.forget_all()
+        told, step.told = step.told, None
+        if told is not None:
+            self.targets.optimizers.end_step(told, error)
+
+    def _new_step(self, optimizer: Any, region: str | None) -> TorchStep:
+        return TorchStep(optimizer, self._names, region, self.statistics.invalidate)
 
     # ------------------------------------------------------------ scaled gradients
 
@@ -264,14 +235,12 @@ class OptimizerRecorder:
 
     def _skipped(self, scaling: Scaling) -> None:
         """The scaler found an infinity or NaN in the gradients, and took no step."""
-        step = Step(scaling.optimizer, None)
+        step = self._new_step(scaling.optimizer, None)
         step.scaling = scaling
-        if self._tell_begin(step, gradients=True, skip=3):
-            self.records.skipped(step, scaling)
-        if step.event is not None:
-            error = RuntimeError("the step was skipped: the gradients are not finite")
-            event = step.event
-            self.bus.show_failure(step.ways, Failure(event.name, event.step, event.rank, event, error))
+        # Without this and guard.
+        self._tell(step, 3)
+        if step.told is not None:
+            self.targets.optimizers.skip_step(step.told)
 
     def _unscaled(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -287,15 +256,8 @@ class OptimizerRecorder:
     def _forget_gradients(self, optimizer: Any) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                self.records.invalidate(parameter.grad)
-
-
-def _read(step: Step) -> dict[str, OptimizedParameter]:
-    """The parameters of an optimizer as they are now."""
-    return {
-        name: OptimizedParameter(parameter, parameter.grad, state_of(step.optimizer, parameter))
-        for name, parameter in step.names
-    }
+                if isinstance(parameter.grad, torch.Tensor):
+                    self.statistics.invalidate(parameter.grad)
 
 
 def _closure_place(args: Any, kwargs: Any) -> str | None:

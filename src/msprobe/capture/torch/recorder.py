@@ -18,9 +18,13 @@ import torch
 from torch import nn
 
 from msprobe.capture.bus import Bus
+from msprobe.capture.collective_records import CollectiveRecords
 from msprobe.capture.events import path_of
 from msprobe.capture.forks import leave_to_parents
 from msprobe.capture.heard import HeardCalls, HeardPasses
+from msprobe.capture.heard_collectives import HeardCollectives
+from msprobe.capture.heard_steps import HeardSteps
+from msprobe.capture.optimizer_steps import OptimizerRecords
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
@@ -116,7 +120,11 @@ class TorchRecorder:
         self.bus = Bus(session, TorchSurroundings(heard_gradients, self.heard_parameters))
         heard_gradients.bus = self.heard_parameters.bus = self.bus
         self.module_hooks = ModuleHooks(session)
-        self.targets = Targets(self.calls, self.modules)
+        self._optimizers = OptimizerRecords(
+            self.calls, in_hierarchy=settings.level == "mix", forget=self.statistics.invalidate
+        )
+        self._collectives = CollectiveRecords(self.calls)
+        self.targets = Targets(self.calls, self.modules, self._optimizers, self._collectives)
         self.models = Models()
         # What was given to start, while recording goes on.
         self._started: Any = None
@@ -200,13 +208,17 @@ class TorchRecorder:
         return True
 
     def _choose_targets(self, is_dumped: bool) -> None:
-        """Who is told of calls, and of passes that no hook tells of: the dumper itself, where it is alone."""
+        """Who is told, also of passes that no hook tells of: the dumper itself, where it is alone."""
         bus, calls, targets = self.bus, self.calls, self.targets
         heard = None
         targets.calls, targets.passes = calls, self.modules
+        targets.optimizers, targets.collectives = self._optimizers, self._collectives
         if bus.active:
-            heard = targets.calls = HeardCalls(bus, calls if is_dumped and self.level in ("L1", "mix") else None)
+            dumps_calls = is_dumped and self.level in ("L1", "mix")
+            heard = targets.calls = HeardCalls(bus, calls if dumps_calls else None)
             targets.passes = HeardPasses(bus, self.modules if is_dumped else None)
+            targets.optimizers = HeardSteps(bus, self._optimizers if is_dumped else None)
+            targets.collectives = HeardCollectives(bus, self._collectives if dumps_calls else None)
         if self.mode is not None:
             self.mode.serve(targets.calls, heard)
 

@@ -1,0 +1,91 @@
+"""Steps of optimizers on their way to the dumper and to listeners."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.capture.bus import Bus
+from msprobe.capture.events import Failure, OptimizerStep, Origin
+from msprobe.capture.optimizer_steps import Step
+from msprobe.capture.routes import Way
+
+SKIPPED = "the step was skipped: the gradients are not finite"
+
+
+class HeardStep:
+    """A step that listeners are told of, until it is over; ``dumped``: what the dumper made of it."""
+
+    __slots__ = ("dumped", "event", "ways")
+
+    def __init__(self, event: OptimizerStep, ways: Sequence[Way], dumped: Any) -> None:
+        self.event = event
+        self.ways = ways
+        self.dumped = dumped
+
+
+class HeardSteps:
+    """Steps of optimizers, to the dumper (None: it records none in this step) and to listeners.
+
+    See :class:`msprobe.capture.targets.OptimizerSteps`.
+    """
+
+    def __init__(self, bus: Bus, dumper: Any) -> None:
+        self.bus = bus
+        self.session = bus.session
+        self.dumper = dumper
+
+    def begin_step(self, key: str, step: Step, skip: int) -> Any:
+        """See the protocol."""
+        bus, session = self.bus, self.session
+        number = session.number(key)
+        dumped = None
+        if self.dumper is not None:
+            # Without this and guard.
+            dumped = session.guard(self.dumper.begin_step, key, step, skip + 3, number)
+        ways = bus.open_ways("optimizer", key, number)
+        if not ways:
+            return dumped
+        known, frame = step.stack, sys._getframe(skip + 1)
+        origin = Origin(
+            lambda: session.stacks.of(frame) if known is None else known,
+            bus.parent(),
+            getattr(dumped, "order", None),
+        )
+        event = OptimizerStep(
+            f"{key}.{number}.forward",
+            session.step,
+            session.rank(),
+            key,
+            number,
+            origin,
+            step.optimizer,
+            step.has_closure,
+            step.parameters,
+        )
+        bus.show(ways, "before", event)
+        return HeardStep(event, ways, dumped)
+
+    def end_step(self, begun: Any, error: BaseException | None) -> None:
+        """See the protocol."""
+        dumped = begun.dumped if type(begun) is HeardStep else begun
+        if dumped is not None:
+            self.session.guard(self.dumper.end_step, dumped, error)
+        if type(begun) is HeardStep:
+            if error is None:
+                self.bus.show(begun.ways, "after", begun.event, None)
+            else:
+                self._fail(begun, error)
+
+    def skip_step(self, begun: Any) -> None:
+        """See the protocol. Listeners are told that it has failed."""
+        dumped = begun.dumped if type(begun) is HeardStep else begun
+        if dumped is not None:
+            self.session.guard(self.dumper.skip_step, dumped)
+        if type(begun) is HeardStep:
+            self._fail(begun, RuntimeError(SKIPPED))
+
+    def _fail(self, begun: HeardStep, error: BaseException) -> None:
+        event = begun.event
+        self.bus.show_failure(begun.ways, Failure(event.name, event.step, event.rank, event, error))
