@@ -7,6 +7,7 @@ records into FOLDER/{scenario}. `launch` starts the ranks and ends them when the
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -194,6 +195,60 @@ def sharded(rank: int, path: str) -> None:
     optimizer.step()
     recorder.stop()
     recorder.step()
+
+
+@scenario
+def listened(rank: int, path: str) -> None:
+    """DDP, then FSDP2: what a listener is told of steps of the optimizer, and of collectives, without a dump."""
+    import torch
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.nn.parallel import DistributedDataParallel
+
+    from msprobe.listeners import Observer, Wants
+    from msprobe.pytorch import Listening, PrecisionDebugger
+
+    told: list[Any] = []
+
+    class Steps(Observer):
+        wants = Wants(kinds=("optimizer", "collective"))
+
+        def before(self, event: Any) -> None:
+            told.append(["before", event.name, numbers(event)])
+
+        def after(self, event: Any, result: Any) -> None:
+            told.append(["after", event.name, numbers(event)])
+
+    def numbers(event: Any) -> dict[str, list[float]]:
+        """The sums of weight, gradient and moments of each parameter, of this rank's shard."""
+        return {
+            name: [
+                float(getattr(value, "_local_tensor", value).detach().sum())
+                for value in (one.weight, one.gradient, *one.moments.values())
+            ]
+            for name, one in getattr(event, "parameters", {}).items()
+        }
+
+    def build() -> Any:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+
+    PrecisionDebugger.reset()
+    sharded_model = build()
+    fully_shard(sharded_model, mesh=init_device_mesh("cpu", (WORLD_SIZE,)))
+    for model in (DistributedDataParallel(build()), sharded_model):
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        with Listening(Steps()) as listening, listening.step(model):
+            model(torch.full((2, 4), float(rank + 1))).square().mean().backward()
+            optimizer.step()
+        gradients = [
+            [name, float(getattr(p.grad, "_local_tensor", p.grad).sum())] for name, p in model.named_parameters()
+        ]
+        told.append(["end", type(model).__name__, gradients])
+    os.makedirs(path, exist_ok=True)
+    with open(f"{path}/rank{rank}.json", "w") as file:
+        json.dump(told, file)
 
 
 @scenario

@@ -22,10 +22,10 @@ class Everything(listeners.Observer):
         self.draws = True
 
     def before(self, event: Any) -> None:
-        self._look(event, getattr(event, "args", ()))
+        self._look(event, (*getattr(event, "args", ()), *values_of_step(event)))
 
     def after(self, event: Any, result: Any) -> None:
-        self._look(event, (result,))
+        self._look(event, (result, *values_of_step(event)))
 
     def gradient(self, event: Any) -> None:
         self._look(event, (event.gradient,))
@@ -39,6 +39,13 @@ class Everything(listeners.Observer):
         for value in values:
             if type(value) is torch.Tensor and value.is_floating_point() and not value.is_nested:
                 value.detach().abs().sum()
+
+
+def values_of_step(event: Any) -> list[Any]:
+    """The weights, gradients and moments of a step of an optimizer."""
+    if not isinstance(event, listeners.OptimizerStep):
+        return []
+    return [value for one in event.parameters.values() for value in (one.weight, one.gradient, *one.moments.values())]
 
 
 class Listening(Recorder):

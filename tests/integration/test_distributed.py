@@ -19,6 +19,7 @@ SCENARIOS = [
     "data_parallel",
     "communication_hook",
     "sharded",
+    "listened",
     "tensor_parallel",
     "pipelined",
     "stuck",
@@ -204,6 +205,32 @@ def test_FSDP2_shows_what_is_gathered_and_what_is_scattered(recorded: Path) -> N
         assert "Shard" in json.dumps(weight["placements"])
         assert step["input_kwargs"]["0.weight"]["grad"]["local_shape"] == [3, 4]
         assert step["output"][0]["0.weight"]["exp_avg"]["local_shape"] == [3, 4]
+
+
+def test_a_listener_is_told_of_reduced_gradients_and_shards_and_of_the_collectives_of_fsdp(recorded: Path) -> None:
+    found = [json.loads((recorded / "listened" / f"rank{rank}.json").read_text()) for rank in range(WORLD_SIZE)]
+    for told in found:
+        steps = [moment for moment in told if moment[0] == "end" or moment[1].startswith("Optimizer.")]
+        assert [moment[:2] for moment in steps] == [
+            ["before", "Optimizer.Adam.0.forward"],
+            ["after", "Optimizer.Adam.0.forward"],
+            ["end", "DistributedDataParallel"],
+            ["before", "Optimizer.Adam.0.forward"],
+            ["after", "Optimizer.Adam.0.forward"],
+            ["end", "FSDPSequential"],
+        ]
+        for before, after, (_, _, gradients) in (steps[:3], steps[3:]):
+            assert [[name, values[1]] for name, values in before[2].items()] == gradients
+            assert [len(values) for values in before[2].values()] == [2] * 4
+            # Weight, gradient, step, and both moments.
+            assert [len(values) for values in after[2].values()] == [5] * 4
+            assert all(values[0] != after[2][name][0] for name, values in before[2].items())
+        collectives = {moment[1].split(".")[1] for moment in told if moment[1].startswith("Distributed.")}
+        assert any("all_gather" in name for name in collectives)
+        assert any("reduce_scatter" in name for name in collectives)
+    (ddp, fsdp), (other_ddp, other_fsdp) = ([m for m in told if m[0] == "end"] for told in found)
+    assert ddp == other_ddp, "each rank is told of the mean over ranks"
+    assert fsdp != other_fsdp, "each rank is told of its shard"
 
 
 def test_tensor_parallel_layers_show_placements_and_their_reduction(recorded: Path) -> None:

@@ -79,3 +79,29 @@ def test_each_rank_has_its_folder_and_its_collectives_in_order(tmp_path: Path) -
         assert np.array_equal(summed, one + other)
         assert np.array_equal(summed, same)
         assert not np.array_equal(one, other)
+    for rank in range(2):
+        check_told(tmp_path / "recorded" / f"rank{rank}.json", dump, rank)
+
+
+def check_told(file: Path, dump: Path, rank: int) -> None:
+    """A listener is told of collectives when they are issued and when their values have arrived, dumped or not."""
+    told = json.loads(file.read_text())
+    names = ["MintDistributed.all_reduce.0.forward", "MintDistributed.all_gather.0.forward"]
+    assert [moment[:3] for moment in told] == [
+        [moment, step, name] for step in range(3) for name in names for moment in ("before", "after")
+    ]
+    for _, step, name, order, is_untouched in told[::2]:
+        if step < 2:
+            data = json.loads((dump / f"step{step}" / f"rank{rank}" / "dump.json").read_text())["data"]
+            assert order == data[name]["msprobe"]["order"]
+        else:
+            assert order is None
+        # Functions of other kinds are replaced where they are dumped, and not for a listener of collectives.
+        assert is_untouched == (step == 2)
+    for _, step, name, values, source in told[1::2]:
+        assert "mindspore_ranks.py:" in source
+        if "all_gather" in name:
+            assert values == [[0.0, float(step)], [1.0, float(step)]]
+        elif step < 2:
+            saved = dump / f"step{step}" / f"rank{rank}" / "dump_tensor_data" / f"{name}.output.0.npy"
+            assert np.array_equal(np.array(values[0], np.float32), np.load(saved))
