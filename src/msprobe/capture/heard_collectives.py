@@ -50,7 +50,7 @@ class HeardCollectives:
         stack = session.stacks.of(sys._getframe(skip + 1))
         origin = Origin(lambda: stack, bus.parent(), getattr(dumped, "order", None) or None)
         name = f"{key}.{number}.forward"
-        event = Collective(name, session.step, session.rank(), key, number, origin, args, kwargs)
+        event = Collective(name, session.step, bus.rank, key, number, origin, args, kwargs)
         bus.show(ways, "before", event)
         return HeardCollective(event, ways, dumped)
 

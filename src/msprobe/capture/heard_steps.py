@@ -56,7 +56,7 @@ class HeardSteps:
         event = OptimizerStep(
             f"{key}.{number}.forward",
             session.step,
-            session.rank(),
+            bus.rank,
             key,
             number,
             origin,

@@ -149,6 +149,32 @@ def test_a_step_that_a_scaler_skips_has_no_after() -> None:
     assert steps.before_it[1]["weight"][1] == [[2.0, 2.0, 2.0]]
 
 
+def test_a_fused_step_under_a_scaler_says_by_itself_whether_it_was_taken() -> None:
+    found: list[tuple[float, float]] = []
+
+    class Fused(Steps):
+        def after(self, event: Any, result: Any) -> None:
+            super().after(event, result)
+            found.append((event.optimizer.found_inf.item(), event.optimizer.grad_scale.item()))
+
+    model, steps = nn.Linear(3, 1, bias=False), Fused()
+    optimizer = torch.optim.Adam(model.parameters(), 0.1, fused=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    with Listening(steps) as listening:
+        for factor in (float("inf"), 1.0):
+            with listening.step(model):
+                optimizer.zero_grad()
+                scaler.scale(model(torch.ones(2, 3)).sum() * factor).backward()
+                scaler.step(optimizer)
+                scaler.update()
+    assert [moment for moment, _ in steps.moments] == ["before", "after"] * 2
+    assert found == [(1.0, 8.0), (0.0, 4.0)]
+    weights = [told["weight"][0] for pair in zip(steps.before_it, steps.after_it, strict=True) for told in pair]
+    assert weights[0] == weights[1] == weights[2] != weights[3]
+    assert steps.before_it[1]["weight"][1] == [[8.0, 8.0, 8.0]]
+    assert steps.after_it[1]["weight"][1] == [[2.0, 2.0, 2.0]]
+
+
 def test_a_step_that_raises_is_told_as_failed_and_the_next_one_as_ever() -> None:
     class Failing(torch.optim.SGD):
         fails = True
