@@ -15,7 +15,7 @@ from msprobe.capture.debugger import SWITCHED_OFF, Debugger
 from msprobe.capture.method_arguments import check_api, check_rank_id, check_token_range
 from msprobe.capture.mindspore.cells import check_model, name_cells
 from msprobe.capture.mindspore.execution import in_graph_mode
-from msprobe.capture.mindspore.ranks import current_rank
+from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.capture.mindspore.support import check_dynamic_settings, check_graph_settings, check_settings
 from msprobe.config.load import load_settings
@@ -72,7 +72,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             settings = load()
             for part in ("", layout.STEP_BY_STEP, layout.COMPILED):
                 path = os.path.join(settings.dump_path, part)
-                self._refuse_old_dumps(replace(settings, dump_path=path), current_rank())
+                self._refuse_old_dumps(replace(settings, dump_path=path), RANKS.current())
             self._set_up(settings, load)
         except BaseException:
             PrecisionDebugger._instance = None

@@ -31,7 +31,7 @@ from msprobe.capture.mindspore.device_save import (
     device_writes,
 )
 from msprobe.capture.mindspore.executor import wait_for_all
-from msprobe.capture.mindspore.ranks import current_rank
+from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.errors import InvalidInputError
 from msprobe.paths import make_folder, write_atomically
 from msprobe.store.dtypes import Array
@@ -86,7 +86,7 @@ class _Places:
                 place.number = self._next(place)
             identity = place.number + place.visits * len(self._all)
             place.visits += 1
-            folder = Path(place.folder) / f"step{self.step}" / f"rank{current_rank() or 0}"
+            folder = Path(place.folder) / f"step{self.step}" / f"rank{RANKS.current() or 0}"
         array = np.ascontiguousarray(values)
         array = array.reshape(()) if place.is_single else array
         make_folder(folder)

@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from msprobe.capture.ranks import Ranks
 
 
-def _communication() -> Any:
-    """The state of MindSpore's communication; None while it is not initialised."""
+def _communication() -> tuple[int, int] | None:
     try:
         from mindspore.communication._comm_helper import GlobalComm
     except ImportError:
         return None
-    return GlobalComm if getattr(GlobalComm, "INITED", False) else None
+    if not getattr(GlobalComm, "INITED", False):
+        return None
+    from mindspore import communication
+
+    return int(communication.get_rank()), int(communication.get_group_size())
 
 
-def current_rank() -> int | None:
-    """The rank of this process: of MindSpore's communication, else of the launcher; None for a single process."""
-    if _communication() is not None:
-        from mindspore import communication
-
-        return int(communication.get_rank())
-    text = os.environ.get("RANK_ID", "")
-    return int(text) if text.isdecimal() and world_size() > 1 else None
-
-
-def world_size() -> int:
-    """How many ranks there are, as far as this process can know."""
-    if _communication() is not None:
-        from mindspore import communication
-
-        return int(communication.get_group_size())
-    for name in ("RANK_SIZE", "MS_WORKER_NUM"):
-        text = os.environ.get(name, "")
-        if text.isdecimal():
-            return max(int(text), 1)
-    return 1
+RANKS = Ranks(_communication, "RANK_ID", ("RANK_SIZE", "MS_WORKER_NUM"))

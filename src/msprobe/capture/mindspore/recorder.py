@@ -38,7 +38,7 @@ from msprobe.capture.mindspore.parameter_gradients import CellFacts
 from msprobe.capture.mindspore.precision import settings_of_precision
 from msprobe.capture.mindspore.primitives import PrimitiveRecorder
 from msprobe.capture.mindspore.program_errors import forget_missed, is_of_program, note_missed, raise_missed
-from msprobe.capture.mindspore.ranks import current_rank, world_size
+from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.capture.mindspore.result_gradients import gradients_for
 from msprobe.capture.mindspore.surface import surface
 from msprobe.capture.mindspore.surroundings import MindSporeSurroundings
@@ -74,8 +74,8 @@ class MindSporeRecorder:
         self.settings = settings
         stacks = CallStacks(_is_framework, _is_recompute, _is_way_in)
         self.names = names = surface()
-        self.session = session = Session(settings, names.framework, current_rank, stacks)
-        session.world = world_size
+        self.session = session = Session(settings, names.framework, RANKS.current, stacks)
+        session.world = RANKS.world
         session.precision = settings_of_precision
         session.is_of_program = is_of_program
         session.folder.file_writer = array_file_writer

@@ -14,7 +14,7 @@ from msprobe.capture.method_arguments import check_rank_id, check_token_range
 from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
 from msprobe.capture.torch.models import name_modules
-from msprobe.capture.torch.recorder import TorchRecorder, current_rank
+from msprobe.capture.torch.recorder import RANKS, TorchRecorder
 from msprobe.capture.torch.start_arguments import ModelReference, check_model, check_settings
 from msprobe.capture.torch.token_range import TokenRange
 from msprobe.config.load import load_settings
@@ -86,7 +86,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
                 log.warning("PrecisionDebugger(model=...) is deprecated: pass the model to start(model).")
                 check_model(model)
             settings = load()
-            self._refuse_old_dumps(settings, current_rank())
+            self._refuse_old_dumps(settings, RANKS.current())
             self._set_up(settings, model, load)
         except BaseException:
             PrecisionDebugger._instance = None

@@ -25,6 +25,7 @@ from msprobe.capture.heard import HeardCalls, HeardPasses
 from msprobe.capture.heard_collectives import HeardCollectives
 from msprobe.capture.heard_steps import HeardSteps
 from msprobe.capture.optimizer_steps import OptimizerRecords
+from msprobe.capture.ranks import Ranks
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
@@ -51,26 +52,14 @@ _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _CHECKPOINT_FILE = os.path.join("torch", "utils", "checkpoint.py")
 
 
-def current_rank() -> int | None:
-    """The rank of this process: of the process group, else of the launcher's environment; None for a single
-    process.
-    """
+def _communication() -> tuple[int, int] | None:
     distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    text = os.environ.get("RANK", "")
-    if text.isdecimal() and os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
-        return int(text)
-    return None
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    return int(distributed.get_rank()), int(distributed.get_world_size())
 
 
-def _world_size() -> int:
-    """How many ranks there are, as far as this process can know; see :func:`current_rank`."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_world_size())
-    text = os.environ.get("WORLD_SIZE", "")
-    return int(text) if text.isdecimal() and current_rank() is not None else 1
+RANKS = Ranks(_communication, "RANK", ("WORLD_SIZE",))
 
 
 def _is_framework(file: str) -> bool:
@@ -96,8 +85,8 @@ class TorchRecorder:
         self.settings = settings
         self.dumps = dumps
         stacks = CallStacks(_is_framework, _is_recompute, _is_way_in)
-        self.session = session = Session(settings, "pytorch", current_rank, stacks)
-        session.world = _world_size
+        self.session = session = Session(settings, "pytorch", RANKS.current, stacks)
+        session.world = RANKS.world
         session.precision = settings_of_precision
         self.statistics = TensorStatistics(
             "structure" if settings.task == "structure" else settings.summary_mode,
