@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.capture.adapter import Followed, Place
+from msprobe.capture.backward_records import add_gradients, merged_arguments, places_of, put_backward
 from msprobe.capture.mindspore import graph
 from msprobe.capture.mindspore.asked_gradients import AskedGradients, End
 from msprobe.capture.mindspore.graph import Edge, NodeHooks
 from msprobe.capture.mindspore.tensors import sum_of
-from msprobe.capture.session import Session, backward_of
+from msprobe.capture.session import Session
 from msprobe.capture.units import UnitRecorder
 
 
@@ -193,30 +194,11 @@ class GraphGradients:
             if self.units.input:
                 tree["input"] = watch.inputs
             if self.units.output:
-                self._add_outputs(watch, tree)
-            tree["msprobe"] = {"order": watch.order}
-            self.units.put(watch.entry, tree, None, backward_of(watch.parent))
+                add_gradients(tree, watch.paths, watch.described, watch.merged, watch.handed, empty_words=False)
+            put_backward(self.units, watch.entry, tree, watch.order, watch.parent)
         if watch.is_module and self.units.filter is not None:
             self.units.filter.leave_module(watch.entry)
         watch.again()
-
-    def _add_outputs(self, watch: Watch, tree: dict[str, Any]) -> None:
-        words: dict[str, Any] = {}
-        output: list[Any] = []
-        for path, described in zip(watch.paths, watch.described, strict=True):
-            if path.startswith("kwargs."):
-                if described is not None:
-                    words[path.removeprefix("kwargs.")] = described
-            else:
-                output.append(described)
-        tree["output"] = output
-        if words:
-            tree["kwargs_grads"] = words
-        if watch.merged:
-            # Several arguments are one tensor: only the gradient of all of them together exists.
-            tree["merged"] = watch.merged
-        if watch.handed:
-            tree["handed_through"] = {watch.paths[i]: f"output.{output}" for i, output in watch.handed.items()}
 
     def close_open(self) -> None:
         """Write what has not all arrived: the rest of the graph was not asked for."""
@@ -271,10 +253,8 @@ class Watch:
         self.parent = unit.parent
         self.generation = generation
         self.paths = [edge.path for edge in edges]
-        # Their places in the list of gradients; those of keywords keep their words.
-        positional = iter(range(len(edges)))
-        self.places = [path if path.startswith("kwargs.") else str(next(positional)) for path in self.paths]
-        self.merged = _merged(edges)
+        self.places = places_of(self.paths)
+        self.merged = merged_arguments((edge.path, edge.key) for edge in edges if edge.node is not None)
         self.results = results
         self.handed = handed
         # How many nodes results come from, and how many lead to arguments; how many shares each argument has.
@@ -294,15 +274,3 @@ class Watch:
         self.missing = list(self.shares)
         # Arguments with a share that is not known.
         self.unknown: set[int] = set()
-
-
-def _merged(edges: Sequence[Edge]) -> dict[str, str]:
-    """Arguments that are the same tensor as an earlier one: their paths, and that one's."""
-    first: dict[tuple[int, int], str] = {}
-    merged: dict[str, str] = {}
-    for edge in edges:
-        if edge.node is not None:
-            known = first.setdefault(edge.key, edge.path)
-            if known != edge.path:
-                merged[edge.path] = known
-    return merged

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.session import backward_of
+from msprobe.capture.backward_records import merged_arguments, put_backward
 from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
@@ -21,6 +21,7 @@ from msprobe.capture.torch.gradients import (
     collect_tensors,
     find_boundary,
     has_inner_nodes,
+    identity_of,
     is_foreign,
     shares_of,
 )
@@ -144,7 +145,7 @@ class CallGradients:
                 if not tree:
                     self._received(name, tree, received)
                 self._passed_on(name, tree, passed_on)
-                self.put(name, tree, session.next_order(), parent)
+                put_backward(self.calls, name, tree, session.next_order(), parent)
             except Exception as error:
                 session.fault(name, error)
 
@@ -243,7 +244,7 @@ class CallGradients:
                 if watch.merged:
                     # Several arguments were one tensor: only the gradient of all of them together exists.
                     tree["merged"] = dict(watch.merged)
-        self.put(watch.base + ".backward", tree, watch.order, watch.parent)
+        put_backward(self.calls, watch.base + ".backward", tree, watch.order, watch.parent)
         watch.again()
 
     def _describe_share(self, watch: _Watch, index: int) -> Callable[[Any], Any]:
@@ -276,13 +277,6 @@ class CallGradients:
         described = self.calls.described
         return [None if g is None else described(g, f"{path}.{i}", name) for i, g in enumerate(gradients)]
 
-    def put(self, name: str, tree: dict[str, Any], order: int, parent: Any, note: str = "") -> None:
-        """Write a backward record; ``parent`` is that of the forward record."""
-        tree["msprobe"] = {"order": order}
-        if note:
-            tree["msprobe"]["note"] = note
-        self.calls.put(name, tree, None, backward_of(parent))
-
 
 class _Watch:
     """One call of several nodes, between its forward and its backward."""
@@ -309,7 +303,7 @@ class _Watch:
         self.base = call.base
         self.parent = call.parent
         self.paths = [edge.path for edge in edges]
-        self.merged = _merged(edges) if len(edges) > 1 else None
+        self.merged = merged_arguments(map(identity_of, edges)) if len(edges) > 1 else None
         self.generation = generation
         self.awaited = len(boundary)
         self.shares = shares_of(boundary, len(edges))
@@ -324,14 +318,3 @@ class _Watch:
         self.extra: list[Any] = []
         self.order = 0
         self.gathering: Gathering | None = Gathering(self.shares)
-
-
-def _merged(edges: list[ArgumentEdge]) -> dict[str, str] | None:
-    """Arguments that are the same tensor as an earlier one: their paths, and that one's."""
-    first: dict[tuple[int, int], str] = {}
-    merged: dict[str, str] | None = None
-    for node, slot, path, tensor in edges:
-        known = first.setdefault((id(tensor), -1) if node is None else (id(node), slot), path)
-        if known != path:
-            merged = {**(merged or {}), path: known}
-    return merged

@@ -45,6 +45,12 @@ class ArgumentEdge(NamedTuple):
     tensor: Any
 
 
+def identity_of(edge: ArgumentEdge) -> tuple[str, tuple[int, int]]:
+    """Its index path, and what tells the tensor from others."""
+    node, slot, path, tensor = edge
+    return path, (id(tensor), -1) if node is None else (id(node), slot)
+
+
 class Boundary(NamedTuple):
     """A node of the call with edges to arguments: (position among its gradients, index of the argument)."""
 

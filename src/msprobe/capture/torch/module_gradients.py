@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from msprobe.capture.backward_records import add_gradients, put_backward
 from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
@@ -84,31 +85,9 @@ class ModuleGradients(PassGradients):
             if calls.input:
                 tree["input"] = watch.inputs
             if calls.output:
-                self._add_outputs(watch, tree)
-            calls.gradients.put(watch.entry, tree, watch.order, watch.parent, watch.note)
+                gathering = watch.gather()
+                gradients = [gathering.result(i, self._share(watch, i)) for i in range(len(watch.paths))]
+                add_gradients(tree, watch.paths, gradients, watch.merged, watch.handed)
+            put_backward(calls, watch.entry, tree, watch.order, watch.parent, watch.note)
         if calls.filter is not None:
             calls.filter.leave_module(watch.entry)
-
-    def _add_outputs(self, watch: PassWatch, tree: dict[str, Any]) -> None:
-        gathering = watch.gather()
-        output: list[Any] = []
-        words: dict[str, Any] = {}
-        merged: dict[str, str] = {}
-        for index, path in enumerate(watch.paths):
-            described = gathering.result(index, self._share(watch, index))
-            same = watch.same_as[index]
-            if same is not None:
-                merged[path] = same
-            if path.startswith("kwargs."):
-                words[path.removeprefix("kwargs.")] = described
-            else:
-                output.append(described)
-        tree["output"] = output
-        if words:
-            tree["kwargs_grads"] = words
-        if merged:
-            # Several arguments were one tensor: only the gradient of all of them together exists.
-            tree["merged"] = merged
-        if watch.handed:
-            # Arguments that are results: their gradients are those of all their uses.
-            tree["handed_through"] = {watch.paths[i]: f"output.{output}" for i, output in watch.handed.items()}

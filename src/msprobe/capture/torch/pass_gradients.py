@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from msprobe.capture.backward_records import merged_arguments, places_of
 from msprobe.capture.session import Session
 from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import (
@@ -26,6 +27,7 @@ from msprobe.capture.torch.gradients import (
     NodeHooks,
     bases_of,
     find_boundary,
+    identity_of,
     shares_of,
 )
 
@@ -235,6 +237,7 @@ class PassWatch:
         "generation",
         "handed",
         "inputs",
+        "merged",
         "nodes",
         "nodes_run",
         "note",
@@ -243,7 +246,6 @@ class PassWatch:
         "parent",
         "paths",
         "places",
-        "same_as",
         "shares",
         "unit",
         "wanted",
@@ -265,7 +267,7 @@ class PassWatch:
         self.parent = parent
         # Whose gradients these are, where the entry does not say it all.
         self.unit: Any = None
-        self.paths, self.places, self.same_as = (
+        self.paths, self.places, self.merged = (
             _one_argument(edges[0].path) if len(edges) == 1 else _several_arguments(edges)
         )
         self.outputs = outputs
@@ -299,29 +301,15 @@ class PassWatch:
         return self.gathering
 
 
-# Index paths, places in the entry (a number, or ``kwargs.x``), and for each the earlier path that is the same tensor.
-_Arguments = tuple[list[str], list[str], list["str | None"]]
+# Index paths, places in the record, and those that are the same tensor as an earlier one.
+_Arguments = tuple[list[str], list[str], dict[str, str]]
 
 
 @lru_cache(maxsize=10_000)
 def _one_argument(path: str) -> _Arguments:
-    return [path], [path if path.startswith("kwargs.") else "0"], [None]
+    return [path], places_of([path]), {}
 
 
 def _several_arguments(edges: Sequence[ArgumentEdge]) -> _Arguments:
-    first: dict[tuple[Any, int], str] = {}
-    paths: list[str] = []
-    places: list[str] = []
-    same_as: list[str | None] = []
-    positional = 0
-    for node, slot, path, tensor in edges:
-        key = (id(tensor), -1) if node is None else (id(node), slot)
-        known = first.setdefault(key, path)
-        same_as.append(None if known == path else known)
-        paths.append(path)
-        if path.startswith("kwargs."):
-            places.append(path)
-        else:
-            places.append(str(positional))
-            positional += 1
-    return paths, places, same_as
+    paths = [edge.path for edge in edges]
+    return paths, places_of(paths), merged_arguments(map(identity_of, edges))
