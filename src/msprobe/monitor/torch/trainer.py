@@ -12,7 +12,7 @@ from torch import nn
 from msprobe import log
 from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Cadence, Observer, Wants
-from msprobe.capture.torch.recorder import current_rank
+from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.training import TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.config import MonitorConfig, load
@@ -66,7 +66,7 @@ class TrainerMon:
         self.config = load(config_file_path)
         self._main_grad = params_have_main_grad
         self._switch = Switch(config_file_path, self.config)
-        self._rank = current_rank() or 0
+        self._rank = RANKS.current() or 0
         self._is_wanted = self._wants_this_rank()
         group_mates, stage = _pipeline(process_group, self._rank)
         self._output = Output(self._rank, _world(), "pytorch", stage, group_mates, on_metrics, on_alert)
