@@ -35,7 +35,14 @@ class Gathering:
 
     def add(self, quantity: Quantity, stage: int, name: str, cells: Cells, micro_step: int | None = None) -> None:
         """One tensor more. Rows come in the order in which their names did, those of one name together."""
-        self._found.setdefault(quantity, {}).setdefault((stage, name), []).append((micro_step, cells))
+        names = self._found.get(quantity)
+        if names is None:
+            names = self._found[quantity] = {}
+        found = names.get((stage, name))
+        if found is None:
+            names[stage, name] = [(micro_step, cells)]
+        else:
+            found.append((micro_step, cells))
 
     def merge(self, quantity: Quantity, stage: int, name: str, cells: Cells) -> None:
         """The same; all of a name in this step become one row."""

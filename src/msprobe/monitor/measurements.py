@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 # What is measured, by the name of its csv files. "update" is what a step changed a parameter by, with columns of its
 # own (``norm`` of the change, ``ratio`` to the norm of the weight); "other" is gradient-to-momentum agreement and
@@ -30,8 +30,7 @@ Quantity = Literal[
 BY_MICRO_STEP: frozenset[Quantity] = frozenset(("actv", "actv_grad"))
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """The statistics of one tensor at one step.
 
     ``stage``: index of the model chunk (``vpp_stage`` in files). ``name``: of the parameter, or ``module.input``,

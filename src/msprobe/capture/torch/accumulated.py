@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.events import AccumulatedGradient
-from msprobe.capture.routes import Way
+from msprobe.capture.routes import Listening, Way
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.models import name_modules
@@ -50,27 +50,32 @@ class AccumulatedGradients:
             hook.handle.remove()
 
     def tell(self, hook: _Hook, weight: torch.Tensor) -> None:
-        """A backward pass has added to the gradient of ``weight``."""
+        """A backward pass has added to the gradient of ``weight``. One careful listener is told without detours: this
+        happens for every parameter in every step of a long training.
+        """
         session, bus = self._session, self._bus
-        if not session.recording or session.thread.muted:
+        thread = session.thread
+        if not session.recording or thread.muted:
             return
         try:
             if hook.generation != session.generation:
-                hook.generation, hook.number = session.generation, 0
-                hook.ways = bus.ways("accumulated_gradient", hook.key)
+                hook.renew(session.generation, bus.ways("accumulated_gradient", hook.key))
             number = hook.number
             hook.number = number + 1
-            ways: Sequence[Way] = hook.ways
-            if len(ways) != 1 or ways[0].numbers is not None or ways[0].listening.dropped:
-                ways = [way for way in ways if way.is_open(number, ())]
-                if not ways:
-                    return
+            only = hook.only
+            ways = None if only is not None else [way for way in hook.ways if way.is_open(number, ())]
+            if ways == [] or (only is not None and only.dropped):
+                return
             with _without_functions():
                 gradient = weight.grad
+                if gradient is None:
+                    return
                 event = AccumulatedGradient(
                     hook.entry, session.step, bus.rank, hook.key, hook.parameter, number, weight, gradient
                 )
-                if gradient is not None:
+                if only is not None:
+                    bus.tell(only, only.listener.gradient, event)
+                elif ways:
                     bus.show_gradient(ways, event)
         except Exception as error:
             session.fault(hook.entry, error)
@@ -79,7 +84,7 @@ class AccumulatedGradients:
 class _Hook:
     """What torch calls for one parameter."""
 
-    __slots__ = ("entry", "generation", "handle", "key", "number", "owner", "parameter", "ways")
+    __slots__ = ("entry", "generation", "handle", "key", "number", "only", "owner", "parameter", "ways")
 
     def __init__(self, owner: AccumulatedGradients, key: str, parameter: str, weight: torch.Tensor) -> None:
         self.owner = owner
@@ -89,7 +94,16 @@ class _Hook:
         self.number = 0
         self.generation = -1
         self.ways: Sequence[Way] = ()
+        # The one listener, if it is careful and wants all.
+        self.only: Listening | None = None
         self.handle: Any = weight.register_post_accumulate_grad_hook(self)  # type: ignore[no-untyped-call]
+
+    def renew(self, generation: int, ways: Sequence[Way]) -> None:
+        """A new step."""
+        self.generation, self.number, self.ways = generation, 0, ways
+        self.only = None
+        if len(ways) == 1 and ways[0].numbers is None and ways[0].backward and ways[0].listening.careful:
+            self.only = ways[0].listening
 
     def __call__(self, weight: torch.Tensor) -> None:
         self.owner.tell(self, weight)

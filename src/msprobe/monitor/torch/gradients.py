@@ -25,6 +25,7 @@ class UnreducedGradients(Observer):
         self.state = state
         kinds: tuple[Kind, ...] = ("parameter_gradient",) if sharded else ("accumulated_gradient",)
         self.wants = Wants(kinds=kinds)
+        self._has_main = any(hasattr(weight, "main_grad") for _, weight in state.watched.alive())
         # False where gradients are reduced before they are asked for.
         self.remembers = remembers
         # id(gradient) -> what was measured of it at this version; only until the optimizer steps.
@@ -44,7 +45,7 @@ class UnreducedGradients(Observer):
         if not every and event.number != state.micro_steps - 1:
             return
         gradient = event.gradient
-        if isinstance(event, AccumulatedGradient):
+        if self._has_main and isinstance(event, AccumulatedGradient):
             # Where the wrapper lets gradients gather elsewhere, as Megatron does.
             main = getattr(event.weight, "main_grad", None)
             gradient = gradient if main is None else main

@@ -8,16 +8,15 @@ document for it. Parameters that this rank does not own are left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+_NO_MOMENTS: Mapping[str, torch.Tensor] = {}
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """What an optimizer keeps of one parameter. ``weight``: what it updates; ``moments``: exp_avg and exp_avg_sq, as
     far as there are any.
     """
@@ -48,10 +47,12 @@ class Optimizers:
         """The optimizers of torch whose steps are those of the given one."""
         return members(self.given)
 
-    def kept(self, parameters: Mapping[int, torch.Tensor]) -> Mapping[int, Kept]:
-        """What is kept of each of these parameters; keys are their identities."""
+    def kept(self, parameters: Mapping[int, torch.Tensor], moments: bool = True) -> Mapping[int, Kept]:
+        """What is kept of each of these parameters; keys are their identities. ``moments`` False: without them."""
         if self._read is not None:
             return {key: one for key, one in self._read(self.given) if key in parameters}
+        if not moments:
+            return {key: Kept(one, self.gradient(one), _NO_MOMENTS, 0.0) for key, one in parameters.items()}
         states = [one.state for one in members(self.given) or [self.given] if hasattr(one, "state")]
         found: dict[int, Kept] = {}
         for key, parameter in parameters.items():
@@ -71,7 +72,7 @@ class Optimizers:
 
     def gradient(self, parameter: torch.Tensor) -> torch.Tensor | None:
         """The gradient that the optimizer is about to use."""
-        if self.main_grad is not False:
+        if self.main_grad is not False and (self.main_grad is True or "main_grad" in parameter.__dict__):
             gradient = getattr(parameter, "main_grad", None)
             if gradient is not None or self.main_grad is True:
                 return gradient

@@ -68,7 +68,8 @@ class OptimizerSteps(Observer):
     def _measure(self, step: int) -> None:
         config = self.state.config
         alive = [(one, weight) for one, weight in self.state.watched.alive() if self.groups.writes(weight)]
-        kept = self.optimizers.kept({id(weight): weight for _, weight in alive})
+        moments = config.mv_distribution or config.mg_direction
+        kept = self.optimizers.kept({id(weight): weight for _, weight in alive}, moments)
         owned = [(one, kept[id(weight)]) for one, weight in alive if id(weight) in kept]
         if config.wg_distribution and self.groups.writes_reduced():
             for one, found in owned:
@@ -102,7 +103,7 @@ class OptimizerSteps(Observer):
         if self.state.config.param_distribution:
             with private.without_functions():
                 alive = [(one, weight) for one, weight in self.state.watched.alive() if self.groups.writes(weight)]
-                kept = self.optimizers.kept({id(weight): weight for _, weight in alive})
+                kept = self.optimizers.kept({id(weight): weight for _, weight in alive}, moments=False)
                 for one, weight in alive:
                     if id(weight) in kept:
                         self._add("param_updated", one, kept[id(weight)].weight)
