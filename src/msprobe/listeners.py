@@ -19,7 +19,7 @@ from msprobe.capture.events import (
     SavedValue,
     Step,
 )
-from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, Observer, Result, Wants
+from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Observer, Result, Wants
 
 __all__ = [
     "AccumulatedGradient",
@@ -33,6 +33,7 @@ __all__ = [
     "Failure",
     "Gradient",
     "ModulePass",
+    "NewGradient",
     "Observer",
     "OptimizedParameter",
     "OptimizerStep",

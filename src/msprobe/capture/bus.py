@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from msprobe import log
 from msprobe.capture.adapter import Surroundings
 from msprobe.capture.events import Event, Kind, Step
 from msprobe.capture.heard_units import HeardPass
-from msprobe.capture.listeners import Arguments, Changer, Listener, Observer, Result
+from msprobe.capture.listeners import Arguments, Changer, Changes, Listener, NewGradient, Observer, Result
 from msprobe.capture.routes import Listening, Way, matches, numbers_of, ways_of
 from msprobe.capture.session import Session
 from msprobe.errors import InvalidInputError
@@ -222,7 +223,7 @@ class Bus:
             listening = way.listening
             if listening.changer is not None and way.forward:
                 answer = self.tell(listening, listening.changer.before, event)
-                if answer is not None and self._may_change(listening, event, "arguments", answer, Arguments):
+                if answer is not None and self._may_change(listening, "before", event, "arguments", answer, Arguments):
                     yield answer
 
     def after(self, ways: Sequence[Way], event: Any, result: Any) -> tuple[Any] | None:
@@ -233,7 +234,7 @@ class Bus:
             if listening.changer is None or not way.forward:
                 continue
             answer = self.tell(listening, listening.changer.after, event, result)
-            if answer is not None and self._may_change(listening, event, "results", answer, Result):
+            if answer is not None and self._may_change(listening, "after", event, "results", answer, Result):
                 thread = self.session.thread
                 thread.muted += 1
                 try:
@@ -283,37 +284,61 @@ class Bus:
             if way.forward:
                 self.tell(way.listening, way.listening.listener.failed, failure)
 
-    def show_gradient(self, ways: Sequence[Way], event: Any) -> None:
-        """Tell those who want gradients of one."""
+    def show_gradient(
+        self, ways: Sequence[Way], event: Any, in_place_of: Callable[[Any, Any], Any] | None = None
+    ) -> tuple[Any] | None:
+        """Tell those who want gradients of one. ``(gradient,)``: what a changer puts in its place, else None.
+
+        ``in_place_of(own, given)`` makes of what is given what the backward pass goes on with, or raises ValueError.
+        """
+        found: tuple[Any] | None = None
         if len(ways) == 1 and ways[0].backward and ways[0].listening.careful:
             self.tell(ways[0].listening, ways[0].listening.listener.gradient, event)
-            return
+            return None
         for way in ways:
-            if way.backward:
-                listening = way.listening
-                tensors = () if listening.careful else (event.gradient,)
-                self.tell(listening, listening.listener.gradient, event, tensors=tensors)
+            if not way.backward:
+                continue
+            listening = way.listening
+            method = listening.listener.gradient
+            answer = self.tell(listening, method, event, tensors=() if listening.careful else (event.gradient,))
+            if answer is None or listening.changer is None:
+                continue
+            if self._may_change(listening, "gradient", event, "gradients", answer, NewGradient) and in_place_of:
+                try:
+                    with self.session.thread.mute():
+                        found = (in_place_of(event.gradient, answer.value),)
+                    event = replace(event, gradient=found[0])
+                except Exception as error:
+                    self._drop(listening, method, event, error)
+        return found
+
+    def changes_gradients(self, ways: Sequence[Way], key: str, number: int) -> bool:
+        """True if somebody among ``ways`` may put other gradients in the place of those that come back through it."""
+        changers = (way.listening.changer for way in ways if way.backward)
+        return any(one is not None and one.changes.gradients and _names(one.changes, key, number) for one in changers)
 
     # ---------------------------------------------------------------- those that cannot go on
 
-    def _may_change(self, listening: Listening, event: Event, what: str, answer: Any, expected: type) -> bool:
+    def _may_change(
+        self, listening: Listening, moment: str, event: Event, what: str, answer: Any, expected: type
+    ) -> bool:
         changer = listening.changer
         assert changer is not None
         try:
             changes = changer.changes
-            key, number = event.key, event.number  # type: ignore[attr-defined]
-            numbers = numbers_of(tuple(changes.names), key) if changes.names else frozenset()
             if not isinstance(answer, expected):
                 reason = f"it returned a {type(answer).__name__}, not {expected.__name__}(...)"
             elif not getattr(changes, what):
                 reason = f"its `changes` do not name {what}"
-            elif numbers is not None and number not in numbers:
+            elif not _names(changes, event.key, event.number):  # type: ignore[attr-defined]
                 reason = "its `changes` do not name it"
+            elif what == "gradients" and not getattr(event, "can_be_replaced", False):
+                reason = "nobody can put another one in its place (event.can_be_replaced)"
             else:
                 return True
             raise PermissionError(f"it may not change the {what} of {event.name}: {reason}")
         except Exception as error:
-            self._drop(listening, changer.after, event, error)
+            self._drop(listening, getattr(changer, moment), event, error)
             return False
 
     def _drop(self, listening: Listening, method: Callable[..., Any], event: Any, error: Exception) -> None:
@@ -325,6 +350,12 @@ class Bus:
             " listeners go on."
         )
         log.debug("".join(traceback.format_exception(error)))
+
+
+def _names(changes: Changes, key: str, number: int) -> bool:
+    """Whether they name the call or pass of this number."""
+    numbers = numbers_of(tuple(changes.names), key) if changes.names else frozenset()
+    return numbers is None or number in numbers
 
 
 def _first_line(error: Exception) -> str:

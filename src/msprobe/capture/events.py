@@ -153,6 +153,9 @@ class Gradient(Event):
 
     ``side`` "result": it arrives at a result; "argument": it leaves to an argument, the sum of all its uses inside.
     ``place`` is that of the argument or result in the forward record: ``input.0``, ``kwargs.mask``, ``output.1``.
+    ``can_be_replaced``: a changer may give another one for it. Not so in MindSpore, of tensors that are distributed or
+    not dense, of calls and passes that no changer names, and of an argument whose gradient is the sum of parts that
+    come from several nodes of the graph, as the first of them are on their way when the last one comes.
     """
 
     key: str
@@ -160,6 +163,7 @@ class Gradient(Event):
     side: Side
     place: str
     gradient: Any
+    can_be_replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

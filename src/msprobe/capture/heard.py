@@ -78,6 +78,7 @@ class HeardCalls:
                 other = bus.after(call.ways, event, result)
                 if other is not None:
                     result, outputs = other[0], None
+                _watch_first(bus, call, result)
             if call.dumped is not None and self.dumper is not None:
                 self.dumper.end_call(call.dumped, result, outputs)
             if event is not None:
@@ -175,6 +176,8 @@ class HeardPasses:
             other = bus.session.guard(bus.after, heard.ways, heard.event, result)
             if other is not None:
                 result = other[0]
+            if heard.note is not None:
+                bus.session.guard(_watch_first, bus, heard, result)
         if dumper is not None:
             dumper.leave(name, module, result)
         if heard is not None and heard.event is not None:
@@ -200,6 +203,14 @@ class HeardPasses:
             heard = running.pop()
             if heard.module is module:
                 return heard
+
+
+def _watch_first(bus: Bus, heard: Heard, result: Any) -> None:
+    """It has returned. Where its gradients may be replaced, the dumper's hooks come behind these, and see others."""
+    note = heard.note
+    if note is not None and bus.changes_gradients(heard.gradient_ways, heard.key, heard.number):
+        heard.note = None
+        bus.surroundings.watch(heard, note, result)
 
 
 def _follow(bus: Bus, heard: Heard, result: Any) -> None:

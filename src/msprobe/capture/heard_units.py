@@ -49,9 +49,11 @@ class Heard:
         self.note: Any = None
         self.among_modes = False
 
-    def gradient(self, side: Side, place: str, gradient: Any) -> Gradient:
+    def gradient(self, side: Side, place: str, gradient: Any, can_be_replaced: bool = False) -> Gradient:
         """The event of one of its gradients."""
-        return Gradient(self.backward, self.step, self.rank, self.key, self.number, side, place, gradient)
+        return Gradient(
+            self.backward, self.step, self.rank, self.key, self.number, side, place, gradient, can_be_replaced
+        )
 
     def failure(self, error: BaseException) -> Failure:
         """The event of its failure."""

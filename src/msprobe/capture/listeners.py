@@ -92,12 +92,13 @@ class Cadence:
 @dataclass(frozen=True)
 class Changes:
     """What a :class:`Changer` changes: of the calls and passes whose names match (as in :class:`Wants`), their
-    arguments, their results, or both.
+    arguments, their results, the gradients that come back through them (PyTorch).
     """
 
     names: Sequence[str]
     arguments: bool = False
     results: bool = False
+    gradients: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,17 @@ class Result:
     Where the own result has a gradient and ``value`` has none, the gradient goes on to what computed the own result:
     the values change, and what is differentiated does not. A ``value`` with a gradient of its own is taken as it is. A
     call that writes its result into an argument cannot have another one.
+    """
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class NewGradient:
+    """A gradient in place of the one that came: ``value`` is a tensor of its shape, type and device, and is copied.
+
+    What it came from goes on with it; all else in the backward pass stays as it is. Only where
+    :attr:`msprobe.capture.events.Gradient.can_be_replaced` is true.
     """
 
     value: Any
@@ -166,4 +178,10 @@ class Changer(Listener):
 
     def after(self, event: Event, result: Any) -> Result | None:
         """It has happened. Another result of it, if it is a call or pass that ``changes`` names."""
+        return None
+
+    def gradient(  # type: ignore[override]
+        self, event: Gradient | ParameterGradient | AccumulatedGradient
+    ) -> NewGradient | None:
+        """A gradient has come. Another one for it, if it came through a call or pass that ``changes`` names."""
         return None

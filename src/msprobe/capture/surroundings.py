@@ -24,10 +24,11 @@ def check_is_new(results: Sequence[Any], arguments: Sequence[Any]) -> None:
         raise ValueError("its result is one of its arguments, which cannot be replaced")
 
 
-def check_is_alike(own: Any, given: Any, tensors: type) -> None:
-    """Raise ValueError unless ``own`` is a tensor of the shape and type of the tensor ``given``."""
-    if not isinstance(own, tensors) or own.shape != given.shape or own.dtype != given.dtype:  # type: ignore[attr-defined]
-        raise ValueError(f"the result is {_kind(own, tensors)}, and what was given for it {_kind(given, tensors)}")
+def check_is_alike(own: Any, given: Any, tensors: type, what: str) -> None:
+    """Raise ValueError unless ``own``, which is ``what``, and ``given`` are tensors of the same shape and type."""
+    are_tensors = isinstance(own, tensors) and isinstance(given, tensors)
+    if not are_tensors or own.shape != given.shape or own.dtype != given.dtype:
+        raise ValueError(f"the {what} is {_kind(own, tensors)}, and what was given for it {_kind(given, tensors)}")
 
 
 def _kind(value: Any, tensors: type) -> str:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
 
-from msprobe.listeners import Changer, Changes, Observer, Result, Wants  # noqa: E402
+from msprobe.listeners import Changer, Changes, NewGradient, Observer, Result, Wants  # noqa: E402
 from msprobe.mindspore import Listening, Memory, PrecisionDebugger  # noqa: E402
 
 OF_ONE_RUN = re.compile(rb'"process": \{[^}]*\}|File [^"]*test_listeners.py, line \d+, in test_.*')
@@ -167,6 +167,19 @@ def test_a_replaced_result_moves_the_training_as_the_same_change_in_the_program(
     PrecisionDebugger.reset()
     assert same(ours, train(forward=by_hand))
     assert not same(ours, train())
+
+
+def test_a_gradient_cannot_be_replaced_which_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Replacing(Changer):
+        wants = Wants(kinds=("call",), names=("Functional.gelu",), directions=("backward",))
+        changes = Changes(names=("Functional.gelu",), gradients=True)
+
+        def gradient(self, event: Any) -> NewGradient:
+            assert not event.can_be_replaced
+            return NewGradient(event.gradient * 2)
+
+    assert same(train(debugger(tmp_path, Replacing())), train())
+    assert "nobody can put another one in its place" in capsys.readouterr().out
 
 
 def test_a_call_is_made_again_with_perturbed_input_and_the_training_stays_bit_identical(tmp_path: Path) -> None:

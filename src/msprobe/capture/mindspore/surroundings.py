@@ -76,7 +76,7 @@ class _InPlaceOf(nn.Cell):  # type: ignore[misc]
 
 def _in_place_of(own: Any, given: Any) -> Any:
     if isinstance(given, mindspore.Tensor):
-        check_is_alike(own, given, mindspore.Tensor)
+        check_is_alike(own, given, mindspore.Tensor, "result")
         return _InPlaceOf()(own, given)
     if isinstance(given, (list, tuple)) and type(given) is type(own) and len(given) == len(own):
         return type(given)(_in_place_of(mine, other) for mine, other in zip(own, given, strict=True))

@@ -323,14 +323,16 @@ class NodeHooks:
         # True: nothing is hooked, because the backward pass will be compiled.
         self.suspended = False
 
-    def before(self, node: Node, work: Callable[..., None], *bound: Any) -> None:
-        """Call ``work(*bound, gradients)`` when gradients arrive at ``node``."""
+    def before(self, node: Node, work: Callable[..., Any], *bound: Any) -> None:
+        """Call ``work(*bound, gradients)`` when gradients arrive at ``node``; None, or others in their place."""
         if self.suspended:
             return
         self._handles.append(node.register_prehook(partial(work, *bound)))
 
-    def after(self, node: Node, work: Callable[..., None], *bound: Any) -> None:
-        """Call ``work(*bound, gradients passed on, gradients received)`` when ``node`` has run."""
+    def after(self, node: Node, work: Callable[..., Any], *bound: Any) -> None:
+        """Call ``work(*bound, gradients passed on, gradients received)`` when ``node`` has run; None, or others to pass
+        on.
+        """
         if self.suspended:
             return
         self._handles.append(node.register_hook(partial(work, *bound)))

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from msprobe.capture.bus import Bus
-from msprobe.capture.events import ParameterGradient
+from msprobe.capture.events import ParameterGradient, Side
 from msprobe.capture.heard_units import Heard
 from msprobe.capture.session import Session
 from msprobe.capture.torch import private
-from msprobe.capture.torch.gradients import ArgumentEdge, NodeHooks, collect_tensors
+from msprobe.capture.torch.gradients import ArgumentEdge, Base, NodeHooks, collect_tensors
 from msprobe.capture.torch.parameter_gradients import ParameterHooks
 from msprobe.capture.torch.pass_gradients import PassGradients, PassWatch, nodes_of
+from msprobe.capture.torch.replacing import gradient_in_place_of
+from msprobe.capture.torch.statistics_framework import OwnWork
 
 _without_functions = private.without_functions
 
 
 class _Unit:
-    """Whose gradients these are: a call or pass, and the places of its results."""
+    """Whose gradients these are: a call or pass, and the places of its results. ``is_changed``: somebody may put others
+    in their place.
+    """
 
-    __slots__ = ("heard", "results")
+    __slots__ = ("heard", "is_changed", "results")
 
-    def __init__(self, heard: Heard, results: list[str]) -> None:
+    def __init__(self, heard: Heard, results: list[str], is_changed: bool) -> None:
         self.heard = heard
         self.results = results
+        self.is_changed = is_changed
 
 
 class HeardGradients(PassGradients):
@@ -47,7 +56,79 @@ class HeardGradients(PassGradients):
         nodes = nodes_of(outputs)
         if nodes:
             watch = self.follow(heard.backward, None, edges, oldest, outputs, nodes)
-            watch.unit = _Unit(heard, [path for path, _ in found])
+            is_changed = self.bus.changes_gradients(heard.gradient_ways, heard.key, heard.number)
+            watch.unit = _Unit(heard, [path for path, _ in found], is_changed)
+
+    # ------------------------------------------------------------ others in their place
+
+    def _arrive(
+        self,
+        watch: PassWatch,
+        places: list[tuple[int, int]],
+        through: Sequence[tuple[int, int]],
+        received: Sequence[Any],
+    ) -> Sequence[Any] | None:
+        """See the base class. Gradients that arrive at results may be replaced."""
+        unit: _Unit = watch.unit
+        if not unit.is_changed or watch.generation != self.session.generation:
+            super()._arrive(watch, places, through, received)
+            return None
+        given, rest = list(received), list(received)
+        handed = {slot for slot, _ in through}
+        for slot, index in places:
+            if slot not in handed and _is_plain(given[slot]):
+                given[slot] = self._changed(unit.heard, "result", unit.results[index], given[slot])
+                # It is told.
+                rest[slot] = None
+        super()._arrive(watch, places, through, rest)
+        return tuple(given)
+
+    def _pass_on(
+        self,
+        watch: PassWatch,
+        slots: list[tuple[int, int]],
+        parts: Sequence[Base],
+        passed_on: Sequence[Any],
+        received: Sequence[Any],
+    ) -> Sequence[Any] | None:
+        """See the base class. Gradients of arguments may be replaced that leave from this node alone."""
+        unit: _Unit = watch.unit
+        if not unit.is_changed or watch.generation != self.session.generation:
+            super()._pass_on(watch, slots, parts, passed_on, received)
+            return None
+        given = list(passed_on)
+        positions: dict[int, list[int]] = {}
+        for position, index in slots:
+            if given[position] is not None:
+                positions.setdefault(index, []).append(position)
+        told: set[int] = set()
+        for index, own in positions.items():
+            uses = sum(index == other for _, other in slots)
+            if uses == watch.shares[index] and all(_is_plain(given[position]) for position in own):
+                told.add(index)
+                total = given[own[0]] if len(own) == 1 else _sum([given[position] for position in own])
+                other = self._changed(unit.heard, "argument", watch.paths[index], total)
+                if other is not total:
+                    # What the engine adds up is the other one, and nothing else.
+                    for position in own:
+                        given[position] = None
+                    given[own[0]] = other
+        rest = [(position, index) for position, index in slots if index not in told]
+        super()._pass_on(watch, rest, parts, passed_on, received)
+        return tuple(given)
+
+    def _changed(self, heard: Heard, side: Side, place: str, gradient: Any) -> Any:
+        """Tell of a gradient that may be replaced; what the backward pass goes on with."""
+        with _without_functions():
+            try:
+                event = heard.gradient(side, place, gradient, can_be_replaced=True)
+                other = self.bus.show_gradient(heard.gradient_ways, event, gradient_in_place_of)
+                return gradient if other is None else other[0]
+            except Exception as error:
+                self.session.fault(heard.backward, error)
+                return gradient
+
+    # ------------------------------------------------------------ told
 
     def _take_result(self, watch: PassWatch, index: int, gradient: Any) -> None:
         if gradient is not None:
@@ -69,6 +150,16 @@ class HeardGradients(PassGradients):
         for index in range(len(watch.paths)):
             # Those with several uses: the others were told of when they came.
             gathering.result(index, self._share(watch, index))
+
+
+def _is_plain(gradient: Any) -> bool:
+    """Whether another one can be put in its place."""
+    return type(gradient) is torch.Tensor and gradient.layout is torch.strided
+
+
+def _sum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    with contextlib.nullcontext() if any(part.requires_grad for part in parts) else OwnWork():
+        return functools.reduce(torch.add, parts)
 
 
 class HeardParameterGradients(ParameterHooks):

@@ -110,7 +110,7 @@ class PassGradients:
         places: list[tuple[int, int]],
         through: Sequence[tuple[int, int]],
         received: Sequence[Any],
-    ) -> None:
+    ) -> Any:
         """Gradients reach the node of a result. ``places``: (slot of the node, result); ``through``: (slot,
         argument) of arguments that are results.
         """
@@ -149,7 +149,7 @@ class PassGradients:
         parts: Sequence[Base],
         passed_on: Sequence[Any],
         received: Sequence[Any],
-    ) -> None:
+    ) -> Any:
         """A boundary node has run. ``slots``: (slot, argument); ``parts``: results that are views of its tensor."""
         if watch.generation != self.session.generation:
             return

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from msprobe.capture.heard_units import Heard
-from msprobe.capture.surroundings import check_is_alike, check_is_new, copied
+from msprobe.capture.surroundings import check_is_new, copied
 from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import ArgumentEdge, collect_tensors, edge_of, sequence_number
 from msprobe.capture.torch.heard_gradients import HeardGradients, HeardParameterGradients
+from msprobe.capture.torch.replacing import in_place_of
 
 # Whose generators a listener could use.
 _DEVICES = ("cuda", "npu", "xpu")
@@ -54,10 +55,10 @@ class TorchSurroundings:
         return copied(value, torch.Tensor, lambda tensor: tensor.detach().clone())
 
     def in_place_of(self, own: Any, given: Any, args: Sequence[Any]) -> Any:
-        """See the protocol. Each tensor is copied: the program may write to what it gets."""
+        """See the protocol."""
         with private.without_functions():
             check_is_new(self.tensors_of((own,)), self.tensors_of(args))
-            return _in_place_of(own, given)
+            return in_place_of(own, given)
 
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[ArgumentEdge], int] | None:
         """See the protocol."""
@@ -82,34 +83,6 @@ class TorchSurroundings:
         if torch.is_grad_enabled():
             with private.without_functions():
                 self.parameters.watch(name, module)
-
-
-class _InPlaceOf(torch.autograd.Function):
-    """Other values in the place of a tensor, whose gradient goes on to what computed it."""
-
-    @staticmethod
-    def forward(ctx: Any, own: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-        """A copy of ``given``."""
-        return given.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        """All of it is of the tensor that was replaced."""
-        return gradient, None
-
-
-def _in_place_of(own: Any, given: Any) -> Any:
-    if isinstance(given, torch.Tensor):
-        check_is_alike(own, given, torch.Tensor)
-        if given.requires_grad:
-            return given
-        return _InPlaceOf.apply(own, given) if own.requires_grad else given.clone()  # type: ignore[no-untyped-call]
-    if isinstance(given, (list, tuple)) and type(given) is type(own) and len(given) == len(own):
-        items = [_in_place_of(mine, other) for mine, other in zip(own, given, strict=True)]
-        return type(given)(*items) if hasattr(given, "_fields") else type(given)(items)
-    if isinstance(given, dict) and isinstance(own, dict) and given.keys() == own.keys():
-        return {key: _in_place_of(own[key], other) for key, other in given.items()}
-    return given
 
 
 # ---------------------------------------------------------------- unseen
