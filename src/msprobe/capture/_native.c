@@ -282,7 +282,11 @@ static PyObject *msp_native_crc32(PyObject *self, PyObject *const *args, Py_ssiz
 static PyObject *msp_native_choose_kernels(PyObject *self, PyObject *argument)
 {
     const char *name = PyUnicode_AsUTF8(argument);
-    return name == NULL ? NULL : PyBool_FromLong(msp_choose_kernels(name) || msp_choose_crc(name));
+    if (name == NULL) {
+        return NULL;
+    }
+    const int kernels = msp_choose_kernels(name) && msp_choose_stripes(name);
+    return PyBool_FromLong(kernels || msp_choose_crc(name));
 }
 
 #define MSP_FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
@@ -308,9 +312,8 @@ static PyMethodDef msp_methods[] = {
     {"is_dense", MSP_FAST(msp_native_is_dense),
      "is_dense(shape, stride) -> whether the elements fill their memory, each once"},
     {"choose_kernels", msp_native_choose_kernels, METH_O,
-     "choose_kernels(name) -> whether 'baseline', 'avx2' or 'avx512' statistics, or the CRC-32 by 'table', 'folded' "
-     "or\n"
-     "the 'best' there is, are now used; for tests"},
+     "choose_kernels(name) -> whether 'baseline', 'avx2' or 'avx512' statistics and fingerprints, or the CRC-32 by\n"
+     "'table', 'folded' or the 'best' there is, are now used; for tests"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -361,6 +364,7 @@ static int msp_execute(PyObject *module)
     msp_numbers_begin();
     msp_hash_begin();
     msp_statistics_begin();
+    msp_fingerprint_begin();
     return 0;
 }
 

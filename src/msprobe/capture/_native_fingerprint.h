@@ -21,22 +21,67 @@ typedef struct {
     uint64_t lanes[8], keys[8];
 } MspFingerprint;
 
-static void msp_fingerprint_stripes(MspFingerprint *print, const char *bytes, size_t count)
-{
-    uint64_t lanes[8], keys[8];
-    memcpy(lanes, print->lanes, sizeof(lanes));
-    memcpy(keys, print->keys, sizeof(keys));
-    for (; count > 0; count--, bytes += MSP_STRIPE) {
-        uint64_t words[8];
-        memcpy(words, bytes, sizeof(words));
-        for (int i = 0; i < 8; i++) {
-            const uint64_t mixed = words[i] ^ keys[i];
-            lanes[i] += words[i] + (uint64_t)(uint32_t)mixed * (mixed >> 32);
-            keys[i] += 0x9E3779B97F4A7C15ull; /* other keys for each stripe: exchanged elements change the result */
-        }
+/* So many stripes more, in words of 8 bytes or vectors of them: the result is the same. Compilers make vectors of the
+ * plain words by themselves, wide ones badly. */
+#define MSP_STRIPES(SUFFIX, ATTRIBUTE, WORD)                                                                          \
+    ATTRIBUTE static void msp_stripes_##SUFFIX(MspFingerprint *print, const char *bytes, size_t count)                \
+    {                                                                                                                 \
+        enum { WORDS = MSP_STRIPE / sizeof(WORD) };                                                                   \
+        WORD lanes[WORDS], keys[WORDS];                                                                               \
+        memcpy(lanes, print->lanes, sizeof(lanes));                                                                   \
+        memcpy(keys, print->keys, sizeof(keys));                                                                      \
+        for (; count > 0; count--, bytes += MSP_STRIPE) {                                                             \
+            for (size_t i = 0; i < WORDS; i++) {                                                                      \
+                WORD word;                                                                                            \
+                memcpy(&word, bytes + i * sizeof(WORD), sizeof(WORD));                                                \
+                const WORD mixed = word ^ keys[i];                                                                    \
+                lanes[i] += word + (mixed & 0xFFFFFFFFu) * (mixed >> 32);                                             \
+                /* other keys for each stripe: exchanged elements change the result */                                \
+                keys[i] += 0x9E3779B97F4A7C15ull;                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+        memcpy(print->lanes, lanes, sizeof(lanes));                                                                   \
+        memcpy(print->keys, keys, sizeof(keys));                                                                      \
     }
-    memcpy(print->lanes, lanes, sizeof(lanes));
-    memcpy(print->keys, keys, sizeof(keys));
+
+MSP_STRIPES(baseline, , uint64_t)
+
+#if defined(__GNUC__) && defined(__x86_64__)
+#define MSP_HAVE_X86_STRIPES
+typedef uint64_t MspStripe32 __attribute__((vector_size(32)));
+typedef uint64_t MspStripe64 __attribute__((vector_size(64)));
+MSP_STRIPES(avx2, __attribute__((target("avx2"))), MspStripe32)
+MSP_STRIPES(avx512, __attribute__((target("avx512f,avx2"))), MspStripe64)
+#endif
+
+static void (*msp_fingerprint_stripes)(MspFingerprint *print, const char *bytes, size_t count) = msp_stripes_baseline;
+
+/* Take the version for an instruction set; 0 if this machine or this build does not have it. */
+static int msp_choose_stripes(const char *name)
+{
+    if (strcmp(name, "baseline") == 0) {
+        msp_fingerprint_stripes = msp_stripes_baseline;
+        return 1;
+    }
+#ifdef MSP_HAVE_X86_STRIPES
+    __builtin_cpu_init();
+    if (strcmp(name, "avx512") == 0 && __builtin_cpu_supports("avx512f")) {
+        msp_fingerprint_stripes = msp_stripes_avx512;
+        return 1;
+    }
+    if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2")) {
+        msp_fingerprint_stripes = msp_stripes_avx2;
+        return 1;
+    }
+#endif
+    return 0;
+}
+
+static void msp_fingerprint_begin(void)
+{
+    if (!msp_choose_stripes("avx512")) {
+        msp_choose_stripes("avx2");
+    }
 }
 
 static void msp_fingerprint_bytes(MspFingerprint *print, const char *bytes, size_t size)

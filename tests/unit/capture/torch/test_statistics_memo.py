@@ -366,3 +366,35 @@ def test_a_description_class_that_fails_does_not_reach_the_caller(monkeypatch) -
     monkeypatch.undo()
     assert top(failing, torch.ones(2)) == 1, "taken over by the way for unusual tensors"
     failing.reset()
+
+
+SETS = ("baseline", "avx2", "avx512")
+
+
+@pytest.mark.skipif(not native.built, reason="the C extension was not built")
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (64, 65), (4, 1000), (100_003,)])
+def test_every_instruction_set_knows_the_same_elements_again_and_sees_each_that_was_written(shape) -> None:
+    from msprobe.capture import _native
+
+    known = TensorStatistics(exact=True)
+    x = torch.randn(shape)
+    transposed = torch.randn(shape[::-1]).mT if len(shape) > 1 else torch.randn(2 * x.numel())[::2]
+    try:
+        for tensor in (x, transposed):
+            before = known.reads
+            for name in SETS:
+                if _native.choose_kernels(name):
+                    known.describe(tensor)
+            assert known.reads == before + 1, "the fingerprint is the same, whatever it was made with"
+        for name in SETS:
+            if not _native.choose_kernels(name):
+                continue
+            for place in {0, x.numel() // 3, x.numel() - 1}:
+                y = torch.zeros_like(x)
+                assert top(known, y) == 0
+                y.data.view(-1)[place] = 2
+                assert top(known, y) == 2
+    finally:
+        for name in SETS:
+            _native.choose_kernels(name)
+        known.close()
