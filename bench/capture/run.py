@@ -15,7 +15,7 @@ its log lines).
 
 The dumps go to a folder of their own under .bench, and are removed; the environment variable BENCH_DUMPS names
 another place for them, for example one in memory (BENCH_DUMPS=/dev/shm/dumps), where the disk's own pace should
-not count.
+not count; there, earlier steps are removed between the iterations.
 
 26.2.0 records by default with risk_level FOCUS (fewer APIs); "26.2.0-ALL" is the same with risk_level ALL.
 """
