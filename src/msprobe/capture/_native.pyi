@@ -55,6 +55,7 @@ class Memo:
         crc: bool,
         exact: bool,
         limit: int,
+        fault: Callable[[BaseException], bool],
     ) -> None: ...
     reads: int
     def describe(self, tensor: Any, /, remember: bool = True) -> Any: ...

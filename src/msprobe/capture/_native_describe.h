@@ -285,6 +285,7 @@ static PyObject *msp_describe_new(MspMemo *memo, PyObject *tensor, MspFacts *fac
         return NULL;
     }
     remember = remember && !shared;
+    facts->complete = 1;
     const int contiguous = msp_is_contiguous(facts);
     MspContent content;
     memset(&content, 0, offsetof(MspContent, text));

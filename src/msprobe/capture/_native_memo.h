@@ -9,6 +9,29 @@
 
 #include "_native_describe.h"
 
+/* What went wrong is over: Python takes the tensor. What it was asked for does not explain an error behind that, nor does
+ * want of memory: Python is told of it, and may switch this memo off. An interrupt stays set: it is none of ours. */
+static void msp_settle_error(MspMemo *memo, const MspFacts *facts)
+{
+    PyObject *type, *value, *trace;
+    if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_Exception)) {
+        return;
+    }
+    if (!facts->complete || memo->fault == NULL || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        PyErr_Clear();
+        return;
+    }
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (msp_take_truth(PyObject_CallOneArg(memo->fault, value == NULL ? Py_None : value)) > 0) {
+        memo->off = 1;
+    }
+    PyErr_Clear();
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+}
+
 static PyObject *msp_memo_describe(MspMemo *memo, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
     int remember = 1;
@@ -25,9 +48,9 @@ static PyObject *msp_memo_describe(MspMemo *memo, PyObject *const *args, Py_ssiz
             return NULL;
         }
     }
-    if (msp_is_ordinary(memo, args[0])) {
+    if (!memo->off && msp_is_ordinary(memo, args[0])) {
         MspFacts facts;
-        facts.storage = facts.dtype = facts.shape = facts.stride = NULL;
+        msp_facts_begin(&facts);
         if (msp_facts_read(memo, args[0], &facts) == 0 && !msp_is_unset(memo, args[0], &facts)) {
             info = msp_describe_known(memo, args[0], &facts);
             if (info == NULL) {
@@ -35,16 +58,18 @@ static PyObject *msp_memo_describe(MspMemo *memo, PyObject *const *args, Py_ssiz
                 info = msp_describe_new(memo, args[0], &facts, remember);
             }
         }
+        if (info == NULL) {
+            msp_settle_error(memo, &facts);
+        }
         msp_facts_end(&facts);
     }
     if (info == NULL) {
-        if (memo->otherwise == NULL || (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))) {
+        if (memo->otherwise == NULL || PyErr_Occurred()) {
             if (!PyErr_Occurred()) {
                 PyErr_SetString(PyExc_RuntimeError, "the garbage collector took the memo apart");
             }
-            return NULL; /* or an interrupt, which is none of ours */
+            return NULL;
         }
-        PyErr_Clear();
         PyObject *arguments[] = {NULL, args[0], remember ? Py_True : Py_False};
         info = PyObject_Vectorcall(memo->otherwise, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     }
@@ -68,6 +93,7 @@ static PyObject *msp_copy_elements(const MspMemo *memo, PyObject *tensor, MspFac
         layout.count * itemsize != buffer->len) {
         return NULL;
     }
+    facts->complete = 1;
     const char *address = (const char *)(uintptr_t)facts->address;
     const int contiguous = msp_is_contiguous(facts);
     char *to = buffer->buf;
@@ -102,23 +128,22 @@ static PyObject *msp_memo_copy(MspMemo *memo, PyObject *const *args, Py_ssize_t 
         PyErr_SetString(PyExc_TypeError, "copy() takes a tensor and a buffer");
         return NULL;
     }
-    if (!msp_is_ordinary(memo, args[0])) {
+    if (memo->off || !msp_is_ordinary(memo, args[0])) {
         Py_RETURN_NONE;
     }
     if (PyObject_GetBuffer(args[1], &buffer, PyBUF_WRITABLE) < 0) {
         return NULL;
     }
-    facts.storage = facts.dtype = facts.shape = facts.stride = NULL;
+    msp_facts_begin(&facts);
     if (msp_facts_read(memo, args[0], &facts) == 0) {
         result = msp_copy_elements(memo, args[0], &facts, &buffer);
     }
+    if (result == NULL) {
+        msp_settle_error(memo, &facts);
+    }
     msp_facts_end(&facts);
     PyBuffer_Release(&buffer);
-    if (result == NULL) {
-        PyErr_Clear();
-        Py_RETURN_NONE;
-    }
-    return result;
+    return result == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : result;
 }
 
 static PyObject *msp_memo_forget(MspMemo *memo, PyObject *storage)
@@ -151,7 +176,7 @@ static PyObject *msp_memo_distrust(MspMemo *memo, PyObject *const *args, Py_ssiz
         return NULL;
     }
     MspFacts facts;
-    facts.storage = facts.dtype = facts.shape = facts.stride = NULL;
+    msp_facts_begin(&facts);
     int failed = !msp_is_ordinary(memo, args[0]) || msp_facts_read(memo, args[0], &facts) < 0;
     if (!failed && facts.storage == NULL) {
         const int passing = msp_is_passing(memo, &facts);
@@ -218,15 +243,16 @@ static PyObject *msp_memo_new(PyTypeObject *class, PyObject *args, PyObject *kwa
 {
     static char *words[] = {"ordinary",   "types",     "info_class", "address_of",  "digest",  "otherwise", "free_weak",
                             "is_expired", "parameter", "storage_of", "in_backward", "is_lazy", "exchange",  "flags",
-                            "render",     "further",   "mode",       "crc",         "exact",   "limit",     NULL};
+                            "render",     "further",   "mode",       "crc",         "exact",   "limit",     "fault",
+                            NULL};
     PyObject *ordinary, *types, *info_class, *address_of, *digest, *otherwise, *free_weak, *is_expired, *parameter,
-        *storage_of, *in_backward, *is_lazy, *exchange, *render;
+        *storage_of, *in_backward, *is_lazy, *exchange, *render, *fault;
     int flags, further, mode, crc, exact;
     Py_ssize_t limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOOOOOiOiippn", words, &PyTuple_Type, &ordinary,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOOOOOiOiippnO", words, &PyTuple_Type, &ordinary,
                                      &PyDict_Type, &types, &info_class, &address_of, &digest, &otherwise, &free_weak,
                                      &is_expired, &parameter, &storage_of, &in_backward, &is_lazy, &exchange, &flags,
-                                     &render, &further, &mode, &crc, &exact, &limit)) {
+                                     &render, &further, &mode, &crc, &exact, &limit, &fault)) {
         return NULL;
     }
     if (mode < MSP_STATISTICS || mode > MSP_STRUCTURE) {
@@ -241,6 +267,7 @@ static PyObject *msp_memo_new(PyTypeObject *class, PyObject *args, PyObject *kwa
     memo->address_of = Py_NewRef(address_of);
     memo->digest = Py_NewRef(digest);
     memo->otherwise = Py_NewRef(otherwise);
+    memo->fault = Py_NewRef(fault);
     memo->free_weak = Py_NewRef(free_weak);
     memo->is_expired = is_expired == Py_None ? NULL : Py_NewRef(is_expired);
     memo->parameter = Py_NewRef(parameter);
@@ -274,6 +301,7 @@ static int msp_memo_traverse(MspMemo *memo, visitproc visit, void *arg)
     Py_VISIT(memo->address_of);
     Py_VISIT(memo->digest);
     Py_VISIT(memo->otherwise);
+    Py_VISIT(memo->fault);
     Py_VISIT(memo->render);
     Py_VISIT(memo->free_weak);
     Py_VISIT(memo->is_expired);
@@ -291,6 +319,7 @@ static int msp_memo_drop(MspMemo *memo)
     }
     Py_CLEAR(memo->digest);
     Py_CLEAR(memo->otherwise);
+    Py_CLEAR(memo->fault);
     return 0;
 }
 

@@ -81,6 +81,7 @@ typedef struct {
     PyObject *address_of;             /* tensor -> address of its first element */
     PyObject *digest;                 /* (address, shape, stride, itemsize, contiguous) -> text of the digest */
     PyObject *otherwise;              /* (tensor, remember) -> description */
+    PyObject *fault;                  /* error -> whether nothing more is to be done here */
     PyObject *render;                 /* numbers -> (text, counts, answer); NULL: the usual statistics, written here */
     int further;                      /* which numbers it needs, beside those of the first pass */
     PyObject *free_weak, *is_expired; /* of torch's weak references */
@@ -95,6 +96,7 @@ typedef struct {
     int64_t epoch;  /* what was learned in an earlier one is not used any more */
     int plain_info; /* info_class is an Info that adds nothing */
     int crc;        /* wanted beside the statistics */
+    int off;        /* too many faults: everything is left to `otherwise` */
     Py_ssize_t limit;
     MspType types[MSP_MAX_TYPES];
     int type_count;
@@ -145,6 +147,7 @@ typedef struct {
     uint64_t cell, address;
     int64_t version;
     int requires_grad, negated;
+    int complete; /* the tensor was asked for all; an error from here on is a fault of ours */
     int dimensions;
     Py_ssize_t sizes[MSP_MAX_DIMENSIONS], strides[MSP_MAX_DIMENSIONS];
 } MspFacts;

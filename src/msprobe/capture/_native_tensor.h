@@ -4,6 +4,12 @@
 
 #include "_native_memo_state.h"
 
+static void msp_facts_begin(MspFacts *facts)
+{
+    facts->storage = facts->dtype = facts->shape = facts->stride = NULL;
+    facts->complete = 0;
+}
+
 static void msp_facts_end(MspFacts *facts)
 {
     Py_XDECREF(facts->storage);

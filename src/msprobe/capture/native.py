@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Set
 from typing import Any
 
+from msprobe import log
 from msprobe.store.encode import encode as encode_python
 
 # Whether elements are not finite.
@@ -119,6 +120,30 @@ else:
         encode = _native.encode
         pattern = _native.pattern
         is_dense = _native.is_dense
+
+
+# Errors of the memo that no tensor explains; after so many Python does its work, until the process ends.
+_MOST_FAULTS = 3
+_faults: list[str] = []
+
+
+def fault_of_memo(error: BaseException) -> bool:
+    """Told by a `Memo` of an error of its own; True: it is to leave everything to Python. Python has taken over for the
+    tensor at hand in any case.
+    """
+    told = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    _faults.append(told)
+    if len(_faults) == _MOST_FAULTS:
+        log.warning(
+            f"The C code that describes tensors failed {_MOST_FAULTS} times (the last time with {told}). "
+            "Python does it from here on, which is slower. Please report this."
+        )
+    return is_memo_off()
+
+
+def is_memo_off() -> bool:
+    """Whether a `Memo` failed too often in this process to be used."""
+    return len(_faults) >= _MOST_FAULTS
 
 
 def further_passes(needs: Set[str]) -> int:

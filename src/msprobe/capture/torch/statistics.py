@@ -117,7 +117,7 @@ class TensorStatistics:
         self._learn_types()
         self.native_memo: Any = None
         of_memo = self.text.needs <= native.NUMBERS.keys() and private.has("memory")
-        if native.Memo is not None and not defer and of_memo:
+        if native.Memo is not None and not native.is_memo_off() and not defer and of_memo:
             self.native_memo = native.Memo(
                 ordinary=tuple(ORDINARY),
                 types=self._types,
@@ -139,6 +139,7 @@ class TensorStatistics:
                 crc=self._crc,
                 exact=exact or saves or self._crc or self._xor or self._digest_all,
                 limit=MEMO_LIMIT,
+                fault=native.fault_of_memo,
             )
             # The method below, without a step through Python.
             self.describe = self.native_memo.describe  # type: ignore[method-assign]

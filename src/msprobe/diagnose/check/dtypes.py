@@ -23,6 +23,8 @@ from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.wording import Wording
 
 _HALF = frozenset(("float16", "bfloat16"))
+#: A tensor that was cast is looked for behind so many calls that give it another shape.
+_RESHAPED = 8
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -140,10 +142,8 @@ def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
             continue
         path = alone[0]
         event = calls[path]
-        given, gives = _types(event)
-        casts = operation(event.stem) in operators.PRODUCTS
-        if given == gives == "float32" and usual in _HALF and not casts:
-            continue  # Autocast does not cast for it, and the first layer gets single precision.
+        if _follows_its_input(moment, timeline, event, calls):
+            continue
         said.add(path)
         message = Wording(
             '{} in "{}" gives {}; in the other layers of this class it gives {}',
@@ -155,6 +155,37 @@ def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
         evidence = {"types": list(_types(event)), "usual": usual, "layers": len(calls)}
         odd.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))
     return odd
+
+
+def _follows_its_input(moment: Moment, timeline: Timeline, event: Event, calls: dict[str, Event]) -> bool:
+    """Whether the call gives the type of what it gets, which no other layer gets and nobody made for it by a cast.
+
+    The first layer gets what an embedding or a recurrent network gave, the others what was added up.
+    """
+    given, gives = _types(event)
+    if given != gives or operation(event.stem) in operators.PRODUCTS:
+        return False  # Autocast casts for products of matrices.
+    if any(_types(other)[0] == given for other in calls.values() if other is not event):
+        return False
+    return gives == "float32" or not _is_cast(moment, timeline, event)
+
+
+def _is_cast(moment: Moment, timeline: Timeline, event: Event) -> bool:
+    """Whether the first argument is what a cast made of another type, in whatever shape."""
+    makers = moment.makers(timeline)
+    for _ in range(_RESHAPED):
+        given = floats(event.inputs())
+        maker = makers.of(given[0], event) if given else None
+        if maker is None:
+            return False
+        event = maker
+        sources = floats(maker.inputs())
+        word = operation(maker.stem)
+        if word in CASTS and (not sources or dtype_word(sources[0]) != dtype_word(given[0])):
+            return True
+        if word not in operators.STORED_OTHERWISE | operators.RESHAPES | operators.CASTS:
+            return False
+    return False
 
 
 def _common(overall: Counter[tuple[str, str]], one: str, calls: dict[str, Event]) -> int:

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from msprobe.capture import native
+from msprobe.capture.torch import statistics as statistics_module
+from msprobe.capture.torch.statistics import TensorStatistics
 
 pytestmark = pytest.mark.skipif(not native.built, reason="the C extension was not built")
 
@@ -76,3 +78,27 @@ def test_functions_that_fail_keep_no_reference() -> None:
 
     found = growth(once, (None, True, odd, tree, name, array, int, Odd))
     assert all(number < LEAK for number in found), found
+
+
+def test_a_fault_keeps_no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = ValueError("planted")
+
+    def failing(*arguments: Any) -> bytes:
+        raise error.with_traceback(None)
+
+    class Never(list[str]):
+        def append(self, text: str) -> None:
+            """Counts nothing: the C code is to fail again and again."""
+
+    monkeypatch.setattr(statistics_module, "_digest_of", failing)
+    monkeypatch.setattr(native, "_faults", Never())
+    monkeypatch.setattr(native, "_MOST_FAULTS", 9)
+    statistics, whole = TensorStatistics(), torch.arange(5)
+
+    def once() -> None:
+        statistics.describe(whole, False)
+        error.__traceback__ = error.__context__ = None
+
+    found = growth(once, (None, True, error, whole, ValueError))
+    assert all(number < LEAK for number in found), found
+    statistics.close()

@@ -398,3 +398,65 @@ def test_every_instruction_set_knows_the_same_elements_again_and_sees_each_that_
         for name in SETS:
             _native.choose_kernels(name)
         known.close()
+
+
+@pytest.fixture
+def faults(monkeypatch) -> list[str]:
+    if not native.built:
+        pytest.skip("the C extension was not built")
+    counted: list[str] = []
+    monkeypatch.setattr(native, "_faults", counted)
+    return counted
+
+
+def test_after_repeated_faults_python_goes_on_and_one_line_tells_so(monkeypatch, faults, capsys) -> None:
+    calls = []
+
+    def failing(*arguments) -> bytes:
+        calls.append(arguments)
+        raise ValueError("planted")
+
+    monkeypatch.setenv("MSPROBE_LOG_LEVEL", "1")
+    monkeypatch.setattr(module, "_digest_of", failing)
+    statistics = TensorStatistics()
+    whole = [torch.arange(n, n + 5) for n in range(8)]
+    for n, tensor in enumerate(whole):
+        found = json.loads(statistics.describe(tensor).text)
+        assert (found["Max"], found["Min"]) == (n + 4, n)
+        assert found["digest"]
+    assert len(calls) == 3, "it is not asked any more"
+    assert faults == ["ValueError: planted"] * 3
+    assert top(statistics, torch.ones(3)) == 1
+    assert statistics.copy(torch.ones(3), memoryview(bytearray(12))) is None
+    told = capsys.readouterr().out
+    assert told.count("\n") == 1
+    assert "failed 3 times (the last time with ValueError: planted)" in told
+    statistics.reset()
+    assert not TensorStatistics().is_native(), "nor by another part of this process"
+
+
+def test_an_error_that_the_tensor_explains_is_no_fault(faults) -> None:
+    statistics = TensorStatistics()
+    with torch.inference_mode():
+        unversioned = torch.ones(3)
+    freed = torch.ones(4)
+    freed.untyped_storage().resize_(0)
+    for _ in range(5):
+        for tensor in (torch.eye(2).to_sparse(), unversioned, freed, torch.ones(2, device="meta")):
+            statistics.describe(tensor)
+            statistics.copy(tensor, memoryview(bytearray(16)))
+    assert faults == []
+    assert statistics.is_native()
+    statistics.reset()
+
+
+def test_an_interrupt_in_the_middle_of_a_description_is_handed_on(monkeypatch, faults) -> None:
+    def interrupted(*arguments) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_digest_of", interrupted)
+    statistics = TensorStatistics()
+    with pytest.raises(KeyboardInterrupt):
+        statistics.describe(torch.arange(3))
+    assert faults == []
+    statistics.reset()
