@@ -158,16 +158,17 @@ def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
 
 
 def _follows_its_input(moment: Moment, timeline: Timeline, event: Event, calls: dict[str, Event]) -> bool:
-    """Whether the call gives the type of what it gets, which no other layer gets and nobody made for it by a cast.
+    """Whether the call gives the type of what it gets, which no other layer gets, and no cast made any of that.
 
-    The first layer gets what an embedding or a recurrent network gave, the others what was added up.
+    The first layer gets what an embedding or a recurrent network gave, the others what was added up. Where the others
+    cast what they get, this one may have forgotten to.
     """
     given, gives = _types(event)
     if given != gives or operation(event.stem) in operators.PRODUCTS:
         return False  # Autocast casts for products of matrices.
     if any(_types(other)[0] == given for other in calls.values() if other is not event):
         return False
-    return gives == "float32" or not _is_cast(moment, timeline, event)
+    return gives == "float32" or not any(_is_cast(moment, timeline, one) for one in calls.values())
 
 
 def _is_cast(moment: Moment, timeline: Timeline, event: Event) -> bool:
