@@ -379,15 +379,21 @@ class Session:
 
     def can_save(self) -> bool:
         """True if whole tensors of this step have a place to go."""
-        with self.lock:
-            return not (self._writer or self._open()).failed
+        writer = self._writer
+        if writer is None:
+            with self.lock:
+                writer = self._writer or self._open()
+        return not writer.failed
 
     def files(self) -> Any:
         """Where whole tensors of this step go: a :class:`msprobe.capture.sinks.TensorSink`."""
-        with self.lock:
-            if self._files is None:
-                self._files = self.sink.tensors(self._writer or self._open())
-            return self._files
+        files = self._files
+        if files is None:
+            with self.lock:
+                files = self._files
+                if files is None:
+                    files = self._files = self.sink.tensors(self._writer or self._open())
+        return files
 
     def write_late(self) -> None:
         """Hand the records that waited for numbers to the writer, now that the numbers have come."""

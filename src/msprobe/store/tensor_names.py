@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 
 from msprobe.paths import MAX_NAME_LENGTH
@@ -11,6 +12,8 @@ _DIGEST_BYTES = 8
 _SAFE = re.compile(r"[\w\-+=@%,:;()\[\] ][\w\-+=@%,:;()\[\] .]{0,254}", re.ASCII)
 
 
+# The same name is asked for several times on its way, and again in the next step.
+@lru_cache(maxsize=4096)
 def safe_file_name(name: str) -> str:
     """``name`` as a file name that every system takes: no ``/``, no leading dot, at most 255 bytes.
 

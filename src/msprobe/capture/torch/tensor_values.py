@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -55,8 +54,7 @@ IGNORED_FIRST_INPUTS = (
 )
 
 
-@dataclass(frozen=True)
-class TensorPayload:
+class TensorPayload(NamedTuple):
     """The values of one tensor: ``shape`` elements of ``dtype_name`` in C order, little-endian."""
 
     dtype_name: str
