@@ -39,7 +39,7 @@ class RowText:
 
     ``digits``: decimals that numbers are rounded to, as the user asked; None: nine significant digits, so that what is
     small stays what it is. Either rule holds in every cell. Integers and truth values are written as they are.
-    400 rows of six numbers take about 0.6 ms, and twice that with ``digits``.
+    400 rows of six numbers take about 0.7 ms, and twice that with ``digits``.
     """
 
     def __init__(self, digits: int | None, micro_steps: bool) -> None:
@@ -65,9 +65,12 @@ class RowText:
             if template is None:
                 values, types = _plain(values)
                 template = templates[types] = ",".join([self._format(kind) for kind in types])
+            cells = template % values
             if digits is not None:
-                values = tuple([round(value, digits) if type(value) is float else value for value in values])
-            pieces.append(f"{parts[0]}{step}{parts[1]}{template % values}{parts[2]}")
+                cells = ",".join(
+                    [_shortest(cell) if cell[-1:] == "0" and "." in cell else cell for cell in cells.split(",")]
+                )
+            pieces.append(f"{parts[0]}{step}{parts[1]}{cells}{parts[2]}")
         return "".join(pieces)
 
     def _parts(self, row: Row) -> tuple[str, str, str]:
@@ -80,7 +83,7 @@ class RowText:
 
     def _format(self, kind: type) -> str:
         if kind is float:
-            return _SIGNIFICANT if self._digits is None else "%r"
+            return _SIGNIFICANT if self._digits is None else f"%.{self._digits}f"
         if kind is int:
             return "%d"
         # A missing value takes its place in the tuple and leaves nothing of itself.
@@ -100,6 +103,14 @@ def _plain(values: tuple[object, ...]) -> tuple[tuple[float | int | bool | None,
         else:
             plain.append(float(value))  # type: ignore[arg-type]
     return tuple(plain), tuple(map(type, plain))
+
+
+def _shortest(cell: str) -> str:
+    """A number with decimals as 8.1.1 writes it, the shortest text that means the same."""
+    if cell.startswith(("0.0000", "-0.0000")):
+        return repr(float(cell))
+    bare = cell.rstrip("0")
+    return f"{bare}0" if bare[-1] == "." else bare
 
 
 def _quoted(text: str) -> str:

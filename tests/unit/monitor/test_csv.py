@@ -69,6 +69,15 @@ def test_small_numbers_stay_what_they_are_unless_decimals_are_asked_for() -> Non
     assert RowText(3, False).lines(7, one) == "1,w,7,0.0,nan,inf,-inf,3,True,nan,123456.789,[],torch.float32\n"
 
 
+@given(st.floats(-1e6, 1e6), st.integers(0, 20))
+def test_decimals_are_written_as_python_writes_a_rounded_number(value: float, digits: int) -> None:
+    line = RowText(digits, False).lines(0, [Row(0, "w", None, (value, 1), (), "f")])
+    cell = line.split(",")[3]
+    assert float(cell) == round(value, digits)
+    if digits <= 6 and digits and abs(value) >= 1e-4:
+        assert cell == repr(round(value, digits))
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     values: tuple[Any, ...] = (np.float32(0.5), np.int64(2), np.bool_(True), np.float64(0.25))
     one = [Row(0, "w", None, values, (), "float32")]

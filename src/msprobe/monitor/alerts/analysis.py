@@ -1,0 +1,124 @@
+"""Which alert came first: ``anomaly.json`` of all ranks in the order of the training, and the command for it.
+
+``python -m msprobe.core.monitor.anomaly_processor -d DIR [-o DIR] [-k N] [-s "[1,2]"]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.monitor.alerts.alert import place_in_training
+from msprobe.monitor.alerts.sink import FILE
+from msprobe.paths import StrPath, check_output_folder, check_path_form, check_readable_file, write_atomically
+
+RESULT_FILE = "anomaly_analyse.json"
+TOP = 8
+
+_RANK = re.compile(r"rank\d{1,9}", re.ASCII)
+Records = dict[str, Mapping[str, Any]]
+
+
+def read_alerts(folder: StrPath) -> Records:
+    """The alerts of all ranks below an ``anomaly_detected`` folder, the earliest in the training first.
+
+    Files of mindstudio-probe are read as well. Raises PathError and InvalidInputError.
+    """
+    place = check_path_form(folder, "folder")
+    if not place.is_dir():
+        kind = "is not a folder" if os.path.lexists(place) else "does not exist"
+        raise PathError(f'"{folder}" {kind}; give the folder anomaly_detected of the monitor.')
+    found: Records = {}
+    for name in sorted(os.listdir(place)):
+        path = place / name / FILE
+        if _RANK.fullmatch(name) and path.is_file():
+            found.update(_read(path))
+    return dict(sorted(found.items(), key=lambda entry: place_in_training(entry[1])))
+
+
+def first_alerts(records: Records, top: int = TOP, steps: Collection[int] = ()) -> Records:
+    """The first ``top`` of them; only those of ``steps``, unless there are none given. Raises InvalidInputError."""
+    if isinstance(top, bool) or not isinstance(top, int) or top <= 0:
+        raise InvalidInputError(f"The top k number must be greater than 0, found {top!r}.")
+    wanted = [(key, record) for key, record in records.items() if not steps or record.get("step") in steps]
+    return dict(wanted[:top])
+
+
+def write_first_alerts(records: Records, folder: StrPath) -> Path:
+    """Write ``anomaly_analyse.json``; its path. Raises PathError."""
+    place = check_output_folder(folder)
+    if not place.is_dir():
+        raise PathError(f'folder "{folder}" does not exist; give one that does, or leave out the output path.')
+    path = place / RESULT_FILE
+    write_atomically(path, json.dumps(records, indent=2, ensure_ascii=False).encode("utf-8", "replace"))
+    return path
+
+
+def steps_of(text: str) -> list[int]:
+    """``"[1, 2]"`` as numbers. Raises InvalidInputError."""
+    try:
+        steps = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        steps = None
+    if not isinstance(steps, list):
+        raise InvalidInputError(f"The step list must be a resolvable list type, as [1, 2]; found {text!r}.")
+    wrong = [step for step in steps if isinstance(step, bool) or not isinstance(step, int) or step < 0]
+    if wrong:
+        raise InvalidInputError(f"The step list must hold integers of at least 0, found {wrong[0]!r}.")
+    return steps
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("-d", "--data_path", required=True, metavar="DIR", help="the folder anomaly_detected")
+    parser.add_argument("-o", "--out_path", default="", metavar="DIR", help="folder for the result (default: DIR)")
+    parser.add_argument("-k", "--topk", type=int, default=TOP, metavar="N", help=f"how many to name (default: {TOP})")
+    parser.add_argument(
+        "-s", "--step", "--step_list", default="[]", metavar="LIST", help='only these steps, as "[1,2]" (default: all)'
+    )
+
+
+def analyse(data_path: str, out_path: str, top: int, steps: str) -> list[str]:
+    """Write the first alerts, and say which they are: lines for people. Raises MsprobeError."""
+    wanted = steps_of(steps)
+    records = read_alerts(data_path)
+    first = first_alerts(records, top, wanted)
+    path = write_first_alerts(first, out_path or data_path)
+    lines = [f"anomaly_analyse.json: {path}"]
+    if not first:
+        where = f" of steps {wanted}" if wanted and records else ""
+        return [*lines, f'There are no alerts{where} in "{data_path}".']
+    lines.append(f"The first {len(first)} of {len(records)} alerts:")
+    return lines + [f"{at}: {record.get('message', key)}" for at, (key, record) in enumerate(first.items())]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command; its exit status: 0 done, 1 an error that is told. Raises SystemExit for wrong usage."""
+    parser = argparse.ArgumentParser(prog="anomaly_processor", description="Name the earliest alerts of all ranks.")
+    add_arguments(parser)
+    args = parser.parse_args(words)
+    try:
+        print("\n".join(analyse(args.data_path, args.out_path, args.topk, args.step)))
+    except MsprobeError as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _read(path: Path) -> Records:
+    check_readable_file(path, ".json")
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as problem:
+        raise InvalidInputError(f'"{path}" is no file of alerts: {problem}.') from None
+    if not isinstance(found, dict) or not all(isinstance(record, dict) for record in found.values()):
+        raise InvalidInputError(f'"{path}" is no file of alerts: it must hold an object of objects.')
+    return found

@@ -1,0 +1,327 @@
+"""The rules: each looks at a step as a whole and says in which numbers it sees something wrong.
+
+A rule is a frozen set of parameters with what it remembers. Adding one: a class here, and a row in :data:`RULES`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from msprobe.monitor.alerts.cells import Block, KeptRows, Mask, Step, total_gradient_norm
+from msprobe.monitor.csv_text import SCALARS
+
+# Of a normal distribution: the standard deviation is this many times the median absolute deviation.
+_DEVIATION = 1.4826
+# What numbers of healthy trainings differ by from step to step, as a share of them.
+_LEAST_DEVIATION = 0.01
+# The level of a number that moves is the median of so many.
+_LEVEL_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A number that a rule objects to. ``at``: its row in the block; ``op``: the name of its statistic."""
+
+    quantity: str
+    at: int
+    op: str
+    value: float
+    reason: str
+
+
+class Rule(Protocol):
+    """Looks at steps in ascending order, each once."""
+
+    name: ClassVar[str]
+
+    def judge(self, step: Step) -> Iterator[Found]:
+        """What is wrong in this step."""
+
+
+@dataclass(slots=True)
+class Turbulence:
+    """``|x| > mean * (1 + threshold)`` of the running mean of ``|x|``, from the value after ``warm_up`` values.
+
+    Not for what is below ``floor``; not for a mean (``op`` mean) that is small beside the elements' size, the root mean
+    square: it wanders around zero, and its change says nothing. ``scale_share``: how large the change must be.
+    With ``method`` robust: the logarithm of ``|x|`` is more than ``z`` standard deviations above the median of those of
+    the last ``window`` values; the deviation is estimated by the median absolute one.
+    """
+
+    name: ClassVar[str] = "AnomalyTurbulence"
+
+    threshold: float
+    ops: tuple[str, ...] = ("norm", "mean")
+    quantities: tuple[str, ...] = ()
+    warm_up: int = 2
+    floor: float = 1e-20
+    scale_share: float = 0.05
+    method: str = "mean"
+    z: float = 8.0
+    window: int = 64
+    _kept: dict[str, KeptRows] = field(default_factory=dict)
+
+    def judge(self, step: Step) -> Iterator[Found]:
+        """See the class."""
+        for block in step.blocks.values():
+            if self.quantities and block.quantity not in self.quantities:
+                continue
+            for op in self.ops:
+                column = block.column(op)
+                if column is not None:
+                    yield from self._judge(block, op, column)
+
+    def _judge(self, block: Block, op: str, column: int) -> Iterator[Found]:
+        size = np.abs(block.values[:, column])
+        mean, seen = block.means[:, column], block.seen[:, column]
+        limit = self._robust_limit(block, op, size) if self.method == "robust" else mean * (1 + self.threshold)
+        # A comparison with NaN is false: NaN is not for this rule, infinity is.
+        fires = (size > limit) & (seen >= self.warm_up) & (size > self.floor)
+        if op == "mean":
+            fires &= ~self._is_small_beside_elements(block, size - mean)
+        for at in np.flatnonzero(fires):
+            yield Found(block.quantity, int(at), op, float(block.values[at, column]), "")
+
+    def _is_small_beside_elements(self, block: Block, change: Any) -> Mask:
+        norm = block.column("norm")
+        if norm is None:
+            return np.zeros(len(block.rows), np.bool_)
+        root_mean_square = block.means[:, norm] / np.sqrt(np.maximum(block.elements, 1))
+        small: Mask = np.abs(change) < self.scale_share * root_mean_square
+        return small
+
+    def _robust_limit(self, block: Block, op: str, size: Any) -> Any:
+        kept = self._kept.setdefault(f"{block.quantity}/{op}", KeptRows(self.window + 1))
+        known = kept.get(block.rows, (op,))[:, 0]
+        count = known[:, -1].astype(np.int64)
+        window = np.where(np.arange(self.window) < count[:, None], known[:, :-1], np.nan)
+        enough = count > 0
+        limit = np.full(len(size), math.inf)
+        if enough.any():
+            median = np.nanmedian(window[enough], axis=1)
+            deviation = np.nanmedian(np.abs(window[enough] - median[:, None]), axis=1) * _DEVIATION
+            # Values that were the same to the last digit would make anything an outlier.
+            limit[enough] = np.exp(median + self.z * np.maximum(deviation, _LEAST_DEVIATION))
+        finite = np.isfinite(size) & (size > 0)
+        known[finite, count[finite] % self.window] = np.log(size[finite])
+        known[finite, -1] += 1
+        kept.put(block.rows, (op,), known[:, None])
+        return limit
+
+
+@dataclass(slots=True)
+class NotANumber:
+    """NaN or infinity in any statistic, and with ``threshold`` what is larger than it. A statistic that has no answer
+    for a tensor is not a NaN.
+    """
+
+    name: ClassVar[str] = "AnomalyNan"
+
+    threshold: float | None = None
+    ops: tuple[str, ...] = ()
+    quantities: tuple[str, ...] = ()
+
+    def judge(self, step: Step) -> Iterator[Found]:
+        """See the class."""
+        for block in step.blocks.values():
+            if self.quantities and block.quantity not in self.quantities:
+                continue
+            fires = ~np.isfinite(block.values) & ~block.missing
+            if self.threshold is not None:
+                fires |= np.abs(block.values) > self.threshold
+            if "nans" in block.ops:
+                fires[:, block.ops.index("nans")] |= block.values[:, block.ops.index("nans")] > 0
+            for at, column in zip(*np.nonzero(fires), strict=True):
+                op = block.ops[column]
+                if not self.ops or op in self.ops:
+                    yield Found(block.quantity, int(at), op, float(block.values[at, column]), "")
+
+
+@dataclass(slots=True)
+class _Spike:
+    """One number a step that may drift.
+
+    What is wrong: NaN, infinity, or that it is further above its level, the median of the last eight, than ``z``
+    standard deviations of how far the last ``window`` were (estimated by the median absolute one).
+    """
+
+    z: float = 6.0
+    window: int = 64
+    warm_up: int = 10
+    _last: deque[float] = field(default_factory=deque)
+    _distances: deque[float] = field(default_factory=deque)
+
+    def reason_against(self, value: float) -> str | None:
+        """What is wrong with the number, None if nothing; it counts for those to come."""
+        if not math.isfinite(value):
+            return "it is not finite"
+        reason = None
+        if self._last:
+            level = float(np.median(self._last))
+            if len(self._distances) >= self.warm_up:
+                deviation = float(np.median(np.abs(self._distances))) * _DEVIATION
+                limit = level + self.z * max(deviation, _LEAST_DEVIATION * abs(level))
+                if value > limit:
+                    reason = f"median of the last {len(self._last)} steps {level:.6g}, limit {limit:.6g}"
+            self._distances.append(value - level)
+        self._last.append(value)
+        while len(self._last) > _LEVEL_STEPS:
+            self._last.popleft()
+        while len(self._distances) > self.window:
+            self._distances.popleft()
+        return reason
+
+
+@dataclass(slots=True)
+class LossSpike(_Spike):
+    """The loss (the scalar ``loss``) jumps up, or is not finite."""
+
+    name: ClassVar[str] = "LossSpike"
+
+    def judge(self, step: Step) -> Iterator[Found]:
+        """See the class."""
+        block = step.blocks.get(SCALARS)
+        for at, row in enumerate(block.rows if block is not None else ()):
+            if block is not None and row.name == "loss":
+                value = float(block.values[at, 0])
+                reason = self.reason_against(value)
+                if reason is not None:
+                    yield Found(SCALARS, at, "value", value, reason)
+
+
+@dataclass(slots=True)
+class GradNormSpike(_Spike):
+    """The norm of all gradients together jumps up, or is not finite."""
+
+    name: ClassVar[str] = "GradNormSpike"
+
+    def judge(self, step: Step) -> Iterator[Found]:
+        """See the class."""
+        value = total_gradient_norm(step)
+        reason = None if value is None else self.reason_against(value)
+        if value is not None and reason is not None:
+            yield Found("grad_norm", 0, "norm", value, reason)
+
+
+@dataclass(slots=True)
+class DeadGradient:
+    """A gradient that is zero in all elements for ``steps`` steps in a row."""
+
+    name: ClassVar[str] = "DeadGradient"
+
+    steps: int = 3
+    _runs: dict[str, KeptRows] = field(default_factory=dict)
+
+    def judge(self, step: Step) -> Iterator[Found]:
+        """See the class. It fires when the number of steps is reached, and not again before the gradient has lived."""
+        block = step.blocks.get("grad_reduced") or step.blocks.get("grad_unreduced")
+        if block is None:
+            return
+        dead = _all_zero(block)
+        if dead is None:
+            return
+        kept = self._runs.setdefault(block.quantity, KeptRows(1))
+        length = np.where(dead, kept.get(block.rows, ("dead",))[:, 0, 0] + 1, 0.0)
+        kept.put(block.rows, ("dead",), length[:, None, None])
+        for at in np.flatnonzero(length == self.steps):
+            yield Found(block.quantity, int(at), "norm", 0.0, f"all elements are zero for {self.steps} steps")
+
+
+@dataclass(slots=True)
+class ExplodingUpdateRatio:
+    """A step changes a weight by more than ``threshold`` of its norm.
+
+    By the quantity ``update`` where it was measured; else by the norms of the weight before and after, whose difference
+    is at most the norm of the change.
+    """
+
+    name: ClassVar[str] = "ExplodingUpdateRatio"
+
+    threshold: float = 0.1
+
+    def judge(self, step: Step) -> Iterator[Found]:
+        """See the class."""
+        block = step.blocks.get("update")
+        if block is not None and (column := block.column("ratio")) is not None:
+            for large in np.flatnonzero(block.values[:, column] > self.threshold):
+                value = float(block.values[large, column])
+                yield Found("update", int(large), "ratio", value, f"limit {self.threshold:g}")
+            return
+        for at, before, after in _before_and_after(step, "norm"):
+            ratio = abs(after - before) / before if before > 0 else 0.0
+            if ratio > self.threshold:
+                reason = f"the norm changes from {before:.6g} to {after:.6g}"
+                yield Found("param_updated", at, "norm", ratio, reason)
+
+
+@dataclass(slots=True)
+class FrozenWeights:
+    """A weight whose statistics have all stayed the same for ``steps`` steps, although its gradient is not zero (where
+    that was measured).
+    """
+
+    name: ClassVar[str] = "FrozenWeights"
+
+    steps: int = 10
+    _last: KeptRows = field(default_factory=lambda: KeptRows(1))
+    _runs: KeptRows = field(default_factory=lambda: KeptRows(1))
+
+    def judge(self, step: Step) -> Iterator[Found]:
+        """See the class. It fires when the number of steps is reached, and not again before the weight has moved."""
+        block = step.blocks.get("param_updated") or step.blocks.get("param_origin")
+        if block is None:
+            return
+        before = self._last.get(block.rows, block.ops)[..., 0]
+        self._last.put(block.rows, block.ops, block.values[..., None])
+        same = ((before == block.values) | (np.isnan(before) & np.isnan(block.values))).all(axis=1)
+        same &= (block.seen > 0).any(axis=1)
+        gradients = step.blocks.get("grad_reduced")
+        zero = None if gradients is None else _all_zero(gradients)
+        if gradients is not None and zero is not None:
+            without = {(row.stage, row.name) for row, dead in zip(gradients.rows, zero, strict=True) if dead}
+            same &= np.array([(row.stage, row.name) not in without for row in block.rows])
+        length = np.where(same, self._runs.get(block.rows, ("same",))[:, 0, 0] + 1, 0.0)
+        self._runs.put(block.rows, ("same",), length[:, None, None])
+        for at in np.flatnonzero(length == self.steps):
+            yield Found(
+                block.quantity, int(at), block.ops[0], float(block.values[at, 0]), f"unchanged for {self.steps} steps"
+            )
+
+
+def _all_zero(block: Block) -> Mask | None:
+    """[rows]: whether all elements are zero, by the first statistic that tells; None if none does."""
+    norm, low, high = block.column("norm"), block.column("min"), block.column("max")
+    dead: Mask
+    if norm is not None:
+        dead = block.values[:, norm] == 0
+    elif low is not None and high is not None:
+        dead = (block.values[:, low] == 0) & (block.values[:, high] == 0)
+    else:
+        return None
+    dead &= ~(block.elements == 0)
+    return dead
+
+
+def _before_and_after(step: Step, op: str) -> Iterator[tuple[int, float, float]]:
+    """Row after the step, value before it, value after it, for each parameter of both."""
+    before, after = step.blocks.get("param_origin"), step.blocks.get("param_updated")
+    if before is None or after is None or op not in before.ops or op not in after.ops:
+        return
+    known = {(row.stage, row.name): at for at, row in enumerate(before.rows)}
+    for at, row in enumerate(after.rows):
+        other = known.get((row.stage, row.name))
+        if other is not None:
+            yield at, float(before.values[other, before.ops.index(op)]), float(after.values[at, after.ops.index(op)])
+
+
+#: Name in the configuration -> the rule.
+RULES: dict[str, type[Any]] = {
+    rule.name: rule
+    for rule in (Turbulence, NotANumber, LossSpike, GradNormSpike, DeadGradient, ExplodingUpdateRatio, FrozenWeights)
+}

@@ -1,0 +1,214 @@
+"""Alerts as a sink: rules look at each step when it is written; the log, ``anomaly.json`` and callbacks are told."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from msprobe import log
+from msprobe.monitor.alerts.alert import Alert, tag_of
+from msprobe.monitor.alerts.cells import Block, History, Step
+from msprobe.monitor.alerts.rules import Found
+from msprobe.monitor.alerts.settings import AlertSettings
+from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.paths import make_folder, write_atomically
+
+FOLDER = "anomaly_detected"
+FILE = "anomaly.json"
+
+#: Told of all alerts of a step at once, in the thread that writes, a moment after the step.
+OnAlert = Callable[[Sequence[Alert]], None]
+
+# A tensor that stays wrong is told this often within this many steps.
+_MOST_REPEATS = 5
+_REPEATS_WITHIN = 100
+_MOST_LINES_OF_STEP = 20
+_MOST_RECORDS = 20_000
+
+# The order in which quantities come about in a micro step, and after all of them.
+_IN_MICRO_STEP = {"actv": 0, "actv_grad": 1, "grad_unreduced": 2}
+_AFTERWARDS = ("grad_reduced", "exp_avg", "exp_avg_sq", "param_origin", "other", "update", "param_updated")
+
+
+class AlertSink:
+    """Judges each step by the rules of the configuration.
+
+    ``pipeline_stage``, ``group_mates``: of this rank in its pipeline group; the rank itself by default. ``on_alert``:
+    callbacks; one that raises is told once and not called again.
+    """
+
+    def __init__(
+        self,
+        settings: AlertSettings,
+        *,
+        pipeline_stage: int | None = None,
+        group_mates: Sequence[int] | None = None,
+        on_alert: Sequence[OnAlert] = (),
+    ) -> None:
+        self._settings = settings
+        self._pipeline_stage = pipeline_stage
+        self._group_mates = group_mates
+        self._on_alert = list(on_alert)
+        self._history = History()
+        self._records: dict[str, dict[str, object]] = {}
+        self._repeats: dict[tuple[str, str, str], _Repeats] = {}
+        self._unwritten = False
+        self._begun = False
+        self.alerts = 0
+        self.held_back = 0
+
+    def open(self, run: Run) -> None:
+        """Remember whose steps they are."""
+        self._run = run
+
+    def write(self, metrics: StepMetrics) -> None:
+        """Judge the step."""
+        step = self._history.step(metrics)
+        alerts = self._told(self._judged(step))
+        self._history.feed(step)
+        if not alerts:
+            return
+        for alert in alerts[:_MOST_LINES_OF_STEP]:
+            log.warning(alert.message)
+        if len(alerts) > _MOST_LINES_OF_STEP:
+            log.warning(f"{len(alerts) - _MOST_LINES_OF_STEP} more alerts at step {metrics.step}.")
+        if self._settings.dump:
+            for alert in alerts:
+                if len(self._records) < _MOST_RECORDS:
+                    self._records[alert.key] = alert.record()
+                    self._unwritten = True
+        for callback in list(self._on_alert):
+            try:
+                callback(alerts)
+            except Exception as problem:
+                self._on_alert.remove(callback)
+                log.error(f"a callback for alerts failed and is not called again: {type(problem).__name__}: {problem}")
+
+    def flush(self) -> None:
+        """Write ``anomaly.json``, if there is something new for it. Raises PathError."""
+        if not self._unwritten:
+            return
+        folder = make_folder(os.path.join(self._run.base, FOLDER, f"rank{self._run.rank}"))
+        path = folder / FILE
+        if not self._begun:
+            self._keep_earlier(str(path))
+            self._begun = True
+        write_atomically(path, json.dumps(self._records, indent=1, ensure_ascii=False).encode("utf-8", "replace"))
+        self._unwritten = False
+
+    def close(self) -> None:
+        """Write what is left, and say how much was held back."""
+        self.flush()
+        if self._begun:
+            log.info(f"anomaly.json is at {os.path.join(self._run.base, FOLDER, f'rank{self._run.rank}')}.")
+        if self.held_back:
+            log.info(f"{self.held_back} further alerts were held back: their tensors had raised several just before.")
+
+    # ---------------------------------------------------------------- one step
+
+    def _judged(self, step: Step) -> list[Alert]:
+        """The alerts of the step; of several rules for a number, the first."""
+        found: dict[tuple[str, int, str], tuple[str, Found]] = {}
+        for rule in self._settings.rules:
+            for one in rule.judge(step):
+                found.setdefault((one.quantity, one.at, one.op), (rule.name, one))
+        if not found:
+            return []
+        calls = _call_ids(step)
+        alerts = [self._alert(step, rule, one, calls) for rule, one in found.values()]
+        return sorted(alerts, key=lambda alert: alert.call_id)
+
+    def _told(self, alerts: list[Alert]) -> list[Alert]:
+        """Those that are not held back; a tensor that stays wrong is told a few times only."""
+        told = []
+        for alert in alerts:
+            repeats = self._repeats.setdefault((alert.rule, alert.tag, alert.op), _Repeats(alert.step))
+            if repeats.may_speak(alert.step):
+                told.append(alert)
+            else:
+                self.held_back += 1
+        self.alerts += len(told)
+        return told
+
+    def _alert(self, step: Step, rule: str, found: Found, calls: dict[tuple[str, int], int]) -> Alert:
+        block = step.blocks.get(found.quantity)
+        rank = self._run.rank
+        if block is None:  # of the step as a whole
+            stage, name, micro = 0, found.quantity, None
+        else:
+            row = block.rows[found.at]
+            stage, name, micro = row.stage, row.name, row.micro_step
+        quantity = name if found.quantity == "scalars" else found.quantity
+        tag = tag_of(stage, name, micro, rank, quantity)
+        why = found.reason or f"history mean {_mean(block, found)}"
+        return Alert(
+            rank=rank,
+            step=step.number,
+            micro_step=micro or 0,
+            pipeline_stage=rank if self._pipeline_stage is None else self._pipeline_stage,
+            stage=stage,
+            call_id=calls.get((found.quantity, found.at), len(calls)),
+            tag=tag,
+            op=found.op,
+            rule=rule,
+            value=found.value,
+            message=f"Rule {rule} reports anomaly signal in ('{tag}', '{found.op}') at step {step.number}, "
+            f"current value {found.value}, {why}.",
+            group_mates=tuple(self._group_mates or (rank,)),
+        )
+
+    def _keep_earlier(self, path: str) -> None:
+        """Alerts of an earlier run in the same place: taken over by a run that goes on with it, else moved aside."""
+        if not os.path.exists(path):
+            return
+        if self._run.append_to:
+            try:
+                with open(path, "rb") as file:
+                    earlier = json.load(file)
+            except (OSError, ValueError, RecursionError):
+                earlier = None
+            if isinstance(earlier, dict):
+                self._records = {**earlier, **self._records}
+                return
+        number = 1
+        while os.path.exists(f"{path[:-5]}_{number}.json"):
+            number += 1
+        os.replace(path, f"{path[:-5]}_{number}.json")
+
+
+@dataclass(slots=True)
+class _Repeats:
+    """How often one number of one tensor has raised an alert of late."""
+
+    since: int
+    told: int = 0
+
+    def may_speak(self, step: int) -> bool:
+        if step - self.since >= _REPEATS_WITHIN:
+            self.since, self.told = step, 0
+        self.told += 1
+        return self.told <= _MOST_REPEATS
+
+
+def _mean(block: Block | None, found: Found) -> float | str:
+    column = None if block is None else block.column(found.op)
+    if block is None or column is None or block.seen[found.at, column] == 0:
+        return "not known"
+    return float(block.means[found.at, column])
+
+
+def _call_ids(step: Step) -> dict[tuple[str, int], int]:
+    """The place of each row in its step, in the order in which they came about."""
+    last = max((row.micro_step or 0 for block in step.blocks.values() for row in block.rows), default=0)
+    order: list[tuple[int, int, str, int]] = []
+    for quantity, block in step.blocks.items():
+        for at, row in enumerate(block.rows):
+            if quantity in _IN_MICRO_STEP:
+                micro = last if row.micro_step is None else row.micro_step
+                order.append((micro, _IN_MICRO_STEP[quantity], quantity, at))
+            else:
+                place = _AFTERWARDS.index(quantity) if quantity in _AFTERWARDS else len(_AFTERWARDS)
+                order.append((last + 1, place, quantity, at))
+    return {(quantity, at): number for number, (_, _, quantity, at) in enumerate(sorted(order))}

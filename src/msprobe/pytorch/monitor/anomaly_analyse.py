@@ -1,0 +1,10 @@
+"""``python -m msprobe.pytorch.monitor.anomaly_analyse``: the earliest alerts of all ranks."""
+
+from __future__ import annotations
+
+import sys
+
+from msprobe.monitor.alerts.analysis import main
+
+if __name__ == "__main__":
+    sys.exit(main())
