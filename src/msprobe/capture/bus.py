@@ -49,8 +49,8 @@ class Bus:
         self._step: Step | None = None
         # Of this step, asked for once.
         self.rank: int | None = None
-        # What waits until everybody was told of the event that is being told of.
-        self._waiting: list[tuple[bool, Callable[[], None]]] = []
+        # What waits for the end of an optimizer step.
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
 
     # ---------------------------------------------------------------- who listens
 
@@ -254,15 +254,18 @@ class Bus:
                 answer = self.tell(way.listening, method, event, *more)
                 if answer is not None and way.listening.changer is not None:
                     self._drop(way.listening, method, event, PermissionError("this cannot be changed"))
+
+    def afterwards(self, work: Callable[[], None], place: int = 0) -> None:
+        """Do ``work`` when the optimizer step that is being told of is over, and nobody goes through its hooks any
+        more: hooks may be put and taken away then. Work with a lower ``place`` comes first.
+        """
+        self._waiting.append((place, work))
+
+    def leave_step(self) -> None:
+        """An optimizer step is over: what has waited for it is done."""
         waiting, self._waiting = self._waiting, []
         for _, work in sorted(waiting, key=lambda one: one[0]):
             self.session.guard(work)
-
-    def afterwards(self, work: Callable[[], None], last: bool = False) -> None:
-        """Do ``work`` when everybody was told of the optimizer step or collective that is being told of; ``last``:
-        behind all other such work.
-        """
-        self._waiting.append((last, work))
 
     def show_before(self, ways: Sequence[Way], event: Any, tensors: Sequence[Any] = ()) -> None:
         """Tell the observers among ``ways`` that something is about to happen."""

@@ -86,6 +86,10 @@ class HeardSteps:
         if type(begun) is HeardStep:
             self._fail(begun, RuntimeError(SKIPPED))
 
+    def leave_step(self) -> None:
+        """See the protocol."""
+        self.bus.leave_step()
+
     def _fail(self, begun: HeardStep, error: BaseException) -> None:
         event = begun.event
         self.bus.show_failure(begun.ways, Failure(event.name, event.step, event.rank, event, error))

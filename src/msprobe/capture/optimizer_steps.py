@@ -139,6 +139,9 @@ class OptimizerRecords:
         facts = {**begun.facts, "skipped": True, **begun.step.facts_after(self.writer.describer.describe)}
         self._put(begun, None, facts)
 
+    def leave_step(self) -> None:
+        """Nothing has waited for that."""
+
     def _parent(self, step: Step) -> Any:
         if not self._in_hierarchy:
             return False

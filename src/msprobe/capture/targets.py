@@ -49,6 +49,9 @@ class OptimizerSteps(Protocol):
     def skip_step(self, begun: Any) -> None:
         """It was not taken: its gradients were not finite."""
 
+    def leave_step(self) -> None:
+        """The program goes on behind a step; nobody goes through the hooks of the optimizer any more."""
+
 
 class Collectives(Protocol):
     """Whoever is told of communication between ranks; the dumper is one.

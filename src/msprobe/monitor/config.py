@@ -12,6 +12,7 @@ from typing import Any
 from msprobe import log
 from msprobe.config.jsonc import parse
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.monitor.alerts.settings import AlertSettings, read_alert_settings
 from msprobe.monitor.operators import OPERATORS
 
 FORMATS = ("csv", "tensorboard", "api", "wandb", "sqlite")
@@ -38,6 +39,14 @@ class Communication:
     lines: tuple[str, ...] = ()
     before: bool = False
     log_only: bool = False
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """Section ``alert``: the rules, and what is recorded of the step behind one that fires (False: nothing)."""
+
+    settings: AlertSettings
+    record: Mapping[str, Any] | str | bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class MonitorConfig:
     squash_name: bool = True
     #: "local": of sharded tensors this rank's part; "global": the whole, by one reduction a step.
     scope: str = "local"
-    alert: Mapping[str, Any] | None = None
+    alert: Alerts | None = None
     recording_l2_features: bool = False
     l2_targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sa_order: str = "s,b,h,d"
@@ -270,7 +279,16 @@ def _alert(reading: _Reading, name: str, value: Any) -> Any:
     if not isinstance(value, dict):
         reading.wrong(name, value, "an object with rules")
         return _WRONG
-    return value
+    rules = {key: inner for key, inner in value.items() if key != "record"}
+    try:
+        settings = read_alert_settings(rules)
+    except InvalidInputError as error:
+        reading.mistakes.append((MonitorTypeError, error.message.rstrip(".")))
+        return _WRONG
+    record = value.get("record", False)
+    if not isinstance(record, (bool, str, dict)):
+        reading.wrong(f"{name}.record", record, "true, an object with fields of config.json, or the path of one")
+    return Alerts(settings, record)
 
 
 def _l2_targets(reading: _Reading, name: str, value: Any) -> Any:

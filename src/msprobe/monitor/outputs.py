@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msprobe.monitor import files
+from msprobe.monitor.alerts.sink import AlertSink, OnAlert
 from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.measurements import Run, StepMetrics
 from msprobe.monitor.sinks import Sink
@@ -31,7 +32,7 @@ class Output:
         pipeline_stage: int,
         group_mates: Sequence[int],
         on_metrics: Callable[[int, StepMetrics], None] | None,
-        on_alert: Callable[[Any], None] | None,
+        on_alert: Sequence[OnAlert],
     ) -> None:
         self._rank = rank
         self._world = world
@@ -39,7 +40,7 @@ class Output:
         self._pipeline_stage = pipeline_stage
         self._group_mates = tuple(group_mates)
         self._on_metrics = on_metrics
-        self._on_alert = on_alert
+        self._on_alert = tuple(on_alert)
         self._base = os.environ.get(OUTPUT_DIR) or "./monitor_output"
         self._writer: Writer | None = None
         #: The folder of this run and rank.
@@ -67,6 +68,14 @@ class Output:
             run = files.begin(run)
             self.folder = run.folder
             sinks.append(sink_of(config.format))
+        if config.alert is not None and config.alert.settings.rules:
+            alerts = AlertSink(
+                config.alert.settings,
+                pipeline_stage=self._pipeline_stage,
+                group_mates=self._group_mates,
+                on_alert=self._on_alert,
+            )
+            sinks.append(alerts)
         if self._on_metrics is not None:
             sinks.append(_Callback(self._on_metrics))
         self._writer = Writer(run, sinks)

@@ -131,6 +131,7 @@ class OptimizerRecorder:
             except BaseException as error:
                 if begun is not None:
                     self._quietly(self.targets.optimizers.end_step, begun, error)
+                    self.targets.optimizers.leave_step()
                 raise
             finally:
                 thread.region = region
@@ -138,6 +139,7 @@ class OptimizerRecorder:
                     running.remove(id(optimizer))
             if begun is not None and session.recording:
                 self._quietly(self.targets.optimizers.end_step, begun, None)
+                self.targets.optimizers.leave_step()
             return result
 
         return step

@@ -176,6 +176,8 @@ class OptimizerRecorder:
                 if not step.done:
                     with _without_functions(), torch.no_grad():
                         self.session.guard(self._finish, step, error[1] if len(error) > 1 else None)
+                if not running:
+                    self.targets.optimizers.leave_step()
             return result
 
         return __exit__

@@ -88,4 +88,4 @@ class _Steps(Observer):
         if self._leader is None and self.is_meant(optimizer):
             self._leader = optimizer
         if optimizer is self._leader:
-            self._training.recorder.bus.afterwards(self._training.next, last=True)
+            self._training.recorder.bus.afterwards(self._training.next, place=2)

@@ -15,6 +15,7 @@ from msprobe.capture.listeners import Cadence, Observer, Wants
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.training import TrainingListening
 from msprobe.errors import InvalidInputError
+from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig, load
 from msprobe.monitor.gathering import Gathering
 from msprobe.monitor.measurements import Quantity, Row, StepMetrics
@@ -24,6 +25,7 @@ from msprobe.monitor.torch.activations import Activations
 from msprobe.monitor.torch.communication import Collectives
 from msprobe.monitor.torch.gradients import UnreducedGradients
 from msprobe.monitor.torch.optimizers import Optimizers
+from msprobe.monitor.torch.record_next import RecordNext
 from msprobe.monitor.torch.state import State
 from msprobe.monitor.torch.steps import Groups, OptimizerSteps
 from msprobe.monitor.torch.structure import MonitorStop, Structure
@@ -47,7 +49,7 @@ class TrainerMon:
     ``config_file_path``: see docs/monitor.md. ``process_group``: the pipeline group, told in anomalies.
     ``params_have_main_grad``: "auto" takes ``main_grad`` of a parameter where it has one, else ``grad``; True and False
     force one. ``opt_ty``: not looked at. ``on_metrics``: called with (step, metrics) of each measured step, in the
-    thread that writes. ``on_alert``: called with each alert.
+    thread that writes. ``on_alert``: called with all alerts of a step, there as well.
 
     Raises PathError if the configuration cannot be read, InvalidInputError (a TypeError or ValueError, too) if it is
     wrong.
@@ -61,7 +63,7 @@ class TrainerMon:
         opt_ty: Any = None,
         *,
         on_metrics: Callable[[int, StepMetrics], None] | None = None,
-        on_alert: Callable[[Any], None] | None = None,
+        on_alert: OnAlert | None = None,
     ) -> None:
         self.config = load(config_file_path)
         self._main_grad = params_have_main_grad
@@ -69,7 +71,9 @@ class TrainerMon:
         self._rank = RANKS.current() or 0
         self._is_wanted = self._wants_this_rank()
         group_mates, stage = _pipeline(process_group, self._rank)
-        self._output = Output(self._rank, _world(), "pytorch", stage, group_mates, on_metrics, on_alert)
+        told = [self._note_alerts, *([on_alert] if on_alert is not None else [])]
+        self._output = Output(self._rank, _world(), "pytorch", stage, group_mates, on_metrics, told)
+        self._record: RecordNext | None = None
         self._training: TrainingListening | None = None
         self._models: list[nn.Module] = []
         self._optimizers: Optimizers | None = None
@@ -129,7 +133,7 @@ class TrainerMon:
         if not self._is_wanted:
             return
         self._training = training = TrainingListening()
-        if self._switch.is_dynamic:
+        if self._switch.is_dynamic or (self.config.alert is not None and self.config.alert.record):
             training.add(_Ticks(self))
         if not self._switch.is_dynamic or self.config.dynamic_on:
             self._begin(self.config, 0 if not self._switch.is_dynamic else first + 1)
@@ -163,6 +167,8 @@ class TrainerMon:
         training, self._training = self._training, None
         if training is not None:
             training.end()
+        if self._record is not None:
+            self._record.end()
         self._tell_if_nothing()
         self._remove_stop()
         self._listeners = []
@@ -229,6 +235,8 @@ class TrainerMon:
                 f"{_examples(state)}."
             )
         self._listeners = self._new_listeners(state)
+        if self._record is None and config.alert is not None and config.alert.record:
+            self._record = RecordNext(self._models, config.alert.record)
         cadence = Cadence(every=config.step_interval, first=first)
         for listener in self._listeners:
             listener.cadence = cadence
@@ -313,9 +321,18 @@ class TrainerMon:
         log.info(f"Monitor: {self._written} steps were measured as collect_times asks for; watching ends.")
         self.stop()
 
+    def _note_alerts(self, alerts: Sequence[Any]) -> None:
+        if self._record is not None:
+            self._record.want(alerts)
+
     def tick(self) -> None:
-        """A step is over, in dynamic mode: has the configuration changed?"""
-        config = self._switch.look()
+        """A step is over: has the configuration changed, and is the next step to be recorded?"""
+        training = self._training
+        if training is not None and self._record is not None:
+            # Whether a rule fires is told by the thread that writes.
+            self._output.flush()
+            self._record.between_steps(training.recorder.session.step + 1)
+        config = self._switch.look() if self._switch.is_dynamic else None
         if config is None or self._training is None:
             return
         if not config.dynamic_on:
@@ -443,7 +460,7 @@ class _Ticks(Observer):
         if monitor._optimizers is not None and monitor._optimizers.is_meant(event.optimizer):
             training = monitor._training
             if training is not None:
-                training.recorder.bus.afterwards(monitor.tick)
+                training.recorder.bus.afterwards(monitor.tick, place=1)
 
 
 _TAGS: Mapping[str, str] = {"grad_reduced": "post_grad", "grad_unreduced": "pre_grad"}
