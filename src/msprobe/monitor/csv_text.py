@@ -68,7 +68,7 @@ class RowText:
             cells = template % values
             if digits is not None:
                 cells = ",".join(
-                    [_shortest(cell) if cell[-1:] == "0" and "." in cell else cell for cell in cells.split(",")]
+                    [_shortest(cell) if cell[-1:] == "0" or "0.0000" in cell else cell for cell in cells.split(",")]
                 )
             pieces.append(f"{parts[0]}{step}{parts[1]}{cells}{parts[2]}")
         return "".join(pieces)
@@ -107,6 +107,8 @@ def _plain(values: tuple[object, ...]) -> tuple[tuple[float | int | bool | None,
 
 def _shortest(cell: str) -> str:
     """A number with decimals as 8.1.1 writes it, the shortest text that means the same."""
+    if "." not in cell:
+        return cell
     if cell.startswith(("0.0000", "-0.0000")):
         return repr(float(cell))
     bare = cell.rstrip("0")

@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# The last part of a tag, by quantity, as mindstudio-probe 8.1.1 calls it.
-_KINDS = {"grad_unreduced": "acc_grad", "grad_reduced": "post_grad", "other": "mg_direction"}
-
 # When in a step a kind comes about: forward pass, backward pass, optimizer, what is not known.
 FORWARD, BACKWARD, OPTIMIZER, UNKNOWN = range(4)
 _STAGES = {
@@ -77,12 +74,6 @@ class Alert:
             # JSON knows neither NaN nor infinity.
             "value": str(self.value) if self.value is not None and not _is_finite(self.value) else self.value,
         }
-
-
-def tag_of(stage: int, name: str, micro_step: int | None, rank: int, quantity: str) -> str:
-    """The tag of a tensor."""
-    micro = "" if micro_step is None else f":{micro_step}"
-    return f"{stage}:{name}{micro}/rank{rank}/{_KINDS.get(quantity, quantity)}"
 
 
 def place_in_training(record: Mapping[str, Any]) -> tuple[int, int, int, int, int, int]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from msprobe import log
-from msprobe.monitor.alerts.alert import Alert, tag_of
+from msprobe.monitor.alerts.alert import Alert
 from msprobe.monitor.alerts.cells import Block, History, Step
 from msprobe.monitor.alerts.rules import Found
 from msprobe.monitor.alerts.settings import AlertSettings
 from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.tags import tag_of
 from msprobe.paths import make_folder, write_atomically
 
 FOLDER = "anomaly_detected"

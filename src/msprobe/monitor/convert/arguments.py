@@ -1,0 +1,87 @@
+"""What conversions are asked for: checked before anything is read; all mistakes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+from msprobe.errors import InvalidInputError
+from msprobe.monitor.files import RunFolder, stamp_of
+
+MOST_PROCESSES = 128
+
+#: In the order of mindstudio-probe; others are not converted to TensorBoard.
+DATA_TYPES = (
+    "actv", "actv_grad", "exp_avg", "exp_avg_sq", "grad_unreduced", "grad_reduced", "param_origin", "param_updated",
+)  # fmt: skip
+
+_Result = TypeVar("_Result")
+
+
+class ConversionArgumentError(InvalidInputError, ValueError, RuntimeError):
+    """An argument of a conversion is wrong. Scripts for mindstudio-probe expect a ValueError, or a RuntimeError for a
+    timestamp.
+    """
+
+
+def raise_all(wrong: Sequence[str]) -> None:
+    """Raise ConversionArgumentError if there is anything wrong."""
+    if wrong:
+        raise ConversionArgumentError(" ".join(f"{text.rstrip('.')}." for text in wrong))
+
+
+def wrong_process_number(number: object) -> list[str]:
+    """What is wrong with the number of processes."""
+    if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
+        return [f"process_num({number!r}) is not a positive integer"]
+    if number > MOST_PROCESSES:
+        return [f"process_num({number}) is larger than {MOST_PROCESSES}, the maximum supported"]
+    return []
+
+
+def wrong_data_types(names: object) -> list[str]:
+    """What is wrong with a list of data types."""
+    if names is None:
+        return []
+    if not isinstance(names, (list, tuple)) or not names:
+        return [f"data_type_list must be a list of some of {', '.join(DATA_TYPES)}, found {names!r}"]
+    return [
+        f"data type({name}) is not supported, supported data types: {', '.join(DATA_TYPES)}"
+        for name in names
+        if name not in DATA_TYPES
+    ]
+
+
+def wrong_times(begin: object, end: object) -> list[str]:
+    """What is wrong with the first and the last timestamp, each of which may be None."""
+    wrong: list[str] = []
+    known = []
+    for name, text in (("time_start", begin), ("time_end", end)):
+        try:
+            known.append(None if text is None else stamp_of(text, name))
+        except InvalidInputError as problem:
+            wrong.append(problem.message)
+    if not wrong and None not in known and known[0] > known[1]:  # type: ignore[operator]
+        wrong.append(f"time_start({begin}) is later than time_end({end})")
+    return wrong
+
+
+def between(runs: Iterable[RunFolder], begin: str | None, end: str | None) -> list[RunFolder]:
+    """The runs whose folder's stamp is not before ``begin`` and not after ``end``."""
+    return [
+        run
+        for run in runs
+        if (begin is None or stamp_of(run.stamp) >= stamp_of(begin))
+        and (end is None or stamp_of(run.stamp) <= stamp_of(end))
+    ]
+
+
+def each(job: Callable[..., _Result], tasks: Sequence[tuple[Any, ...]], processes: int) -> list[_Result]:
+    """The results of the job for all tasks, in their order; in processes of their own if there are several."""
+    if processes == 1 or len(tasks) < 2:
+        return [job(*task) for task in tasks]
+    # Forked, they would hold the threads' locks of a program that has torch loaded.
+    with ProcessPoolExecutor(min(processes, len(tasks)), mp_context=get_context("spawn")) as pool:
+        return list(pool.map(job, *zip(*tasks, strict=True)))

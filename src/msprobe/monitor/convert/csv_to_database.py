@@ -1,0 +1,134 @@
+"""csv files of monitored runs as the database of the trend viewer: ``monitor_data.trend.db``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msprobe.errors import InvalidInputError
+from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
+from msprobe.monitor.csv_files import Table, quantities_of, read_quantity
+from msprobe.monitor.files import RunFolder, by_rank, find_runs
+from msprobe.monitor.trend_database import FILE_NAME, TrendDatabase
+from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder
+
+# What 26.2.0 brings into the database, in the order in which it has them; then our own.
+QUANTITIES = (
+    "actv", "actv_grad", "grad_unreduced", "grad_reduced", "exp_avg", "exp_avg_sq", "param_origin", "param_updated",
+    "other", "update", "scalars", "attention_hook", "linear_hook", "moe_router_weight_hook", "moe_router_logit_hook",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """``path``: of the database. ``rows``, ``ranks``, ``steps``: how many are in it."""
+
+    path: Path
+    rows: int
+    ranks: int
+    steps: int
+
+
+def csv_to_database(
+    data: StrPath,
+    output: StrPath,
+    *,
+    mapping: StrPath | None = None,
+    micro_step: bool = True,
+    process_num: int = 1,
+) -> Written:
+    """Write the runs in ``data`` to ``monitor_data.trend.db`` in the folder ``output``; an existing file is replaced.
+
+    ``mapping``: a JSON file of texts and what replaces them in names, one after the other. ``micro_step``: each micro
+    step becomes a step, so that steps are numbered anew; else both are kept. ``process_num``: how many processes read
+    files, at most 128. Several runs of a rank are merged, which the log says. Raises InvalidInputError and PathError.
+    """
+    raise_all(wrong_process_number(process_num))
+    replacements = _read_mapping(mapping) if mapping is not None else {}
+    ranks = by_rank(find_runs(data))
+    if not ranks:
+        raise InvalidInputError(
+            f'"{data}" has no folders of runs, as Dec03_21-34-40-rank0-0123abcd; give the one with them.'
+        )
+    folder = check_output_folder(output)
+    tables = _read(ranks, process_num)
+    first_of = _renumbered(tables) if micro_step else None
+    path = make_folder(folder) / FILE_NAME
+    # Written beside it, so that a failure leaves the old file.
+    beside = folder / f".msprobe-{os.getpid()}.trend.db.tmp"
+    try:
+        database = TrendDatabase(beside)
+        try:
+            for rank, table in tables:
+                database.add(rank, table.quantity, table.ops, _rows(table, replacements, first_of))
+        finally:
+            database.close()
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    steps = {step for _, table in tables for step in table.steps.tolist()}
+    return Written(path, sum(len(table) for _, table in tables), len(ranks), len(steps))
+
+
+def _read(ranks: dict[int, list[RunFolder]], processes: int) -> list[tuple[int, Table]]:
+    """All tables there are, each with its rank."""
+    tasks: list[tuple[int, tuple[RunFolder, ...], str]] = []
+    for rank, runs in ranks.items():
+        known = {quantity for run in runs for quantity in quantities_of(run.path)}
+        tasks += [(rank, tuple(runs), quantity) for quantity in QUANTITIES if quantity in known]
+    found = each(_read_one, tasks, processes)
+    return [(task[0], table) for task, table in zip(tasks, found, strict=True) if table is not None]
+
+
+def _read_one(rank: int, runs: Sequence[RunFolder], quantity: str) -> Table | None:
+    return read_quantity(runs, quantity)
+
+
+def _renumbered(tables: Sequence[tuple[int, Table]]) -> dict[int, int]:
+    """The new number of each step's first micro step, from 0: as many as the steps before it had at most, together."""
+    counts: dict[int, int] = {}
+    for _, table in tables:
+        for step, micro in zip(table.steps.tolist(), table.micro_steps.tolist(), strict=True):
+            counts[step] = max(counts.get(step, 0), micro + 1)
+    numbers: dict[int, int] = {}
+    at = 0
+    for step in sorted(counts):
+        numbers[step] = at
+        at += counts[step]
+    return numbers
+
+
+def _rows(
+    table: Table, replacements: dict[str, str], first_of: dict[int, int] | None
+) -> list[tuple[int, str, int, int, list[float]]]:
+    names: dict[str, str] = {}
+    rows = []
+    for (stage, name, step, micro), values in zip(table.keys(), table.values.tolist(), strict=True):
+        shown = names.get(name)
+        if shown is None:
+            shown = name
+            for old, new in replacements.items():
+                shown = shown.replace(old, new)
+            names[name] = shown
+        if first_of is None:
+            rows.append((stage, shown, step, micro, values))
+        else:
+            rows.append((stage, shown, first_of[step] + micro, 0, values))
+    return rows
+
+
+def _read_mapping(path: StrPath) -> dict[str, str]:
+    file = check_readable_file(path, ".json")
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as problem:
+        raise InvalidInputError(f'mapping "{path}" cannot be read as JSON: {problem}.') from None
+    if not isinstance(found, dict):
+        raise InvalidInputError(f'mapping "{path}" must be an object of texts and their replacements.')
+    wrong = [old for old, new in found.items() if not isinstance(new, str) or not old]
+    if wrong:
+        raise InvalidInputError(f'mapping "{path}": {wrong[0]!r} must be a text that a text replaces.')
+    return found
