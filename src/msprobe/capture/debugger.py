@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
@@ -36,6 +37,11 @@ class Debugger:
     # Settings of a changed file that wait for the end of a step that is being recorded.
     _next_settings: Settings | None = None
     _ready = False
+    # Task grad_probe: the module of the room above this one that watches gradients, what watches them here, and whether
+    # the program frames its iterations by start and stop.
+    _probe_module: ClassVar[str]
+    _probe: Any = None
+    _frames_iterations = False
     _home: ClassVar[type[Debugger]]
     _instance: ClassVar[Any] = None
 
@@ -105,6 +111,25 @@ class Debugger:
                 f"set_init_step({step}) was called inside step {self.recorder.session.step}, of which records are"
                 " there already: it holds from the next step on. Call it before start(), or after step().",
             )
+
+    @classmethod
+    def monitor(cls, watched: Any) -> None:
+        """Task ``grad_probe``: write numbers and direction of all gradients at each optimizer step from now on, until
+        ``stop`` or the end of the program. ``watched``: in PyTorch the model, or a list of models, in MindSpore the
+        optimizer. Nothing else is to be called; with any other task nothing is watched, which a warning says.
+        """
+        self = cls._require()
+        if self.settings.gradient_probe is None:
+            log.once(
+                "monitor",
+                "warning",
+                f'monitor() watches gradients with task "grad_probe"; the task is "{self.settings.task}", so it does'
+                " nothing.",
+            )
+            return
+        if self._probe is None:
+            self._probe = importlib.import_module(self._probe_module).GradientProbe(self.settings)
+        self._probe.watch(watched)
 
     # ---------------------------------------------------------------- listeners
 
@@ -180,7 +205,24 @@ class Debugger:
                 else "start(): token_range counts calls of the model; pass it: start(model, token_range=...)."
             )
 
+    def _begins_probing(self) -> bool:
+        """True if the task is not the recorder's: ``start`` has nothing to do."""
+        if self.settings.gradient_probe is None:
+            return False
+        self._frames_iterations = True
+        return True
+
+    def _end_probe(self) -> None:
+        probe, self._probe = self._probe, None
+        if probe is not None:
+            probe.end()
+
     def _stop(self) -> None:
+        if self.settings.gradient_probe is not None:
+            # One that answers a start is the end of an iteration.
+            if not self._frames_iterations:
+                self._end_probe()
+            return
         self._end_tokens()
         if self.settings.level == "debug" and not self.recorder.session.recording:
             return
@@ -188,6 +230,8 @@ class Debugger:
             self.recorder.stop()
 
     def _step(self) -> None:
+        if self.settings.gradient_probe is not None:
+            return
         self._end_tokens()
         recorder = self.recorder
         session = recorder.session
@@ -204,6 +248,10 @@ class Debugger:
         self._take_next_settings()
 
     def _close(self) -> None:
+        if self.settings.gradient_probe is not None:
+            self._end_probe()
+            self.recorder.close(is_end=False)
+            return
         self._end_tokens()
         self.recorder.close()
 

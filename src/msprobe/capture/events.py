@@ -220,12 +220,14 @@ class OptimizedParameter:
 class OptimizerStep(_Placed):
     """A step of an optimizer: ``before`` it and ``after`` it.
 
-    ``after`` has no result. ``has_closure``: the gradients are computed inside of the step.
+    ``after`` has no result. ``has_closure``: the gradients are computed inside of the step. ``is_skipped``: a gradient
+    scaler has found infinities or NaN, so it is not taken; :meth:`Listener.failed` follows.
     """
 
     optimizer: Any
     has_closure: bool
     read: Callable[[], Mapping[str, OptimizedParameter]]
+    is_skipped: bool = False
 
     @property
     def parameters(self) -> Mapping[str, OptimizedParameter]:

@@ -63,6 +63,7 @@ class HeardSteps:
             step.optimizer,
             step.has_closure,
             step.parameters,
+            step.is_skipped,
         )
         bus.show(ways, "before", event)
         return HeardStep(event, ways, dumped)

@@ -1,9 +1,9 @@
 """The parts of the recorder that are written in C, or their equals in Python where they were not built.
 
 ``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``pattern`` and ``is_dense``,
-``memory`` and ``copy_memory`` exist in both, with identical results. ``numbers``, ``count_below``, ``gather``,
-``write_files`` and ``Memo`` are None without the extension: the framework's own operations and Python's take their
-place.
+``memory``, ``copy_memory`` and ``crc32`` exist in both, with identical results. ``numbers``, ``count_below``,
+``gather``, ``write_files`` and ``Memo`` are None without the extension: the framework's own operations and Python's
+take their place.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import zlib
 from collections.abc import Callable, Set
 from typing import Any
 
@@ -59,6 +60,11 @@ def memory_python(address: int, size: int) -> memoryview:
     return memoryview((ctypes.c_char * size).from_address(address)).cast("B").toreadonly()
 
 
+def crc32_python(address: int, size: int) -> int:
+    """The CRC-32 of the ``size`` bytes at ``address``."""
+    return zlib.crc32(memory_python(address, size))
+
+
 def copy_memory(address: int, size: int) -> bytes:
     """The ``size`` bytes at ``address``, copied."""
     return bytes(memory(address, size))
@@ -82,6 +88,7 @@ STRUCTURE = 2
 numbers: Callable[..., dict[str, Any]] | None = None
 count_below: Callable[[int, int, int, float], int] | None = None
 memory: Callable[[int, int], memoryview] = memory_python
+crc32: Callable[[int, int], int] = crc32_python
 write_files: Callable[[int, int, str, list[tuple[Any, ...]]], tuple[int, int]] | None = None
 gather: Callable[[int, tuple[int, ...], tuple[int, ...], int], bytes] | None = None
 encode: Callable[[Any, int], bytes] = encode_python
@@ -94,7 +101,7 @@ unused_because = ""
 # What is there without the extension, by name.
 PYTHON: dict[str, Any] = {
     name: globals()[name]
-    for name in ("Around Info Memo count_below encode gather is_dense memory numbers pattern write_files").split()
+    for name in ("Around Info Memo count_below crc32 encode gather is_dense memory numbers pattern write_files").split()
 }
 
 if os.environ.get("MSPROBE_NATIVE", "1") == "0":
@@ -115,6 +122,7 @@ else:
         numbers = _native.numbers
         count_below = _native.count_below
         memory = _native.memory
+        crc32 = _native.crc32
         gather = _native.gather
         write_files = getattr(_native, "write_files", None)  # not on Windows
         encode = _native.encode

@@ -25,6 +25,8 @@ class Step(ABC):
 
     # The gradients are computed inside of the step.
     has_closure = False
+    # A gradient scaler does not take it: the gradients are not finite.
+    is_skipped = False
     # Recording has begun inside of it; and from where it was called, where that is known already.
     joined = False
     stack: CallStack | None = None

@@ -16,7 +16,7 @@ from msprobe.config.ranges import LARGEST, MOST_ELEMENTS, Interval, parse_elemen
 from msprobe.config.scope_patterns import compile_list_item
 
 # Tasks of the file that are not the recorder's.
-OtherTask = Literal["free_benchmark", "run_ut", "acc_check", "grad_probe", "diff_check"]
+OtherTask = Literal["free_benchmark", "run_ut", "acc_check", "diff_check"]
 
 
 class Fields(BaseModel):
@@ -103,7 +103,9 @@ def _switch(default: bool | None) -> Any:
 class CommonFields(Fields):
     """The top level of the file."""
 
-    task: Literal[settings.Task, OtherTask] = Field("statistics", description=choices(settings.Task))
+    task: Literal[settings.Task, settings.ProbeTask, OtherTask] = Field(
+        "statistics", description=f"{choices(settings.Task)}, {choices(settings.ProbeTask)}"
+    )
     # Required, but an argument may stand in for it: that one of both is there is checked later.
     dump_path: Annotated[str, AfterValidator(_not_blank)] = Field("", description=_FOLDER)
     rank: Ranges = Field([], description=_RANGE)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from msprobe import log, paths
 from msprobe.config import jsonc
@@ -18,15 +18,16 @@ from msprobe.config.fields import (
     FilterFields,
     TensorFields,
     ValueFields,
+    allowed,
     known_names,
 )
 from msprobe.config.jsonc import Document, FieldPath
 from msprobe.config.mistakes import Mistake, Source, dotted, raise_mistakes, shown
-from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, LoadFields
+from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, GradientProbeFields, LoadFields
 from msprobe.config.ranges import expand
 from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level
 from msprobe.config.sections import Section, read_section, unknown_field_warnings
-from msprobe.config.settings import TASKS, Settings, Task, TensorSlice
+from msprobe.config.settings import TASKS, GradientProbe, ProbeTask, Settings, Task, TensorSlice, quoted
 from msprobe.errors import InvalidInputError, PathError
 
 StrPath = str | os.PathLike[str]
@@ -91,6 +92,7 @@ def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], conf
     active = section_name(raw.get("task"))
     section = _active_section(active, raw, source)
     mistakes.extend(section.mistakes)
+    mistakes.extend(_missing_bounds(active, raw, source))
     load = read_section(LoadFields, raw.get("load"), ("load",), source)
     mistakes.extend(load.mistakes)
     mistakes.extend(_dump_path_mistakes(common, raw, source))
@@ -105,7 +107,18 @@ def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], conf
     mistakes.extend(_what_is_not_available(active, section.fields, load.fields, source))
     if mistakes:
         raise_mistakes(mistakes, source.name)
+    if isinstance(section.fields, GradientProbeFields):
+        return _complete_probe(common.fields, section.fields, config_path)
     return _complete(common.fields, cast(FilterFields, section.fields), config_path)
+
+
+def _missing_bounds(active: str, raw: Mapping[str, Any], source: Source) -> list[Mistake]:
+    """``null`` could mean no bounds as well as the usual ones."""
+    section = raw.get(active)
+    if active != "grad_probe" or not isinstance(section, Mapping) or section.get("bounds", 0) is not None:
+        return []
+    text = f"found null; allowed: {allowed(GradientProbeFields, 'bounds')}, or leave it out"
+    return [source.mistake((active, "bounds"), text)]
 
 
 def _active_section(active: str, raw: Mapping[str, Any], source: Source) -> Section[Fields]:
@@ -160,8 +173,8 @@ def _unused_section_warnings(raw: Mapping[str, Any], active: str, source: Source
 
 def _what_is_not_available(active: str, section: Fields, load: LoadFields, source: Source) -> list[Mistake]:
     missing: list[tuple[FieldPath, str]] = []
-    if active in OTHER_TASK_SECTIONS:
-        able = ", ".join(f'"{task}"' for task in TASKS)
+    if active in OTHER_TASK_SECTIONS and active not in get_args(ProbeTask):
+        able = quoted((*TASKS, *get_args(ProbeTask)))
         missing.append((("task",), f'task "{active}" is not available in this version; choose {able}'))
     if load.path:
         missing.append((("load",), "replacing module inputs is not available in this version; remove it"))
@@ -173,6 +186,25 @@ def _what_is_not_available(active: str, section: Fields, load: LoadFields, sourc
             text = "comparing while recording is not available in this version; remove it"
             missing.append(((active, "bench_path"), text))
     return [source.mistake(path, text, "unavailable") for path, text in missing]
+
+
+def _complete_probe(common: CommonFields, section: GradientProbeFields, config_path: Path | None) -> Settings:
+    return Settings(
+        task="grad_probe",
+        dump_path=common.dump_path,
+        ranks=expand(common.rank),
+        steps=expand(common.step),
+        existing=common.existing,
+        gradient_probe=GradientProbe(
+            section.grad_level,
+            tuple(dict.fromkeys(section.param_list)),
+            tuple(section.bounds),
+            section.checksum,
+            section.direction,
+            section.compat_norm,
+        ),
+        config_path=config_path,
+    )
 
 
 def _complete(common: CommonFields, section: FilterFields, config_path: Path | None) -> Settings:

@@ -1,4 +1,6 @@
-"""Sections of tasks that are not the recorder's: read all the same, so that their mistakes are told."""
+"""Sections of tasks that are not the recorder's. Most of them are not there yet: they are read all the same, so that
+their mistakes are told.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from msprobe.config.fields import Fields, Ranges, choices
+from msprobe.config.settings import Checksum, DirectionKind, GradientLevel
 
 FuzzDevice = Literal["npu", "cpu"]
 PerturbationMode = Literal["improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu"]
 HandlerType = Literal["check", "fix"]
 FuzzStage = Literal["forward", "backward"]
-GradientLevel = Literal["L0", "L1", "L2"]
 
 _TEXTS = "a list of texts"
 _BOOL = "true or false"
@@ -21,10 +23,10 @@ _COUNT = "a whole number above 0"
 
 
 def _ascending(bounds: list[int | float]) -> list[int | float]:
+    if any(not -(2**63) <= bound < 2**63 for bound in bounds):
+        raise ValueError("the numbers must be within -2^63 and 2^63 - 1")
     if any(left >= right for left, right in itertools.pairwise(bounds)):
         raise ValueError("the numbers must ascend")
-    if any(not -(2**63) <= bound < 2**63 for bound in bounds):
-        raise ValueError("the numbers must fit into 64 bits")
     return bounds
 
 
@@ -63,8 +65,12 @@ class GradientProbeFields(Fields):
     grad_level: GradientLevel = Field("L1", description=choices(GradientLevel))
     param_list: list[str] = Field([], description=_TEXTS)
     bounds: Annotated[list[int | float], AfterValidator(_ascending)] = Field(
-        [-1, 0, 1], description="a list of ascending numbers"
+        [-1, 0, 1], description="a list of ascending numbers, each within -2^63 and 2^63 - 1"
     )
+    # Ours.
+    checksum: Checksum = Field("crc32", description=choices(Checksum))
+    direction: DirectionKind = Field("bool", description=choices(DirectionKind))
+    compat_norm: bool = Field(False, description=_BOOL)
 
 
 class LoadFields(Fields):

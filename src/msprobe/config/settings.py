@@ -13,7 +13,12 @@ from msprobe.errors import InvalidInputError
 from msprobe.statistics_table import NAMES
 
 Task = Literal["statistics", "tensor", "structure", "overflow_check", "nan_check", "exception_dump"]
+# Tasks of rooms above the recorder.
+ProbeTask = Literal["grad_probe"]
 Level = Literal["L0", "L1", "L2", "mix", "debug"]
+GradientLevel = Literal["L0", "L1", "L2"]
+Checksum = Literal["crc32", "md5"]
+DirectionKind = Literal["bool", "ternary", "packed"]
 SummaryMode = Literal["statistics", "md5", "xor", "xxh3"]
 # What MindSpore itself can tell of the kernels of a static graph.
 KernelKind = Literal[
@@ -62,6 +67,21 @@ class TensorSlice(NamedTuple):
 
 
 @dataclass(frozen=True)
+class GradientProbe:
+    """What task ``grad_probe`` writes of each parameter's gradient; the names are those of its section, but for
+    ``parameters`` (``param_list`` there; empty: all).
+    """
+
+    grad_level: GradientLevel = "L1"
+    parameters: tuple[str, ...] = ()
+    bounds: tuple[int | float, ...] = (-1, 0, 1)
+    checksum: Checksum = "crc32"
+    direction: DirectionKind = "bool"
+    # The norm in the gradient's own type, as mindstudio-probe computes it.
+    compat_norm: bool = False
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything the recorder needs to know; made by :func:`msprobe.config.load.load_settings`.
 
@@ -69,7 +89,7 @@ class Settings:
     ``steps`` (``rank``, ``step`` there), ``api_list`` (``list``) and the four booleans of ``data_mode``.
     """
 
-    task: Task = "statistics"
+    task: Task | ProbeTask = "statistics"
     level: Level = "L1"
     dump_path: str = "./dump_path"
     # Ascending, each number once. Empty: all.
@@ -129,6 +149,8 @@ class Settings:
     # eager: they run uncompiled while recording.
     compile: CompiledRegions = "boundary"
     buffers: bool = False
+    # Task grad_probe; None with any other.
+    gradient_probe: GradientProbe | None = None
 
     # The file these settings came from; None for the packaged default.
     config_path: Path | None = field(default=None, compare=False)

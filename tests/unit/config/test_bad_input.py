@@ -175,7 +175,7 @@ BAD_VALUES = [
 ]
 
 
-OTHER_TASKS = ["free_benchmark", "run_ut", "acc_check", "grad_probe", "diff_check"]
+OTHER_TASKS = ["free_benchmark", "run_ut", "acc_check", "diff_check"]
 
 
 @pytest.mark.parametrize(("content", "field", "told"), BAD_VALUES)
@@ -418,12 +418,12 @@ class TestNotAvailable:
             load({}, task=task)
 
     def test_it_is_told_together_with_the_mistakes(self, load, write_config):
-        with pytest.raises(InvalidInputError, match=r'(?s)has 2 mistakes.*task "grad_probe" is not.*rank\[0\]'):
-            load({"task": "grad_probe", "rank": ["x"]})
+        with pytest.raises(InvalidInputError, match=r'(?s)has 2 mistakes.*task "acc_check" is not.*rank\[0\]'):
+            load({"task": "acc_check", "rank": ["x"]})
         with pytest.raises(InvalidInputError) as caught:
-            load_settings(write_config('{"task": "grad_probe"}'))
+            load_settings(write_config('{"task": "acc_check"}'))
         assert 'field "dump_path": missing' in str(caught.value)
-        assert 'task "grad_probe" is not available in this version' in str(caught.value)
+        assert 'task "acc_check" is not available in this version' in str(caught.value)
 
     @pytest.mark.parametrize(
         ("content", "field"),

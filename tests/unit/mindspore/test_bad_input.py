@@ -92,7 +92,7 @@ def test_configurations(make: Make, fields: dict[str, Any], words: list[str]) ->
         assert word in raised.value.message
 
 
-@pytest.mark.parametrize("task", ["run_ut", "free_benchmark", "grad_probe"])
+@pytest.mark.parametrize("task", ["run_ut", "free_benchmark"])
 def test_tasks_of_other_tools(make: Make, task: str) -> None:
     with pytest.raises(NotAvailableError, match=f'task "{task}" is not available in this version; choose "statistics"'):
         make(task=task, section={"if_preheat": True, "preheat_step": 3} if task == "free_benchmark" else None)

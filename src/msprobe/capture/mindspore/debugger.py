@@ -43,6 +43,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     """
 
     recorder: MindSporeRecorder
+    _probe_module = "msprobe.grad_probe.mindspore"
 
     def __init__(
         self,
@@ -98,6 +99,8 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         nothing. In a static graph it must come before the graph is compiled, which the first run does.
         """
         self = cls._require()
+        if self._begins_probing():
+            return
         check_rank_id(rank_id)
         self._look_at_config()
         level = self.settings.level
@@ -181,8 +184,3 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         renewed = MindSporeRecorder(settings)
         renewed.take_over(self.recorder)
         return renewed
-
-    @classmethod
-    def monitor(cls, opt: Any) -> None:
-        """Watch gradients (task grad_probe); with any other task this does nothing."""
-        cls._require()

@@ -42,6 +42,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     """
 
     recorder: TorchRecorder
+    _probe_module = "msprobe.grad_probe.torch"
     # The debugger of this process is that of `msprobe run`: makes room for one that the script constructs, and is told
     # in words what that is.
     _give_way: Callable[[str], None] | None = None
@@ -124,6 +125,8 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         instead of the rank of the process group. A second start before stop changes nothing.
         """
         self = cls._require()
+        if self._begins_probing():
+            return
         check_rank_id(rank_id)
         self._look_at_config()
         listens = self.recorder.bus.has_listeners
@@ -207,11 +210,6 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         from msprobe.capture.torch.custom import restore
 
         restore(self.recorder, module, api)
-
-    @classmethod
-    def monitor(cls, model: Any) -> None:
-        """Watch gradients (task grad_probe); with any other task this does nothing."""
-        cls._require()
 
     def _close(self) -> None:
         if self._loader is not None:

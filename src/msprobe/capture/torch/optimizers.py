@@ -239,6 +239,7 @@ class OptimizerRecorder:
         """The scaler found an infinity or NaN in the gradients, and took no step."""
         step = self._new_step(scaling.optimizer, None)
         step.scaling = scaling
+        step.is_skipped = True
         # Without this and guard.
         self._tell(step, 3)
         if step.told is not None:

@@ -1,0 +1,154 @@
+"""The gradient probe in MindSpore's dynamic graph: a listener for the steps of one optimizer, which reads the gradients
+that it is given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore
+import numpy as np
+
+from msprobe import log
+from msprobe.capture import listening
+from msprobe.capture.events import Event, Failure, Kind
+from msprobe.capture.listeners import Observer, Wants
+from msprobe.capture.mindspore.execution import in_graph_mode
+from msprobe.capture.mindspore.ranks import RANKS
+from msprobe.capture.mindspore.recorder import MindSporeRecorder
+from msprobe.config.settings import Settings
+from msprobe.errors import InvalidInputError
+from msprobe.grad_probe.measure import Array, Gradient, measure
+from msprobe.grad_probe.probe import Probe
+from msprobe.grad_probe.rows import GradientRow
+from msprobe.grad_probe.writer import Entry
+
+
+class GradientProbe(Observer):
+    """Watches one optimizer from :meth:`watch` to :meth:`end`."""
+
+    wants = Wants(kinds=frozenset[Kind](("optimizer",)))
+    #: Nothing here uses random numbers or writes to a tensor.
+    is_careful = True
+
+    def __init__(self, settings: Settings) -> None:
+        self.probe = Probe(settings, "mindspore")
+        self._optimizer: Any = None
+        self._names: dict[int, str] = {}
+        self._wanted: frozenset[str] = frozenset()
+        self._listening: _Listening | None = None
+
+    def watch(self, optimizer: Any) -> None:
+        """Begin. Raises InvalidInputError for what is no optimizer, PathError for old files that are refused."""
+        if self._listening is not None:
+            log.warning("monitor(): gradients are watched already; the second call is ignored.")
+            return
+        parameters = getattr(optimizer, "parameters", None)
+        if not callable(optimizer) or not isinstance(parameters, (list, tuple, mindspore.ParameterTuple)):
+            kind = type(optimizer).__name__
+            raise InvalidInputError(f"monitor(): pass the optimizer, mindspore.nn.Optimizer or the like; found {kind}.")
+        self.probe.check_folder(RANKS.current())
+        if in_graph_mode():
+            log.warning(
+                "monitor(): in a static graph (GRAPH_MODE) nothing is told of an optimizer that is compiled with the"
+                " network; only steps that the program calls itself are seen. The dynamic graph (PYNATIVE_MODE)"
+                " tells all."
+            )
+        names = [str(parameter.name) for parameter in parameters]
+        self._wanted = self.probe.wanted_names(names)
+        self._optimizer = optimizer
+        self._listening = _Listening(self)
+        self._listening.start()
+        if not RANKS.current():
+            level = self.probe.fields.grad_level
+            log.info(f"grad_probe {level}: the gradients of {len(self._wanted)} parameters are watched.")
+            log.debug(f"grad_probe: {', '.join(names)}")
+
+    def end(self) -> None:
+        """Take all hooks away and wait for the files."""
+        watching, self._listening = self._listening, None
+        if watching is None:
+            return
+        watching.stop()
+        watching.close()
+        why = "the optimizer has not stepped, or in a compiled graph, which tells nothing of it"
+        self.probe.close(why if self._wanted else "the optimizer has none of the wanted parameters")
+        self._optimizer = None
+
+    # ---------------------------------------------------------------- the moments of a step
+
+    def before(self, event: Event) -> None:
+        """An optimizer is about to step."""
+        if event.optimizer is self._optimizer and self.probe.is_wanted(RANKS.current()):  # type: ignore[attr-defined]
+            for place, (name, found) in enumerate(event.parameters.items()):  # type: ignore[attr-defined]
+                if name not in self._wanted:
+                    continue
+                if found.gradient is None:
+                    log.once(("grad is None", name), "info", f"grad is None: {name}")
+                    continue
+                try:
+                    entry = self._entry(name, found.gradient)
+                except Exception as error:
+                    entry = self._skipped(name, found.gradient, error)
+                self.probe.add(place, entry, 1000 + int(getattr(found.gradient, "size", 0)))
+
+    def after(self, event: Event, result: Any) -> None:
+        """It has stepped."""
+        if event.optimizer is self._optimizer:  # type: ignore[attr-defined]
+            self.probe.end_step(RANKS.current())
+
+    def failed(self, event: Failure) -> None:
+        """It has raised: its gradients are of interest all the same."""
+        self.after(event.event, None)
+
+    def _entry(self, name: str, gradient: Any) -> Entry:
+        fields = self.probe.fields
+        shape = tuple(int(size) for size in gradient.shape)
+        local_shape: tuple[int, ...] | None = None
+        if not isinstance(gradient, mindspore.Tensor):
+            # Rows or elements of a sparse gradient.
+            gradient = gradient.values
+            local_shape = tuple(int(size) for size in gradient.shape)
+            log.once(
+                ("kind", name), "warning", f"grad_probe: {name}: its gradient is sparse; numbers are of what it stores"
+            )
+        if gradient.dtype == mindspore.bfloat16:
+            gradient = gradient.astype(mindspore.float32)
+        array: Array = np.ascontiguousarray(gradient.asnumpy())
+        if array.dtype.kind == "c":
+            array = array.view(array.real.dtype).reshape(*array.shape, 2)
+            local_shape = array.shape
+            log.once(
+                ("kind", name), "warning", f"grad_probe: {name}: its gradient is complex; numbers are of its parts"
+            )
+        norm = None
+        if fields.compat_norm and array.size:
+            norm = float(np.sqrt(np.square(array).sum(dtype=array.dtype)))
+        if array.dtype not in (np.float32, np.float64):
+            array = array.astype(np.float32)
+        flat = array.reshape(-1)
+        return measure(Gradient(name, flat, flat.__array_interface__["data"][0], shape, local_shape, norm), fields)
+
+    def _skipped(self, name: str, gradient: Any, error: Exception) -> Entry:
+        """A row without numbers."""
+        log.once(
+            ("gradient", name),
+            "warning",
+            f"grad_probe: the gradient of {name} ({type(gradient).__name__}) cannot be read, its row has no numbers:"
+            f" {type(error).__name__}: {str(error)[:200]}",
+        )
+        shares = (float("nan"),) * (len(self.probe.fields.bounds) + 1)
+        return GradientRow(name, tuple(getattr(gradient, "shape", ())), shares=shares), None
+
+
+class _Listening(listening.Listening):
+    """Listens as long as the training runs."""
+
+    def start(self, model: Any = None) -> None:
+        """See :meth:`msprobe.capture.listening.Listening.start`."""
+        self.recorder.start(None, [], dumps=False)
+
+    def _new_recorder(self) -> MindSporeRecorder:
+        recorder = MindSporeRecorder(Settings(api_scope="listed"))
+        recorder.session.keeps_records = False
+        return recorder

@@ -1,0 +1,176 @@
+"""Which steps and parameters are wanted, and what becomes of what was found of them. Knows no framework."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from msprobe import __version__, log
+from msprobe.config.settings import GradientProbe, Settings
+from msprobe.errors import PathError
+from msprobe.grad_probe import layout
+from msprobe.grad_probe.writer import Entry, StepFiles, StepWriter
+from msprobe.paths import create_folder, write_atomically
+
+_MOST_NAMED = 5
+
+
+class Probe:
+    """The probe of one process. Steps are counted from 0 on every rank, wanted or not."""
+
+    def __init__(self, settings: Settings, framework: str) -> None:
+        assert settings.gradient_probe is not None
+        self.settings = settings
+        self.fields: GradientProbe = settings.gradient_probe
+        self.step = 0
+        self._framework = framework
+        self._writer = StepWriter(self.fields)
+        # By the place of the parameter in the model.
+        self._entries: dict[int, Entry] = {}
+        self._nbytes = 0
+        self._folder: Path | None = None
+        self._written = 0
+        self._closed = False
+
+    # ---------------------------------------------------------------- which
+
+    def is_wanted(self, rank: int | None) -> bool:
+        """True if the step that runs now is to be written on this rank; a single process is rank 0."""
+        return self.settings.wants_rank(rank or 0) and self.settings.wants_step(self.step)
+
+    @property
+    def is_over(self) -> bool:
+        """True if no later step is wanted."""
+        last = self.settings.last_step
+        return last is not None and self.step > last
+
+    def wanted_names(self, names: Sequence[str]) -> frozenset[str]:
+        """Those of a model's parameters that are wanted; one warning for each wanted name that there is not."""
+        wanted = self.fields.parameters
+        if not wanted:
+            return frozenset(names)
+        for name in wanted:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+                near += [other for other in names if other.endswith(f".{name}") and other not in near][:3]
+                hint = f"; near it are {', '.join(near)}" if near else f"; it has {_some(names)}"
+                log.once(
+                    ("param_list", name),
+                    "warning",
+                    f'grad_probe.param_list: the model has no parameter "{name}"{hint}.',
+                )
+        return frozenset(names) & frozenset(wanted)
+
+    # ---------------------------------------------------------------- what is found
+
+    def check_folder(self, rank: int | None) -> None:
+        """Raise PathError if steps of an earlier run are there and the settings say to refuse that."""
+        folder = self._rank_folder(rank)
+        if self.settings.existing == "refuse" and self.settings.wants_rank(rank or 0) and _old_steps(folder):
+            raise PathError(
+                f'monitor(): "{folder}" holds gradients of an earlier run, and "existing" is "refuse"; choose another'
+                " dump_path, or remove them."
+            )
+
+    def add(self, place: int, entry: Entry, nbytes: int) -> None:
+        """What was found of the parameter at this place of the model, in the step that runs now."""
+        self._entries[place] = entry
+        self._nbytes += nbytes
+
+    def end_step(self, rank: int | None) -> None:
+        """The step is over: have it written, if it is wanted, also where no parameter had a gradient."""
+        entries, self._entries = self._entries, {}
+        nbytes, self._nbytes = self._nbytes, 0
+        if self.is_wanted(rank):
+            if self._folder is None:
+                log.set_rank(rank)
+                self._folder = self._rank_folder(rank)
+                self._begin(self._folder, rank)
+            ordered = [entries[place] for place in sorted(entries)]
+            self._writer.put(StepFiles(self._folder, self.step, ordered, nbytes + 1))
+            self._written += 1
+        self.step += 1
+
+    def close(self, why_nothing: str = "") -> None:
+        """Wait for the files, and say what came of it. ``why_nothing``: why there was no step, where that is known."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writer.flush()
+        if self._written:
+            told = "step" if self._written == 1 else "steps"
+            log.info(f'grad_probe: gradients of {self._written} {told} are in "{self._folder}".')
+            return
+        settings = self.settings
+        reason = why_nothing or "no optimizer step was seen"
+        if self.step:
+            asked = [f"step {list(settings.steps)[:8]}"] if settings.steps else []
+            asked += [f"rank {list(settings.ranks)[:8]}"] if settings.ranks else []
+            reason = (
+                f"there were {self.step} steps, and the configuration asks for {' and '.join(asked) or 'others'}"
+                " (a single process is rank 0)"
+            )
+        log.warning(f"grad_probe: nothing was written: {reason}.")
+
+    # ---------------------------------------------------------------- the folder of the rank
+
+    def _rank_folder(self, rank: int | None) -> Path:
+        return Path(self.settings.dump_path) / f"rank{rank or 0}"
+
+    def _begin(self, folder: Path, rank: int | None) -> None:
+        """Make room, and write which run this is. What fails is told when the steps are written."""
+        with contextlib.suppress(PathError, OSError):
+            create_folder(folder)
+            self._deal_with_old(folder)
+            fields = self.fields
+            facts = {
+                "task": "grad_probe",
+                "run": uuid.uuid4().hex,
+                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                "msprobe": __version__,
+                "framework": self._framework,
+                "rank": rank or 0,
+                "grad_level": fields.grad_level,
+                "bounds": list(fields.bounds),
+                "checksum": fields.checksum,
+                "direction": fields.direction,
+                "compat_norm": fields.compat_norm,
+            }
+            write_atomically(folder / layout.RUN_FILE, json.dumps(facts, indent=1).encode() + b"\n", fsync=False)
+
+    def _deal_with_old(self, folder: Path) -> None:
+        old = _old_steps(folder)
+        if not old:
+            return
+        if self.settings.existing == "overwrite":
+            log.warning(
+                f'grad_probe: "{folder}" holds {len(old)} steps of an earlier run; those that this run writes are'
+                ' replaced, the others stay ("existing": "overwrite").'
+            )
+            return
+        for step, directions in layout.directions_of(folder).items():
+            if step in old:
+                for file in directions.glob("*.npy"):
+                    file.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # something else is in it
+                    directions.rmdir()
+        for file in layout.summaries_of(folder).values():
+            file.unlink(missing_ok=True)
+        log.info(f'grad_probe: {len(old)} steps of an earlier run removed from "{folder}" ("existing": "clean").')
+
+
+def _old_steps(folder: Path) -> frozenset[int]:
+    try:
+        return frozenset(layout.summaries_of(folder))
+    except OSError:
+        return frozenset()
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

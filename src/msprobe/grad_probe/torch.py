@@ -1,0 +1,290 @@
+"""The gradient probe in PyTorch: a listener for optimizer steps that reads gradients as the optimizer finds them.
+
+It watches the optimizers that update a parameter of the model. Of a program whose optimizers update copies of the
+parameters (float32 ones beside half ones) all optimizers count, and the gradients are those of the model.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from msprobe import log
+from msprobe.capture import native
+from msprobe.capture.events import Event, Failure, Kind
+from msprobe.capture.listeners import Observer, Wants
+from msprobe.capture.torch.digest import address_of
+from msprobe.capture.torch.optimizer_cycle import all_optimizers, is_hooked, parameters_of
+from msprobe.capture.torch.recorder import RANKS
+from msprobe.capture.torch.start_arguments import check_model
+from msprobe.capture.torch.statistics_framework import OwnWork
+from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
+from msprobe.capture.torch.training import TrainingListening
+from msprobe.config.settings import Settings
+from msprobe.errors import InvalidInputError
+from msprobe.grad_probe.measure import Gradient, measure
+from msprobe.grad_probe.probe import Probe
+from msprobe.grad_probe.rows import GradientRow
+from msprobe.grad_probe.torch_devices import DeviceStep
+from msprobe.grad_probe.turns import Turns
+from msprobe.grad_probe.writer import Entry
+
+_NUMPY: dict[torch.dtype, Any] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+
+
+class GradientProbe(Observer):
+    """Watches one model, or several that are given as a list, from :meth:`watch` to :meth:`end`."""
+
+    wants = Wants(kinds=frozenset[Kind](("optimizer",)))
+    #: Nothing here uses random numbers, writes to a tensor or is part of a graph; steps are told under no_grad.
+    is_careful = True
+
+    def __init__(self, settings: Settings) -> None:
+        self.probe = Probe(settings, "pytorch")
+        self._models: list[nn.Module] = []
+        self._parameters: list[tuple[str, nn.Parameter]] = []
+        self._places: dict[int, int] = {}
+        # The places in the model of the parameters that an optimizer updates, and how many it had then.
+        self._owned: weakref.WeakKeyDictionary[Any, tuple[tuple[int, ...], list[int]]] = weakref.WeakKeyDictionary()
+        self._turns = Turns(self._optimizers, lambda optimizer: frozenset(self._places_of(optimizer)))
+        self._training: TrainingListening | None = None
+        self._without: set[str] = set()
+
+    def watch(self, model: Any) -> None:
+        """Begin. Raises InvalidInputError for what is no model, PathError where the settings refuse what is there."""
+        if self._training is not None:
+            log.warning("monitor(): gradients are watched already; the second call is ignored.")
+            return
+        if isinstance(model, torch.optim.Optimizer):
+            raise InvalidInputError(f"monitor(): pass the model, found the optimizer {type(model).__name__}.")
+        try:
+            check_model(model)
+        except InvalidInputError as problem:
+            raise InvalidInputError(problem.message.replace("start()", "monitor()", 1)) from None
+        training = _Following(self)
+        self.probe.check_folder(RANKS.current())
+        training.follow(model)
+        self._training = training
+        self._models = list(model) if isinstance(model, (list, tuple)) else [model]
+        self._learn()
+        if not RANKS.current():
+            fields, count = self.probe.fields, len(self._parameters)
+            log.info(f"grad_probe {fields.grad_level}: the gradients of {count} parameters are watched.")
+            log.debug(f"grad_probe: {', '.join(name for name, _ in self._parameters)}")
+
+    def end(self) -> None:
+        """Take all hooks away and wait for the files."""
+        training, self._training = self._training, None
+        if training is None:
+            return
+        training.end()
+        if self._turns.has_begun:
+            self._end_step()
+        why = "no optimizer of a watched parameter has stepped"
+        self.probe.close(why if self._parameters else "none of the wanted parameters is in the model")
+        self._models, self._parameters, self._places = [], [], {}
+
+    # ---------------------------------------------------------------- what is watched
+
+    def _learn(self) -> None:
+        """Read the names of the parameters, which wrapping the model may have replaced."""
+        several = len(self._models) > 1
+        named = [
+            (f"{index}.{name}" if several else name, parameter)
+            for index, model in enumerate(self._models)
+            for name, parameter in model.named_parameters()
+        ]
+        wanted = self.probe.wanted_names([name for name, _ in named])
+        self._parameters = [(name, parameter) for name, parameter in named if name in wanted]
+        self._places = {id(parameter): place for place, (_, parameter) in enumerate(self._parameters)}
+        self._owned.clear()
+
+    def _places_of(self, optimizer: Any) -> list[int]:
+        """The places of the watched parameters that ``optimizer`` updates."""
+        groups = getattr(optimizer, "param_groups", None) or ()
+        sizes = tuple(len(group["params"]) for group in groups)
+        known = self._owned.get(optimizer)
+        if known is not None and known[0] == sizes:
+            return known[1]
+        ids = {id(parameter) for parameter in parameters_of(optimizer)}
+        places = sorted(self._places[one] for one in ids if one in self._places)
+        self._owned[optimizer] = (sizes, places)
+        return places
+
+    def _optimizers(self) -> Iterator[Any]:
+        for optimizer in all_optimizers():
+            if is_hooked(optimizer) and self._places_of(optimizer):
+                yield optimizer
+
+    def _updated(self, optimizer: Any) -> Sequence[int]:
+        """The same when it steps: the model may have been wrapped since, or the optimizer have copies of it."""
+        if optimizer in self._owned:
+            return self._places_of(optimizer) or self._all_if_copied()
+        places = self._places_of(optimizer)
+        if not places:
+            self._learn()
+            places = self._places_of(optimizer)
+        return places or self._all_if_copied()
+
+    def _all_if_copied(self) -> Sequence[int]:
+        if any(self._owned.values()) and any(places for _, places in self._owned.values()):
+            return ()
+        return () if next(self._optimizers(), None) is not None else range(len(self._parameters))
+
+    # ---------------------------------------------------------------- the moments of a step
+
+    def before(self, event: Event) -> None:
+        """An optimizer is about to step."""
+        if event.is_skipped:  # type: ignore[attr-defined]
+            return
+        optimizer = event.optimizer  # type: ignore[attr-defined]
+        places = self._updated(optimizer)
+        if not places:
+            return
+        if self._turns.is_next(optimizer):
+            self._turns.begin_next()
+            self._end_step()
+        if not event.has_closure:  # type: ignore[attr-defined]
+            self._read(places)
+
+    def after(self, event: Event, result: Any) -> None:
+        """It has stepped; what a closure computed is there now."""
+        optimizer = event.optimizer  # type: ignore[attr-defined]
+        places = self._updated(optimizer)
+        if not places:
+            return
+        if event.has_closure:  # type: ignore[attr-defined]
+            self._read(places)
+        if self._turns.note(optimizer):
+            self._end_step()
+
+    def failed(self, event: Failure) -> None:
+        """It has raised: its gradients are of interest all the same. A step that was skipped does not count."""
+        if not event.event.is_skipped:  # type: ignore[attr-defined]
+            self.after(event.event, None)
+
+    def _end_step(self) -> None:
+        self.probe.end_step(RANKS.current())
+        if self.probe.is_over and self._training is not None:
+            # No hooks stay; what is on its way is written.
+            self._training.recorder.bus.afterwards(self.end)
+
+    # ---------------------------------------------------------------- gradients
+
+    def _read(self, places: Sequence[int]) -> None:
+        probe = self.probe
+        if not probe.is_wanted(RANKS.current()):
+            return
+        without = []
+        devices: dict[torch.device, DeviceStep] = {}
+        for place in places:
+            name, parameter = self._parameters[place]
+            gradient = getattr(parameter, "main_grad", None)
+            if gradient is None:
+                gradient = parameter.grad
+            if gradient is None:
+                if parameter.requires_grad:
+                    without.append(name)
+                continue
+            try:
+                entry = self._entry(name, gradient, devices)
+            except Exception as error:
+                entry = self._skipped(name, gradient, error)
+            probe.add(place, entry, gradient.numel() + 1000)
+        for device in devices.values():
+            device.launch()
+        self._tell_without(without)
+
+    def _tell_without(self, names: Sequence[str]) -> None:
+        new = [name for name in names if name not in self._without]
+        if new:
+            self._without.update(new)
+            more = f" and {len(new) - 8} more" if len(new) > 8 else ""
+            log.info(f"grad is None: {', '.join(new[:8])}{more}; first at step {self.probe.step}, left out there.")
+
+    def _entry(self, name: str, gradient: torch.Tensor, devices: dict[torch.device, DeviceStep]) -> Entry:
+        dtype = _NUMPY.get(gradient.dtype)
+        plain = type(gradient) in ORDINARY and gradient.layout is torch.strided
+        shape = tuple(gradient.shape)
+        fields = self.probe.fields
+        if plain and dtype is not None and gradient.is_cpu and gradient.is_contiguous() and _fits(gradient, dtype):
+            norm = float(gradient.norm()) if fields.compat_norm else None
+            return measure(_gradient(name, gradient, dtype, shape, None, norm), fields)
+        if gradient.layout is torch.sparse_coo:
+            # Elements of one index are added up, which torch does not do among its own kernels alone.
+            gradient = gradient.coalesce()
+        with OwnWork():
+            values, local_shape = _values(name, gradient)
+            if values.device.type != "cpu":
+                step = devices.setdefault(values.device, DeviceStep(values.device, fields))
+                return step.add(name, values, shape, local_shape)
+            norm = float(values.norm()) if fields.compat_norm and values.numel() else None
+            if values.dtype not in _NUMPY:
+                values = values.to(torch.float32)
+            values = values.contiguous()
+            return measure(_gradient(name, values, _NUMPY[values.dtype], shape, local_shape, norm), fields)
+
+    def _skipped(self, name: str, gradient: Any, error: Exception) -> Entry:
+        """A row without numbers: its shape is known at most."""
+        log.once(
+            ("gradient", name),
+            "warning",
+            f"grad_probe: the gradient of {name} ({type(gradient).__name__}) cannot be read, its row has no numbers:"
+            f" {type(error).__name__}: {str(error)[:200]}",
+        )
+        shares = (float("nan"),) * (len(self.probe.fields.bounds) + 1)
+        return GradientRow(name, tuple(getattr(gradient, "shape", ())), shares=shares), None
+
+
+class _Following(TrainingListening):
+    """Without names of modules: optimizer steps alone are of interest."""
+
+    def start(self, model: Any = None) -> None:
+        """See :class:`TrainingListening`."""
+        self.recorder.start([])
+
+
+def _fits(gradient: torch.Tensor, dtype: Any) -> bool:
+    """True if the elements, which are adjacent and more than none, lie in memory that is there."""
+    end = (gradient.storage_offset() + gradient.numel()) * dtype.itemsize
+    return bool(address_of(gradient)) and end <= gradient.untyped_storage().nbytes()
+
+
+def _gradient(
+    name: str,
+    values: torch.Tensor,
+    dtype: Any,
+    shape: tuple[int, ...],
+    local_shape: tuple[int, ...] | None,
+    norm: float | None,
+) -> Gradient:
+    """The elements of a tensor in memory that is adjacent, not copied: valid as long as ``values`` is."""
+    count = values.numel()
+    address = address_of(values) if count else 0
+    flat = np.frombuffer(native.memory(address, count * dtype.itemsize), dtype)
+    return Gradient(name, flat, address, shape, local_shape, norm)
+
+
+def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...] | None]:
+    """A plain real tensor with the elements that are here, and its shape where it is not the gradient's."""
+    found = unwrap(gradient)
+    values = found.values
+    if values is None:
+        raise TypeError(found.unsupported or "it has no elements here")
+    tell: Callable[[str], None] = lambda text: log.once(("kind", name), "warning", f"grad_probe: {name}: {text}")  # noqa: E731
+    if values.is_complex():
+        values = torch.view_as_real(values.resolve_conj())
+        tell("its gradient is complex; numbers and directions are of real and imaginary parts")
+    if found.sparse is not None:
+        tell("its gradient is sparse; numbers and directions are of the elements that it stores")
+    elif not values.numel():
+        tell("its gradient has no elements")
+    if not values.is_floating_point():
+        values = values.to(torch.float32)
+    shape = tuple(values.shape)
+    return values, None if shape == tuple(gradient.shape) else shape

@@ -1,0 +1,58 @@
+"""Which steps of which optimizers make one step of the training, where several update a model."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+
+class Turns:
+    """Told of each step of an optimizer that updates a watched parameter.
+
+    A step is complete when all of them have stepped, or when one steps again: a critic that is trained five times for
+    each step of its generator makes five steps. One that was not there when another stepped again is waited for no
+    more until it steps.
+
+    ``find``: the optimizers that exist and update a watched parameter, asked when one steps for the first time.
+    ``updates``: the parameters of one, by id, that are trained.
+    """
+
+    def __init__(self, find: Callable[[], Iterable[Any]], updates: Callable[[Any], Collection[int]]) -> None:
+        self._find = find
+        self._updates = updates
+        self._members: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def is_next(self, optimizer: Any) -> bool:
+        """True if ``optimizer``, which is about to step, begins the next step: it has stepped in this one."""
+        return optimizer in self._stepped
+
+    @property
+    def has_begun(self) -> bool:
+        """True if some have stepped in this step, and others not yet."""
+        return bool(self._stepped)
+
+    def begin_next(self) -> None:
+        """The step is over although some have not stepped: they are not waited for any more."""
+        for one in [one for one in self._members if one not in self._stepped]:
+            self._members.discard(one)
+        self._stepped.clear()
+
+    def note(self, optimizer: Any) -> bool:
+        """``optimizer`` has stepped. True if the step is complete; then the next one begins."""
+        if optimizer not in self._known:
+            self._known.add(optimizer)
+            found = [one for one in self._find() if one not in self._known]
+            self._known.update(found)
+            self._members.update(found)
+        self._members.add(optimizer)
+        self._stepped.add(optimizer)
+        missing = [one for one in self._members if one not in self._stepped]
+        if missing:
+            updated = {one for stepped in self._stepped for one in self._updates(stepped)}
+            if any(not updated.issuperset(self._updates(one)) for one in missing):
+                return False
+        self._stepped.clear()
+        return True

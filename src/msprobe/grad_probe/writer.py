@@ -1,0 +1,147 @@
+"""Writes the files of steps in a thread of its own, so that the training does not wait for the disk.
+
+What waits is bounded: with more than :data:`MOST_WAITING` bytes on their way, the next step waits for the disk. What
+cannot be written is told once; the training goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msprobe import log
+from msprobe.capture import native
+from msprobe.capture.array_files import npy_header
+from msprobe.config.settings import GradientProbe
+from msprobe.errors import MsprobeError
+from msprobe.grad_probe import layout
+from msprobe.grad_probe.measure import Array
+from msprobe.grad_probe.rows import GradientRow, summary_csv
+from msprobe.paths import FILE_MODE, create_folder, write_atomically
+
+MOST_WAITING = 256 << 20
+#: The row of a gradient and its direction, or what gives them when a device is done.
+Entry = tuple[GradientRow, Array | None] | Callable[[], tuple[GradientRow, Array | None]]
+
+
+@dataclass(frozen=True)
+class StepFiles:
+    """What is to be written of one step; ``nbytes``: about how much memory it holds."""
+
+    folder: Path
+    step: int
+    entries: Sequence[Entry]
+    nbytes: int
+
+
+class StepWriter:
+    """Writes steps one after the other. Belongs to the process that made it: after a fork it is quiet."""
+
+    def __init__(self, probe: GradientProbe) -> None:
+        self._probe = probe
+        self._changed = threading.Condition()
+        self._waiting: deque[StepFiles] = deque()
+        self._bytes = 0
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        self._numbers = itertools.count()
+        self._headers: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self.failed = False
+
+    def put(self, step: StepFiles) -> None:
+        """Write the files of a step soon."""
+        if os.getpid() != self._pid:
+            return
+        with self._changed:
+            while self._bytes and self._bytes + step.nbytes > MOST_WAITING:
+                self._changed.wait()
+            self._bytes += step.nbytes
+            self._waiting.append(step)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="msprobe-gradients", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Wait until everything is written."""
+        if os.getpid() != self._pid:
+            return
+        with self._changed:
+            while self._thread is not None and self._bytes:
+                self._changed.wait()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting:
+                    self._changed.wait()
+                step = self._waiting.popleft()
+            try:
+                self._write(step)
+            except Exception as problem:
+                self._fail(step, problem)
+            with self._changed:
+                self._bytes -= step.nbytes
+                self._changed.notify_all()
+            del step
+
+    def _write(self, step: StepFiles) -> None:
+        rows: list[GradientRow] = []
+        directions: list[tuple[str, Array]] = []
+        for entry in step.entries:
+            row, direction = entry() if callable(entry) else entry
+            rows.append(row)
+            if direction is not None:
+                directions.append((row.name, direction))
+        create_folder(step.folder)
+        if self._probe.grad_level != "L0":
+            folder = step.folder / f"step{step.step}"
+            create_folder(folder)
+            self._write_directions(folder, directions)
+        # Comes last: a step whose csv is there is whole.
+        summary = summary_csv(rows, self._probe.grad_level, self._probe.bounds)
+        write_atomically(step.folder / layout.summary_name(step.step), summary, fsync=False)
+
+    def _write_directions(self, folder: Path, directions: Sequence[tuple[str, Array]]) -> None:
+        files = [
+            (layout.direction_name(name), self._header(direction), np.ascontiguousarray(direction).reshape(-1).data)
+            for name, direction in directions
+        ]
+        if native.write_files is None:
+            for name, head, data in files:
+                write_atomically(folder / name, b"".join((head, data)), fsync=False)
+            return
+        directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            given: list[tuple[Any, ...]] = [(name.encode(), head, data, b"") for name, head, data in files]
+            prefix = f".msprobe-{os.getpid()}-{next(self._numbers)}-"
+            done, problem = native.write_files(directory, FILE_MODE, prefix, given)
+        finally:
+            os.close(directory)
+        if problem:
+            raise OSError(problem, os.strerror(problem), str(folder / files[done][0]))
+
+    def _header(self, direction: Array) -> bytes:
+        key = (direction.dtype.str, tuple(direction.shape))
+        found = self._headers.get(key)
+        if found is None:
+            found = self._headers[key] = npy_header(direction)
+        return found
+
+    def _fail(self, step: StepFiles, problem: Exception) -> None:
+        self.failed = True
+        reason = problem.message if isinstance(problem, MsprobeError) else f"{type(problem).__name__}: {problem}."
+        log.once(
+            ("gradient files", str(step.folder)),
+            "error",
+            f"grad_probe: step {step.step} could not be written to {step.folder}: {reason} The training goes on;"
+            " further failures of this kind are not told.",
+        )
