@@ -52,19 +52,23 @@ class CallStack:
     are not written included.
     """
 
-    __slots__ = ("_all", "_frames", "depth", "recompute", "source")
+    __slots__ = ("_all", "_frames", "_lines", "depth", "recompute", "source")
 
     def __init__(self, every: tuple[Frame, ...], frames: tuple[Frame, ...], source: str, recompute: bool) -> None:
         # The code objects of all frames are kept, so that the key under which a stack is known stays theirs.
         self._all = every
         self._frames = frames
+        self._lines: tuple[str, ...] = ()
         self.depth = len(every)
         self.source = source
         self.recompute = recompute
 
     def lines(self) -> tuple[str, ...]:
         """The frames as stack.json writes them, innermost first."""
-        return tuple(frame.text() for frame in self._frames)
+        if self._frames:
+            self._lines = tuple(frame.text() for frame in self._frames)
+            self._frames = ()
+        return self._lines
 
 
 class CallStacks:

@@ -237,7 +237,7 @@ class CallGradients:
             shares = {
                 path: gathering.result(index, self._describe_share(watch, index))
                 for index, path in enumerate(watch.paths)
-                if gathering.count[index]
+                if gathering.has(index)
             }
             if shares:
                 tree["input_grads"] = shares
@@ -248,9 +248,11 @@ class CallGradients:
         watch.again()
 
     def _describe_share(self, watch: _Watch, index: int) -> Callable[[Any], Any]:
+        described = self.calls.described
+        if not self.calls.saving:
+            return self.statistics.describe
         name = watch.base + ".backward"
         path = f"{name}.input_grads.{watch.paths[index]}"
-        described = self.calls.described
         return lambda gradient: described(gradient, path, name)
 
     def close_open(self) -> None:
@@ -274,8 +276,11 @@ class CallGradients:
             tree["output"] = self._described(f"{name}.output", name, gradients)
 
     def _described(self, path: str, name: str, gradients: Sequence[Any]) -> list[Any]:
-        described = self.calls.described
-        return [None if g is None else described(g, f"{path}.{i}", name) for i, g in enumerate(gradients)]
+        calls = self.calls
+        if not calls.saving:
+            describe = self.statistics.describe
+            return [None if g is None else describe(g) for g in gradients]
+        return [None if g is None else calls.described(g, f"{path}.{i}", name) for i, g in enumerate(gradients)]
 
 
 class _Watch:

@@ -25,7 +25,7 @@ from msprobe.capture.torch.own_tensors import OwnTensors
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.tensor_values import TensorKeeper
 from msprobe.capture.torch.unwritten import part_written, unwritten_result
-from msprobe.capture.units import CallWriter
+from msprobe.capture.units import CallWriter, Writer
 
 _grad_enabled = torch.is_grad_enabled
 
@@ -33,10 +33,8 @@ _grad_enabled = torch.is_grad_enabled
 STOPPED = "_StopRecomputationError"
 
 
-class CallRecorder(CallWriter):
-    """Writes the records of calls; shared by the function mode, the wrapper of custom Functions and the
-    collectives.
-    """
+class TensorWriter(Writer):
+    """What the writers of calls and of passes have in common: how arguments and results are described."""
 
     def __init__(
         self,
@@ -52,6 +50,63 @@ class CallRecorder(CallWriter):
         self.hooks = hooks
         self.overflow = session.settings.task in ("overflow_check", "nan_check")
         self.tensor_types = (torch.Tensor, torch.nn.Parameter)
+
+    def is_kept(self, entry: str, tree: dict[str, Any]) -> bool:
+        """See :class:`Writer`."""
+        return self.keeper.overflowed(entry, tree)
+
+    def described(self, value: Any, path: str, entry: str) -> Any:
+        """See :class:`Writer`; of a gradient, which torch made: what is said of it may be said again."""
+        if self.saving and self.session.saves(entry):
+            return self.describer.describe_kept(value, path, self.keep)
+        return self.statistics.describe(value)
+
+    def kept_inputs(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The arguments of the entry ``name``, their tensors saved to files."""
+        describer = self.describer
+        keep = self.keep
+        inputs = [describer.describe_kept(v, f"{name}.input.{i}", keep) for i, v in enumerate(args)]
+        words = {k: describer.describe_kept(v, f"{name}.kwargs.{k}", keep) for k, v in kwargs.items()}
+        return inputs, words
+
+    def outputs_of(self, entry: str, result: Any) -> list[Any]:
+        """See :class:`Writer`; a tuple is several results, a list is one."""
+        several = isinstance(result, tuple) and type(result) is not torch.Size
+        if self.saving and self.session.saves(entry):
+            keep = self.keep
+            if several:
+                return [self.describer.describe_kept(v, f"{entry}.output.{i}", keep) for i, v in enumerate(result)]
+            return [self.describer.describe_kept(result, f"{entry}.output.0", keep)]
+        if type(result) in self.tensor_types:
+            return [self.statistics.describe(result)]
+        if several:
+            return [self.describer.describe(v) for v in result]
+        return [self.describer.describe(result)]
+
+    def tensors_in(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+        """The tensors among the arguments, nested ones too, each with its index path."""
+        found: list[tuple[str, Any]] = []
+        for i, value in enumerate(args):
+            collect_tensors(value, f"input.{i}", found, 0)
+        for word, value in kwargs.items():
+            collect_tensors(value, f"kwargs.{word}", found, 0)
+        return found
+
+
+class CallRecorder(TensorWriter, CallWriter):
+    """Writes the records of calls; shared by the function mode, the wrapper of custom Functions and the
+    collectives.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        describer: Describer,
+        statistics: TensorStatistics,
+        keeper: TensorKeeper,
+        hooks: NodeHooks,
+    ) -> None:
+        super().__init__(session, describer, statistics, keeper, hooks)
         self.gradients = CallGradients(self, statistics, hooks)
         self.own = OwnTensors()
 
@@ -167,50 +222,9 @@ class CallRecorder(CallWriter):
             facts["held"] = held
         return facts
 
-    def is_kept(self, entry: str, tree: dict[str, Any]) -> bool:
-        """See :class:`Writer`."""
-        return self.keeper.overflowed(entry, tree)
-
     def watch(self, unit: Call, result: Any) -> None:
         """See :class:`Writer`."""
         self.gradients.watch(unit, result)
-
-    def described(self, value: Any, path: str, entry: str) -> Any:
-        """See :class:`Writer`; of a gradient, which torch made: what is said of it may be said again."""
-        if self.saving and self.session.saves(entry):
-            return self.describer.describe_kept(value, path, self.keep)
-        return self.statistics.describe(value)
-
-    def kept_inputs(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The arguments of the entry ``name``, their tensors saved to files."""
-        describer = self.describer
-        keep = self.keep
-        inputs = [describer.describe_kept(v, f"{name}.input.{i}", keep) for i, v in enumerate(args)]
-        words = {k: describer.describe_kept(v, f"{name}.kwargs.{k}", keep) for k, v in kwargs.items()}
-        return inputs, words
-
-    def outputs_of(self, entry: str, result: Any) -> list[Any]:
-        """See :class:`Writer`; a tuple is several results, a list is one."""
-        several = isinstance(result, tuple) and type(result) is not torch.Size
-        if self.saving and self.session.saves(entry):
-            keep = self.keep
-            if several:
-                return [self.describer.describe_kept(v, f"{entry}.output.{i}", keep) for i, v in enumerate(result)]
-            return [self.describer.describe_kept(result, f"{entry}.output.0", keep)]
-        if type(result) in self.tensor_types:
-            return [self.statistics.describe(result)]
-        if several:
-            return [self.describer.describe(v) for v in result]
-        return [self.describer.describe(result)]
-
-    def tensors_in(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-        """The tensors among the arguments, nested ones too, each with its index path."""
-        found: list[tuple[str, Any]] = []
-        for i, value in enumerate(args):
-            collect_tensors(value, f"input.{i}", found, 0)
-        for word, value in kwargs.items():
-            collect_tensors(value, f"kwargs.{word}", found, 0)
-        return found
 
     def _nested(self, value: Any, path: str, versions: list[tuple[Any, int]], edges: list[ArgumentEdge] | None) -> None:
         found: list[tuple[str, Any]] = []

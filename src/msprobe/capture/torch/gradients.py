@@ -120,66 +120,47 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
     An argument that is a view and was written to in the call has lost the edge it had: what leads there now
     leads to the tensor it is a view of, whose gradient stands for its own.
     """
-    # node -> slot -> argument. The same tensor passed twice: its edges coincide, the first argument stands for all.
-    by_node: dict[Node, dict[int, int]] = {}
-    leaves: list[tuple[Any, int]] = []
+    # The same tensor passed twice: its edges coincide, the first argument stands for all.
+    arguments: dict[tuple[Node, int], int] = {}
+    leaves: dict[int, int] = {}
     for index, (edge_node, edge_slot, _, tensor) in enumerate(edges):
         if edge_node is None:
-            leaves.append((tensor, index))
+            leaves.setdefault(id(tensor), index)
         else:
-            by_node.setdefault(edge_node, {}).setdefault(edge_slot, index)
-    places, written = _walk(nodes, by_node, leaves, oldest)
-    found = [Boundary(node, slots) for node, slots in places]
-    if written:
-        reached = {index for place in found for _, index in place.slots}
-        for node, arguments in by_node.items():
-            for index in arguments.values():
-                if index not in reached:
-                    found += [Boundary(w, [(0, index)]) for w in written if _is_view_of(node, w.next_functions[0][0])]
-    return found
-
-
-def _walk(
-    nodes: Iterable[Node], by_node: dict[Node, dict[int, int]], leaves: Sequence[tuple[Any, int]], oldest: int
-) -> tuple[list[tuple[Node, list[tuple[int, int]]]], list[Node]]:
-    """The nodes with edges to arguments, and those whose result was written to."""
-    found: list[tuple[Node, list[tuple[int, int]]]] = []
+            arguments.setdefault((edge_node, edge_slot), index)
+    found: list[Boundary] = []
     written: list[Node] = []
     # A result that is an argument handed through brings a node that is older than the call.
     todo = [node for node in nodes if node._sequence_nr() >= oldest]
     seen: set[Node] = set(todo)
-    arguments_at = by_node.get
     while todo:
         node = todo.pop()
-        slots: list[tuple[int, int]] | None = None
-        position = -1
-        for target, slot in node.next_functions:
-            position += 1
-            if target is None:
-                continue
-            arguments = arguments_at(target)
-            if arguments is not None and slot in arguments:
-                if slots is None:
-                    slots = []
-                    found.append((node, slots))
-                slots.append((position, arguments[slot]))
-            elif type(target) is AccumulateGrad:
-                if leaves:
-                    variable = target.variable
-                    for leaf, index in leaves:
-                        if leaf is variable:
-                            if slots is None:
-                                slots = []
-                                found.append((node, slots))
-                            slots.append((position, index))
-                            break
-            elif target._sequence_nr() >= oldest:
-                if target not in seen and len(seen) < WALK_LIMIT:
-                    seen.add(target)
-                    todo.append(target)
-            elif position == 0 and type(node) is CopySlices:
-                written.append(node)
-    return found, written
+        slots: list[tuple[int, int]] = []
+        for position, edge in enumerate(node.next_functions):
+            reached = arguments.get(edge)
+            if reached is None:
+                target = edge[0]
+                if target is None:
+                    continue
+                if type(target) is AccumulateGrad:
+                    reached = leaves.get(id(target.variable)) if leaves else None
+                elif target._sequence_nr() >= oldest:
+                    if target not in seen and len(seen) < WALK_LIMIT:
+                        seen.add(target)
+                        todo.append(target)
+                elif position == 0 and type(node) is CopySlices:
+                    written.append(node)
+                if reached is None:
+                    continue
+            slots.append((position, reached))
+        if slots:
+            found.append(Boundary(node, slots))
+    if written:
+        met = {index for place in found for _, index in place.slots}
+        for (node, _), index in arguments.items():
+            if index not in met:
+                found += [Boundary(w, [(0, index)]) for w in written if _is_view_of(node, w.next_functions[0][0])]
+    return found
 
 
 def bases_of(outputs: Sequence[Any]) -> dict[Node, list[Base]]:
@@ -242,24 +223,22 @@ class Gathering:
     longer be taken over by the node that accumulates it.
     """
 
-    __slots__ = ("arrived", "count", "described", "expected", "sums")
+    __slots__ = ("arrived", "described", "expected", "sums")
 
     def __init__(self, expected: list[int]) -> None:
         self.expected = expected
         self.arrived = 0
-        self.count = [0] * len(expected)
-        self.sums: list[Any] = [None] * len(expected)
-        self.described: list[Any] = [None] * len(expected)
+        self.sums: dict[int, Any] = {}
+        self.described: dict[int, Any] = {}
 
     def add(self, index: int, gradient: Any, describe: Callable[[Any], Any]) -> None:
         """One share of the gradient of argument ``index`` (None: no gradient came this way)."""
         if gradient is None:
             return
-        self.count[index] += 1
         if self.expected[index] == 1:
             self.described[index] = describe(gradient)
             return
-        before = self.sums[index]
+        before = self.sums.get(index)
         if type(gradient) is not torch.Tensor and private.is_wrapper(gradient):
             self.sums[index] = _sum_of_distributed(before, gradient)
             return
@@ -270,11 +249,15 @@ class Gathering:
             else:
                 self.sums[index] = before + gradient
 
+    def has(self, index: int) -> bool:
+        """Whether anything of the gradient of argument ``index`` arrived."""
+        return index in self.described or index in self.sums
+
     def result(self, index: int, describe: Callable[[Any], Any]) -> Any:
         """The description of the gradient of argument ``index``; None if nothing arrived."""
-        if self.sums[index] is not None:
+        if index in self.sums:
             return describe(self.sums[index])
-        return self.described[index]
+        return self.described.get(index)
 
 
 def _sum_of_distributed(before: Any, gradient: Any) -> Any:

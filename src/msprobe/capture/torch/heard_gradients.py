@@ -173,9 +173,9 @@ class HeardParameterGradients(ParameterHooks):
         # How many have come in this step: (entry, key of the parameter).
         self._counts: dict[tuple[str, str], int] = {}
 
-    def arrive(self, owners: Sequence[tuple[str, str]], gradient: Any) -> None:
+    def arrive(self, owners: Sequence[tuple[str, str]], gradients: Sequence[Any]) -> None:
         """See the base class."""
-        session = self.session
+        session, gradient = self.session, gradients[0]
         if gradient is None or not session.recording:
             return
         with _without_functions():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,12 +23,21 @@ class ModulePass(Unit):
     __slots__ = ("edges", "handled", "oldest", "parameters")
 
     def __init__(self, entry: str, backward: str, order: int, stack: CallStack, parent: Any) -> None:
-        super().__init__(entry, backward, order, stack, parent)
+        # Not that of Unit: this is made for every pass, and the rest of what it has there is set at once.
+        self.entry = entry
+        self.backward = backward
+        self.order = order
+        self.stack = stack
+        self.parent = parent
+        self.inputs: Any = []
+        self.kwinputs: Any = {}
+        self.attributes = None
+        self.watched = False
         # The identity of the exception that was being handled when the pass began.
         self.handled = id(sys.exc_info()[1])
         self.edges: list[ArgumentEdge] = []
         # The module's own as they were when the pass began.
-        self.parameters: dict[str, Any] | None = None
+        self.parameters: Sequence[Any] = ()
         # The autograd sequence number before it.
         self.oldest = 0
 
@@ -70,10 +79,15 @@ class ModuleGradients(PassGradients):
         calls = self.calls
         if gradient is None or not watch.wanted or not calls.input:
             return
-        watch.inputs[index] = calls.described(gradient, f"{watch.entry}.input.{index}", watch.entry)
+        if calls.saving:
+            watch.inputs[index] = calls.described(gradient, f"{watch.entry}.input.{index}", watch.entry)
+        else:
+            watch.inputs[index] = calls.statistics.describe(gradient)
 
     def _share(self, watch: PassWatch, index: int) -> Callable[[Any], Any]:
         calls = self.calls
+        if not calls.saving:
+            return calls.statistics.describe
         entry = watch.entry
         path = f"{entry}.output.{watch.places[index]}"
         return lambda gradient: calls.described(gradient, path, entry)

@@ -30,8 +30,6 @@ class ModuleHooks:
         self._target_of: TargetOf = lambda name, module: None
         # The hooks on modules, and those on modules that have methods of their own to add hooks.
         self._placed: list[_Placed] = []
-        # Those of the last models by the module's identity, to be put in place again in the next step.
-        self._known: dict[int, _Placed] = {}
         self._handles: list[Any] = []
         # Under which our hooks stand in the dictionaries of modules.
         self._keys = (RemovableHandle(OrderedDict()).id, RemovableHandle(OrderedDict()).id)
@@ -39,17 +37,12 @@ class ModuleHooks:
         # Hooks that are not in place now: (dictionary of the module, key, value).
         self._paused: list[tuple[Any, int, Any]] = []
         self._modules: list[nn.Module] = []
-        self._last_models: set[int] = set()
 
     def watch(self, named: Sequence[tuple[str, nn.Module]], target_of: TargetOf) -> None:
         """Put hooks on these modules, each under the name that its entries carry: ``Module.{path}.{Class}``; but none
         on those of which nobody is told.
         """
         self._target_of = target_of
-        models = {id(module) for _, module in named}
-        if models != self._last_models:
-            self.forget()
-            self._last_models = models
         self.watch_more(named)
 
     def watch_more(self, named: Sequence[tuple[str, nn.Module]]) -> None:
@@ -61,8 +54,8 @@ class ModuleHooks:
                 target = self._target_of(name, module)
                 if target is None:
                     continue
-                placed = self._place_for(name, module, target)
-                if placed is not None:
+                if _has_usual_hooks(module):
+                    placed = _Placed(module, self._keys, _Before(target, name), _After(target, name))
                     placed.put()
                     self._placed.append(placed)
                 else:
@@ -72,17 +65,6 @@ class ModuleHooks:
                 continue
             self.names[id(module)] = name
             self._modules.append(module)
-
-    def _place_for(self, name: str, module: nn.Module, target: Passes) -> _Placed | None:
-        """The hooks for this module; None if it has methods of its own to add some."""
-        known = self._known.get(id(module))
-        if known is not None and known.module is module and known.name == name and known.target is target:
-            return known
-        if not _has_usual_hooks(module):
-            return None
-        before, after = _Before(target, name), _After(target, name)
-        placed = self._known[id(module)] = _Placed(name, module, target, self._keys, before, after)
-        return placed
 
     def pause(self) -> None:
         """Take the hooks off the modules until :meth:`resume`."""
@@ -121,11 +103,6 @@ class ModuleHooks:
         self._modules.clear()
         self.session.thread.forget_passes()
 
-    def forget(self) -> None:
-        """Let go of the modules and parameters of the last models."""
-        self._known.clear()
-        self._last_models = set()
-
 
 def watch_passes(passes: Passes, name: str, module: nn.Module) -> list[Any]:
     """Tell ``passes`` of each pass of ``module``, under ``name``. Returns what removes the hooks again."""
@@ -160,13 +137,9 @@ class _Placed:
     fifth of the time, and it is taken for every module in every step.
     """
 
-    __slots__ = ("after", "before", "keys", "module", "name", "target")
+    __slots__ = ("after", "before", "keys", "module")
 
-    def __init__(
-        self, name: str, module: nn.Module, target: Passes, keys: tuple[int, int], before: Any, after: Any
-    ) -> None:
-        self.name = name
-        self.target = target
+    def __init__(self, module: nn.Module, keys: tuple[int, int], before: Any, after: Any) -> None:
         self.module = module
         self.keys = keys
         self.before = before

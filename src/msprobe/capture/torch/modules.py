@@ -6,6 +6,7 @@ Hooks on modules tell of passes (:mod:`msprobe.capture.torch.module_hooks`). Wha
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from torch import nn
 
 from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch import private
-from msprobe.capture.torch.calls import STOPPED, CallRecorder
+from msprobe.capture.torch.calls import STOPPED, CallRecorder, TensorWriter
 from msprobe.capture.torch.gradients import ArgumentEdge, edge_of, sequence_number
 from msprobe.capture.torch.module_gradients import ModuleGradients, ModulePass
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
@@ -26,16 +27,13 @@ _without_functions = private.without_functions
 _tracing = private.tracing_state
 
 
-class ModuleRecorder(PassWriter):
+class ModuleRecorder(TensorWriter, PassWriter):
     """Writes the records of passes."""
 
     recompute_last = True
 
     def __init__(self, calls: CallRecorder) -> None:
-        super().__init__(calls.session, calls.describer, calls.keep)
-        self.calls = calls
-        self.hooks = calls.hooks
-        self.overflow = calls.overflow
+        super().__init__(calls.session, calls.describer, calls.statistics, calls.keeper, calls.hooks)
         self.gradients = ModuleGradients(calls)
         self.parameters = ParameterGradients(calls)
 
@@ -78,7 +76,7 @@ class ModuleRecorder(PassWriter):
         unit.oldest = sequence_number()
         module = unit.module
         if module._parameters and (wanted or self.filter is not None):
-            unit.parameters = dict(module._parameters)
+            unit.parameters = (*module._parameters.values(),)
             self.parameters.watch(unit.name, module)
 
     def how_it_ended(self, unit: ModulePass, result: Any) -> dict[str, str]:
@@ -111,40 +109,30 @@ class ModuleRecorder(PassWriter):
             self.parameters.watch(unit.name, module)
         self.gradients.watch(unit, result)
 
-    def is_kept(self, entry: str, tree: dict[str, Any]) -> bool:
-        """See :class:`Writer`."""
-        return self.calls.is_kept(entry, tree)
-
-    def outputs_of(self, entry: str, result: Any) -> list[Any]:
-        """See :class:`Writer`."""
-        return self.calls.outputs_of(entry, result)
-
     def edges_of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[ArgumentEdge]:
         """The gradient edges of the arguments that require grad."""
-        return [edge_of(t, path) for path, t in self.calls.tensors_in(args, kwargs) if t.requires_grad]
+        return [edge_of(t, path) for path, t in self.tensors_in(args, kwargs) if t.requires_grad]
 
     def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """See :class:`PassWriter`."""
-        calls = self.calls
-        if calls.saving and self.session.saves(entry):
-            return calls.kept_inputs(entry, args, kwargs)
-        describe = calls.describer.describe
-        if len(args) == 1 and not kwargs:
-            return [describe(args[0])], {}
+        if self.saving and self.session.saves(entry):
+            return self.kept_inputs(entry, args, kwargs)
+        if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
+            return [self.statistics.describe(args[0], False)], {}
+        describe = self.describer.describe
         return [describe(v) for v in args], {k: describe(v) for k, v in kwargs.items()}
 
     def parameters_of(self, entry: str, module: nn.Module) -> dict[str, Any]:
         """See :class:`PassWriter`."""
         if not module._parameters:
             return {}
-        calls = self.calls
-        if calls.saving and self.session.saves(entry):
+        if self.saving and self.session.saves(entry):
             keep = self.keep
             return {
-                key: calls.describer.describe_kept(value, f"{entry}.parameters.{key}", keep)
+                key: self.describer.describe_kept(value, f"{entry}.parameters.{key}", keep)
                 for key, value in module.named_parameters(recurse=False)
             }
-        describe = calls.statistics.describe
+        describe = self.statistics.describe
         return {key: describe(value) for key, value in module._parameters.items() if value is not None}
 
     def close_open(self) -> None:
@@ -157,7 +145,6 @@ class ModuleRecorder(PassWriter):
         self.parameters.begin_step()
 
 
-def _are_still(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> bool:
+def _are_still(before: Sequence[Any], now: Mapping[str, Any]) -> bool:
     """Whether these are the parameters that a module began with: it may put others in their place while it runs."""
-    before = before or {}
-    return len(before) == len(now) and all(a is b for a, b in zip(before.values(), now.values(), strict=True))
+    return len(before) == len(now) and all(map(operator.is_, before, now.values()))

@@ -7,7 +7,8 @@ leaves no trace on the parameter itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -26,14 +27,15 @@ class ParameterHooks:
     def __init__(self, hooks: NodeHooks) -> None:
         self.hooks = hooks
         self.visible = private.has("parameter gradients")
-        # id(parameter) -> what sees its gradient. Kept from step to step: finding the node and putting the first
-        # hook on it cost more than putting the hook back.
+        # id(parameter) -> what sees its gradient: put in its first pass, kept as long as recording goes on.
         self.known: dict[int, _Hook] = {}
-        # Those in place now; of a parameter that was moved since recording began, also the one it had before.
-        self.attached: dict[_Hook, None] = {}
+        # Where parameters were before they were moved since recording began.
+        self.moved: list[_Hook] = []
 
-    def arrive(self, owners: Sequence[tuple[str, str]], gradient: Any) -> None:
-        """A backward pass has brought the gradient of a parameter. ``owners``: its entries, and its key in each."""
+    def arrive(self, owners: Sequence[tuple[str, str]], gradients: Sequence[Any]) -> None:
+        """A backward pass has brought the gradient of a parameter, the only one of ``gradients``. ``owners``: its
+        entries, and its key in each.
+        """
         raise NotImplementedError
 
     def watch(self, name: str, module: nn.Module) -> None:
@@ -54,57 +56,45 @@ class ParameterHooks:
         if not parameter.requires_grad or parameter.grad_fn is not None:
             return
         hook = self.known.get(id(parameter))
-        if type(parameter) is not nn.Parameter:
-            hook = self._hook_of_other_class(parameter, hook)
-        else:
+        kind = None
+        if type(parameter) is nn.Parameter:
             # Asked in every pass: whoever gives a parameter data of another type or on another device, as
             # `model.half()` does, gives it another node, also if in the end it has the very data it had before.
             node = node_of(parameter)
-            if hook is None or hook.node is not node:
-                hook = self.hook_on(parameter, node) or hook
-        if hook is None:
-            return
-        if hook not in self.attached:
-            self.attached[hook] = None
-            hook.owners.clear()
-            hook.attach()
-        owner = entry, key
-        if owner not in hook.owners:
-            hook.owners.append(owner)
+            is_known = hook is not None and hook.node is node
+        else:
+            # To ask such a tensor for its node may take as long as a call of the model: not if it looks as before.
+            kind = parameter.dtype, parameter.device
+            is_known = hook is not None and hook.kind == kind
+            node = None if is_known else accumulating_node(parameter)
+        if not is_known:
+            hook = self.hook_on(parameter, node, kind) or hook
+        if hook is not None and (entry, key) not in hook.owners:
+            hook.owners.append((entry, key))
 
-    def hook_on(self, parameter: torch.Tensor, node: Any) -> _Hook | None:
+    def hook_on(self, parameter: torch.Tensor, node: Any, kind: Any = None) -> _Hook | None:
         """A new hook for this parameter; None if the node is none that adds gradients."""
         if node is None or not hasattr(node, "variable"):
             return None
-        hook = _Hook(self, node)
-        hook.kind = parameter.dtype, parameter.device
+        owners: list[tuple[str, str]] = []
+        hook = _Hook(node, kind, owners, node.register_prehook(partial(self.arrive, owners)))
+        before = self.known.get(id(parameter))
+        if before is not None:
+            self.moved.append(before)
         self.known[id(parameter)] = hook
         return hook
 
-    def _hook_of_other_class(self, parameter: torch.Tensor, known: _Hook | None) -> _Hook | None:
-        """To ask such a tensor for its node may take as long as a call of the model: not if it looks as before."""
-        if known is not None and known.kind == (parameter.dtype, parameter.device):
-            return known
-        return self.hook_on(parameter, accumulating_node(parameter)) or known
-
     def prune(self) -> None:
         """Forget the hooks where parameters were before they were moved: nothing arrives there any more."""
-        if len(self.attached) > len(self.known):
-            for hook in self.attached.keys() - set(self.known.values()):
-                del self.attached[hook]
-                hook.detach()
+        moved, self.moved = self.moved, []
+        for hook in moved:
+            hook.handle.remove()
 
     def remove(self) -> None:
-        """Take the hooks away."""
-        attached = list(self.attached)
-        self.attached.clear()
-        for hook in attached:
-            hook.detach()
-
-    def forget(self) -> None:
-        """Let go of the parameters themselves, which the nodes keep alive."""
-        self.remove()
+        """Take the hooks away, and let go of the parameters, which the nodes keep alive."""
+        self.moved += self.known.values()
         self.known.clear()
+        self.prune()
 
 
 class ParameterGradients(ParameterHooks):
@@ -124,9 +114,9 @@ class ParameterGradients(ParameterHooks):
                 keys.setdefault(id(parameter), key)
         self.entries.place(f"{name}.parameters_grad", keys.values())
 
-    def arrive(self, owners: Sequence[tuple[str, str]], gradient: Any) -> None:
-        """A backward pass has brought the gradient of a parameter. ``owners``: its entries, and its key in each."""
-        session = self.session
+    def arrive(self, owners: Sequence[tuple[str, str]], gradients: Sequence[Any]) -> None:
+        """See the base class."""
+        session, gradient = self.session, gradients[0]
         if gradient is None or not session.recording:
             return
         with _without_functions():
@@ -146,38 +136,18 @@ class ParameterGradients(ParameterHooks):
         self.prune()
 
 
-class _Hook:
-    """Pre-hook of the node that accumulates one parameter's gradient.
+class _Hook(NamedTuple):
+    """A pre-hook of the node that accumulates one parameter's gradient.
 
-    It keeps the node, which keeps the parameter alive, and so the id under which it is known its own.
+    The node keeps the parameter alive, and so the id under which it is known its own.
     """
 
-    __slots__ = ("_handle", "kind", "node", "owners", "parameters")
-
-    def __init__(self, parameters: ParameterHooks, node: Any) -> None:
-        self.parameters = parameters
-        self.node = node
-        # What the parameter was when the node was found.
-        self.kind: Any = None
-        self._handle: Any = None
-        # The entries that show the gradient, and the parameter's key in each.
-        self.owners: list[tuple[str, str]] = []
-
-    def __call__(self, gradients: Sequence[Any]) -> None:
-        self.parameters.arrive(self.owners, gradients[0])
-
-    def attach(self) -> None:
-        """See what arrives at the node from now on."""
-        hooks = None if self._handle is None else self._handle.hooks_dict_ref()
-        if hooks is None:
-            self._handle = self.node.register_prehook(self)
-        else:
-            # The node keeps the dictionary of its hooks, where the first one made it.
-            hooks[self._handle.id] = self
-
-    def detach(self) -> None:
-        """No more."""
-        self._handle.remove()
+    node: Any
+    # Of a parameter of another class, what it was when the node was found.
+    kind: tuple[torch.dtype, torch.device] | None
+    # The entries that show the gradient, and the parameter's key in each.
+    owners: list[tuple[str, str]]
+    handle: Any
 
 
 def _node_of() -> Callable[[Any], Any]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -86,12 +87,16 @@ def _has(place: Any, name: str) -> bool:
         return False
 
 
+# What stands at a path, as a function: asked for in every step.
+_at = cache(attrgetter)
+
+
 def _add(found: dict[str, Any], key: str, place: Any, path: str) -> None:
     """What stands at ``path``, or what it answers; nothing where this torch does not have it."""
     try:
-        for name in path.split("."):
-            place = getattr(place, name)
-        value = place() if callable(place) else place
+        value = _at(path)(place)
+        if callable(value):
+            value = value()
     except Exception:
         return
     if value is not None:
@@ -111,23 +116,22 @@ def _add_autocast(found: dict[str, Any]) -> None:
     """The type that autocast computes in, for each device that it is on for; and the default device, if one is set."""
     for device in _DEVICES:
         try:
-            is_on, dtype = _autocast_of(device)
+            dtype = _autocast_of(device)
         except Exception:
             continue
-        if is_on:
+        if dtype is not None:
             found[f"autocast.{device}"] = str(dtype)
     _add(found, "torch.get_default_device", private, "default_device")
 
 
-def _autocast_of(device: str) -> tuple[bool, Any]:
+def _autocast_of(device: str) -> Any:
+    """The type; None where autocast is off."""
     ask: Any = torch
     if hasattr(torch, "get_autocast_dtype"):
-        return ask.is_autocast_enabled(device), ask.get_autocast_dtype(device)
+        return ask.get_autocast_dtype(device) if ask.is_autocast_enabled(device) else None
     if device == "cpu":  # torch 2.1 to 2.3
-        return ask.is_autocast_cpu_enabled(), ask.get_autocast_cpu_dtype()
-    if device == "cuda":
-        return ask.is_autocast_enabled(), ask.get_autocast_gpu_dtype()
-    return False, None
+        return ask.get_autocast_cpu_dtype() if ask.is_autocast_cpu_enabled() else None
+    return ask.get_autocast_gpu_dtype() if device == "cuda" and ask.is_autocast_enabled() else None
 
 
 def _add_devices(found: dict[str, Any]) -> None:

@@ -247,9 +247,8 @@ class TorchRecorder:
         session.guard(self.module_hooks.remove)
         # The user may be done with the model, and nothing but the model itself tells when its parameters are gone:
         # the nodes on which the hooks were keep them alive.
-        session.guard(self.module_hooks.forget)
-        session.guard(self.modules.parameters.forget)
-        session.guard(self.heard_parameters.forget)
+        session.guard(self.modules.parameters.remove)
+        session.guard(self.heard_parameters.remove)
         self.models.forget()
         self._started = None
         self.calls.own.forget()

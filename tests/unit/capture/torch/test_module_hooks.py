@@ -151,16 +151,16 @@ def test_where_parameters_were_in_earlier_steps_is_not_kept(tmp_path: Path) -> N
     PrecisionDebugger.reset()
     debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0", task="statistics")
     debugger.start(model)
-    attached = debugger.recorder.modules.parameters.attached
+    parameters = debugger.recorder.modules.parameters
     for _ in range(5):
         for _ in range(3):
             model.half().float()
             model(torch.ones(2, 4)).sum().backward()
-        assert 3 * 2 <= len(attached) <= 4 * 2
+        assert 3 * 2 <= len(parameters.known) + len(parameters.moved) <= 4 * 2
         debugger.step()
-        assert len(attached) == 2
+        assert len(parameters.known) == 2 and not parameters.moved
     PrecisionDebugger.reset()
-    assert not debugger.recorder.modules.parameters.attached
+    assert not parameters.known
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix", "L2"])

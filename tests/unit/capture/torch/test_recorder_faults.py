@@ -106,8 +106,8 @@ WRONG: dict[str, Callable[..., Any]] = {
 
 # What the recorder of modules asks on its way, where an error is caught.
 ASKED: tuple[tuple[Any, str], ...] = (
-    (calls.CallRecorder, "outputs_of"),
-    (calls.CallRecorder, "tensors_in"),
+    (calls.TensorWriter, "outputs_of"),
+    (calls.TensorWriter, "tensors_in"),
     (gradients.Gathering, "add"),
     (gradients.Gathering, "result"),
     (gradients.NodeHooks, "before"),
@@ -185,7 +185,7 @@ def test_a_fault_is_told_once_and_what_was_recorded_before_it_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], expected: list[Any]
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(calls.CallRecorder, "outputs_of", unlucky)
+        patch.setattr(calls.TensorWriter, "outputs_of", unlucky)
         assert is_same(record(tmp_path), expected)
     assert capsys.readouterr().out.count("not today") == 1
     data = json.loads((tmp_path / "step0/rank/dump.json").read_text())["data"]
