@@ -44,6 +44,22 @@ class Gathering:
         else:
             found.append((micro_step, cells))
 
+    def put(self, quantity: Quantity, stage: int, name: str, cells: Cells, micro_step: int | None = None) -> None:
+        """The same, in place of what this name had in this micro step."""
+        found = self._found.setdefault(quantity, {}).setdefault((stage, name), [])
+        found[:] = [one for one in found if one[0] != micro_step]
+        found.append((micro_step, cells))
+
+    def take_back(self, quantity: Quantity, stage: int, micro_step: int) -> None:
+        """Forget what a micro step of a stage has measured."""
+        names = self._found.get(quantity, {})
+        for key in [key for key in names if key[0] == stage]:
+            names[key] = [one for one in names[key] if one[0] != micro_step]
+            if not names[key]:
+                del names[key]
+        if not names:
+            self._found.pop(quantity, None)
+
     def merge(self, quantity: Quantity, stage: int, name: str, cells: Cells) -> None:
         """The same; all of a name in this step become one row."""
         self._merged.add((stage, name))

@@ -80,10 +80,10 @@ class Output:
             sinks.append(_Callback(self._on_metrics))
         self._writer = Writer(run, sinks)
 
-    def put(self, step: Any) -> None:
-        """A step has been measured: its metrics, or what makes them."""
-        self.is_empty = self.is_empty and getattr(step, "is_empty", False)
-        if self._writer is not None:
+    def put(self, step: Callable[[], StepMetrics | None] | None) -> None:
+        """A step is over; what makes its metrics, None if it has measured nothing."""
+        if step is not None and self._writer is not None:
+            self.is_empty = False
             self._writer.put(step)
 
     def flush(self) -> None:

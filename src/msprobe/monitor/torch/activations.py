@@ -14,6 +14,7 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.storages import in_backward
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.torch.state import State
+from msprobe.monitor.torch.watched import WatchedModule
 
 _DEPTH = 8
 # Place in the event's gradients, the end of the row's name, and the tensor (None for what is none).
@@ -52,9 +53,11 @@ class Activations(Observer):
         self._passes: dict[tuple[str, int], _Pass] = {}
         self._came: dict[_Pass, None] = {}
         # key -> how often it ran in this step, and in this micro step.
-        self._times: dict[str, int] = {}
-        self._calls: dict[tuple[str, int], int] = {}
-        self._micro_steps = -1
+        self._times: dict[tuple[str, bool], int] = {}
+        self._calls: dict[tuple[str, int, bool], int] = {}
+        # Of each model: whether it trains, and the micro step that runs, those of evaluation counted apart.
+        self._trains: dict[int, bool] = {}
+        self._micro_steps: dict[tuple[int, bool], int] = {}
         # key -> passes that activation checkpointing may still repeat: micro step -> names, the last first.
         self._to_repeat: dict[str, list[tuple[int, str]]] = {}
 
@@ -62,7 +65,8 @@ class Activations(Observer):
         """Nothing of the last step is left."""
         for one in (self._running, self._passes, self._came, self._times, self._calls, self._to_repeat):
             one.clear()
-        self._micro_steps = -1
+        self._trains.clear()
+        self._micro_steps.clear()
 
     # ---------------------------------------------------------------- forward
 
@@ -74,14 +78,17 @@ class Activations(Observer):
     def _before(self, event: ModulePass) -> None:
         state, key = self.state, event.key
         repeats = in_backward() != -1
-        if key in state.watched.roots and not repeats:
-            self._micro_steps += 1
         module = state.watched.modules.get(key)
+        is_evaluated = not event.module.training and not torch.is_grad_enabled()
+        if key in state.watched.roots and module is not None and not repeats and not is_evaluated:
+            stage, trains = module.stage, event.module.training
+            self._trains[stage] = trains
+            self._micro_steps[stage, trains] = self._micro_steps.get((stage, trains), -1) + 1
         measured = key in state.watched.measured
         kept: list[tuple[str, Cells]] = []
         entry: _Pass | None = None
-        if module is not None and measured:
-            name, micro_step = self._place(key, module.name, repeats)
+        if module is not None and measured and not is_evaluated:
+            name, micro_step = self._place(key, module, event.module.training, repeats)
             entry = _Pass(module.stage, name, micro_step)
             found = list(_arguments_of(event.args, event.kwargs))
             records = state.config.forward and not repeats and event.module.training
@@ -94,11 +101,11 @@ class Activations(Observer):
                 kept = _NOT_RECORDED
             if state.config.backward and torch.is_grad_enabled():
                 self._passes[key, event.number] = entry
-            state.note_stack(event, name)
         self._running.setdefault(key, []).append((entry, kept))
 
-    def _place(self, key: str, name: str, repeats: bool) -> tuple[str, int]:
-        """The row's name and micro step of the pass that begins."""
+    def _place(self, key: str, module: WatchedModule, trains: bool, repeats: bool) -> tuple[str, int]:
+        """The row's name and micro step of the pass that begins. ``trains``: whether the module itself does."""
+        name = module.name
         if repeats:
             waiting = self._to_repeat.get(key)
             if waiting:
@@ -108,12 +115,12 @@ class Activations(Observer):
                     if waiting[place][0] == micro_step:
                         return waiting.pop(place)[1], micro_step
             return name, 0
-        times = self._times.get(key, 0)
-        self._times[key] = times + 1
-        accumulated = self.state.micro_steps
-        micro_step = (self._micro_steps if self._micro_steps >= 0 else times) % accumulated
-        call = self._calls.get((key, micro_step), 0)
-        self._calls[key, micro_step] = call + 1
+        trains = self._trains.get(module.stage, trains)
+        times = self._times.get((key, trains), 0)
+        self._times[key, trains] = times + 1
+        micro_step = self._micro_steps.get((module.stage, trains), times) % self.state.micro_steps
+        call = self._calls.get((key, micro_step, trains), 0)
+        self._calls[key, micro_step, trains] = call + 1
         if call:
             name = f"{name}#{call}"
         self._to_repeat.setdefault(key, []).append((micro_step, name))
@@ -143,9 +150,32 @@ class Activations(Observer):
 
     def failed(self, event: Any) -> None:
         """It has raised."""
-        running = self._running.get(event.event.key)
+        key = event.event.key
+        running = self._running.get(key)
         if running:
             running.pop()
+        if key in self.state.watched.roots and in_backward() == -1:
+            self._take_back(self.state.watched.modules[key].stage)
+
+    def _take_back(self, stage: int) -> None:
+        """A pass of a whole model has raised: what its micro step has measured is of no batch that counts."""
+        trains = self._trains.get(stage, True)
+        times = self._micro_steps.get((stage, trains))
+        if times is None:
+            return
+        self._micro_steps[stage, trains] = times - 1
+        micro_step = times % self.state.micro_steps
+        self.state.gathering.take_back("actv", stage, micro_step)
+        for call in [call for call in self._calls if call[1] == micro_step]:
+            if self.state.watched.modules[call[0]].stage == stage:
+                del self._calls[call]
+        for key, waiting in self._to_repeat.items():
+            if self.state.watched.modules[key].stage == stage:
+                waiting[:] = [one for one in waiting if one[0] != micro_step]
+        for place in [
+            place for place, one in self._passes.items() if (one.stage, one.micro_step) == (stage, micro_step)
+        ]:
+            self._came.pop(self._passes.pop(place), None)
 
     # ---------------------------------------------------------------- backward
 

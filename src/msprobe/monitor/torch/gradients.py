@@ -10,30 +10,34 @@ from msprobe.capture.events import AccumulatedGradient, Kind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.torch.state import State
+from msprobe.monitor.torch.watched import WatchedParameter
 
 
 class UnreducedGradients(Observer):
     """Measures what backward passes have added up, in the last micro step, or in each.
 
     ``sharded``: parameters that a wrapper keeps in shards, as FSDP does: what gathers is out of sight there, so what
-    each backward pass brings is measured.
+    each backward pass brings is measured; as with ``micro_delta``.
     """
 
     is_careful = True
 
     def __init__(self, state: State, sharded: bool, remembers: bool) -> None:
         self.state = state
-        kinds: tuple[Kind, ...] = ("parameter_gradient",) if sharded else ("accumulated_gradient",)
-        self.wants = Wants(kinds=kinds)
+        kind: Kind = "parameter_gradient" if sharded or state.config.micro_delta else "accumulated_gradient"
+        self.wants = Wants(kinds=(kind,))
         self._has_main = any(hasattr(weight, "main_grad") for _, weight in state.watched.alive())
         # False where gradients are reduced before they are asked for.
         self.remembers = remembers
         # id(gradient) -> what was measured of it at this version; only until the optimizer steps.
         self._measured: dict[int, tuple[torch.Tensor, int, Cells]] = {}
+        # How many backward passes have brought one in this step.
+        self._times: dict[WatchedParameter, int] = {}
 
     def step_begin(self, event: Any) -> None:
         """Nothing of the last step is left."""
         self._measured.clear()
+        self._times.clear()
 
     def gradient(self, event: Any) -> None:
         """A backward pass has brought the gradient of a parameter."""
@@ -41,8 +45,10 @@ class UnreducedGradients(Observer):
         watched = state.watched.by_place.get((event.key, event.parameter))
         if watched is None:
             return
+        number = self._times.get(watched, 0)
+        self._times[watched] = number + 1
         every = state.config.monitor_mbs_grad
-        if not every and event.number != state.micro_steps - 1:
+        if not every and number < state.micro_steps - 1:
             return
         gradient = event.gradient
         if self._has_main and isinstance(event, AccumulatedGradient):
@@ -52,8 +58,12 @@ class UnreducedGradients(Observer):
         cells = state.meter.measure(gradient)
         if self.remembers:
             self._measured[id(gradient)] = gradient, gradient._version, cells
-        micro_step = event.number if every else None
-        state.gathering.add("grad_unreduced", watched.stage, watched.name, cells, micro_step)
+        if number < state.micro_steps:
+            state.gathering.add("grad_unreduced", watched.stage, watched.name, cells, number if every else None)
+        else:
+            # More backward passes than the user has said there are: the last one has what the optimizer gets.
+            last = state.micro_steps - 1 if every else None
+            state.gathering.put("grad_unreduced", watched.stage, watched.name, cells, last)
 
     def forget(self) -> None:
         """The gradients are not asked for any more."""

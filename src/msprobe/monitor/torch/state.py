@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import nn
 
@@ -26,8 +25,6 @@ class State:
         self.operators = Operators(config.ops, config.eps)
         self.meter = Meter(self.operators, defer)
         self.gathering = Gathering(0, config.ops)
-        # Module -> the call stack of its first pass in the first step that is measured.
-        self.stacks: dict[str, tuple[str, ...]] | None = {} if config.stack_info else None
 
     def begin(self, step: int) -> None:
         """A step begins that is measured."""
@@ -38,8 +35,3 @@ class State:
         """Other operators from the next step on."""
         self.operators = Operators(ops, self.config.eps)
         self.meter = Meter(self.operators, self.meter.defers)
-
-    def note_stack(self, event: Any, name: str) -> None:
-        """Keep the stack of a pass, if stacks are asked for and this module has none yet."""
-        if self.stacks is not None and name not in self.stacks:
-            self.stacks[name] = event.stack

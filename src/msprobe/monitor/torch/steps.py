@@ -43,6 +43,7 @@ class OptimizerSteps(Observer):
         groups: Groups,
         reuses: UnreducedGradients | None,
         over: Callable[[Any], None],
+        skipped: Callable[[Any], None],
     ) -> None:
         self.state = state
         self.optimizers = optimizers
@@ -50,6 +51,7 @@ class OptimizerSteps(Observer):
         self.reuses = reuses
         self.shards = Shards() if state.config.scope == "global" else None
         self._over = over
+        self._skipped = skipped
         self._first: int | None = None
 
     def before(self, event: Any) -> None:
@@ -111,6 +113,13 @@ class OptimizerSteps(Observer):
             with private.without_functions():
                 self._measure_updates()
         self._over(event)
+
+    def failed(self, event: Any) -> None:
+        """It has raised, or a scaler has left it out: what was measured is of no step."""
+        if self.optimizers.is_meant(event.event.optimizer):
+            if self._first == event.step:
+                self._first = None
+            self._skipped(event)
 
     def _measure_updates(self) -> None:
         """What Adam has just changed each weight by, from its moments: lr * m / (sqrt(v) + eps), both moments corrected

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.events import Gradient, Kind
+from msprobe.capture.events import Direction, Gradient, Kind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.torch import private
 from msprobe.monitor.torch.state import State
 
 _KINDS: frozenset[Kind] = frozenset(("pass",))
+_FORWARD: frozenset[Direction] = frozenset(("forward",))
 
 
 class MonitorStop(Exception):
@@ -65,6 +66,31 @@ class Structure(Observer):
     def text(self) -> str:
         """What was found, as JSON."""
         return json.dumps(self.found, indent=2, ensure_ascii=False)
+
+
+class Stacks(Observer):
+    """Notes from where each module was called first (``stack_info``), in the first step that is measured."""
+
+    is_careful = True
+    wants = Wants(kinds=_KINDS, modules=("*",), directions=_FORWARD)
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        # In the order in which the modules returned.
+        self.found: dict[str, tuple[str, ...]] = {}
+        self._running: dict[str, tuple[str, ...]] = {}
+
+    def before(self, event: Any) -> None:
+        """A module is about to run."""
+        module = self.state.watched.modules.get(event.key)
+        if module is not None and module.name not in self._running:
+            self._running[module.name] = event.stack
+
+    def after(self, event: Any, result: Any) -> None:
+        """It has run."""
+        module = self.state.watched.modules.get(event.key)
+        if module is not None and module.name in self._running:
+            self.found.setdefault(module.name, self._running[module.name])
 
 
 _NONE = "<class 'NoneType'>"

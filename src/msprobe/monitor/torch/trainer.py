@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,27 +12,20 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture.events import Kind
-from msprobe.capture.listeners import Cadence, Observer, Wants
+from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.training import TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig, load
-from msprobe.monitor.gathering import Gathering
-from msprobe.monitor.measurements import Quantity, Row, StepMetrics
+from msprobe.monitor.measurements import Quantity, StepMetrics
 from msprobe.monitor.outputs import Output
 from msprobe.monitor.switch import Switch
-from msprobe.monitor.torch.activations import Activations
-from msprobe.monitor.torch.communication import Collectives
-from msprobe.monitor.torch.gradients import UnreducedGradients
 from msprobe.monitor.torch.optimizers import Optimizers
 from msprobe.monitor.torch.record_next import RecordNext
-from msprobe.monitor.torch.state import State
-from msprobe.monitor.torch.steps import Groups, OptimizerSteps
-from msprobe.monitor.torch.structure import MonitorStop, Structure
-
-#: Tensors of the host are treated as those of a device: for tests of that way.
-DEFER = "MSPROBE_MONITOR_DEFER"
+from msprobe.monitor.torch.steps import Groups
+from msprobe.monitor.torch.structure import MonitorStop
+from msprobe.monitor.torch.watch import DEFER, Watch, is_distributed, tagged, world
 
 _KINDS: frozenset[Kind] = frozenset(("optimizer",))
 
@@ -72,22 +66,19 @@ class TrainerMon:
         self._is_wanted = self._wants_this_rank()
         group_mates, stage = _pipeline(process_group, self._rank)
         told = [self._note_alerts, *([on_alert] if on_alert is not None else [])]
-        self._output = Output(self._rank, _world(), "pytorch", stage, group_mates, on_metrics, told)
+        self._output = Output(self._rank, world(), "pytorch", stage, group_mates, on_metrics, told)
         self._record: RecordNext | None = None
         self._training: TrainingListening | None = None
         self._models: list[nn.Module] = []
         self._optimizers: Optimizers | None = None
-        self._state: State | None = None
-        self._listeners: list[Observer] = []
-        self._activations: Activations | None = None
-        self._collectives: Collectives | None = None
-        self._structure: Structure | None = None
-        self._shards: Any = None
+        self._watch: Watch | None = None
         self._micro_steps = 1
         self._groups = Groups()
         self._written = 0
         self._limit = self.config.collect_times
+        # What holds from the next step on.
         self._next_ops: tuple[str, ...] | None = None
+        self._next_config: MonitorConfig | None = None
         self._stop_handle: Any = None
         if self._is_wanted and not (self._switch.is_dynamic and not self.config.dynamic_on):
             self._output.open(self.config)
@@ -136,7 +127,7 @@ class TrainerMon:
         if self._switch.is_dynamic or (self.config.alert is not None and self.config.alert.record):
             training.add(_Ticks(self))
         if not self._switch.is_dynamic or self.config.dynamic_on:
-            self._begin(self.config, 0 if not self._switch.is_dynamic else first + 1)
+            self._begin(self.config, first + 1)
         training.follow(models if len(models) > 1 else models[0], self._optimizers.torch_ones(), first)
 
     def set_wrapped_optimizer(self, optimizer: Any) -> None:
@@ -171,7 +162,7 @@ class TrainerMon:
             self._record.end()
         self._tell_if_nothing()
         self._remove_stop()
-        self._listeners = []
+        self._watch = None
         self._output.close()
 
     def __enter__(self) -> TrainerMon:
@@ -201,9 +192,16 @@ class TrainerMon:
     def reload_xy(self, xy_distribution: bool = False) -> None:
         """Measure activations from the next step on, or no more. Deprecated: change the configuration file."""
         log.warning("reload_xy() is deprecated: set DYNAMIC_MONITOR and change the configuration file.")
-        from dataclasses import replace
-
-        self._begin(replace(self.config, xy_distribution=bool(xy_distribution)), None)
+        config = replace(self._next_config or self.config, xy_distribution=bool(xy_distribution))
+        training, watch = self._training, self._watch
+        if training is None:
+            self.config = config
+            return
+        step = training.recorder.session.step
+        if watch is not None and watch.has(step):
+            self._next_config = config
+        else:
+            self._begin(config, step + 1)
 
     def generate_xy_metrics(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What was measured last of activations and of their gradients: tag -> {operator: tensor, shape, dtype}."""
@@ -215,67 +213,31 @@ class TrainerMon:
 
     # ---------------------------------------------------------------- parts
 
-    def _begin(self, config: MonitorConfig, first: int | None) -> None:
-        """Watch as ``config`` says, from the step ``first`` on (None: the next one)."""
+    def _begin(self, config: MonitorConfig, first: int) -> None:
+        """Watch as ``config`` says. ``first``: in dynamic mode the first step; else the configuration says it."""
         training = self._training
         assert training is not None
+        assert self._optimizers is not None
         self._remove_listeners()
         self.config = config
         self._limit = max(config.collect_times, 1)
         self._written = 0
-        if first is None:
-            first = training.recorder.session.step + 1
-        elif not self._switch.is_dynamic:
-            first = config.start_step
-        self._state = state = State(config, self._models, self._micro_steps, bool(os.environ.get(DEFER)))
-        missing = state.watched.targets.unmatched()
-        if missing:
-            log.warning(
-                f"Monitor: {', '.join(missing)} in targets is no module or trained parameter of the model"
-                f"{_examples(state)}."
-            )
-        self._listeners = self._new_listeners(state)
+        self._watch = watch = Watch(
+            config, self._models, self._micro_steps, self._optimizers, self._groups, self._over, self._skipped
+        )
+        watch.begin_from(first if self._switch.is_dynamic else config.start_step)
+        if watch.is_a_look:
+            self._place_stop()
         if self._record is None and config.alert is not None and config.alert.record:
             self._record = RecordNext(self._models, config.alert.record)
-        cadence = Cadence(every=config.step_interval, first=first)
-        for listener in self._listeners:
-            listener.cadence = cadence
+        for listener in watch.listeners:
             training.add(listener)
 
-    def _new_listeners(self, state: State) -> list[Observer]:
-        config = state.config
-        found: list[Observer] = [_Begin(self, state)]
-        self._activations = self._collectives = self._structure = None
-        if config.print_struct:
-            self._structure = Structure(state)
-            self._place_stop()
-            return [*found, self._structure]
-        if config.forward or config.backward or config.stack_info:
-            self._activations = Activations(state)
-            found.append(self._activations)
-        unreduced = None
-        if config.wg_distribution:
-            # Where ranks reduce their gradients, what was measured before says nothing of what comes out.
-            unreduced = UnreducedGradients(state, _is_sharded(self._models), remembers=_world() == 1)
-            found.append(unreduced)
-        if config.cc_distribution.enable:
-            if _world() < 2 and not _is_distributed():
-                log.warning("Monitor: cc_distribution needs a process group; no collectives are measured.")
-            else:
-                self._collectives = Collectives(state)
-                found.append(self._collectives)
-                if config.cc_distribution.log_only:
-                    self._place_stop()
-        assert self._optimizers is not None
-        steps = OptimizerSteps(state, self._optimizers, self._groups, unreduced, self._over)
-        self._shards = steps.shards
-        return [*found, steps]
-
     def _remove_listeners(self) -> None:
-        training, listeners = self._training, self._listeners
-        self._listeners = []
-        for listener in listeners:
-            if training is not None:
+        training, watch = self._training, self._watch
+        self._watch = None
+        if training is not None and watch is not None:
+            for listener in watch.listeners:
                 training.remove(listener)
 
     # ---------------------------------------------------------------- steps
@@ -284,33 +246,36 @@ class TrainerMon:
         """The optimizer has stepped, in a step that is measured."""
         training = self._training
         if training is not None:
-            step = event.step
-            training.recorder.bus.afterwards(lambda: self._finish(step))
+            training.recorder.bus.afterwards(self._finish)
 
-    def _finish(self, step: int) -> None:
-        state = self._state
-        if state is None or self._training is None:
+    def _skipped(self, event: Any) -> None:
+        """It has not, and what was measured is of no step."""
+        if self._watch is not None:
+            self._watch.start_again(event)
+
+    def _finish(self) -> None:
+        watch, training = self._watch, self._training
+        if watch is None or training is None:
             return
-        if self._activations is not None:
-            self._activations.flush()
-        gathering = state.gathering
-        finish = state.meter.collect()
-        if self._shards is not None and not self._shards.is_empty:
-            finish()
-            finish = _nothing
-            self._shards.reduce(gathering.ops, _device_of(self._models))
-        if state.stacks:
-            self._output.write_stacks(state.stacks)
-            state.stacks = None
-        self._output.put(_Later(finish, gathering))
+        measured = watch.finish()
+        stacks = watch.take_stacks()
+        if stacks:
+            self._output.write_stacks(stacks)
+        self._output.put(measured)
         self._written += 1
         if self._written == 2:
             self._tell_if_nothing()
         if self._next_ops is not None:
-            state.change_ops(self._next_ops)
+            self.config = replace(self.config, ops=self._next_ops)
+            watch.state.change_ops(self._next_ops)
             self._next_ops = None
         if self._written >= self._limit:
             self._end_collecting()
+        elif self._next_config is not None:
+            config, self._next_config = replace(self._next_config, ops=self.config.ops), None
+            written = self._written
+            self._begin(config, training.recorder.session.step + 1)
+            self._written = written
 
     def _end_collecting(self) -> None:
         if self._switch.is_dynamic:
@@ -333,14 +298,14 @@ class TrainerMon:
             self._output.flush()
             self._record.between_steps(training.recorder.session.step + 1)
         config = self._switch.look() if self._switch.is_dynamic else None
-        if config is None or self._training is None:
+        if config is None or training is None:
             return
         if not config.dynamic_on:
             self._remove_listeners()
             return
         if self._output.folder is None:
             self._output.open(config)
-        self._begin(config, None)
+        self._begin(config, training.recorder.session.step + 1)
 
     def _tell_if_nothing(self) -> None:
         if self._written and self._output.is_empty:
@@ -354,9 +319,9 @@ class TrainerMon:
     # ---------------------------------------------------------------- one look, then stop
 
     def _place_stop(self) -> None:
-        optimizer = self._optimizers.torch if self._optimizers is not None else None
-        if optimizer is not None and self._stop_handle is None:
-            self._stop_handle = optimizer.register_step_post_hook(self._stop_after_look)
+        optimizers = self._optimizers.torch_ones() if self._optimizers is not None else []
+        if optimizers and self._stop_handle is None:
+            self._stop_handle = optimizers[0].register_step_post_hook(self._stop_after_look)
 
     def _remove_stop(self) -> None:
         if self._stop_handle is not None:
@@ -364,18 +329,22 @@ class TrainerMon:
             self._stop_handle = None
 
     def _stop_after_look(self, *step: Any) -> None:
+        watch, training = self._watch, self._training
+        if watch is None or training is None or not watch.has(training.recorder.session.step):
+            return
         self._remove_stop()
-        if self._structure is not None:
-            path = self._output.write_structure(self._structure.text())
+        if watch.structure is not None:
+            path = self._output.write_structure(watch.structure.text())
             if self.config.print_struct == "continue":
+                self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
                 return
             self.stop()
             raise MonitorStop(
                 f'print_struct: the structure of the model is in "{path}"; the training is ended, as the monitor'
                 ' configuration asks for. Set print_struct to "continue" to go on training, or to false.'
             )
-        if self._collectives is not None:
-            print(self._collectives.text(), flush=True)
+        if watch.collectives is not None:
+            print(watch.collectives.text(), flush=True)
             self.stop()
             raise MonitorStop(
                 "cc_log_only: the call stacks of the collectives of one step are printed above; the training is ended,"
@@ -388,61 +357,14 @@ class TrainerMon:
         ranks = self.config.module_ranks
         if not ranks:
             return True
-        if not _is_distributed():
+        if not is_distributed():
             log.warning(f"Monitor: module_ranks {list(ranks)} means nothing in a single process; this one is measured.")
             return True
         return self._rank in ranks
 
     def _metrics_of(self, quantity: Quantity) -> dict[str, Any]:
-        state = self._state
-        metrics = self._output.last
-        if (
-            state is not None
-            and not state.gathering.is_empty
-            and (metrics is None or state.gathering.step > metrics.step)
-        ):
-            if self._activations is not None:
-                self._activations.flush()
-            state.meter.collect()()
-            metrics = state.gathering.metrics()
-        if metrics is None:
-            return {}
-        return {
-            _tag(row, self._rank, quantity): _values(metrics.ops_of(quantity), row)
-            for row in metrics.rows.get(quantity, ())
-        }
-
-
-class _Later:
-    """A step whose numbers may still be on their way."""
-
-    def __init__(self, finish: Callable[[], None], gathering: Gathering) -> None:
-        self._finish = finish
-        self._gathering = gathering
-
-    def __call__(self) -> StepMetrics | None:
-        """Wait for the numbers."""
-        self._finish()
-        return None if self._gathering.is_empty else self._gathering.metrics()
-
-    @property
-    def is_empty(self) -> bool:
-        """True if nothing was measured."""
-        return self._gathering.is_empty
-
-
-class _Begin(Observer):
-    """Begins to gather when a step begins that is measured."""
-
-    is_careful = True
-    wants = Wants(kinds=_KINDS)
-
-    def __init__(self, monitor: TrainerMon, state: State) -> None:
-        self.state = state
-
-    def step_begin(self, event: Any) -> None:
-        """A step begins."""
-        self.state.begin(event.step)
+        metrics = (self._watch.so_far() if self._watch is not None else None) or self._output.last
+        return {} if metrics is None else tagged(metrics, quantity, self._rank)
 
 
 class _Ticks(Observer):
@@ -463,27 +385,6 @@ class _Ticks(Observer):
                 training.recorder.bus.afterwards(monitor.tick, place=1)
 
 
-_TAGS: Mapping[str, str] = {"grad_reduced": "post_grad", "grad_unreduced": "pre_grad"}
-
-
-def _tag(row: Row, rank: int, quantity: str) -> str:
-    micro = "" if row.micro_step is None else f":{row.micro_step}"
-    return f"{row.stage}:{row.name}{micro}/rank{rank}/{_TAGS.get(quantity, quantity)}"
-
-
-def _values(ops: Sequence[str], row: Row) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        op: torch.tensor(float("nan") if value is None else value) for op, value in zip(ops, row.values, strict=True)
-    }
-    found["shape"] = None if row.shape is None else torch.Size(row.shape)
-    found["dtype"] = None if row.dtype is None else getattr(torch, row.dtype.rpartition(".")[2], row.dtype)
-    return found
-
-
-def _nothing() -> None:
-    return
-
-
 def _count(value: Any, least: int, default: int, name: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
@@ -491,41 +392,12 @@ def _count(value: Any, least: int, default: int, name: str) -> int:
     return default
 
 
-def _is_distributed() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
-def _world() -> int:
-    return torch.distributed.get_world_size() if _is_distributed() else 1
-
-
 def _pipeline(group: Any, rank: int) -> tuple[list[int], int]:
-    if not _is_distributed():
+    if not is_distributed():
         return [rank], 0
     if group is None:
-        return list(range(_world())), rank
+        return list(range(world())), rank
     return list(torch.distributed.get_process_group_ranks(group)), int(torch.distributed.get_rank(group))
-
-
-def _is_sharded(models: Sequence[nn.Module]) -> bool:
-    """True if a wrapper shards parameters, so that gradients gather out of sight."""
-    names = ("FullyShardedDataParallel", "FSDPModule")
-    return any(
-        base.__name__ in names for model in models for module in model.modules() for base in type(module).__mro__
-    )
-
-
-def _device_of(models: Sequence[nn.Module]) -> torch.device:
-    for model in models:
-        for parameter in model.parameters():
-            return parameter.device
-    return torch.device("cpu")
-
-
-def _examples(state: State) -> str:
-    names = [one.full for one in list(state.watched.modules.values())[:3] if one.full]
-    names += [parameter.full for parameter in state.watched.parameters[:2]]
-    return f" (there are {', '.join(names)}, ...)" if names else ""
 
 
 __all__ = ["DEFER", "TrainerMon"]

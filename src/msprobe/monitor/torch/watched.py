@@ -16,7 +16,7 @@ from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.names import Targets, short_names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WatchedParameter:
     """A parameter that is measured: ``stage``, the index of its model; ``name`` in files, ``full`` in the model."""
 

@@ -1,0 +1,233 @@
+"""What one configuration attaches to a training; a changed configuration gets a new one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from msprobe import log
+from msprobe.capture.events import Kind
+from msprobe.capture.listeners import Cadence, Observer, Wants
+from msprobe.monitor.config import MonitorConfig
+from msprobe.monitor.gathering import Gathering
+from msprobe.monitor.measurements import Quantity, Row, StepMetrics
+from msprobe.monitor.torch.activations import Activations
+from msprobe.monitor.torch.communication import Collectives
+from msprobe.monitor.torch.gradients import UnreducedGradients
+from msprobe.monitor.torch.optimizers import Optimizers
+from msprobe.monitor.torch.state import State
+from msprobe.monitor.torch.steps import Groups, OptimizerSteps
+from msprobe.monitor.torch.structure import Stacks, Structure
+
+#: Tensors of the host are treated as those of a device: for tests of that way.
+DEFER = "MSPROBE_MONITOR_DEFER"
+
+_KINDS: frozenset[Kind] = frozenset(("optimizer",))
+
+
+class Watch:
+    """The listeners of one configuration, and what they gather.
+
+    ``over``: called when the optimizer has stepped, ``skipped``: when it has raised or was left out; both with the
+    event, in steps that are measured.
+    """
+
+    def __init__(
+        self,
+        config: MonitorConfig,
+        models: Sequence[nn.Module],
+        micro_steps: int,
+        optimizers: Optimizers,
+        groups: Groups,
+        over: Callable[[Any], None],
+        skipped: Callable[[Any], None],
+    ) -> None:
+        self.config = config
+        self.models = models
+        self.state = State(config, models, micro_steps, bool(os.environ.get(DEFER)))
+        self.structure: Structure | None = None
+        self.collectives: Collectives | None = None
+        self.stacks: Stacks | None = None
+        self._activations: Activations | None = None
+        self._steps: OptimizerSteps | None = None
+        self._tell_unmatched()
+        self.listeners = self._new_listeners(optimizers, groups, over, skipped)
+
+    def begin_from(self, first: int) -> None:
+        """Listen from this step on, in the interval of the configuration."""
+        cadence = Cadence(every=self.config.step_interval, first=first)
+        for listener in self.listeners:
+            listener.cadence = cadence
+
+    def has(self, step: int) -> bool:
+        """True if this step is measured."""
+        return self.listeners[0].cadence.has(step, None)
+
+    @property
+    def is_a_look(self) -> bool:
+        """True if the training is to be stopped when it has been looked at once."""
+        return self.structure is not None or (self.collectives is not None and self.config.cc_distribution.log_only)
+
+    def start_again(self, event: Any) -> None:
+        """What was measured so far in this step is of no step: the next batch begins it anew."""
+        for listener in self.listeners:
+            listener.step_begin(event)
+
+    def finish(self) -> Callable[[], StepMetrics | None] | None:
+        """The step is over; what makes its metrics, once the numbers are there. None: nothing was measured."""
+        state, gathering = self.state, self.state.gathering
+        if self._activations is not None:
+            self._activations.flush()
+        finish = state.meter.collect()
+        shards = self._steps.shards if self._steps is not None else None
+        if shards is not None and not shards.is_empty:
+            finish()
+            finish = _nothing
+            shards.reduce(gathering.ops, _device_of(self.models))
+        return None if gathering.is_empty else _Later(finish, gathering)
+
+    def so_far(self) -> StepMetrics | None:
+        """What the step that runs has measured; None where it has measured nothing."""
+        state = self.state
+        if state.gathering.is_empty:
+            return None
+        if self._activations is not None:
+            self._activations.flush()
+        state.meter.collect()()
+        return state.gathering.metrics()
+
+    def take_stacks(self) -> Mapping[str, Sequence[str]]:
+        """The call stacks of modules, when they have been noted; only once."""
+        stacks, self.stacks = self.stacks, None
+        if stacks is None:
+            return {}
+        stacks.is_on = False
+        self.listeners.remove(stacks)
+        return stacks.found
+
+    # ---------------------------------------------------------------- parts
+
+    def _new_listeners(
+        self,
+        optimizers: Optimizers,
+        groups: Groups,
+        over: Callable[[Any], None],
+        skipped: Callable[[Any], None],
+    ) -> list[Observer]:
+        state, config = self.state, self.config
+        found: list[Observer] = [_Begin(state)]
+        if config.print_struct:
+            self.structure = Structure(state)
+            return [*found, self.structure]
+        if config.forward or config.backward:
+            self._activations = Activations(state)
+            found.append(self._activations)
+        if config.stack_info:
+            self.stacks = Stacks(state)
+            found.append(self.stacks)
+        unreduced = None
+        if config.wg_distribution:
+            # Where ranks reduce their gradients, what was measured before says nothing of what comes out.
+            unreduced = UnreducedGradients(state, _is_sharded(self.models), remembers=world() == 1)
+            found.append(unreduced)
+        if config.cc_distribution.enable:
+            if is_distributed():
+                self.collectives = Collectives(state)
+                found.append(self.collectives)
+            else:
+                log.warning("Monitor: cc_distribution needs a process group; no collectives are measured.")
+        self._steps = OptimizerSteps(state, optimizers, groups, unreduced, over, skipped)
+        return [*found, self._steps]
+
+    def _tell_unmatched(self) -> None:
+        watched = self.state.watched
+        missing = watched.targets.unmatched()
+        if not missing:
+            return
+        names = [one.full for one in list(watched.modules.values())[:3] if one.full]
+        names += [parameter.full for parameter in watched.parameters[:2]]
+        there = f" (there are {', '.join(names)}, ...)" if names else ""
+        log.warning(f"Monitor: {', '.join(missing)} in targets is no module or trained parameter of the model{there}.")
+
+
+class _Begin(Observer):
+    """Begins to gather when a step begins that is measured."""
+
+    is_careful = True
+    wants = Wants(kinds=_KINDS)
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def step_begin(self, event: Any) -> None:
+        """A step begins."""
+        self.state.begin(event.step)
+
+
+class _Later:
+    """A step whose numbers may still be on their way."""
+
+    def __init__(self, finish: Callable[[], None], gathering: Gathering) -> None:
+        self._finish = finish
+        self._gathering = gathering
+
+    def __call__(self) -> StepMetrics | None:
+        """Wait for the numbers."""
+        self._finish()
+        return self._gathering.metrics()
+
+
+_TAGS: Mapping[str, str] = {"grad_reduced": "post_grad", "grad_unreduced": "pre_grad"}
+
+
+def tagged(metrics: StepMetrics, quantity: Quantity, rank: int) -> dict[str, dict[str, Any]]:
+    """The rows of a quantity as ``generate_*_metrics`` gives them: tag -> {operator: tensor, shape, dtype}."""
+    ops = metrics.ops_of(quantity)
+    return {_tag(row, rank, quantity): _values(ops, row) for row in metrics.rows.get(quantity, ())}
+
+
+def _tag(row: Row, rank: int, quantity: str) -> str:
+    micro = "" if row.micro_step is None else f":{row.micro_step}"
+    return f"{row.stage}:{row.name}{micro}/rank{rank}/{_TAGS.get(quantity, quantity)}"
+
+
+def _values(ops: Sequence[str], row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        op: torch.tensor(float("nan") if value is None else value) for op, value in zip(ops, row.values, strict=True)
+    }
+    found["shape"] = None if row.shape is None else torch.Size(row.shape)
+    found["dtype"] = None if row.dtype is None else getattr(torch, row.dtype.rpartition(".")[2], row.dtype)
+    return found
+
+
+def _nothing() -> None:
+    return
+
+
+def is_distributed() -> bool:
+    """True if this process is one of several that talk to each other, or may be."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def world() -> int:
+    """How many processes there are."""
+    return torch.distributed.get_world_size() if is_distributed() else 1
+
+
+def _is_sharded(models: Sequence[nn.Module]) -> bool:
+    """True if a wrapper shards parameters, so that gradients gather out of sight."""
+    names = ("FullyShardedDataParallel", "FSDPModule")
+    return any(
+        base.__name__ in names for model in models for module in model.modules() for base in type(module).__mro__
+    )
+
+
+def _device_of(models: Sequence[nn.Module]) -> torch.device:
+    for model in models:
+        for parameter in model.parameters():
+            return parameter.device
+    return torch.device("cpu")
