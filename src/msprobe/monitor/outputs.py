@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from msprobe.monitor import files
 from msprobe.monitor.alerts.sink import AlertSink, OnAlert
 from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.measurements import Run, StepMetrics
 from msprobe.monitor.sinks import Sink
-from msprobe.monitor.sinks.csv import CsvSink
+from msprobe.monitor.sinks.memory import CallbackSink, MemorySink, OnMetrics
 from msprobe.monitor.writer import Writer
 from msprobe.paths import make_folder, write_atomically
 
@@ -31,7 +31,7 @@ class Output:
         framework: str,
         pipeline_stage: int,
         group_mates: Sequence[int],
-        on_metrics: Callable[[int, StepMetrics], None] | None,
+        on_metrics: OnMetrics | None,
         on_alert: Sequence[OnAlert],
     ) -> None:
         self._rank = rank
@@ -45,10 +45,14 @@ class Output:
         self._writer: Writer | None = None
         #: The folder of this run and rank.
         self.folder: str | None = None
-        #: The last step that was written.
-        self.last: StepMetrics | None = None
+        self._memory = MemorySink()
         #: True as long as no step has measured anything.
         self.is_empty = True
+
+    @property
+    def last(self) -> StepMetrics | None:
+        """The last step that was written."""
+        return self._memory.last
 
     def open(self, config: MonitorConfig) -> None:
         """Begin: make what ``config`` asks for. Raises PathError if the folder cannot be made."""
@@ -63,7 +67,8 @@ class Output:
             config=dict(config.text),
             append_to=config.append_output,
         )
-        sinks: list[Sink] = [_Last(self)]
+        self._memory = MemorySink()
+        sinks: list[Sink] = [self._memory]
         if config.format != "api":
             run = files.begin(run)
             self.folder = run.folder
@@ -77,7 +82,7 @@ class Output:
             )
             sinks.append(alerts)
         if self._on_metrics is not None:
-            sinks.append(_Callback(self._on_metrics))
+            sinks.append(CallbackSink(self._on_metrics))
         self._writer = Writer(run, sinks)
 
     def put(self, step: Callable[[], StepMetrics | None] | None) -> None:
@@ -121,36 +126,16 @@ class Output:
 
 
 def sink_of(name: str) -> Sink:
-    """The sink that the field ``format`` names."""
-    return CsvSink()
+    """The sink that the field ``format`` names. Raises NotAvailableError if the package that it needs is missing."""
+    module, kind = _SINKS[name]
+    sink: Sink = getattr(importlib.import_module(f"msprobe.monitor.sinks.{module}"), kind)()
+    return sink
 
 
-class _Last:
-    """Keeps the last step."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def open(self, run: Run) -> None:
-        """Nothing."""
-
-    def write(self, metrics: StepMetrics) -> None:
-        """Keep it."""
-        self._output.last = metrics
-
-    def flush(self) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-class _Callback(_Last):
-    """Hands each step to a function of the program."""
-
-    def __init__(self, function: Callable[[int, StepMetrics], None]) -> None:
-        self._function = function
-
-    def write(self, metrics: StepMetrics) -> None:
-        """Hand it over."""
-        self._function(metrics.step, metrics)
+# Imported when asked for: some need a package of their own.
+_SINKS = {
+    "csv": ("csv", "CsvSink"),
+    "tensorboard": ("tensorboard", "TensorBoardSink"),
+    "wandb": ("wandb", "WandbSink"),
+    "sqlite": ("sqlite", "SqliteSink"),
+}

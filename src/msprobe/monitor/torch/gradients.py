@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from msprobe.capture.events import AccumulatedGradient, Kind
 from msprobe.capture.listeners import Observer, Wants
-from msprobe.monitor.gathering import Cells
 from msprobe.monitor.torch.state import State
 from msprobe.monitor.torch.watched import WatchedParameter
 
@@ -22,21 +19,16 @@ class UnreducedGradients(Observer):
 
     is_careful = True
 
-    def __init__(self, state: State, sharded: bool, remembers: bool) -> None:
+    def __init__(self, state: State, sharded: bool) -> None:
         self.state = state
         kind: Kind = "parameter_gradient" if sharded or state.config.micro_delta else "accumulated_gradient"
         self.wants = Wants(kinds=(kind,))
         self._has_main = any(hasattr(weight, "main_grad") for _, weight in state.watched.alive())
-        # False where gradients are reduced before they are asked for.
-        self.remembers = remembers
-        # id(gradient) -> what was measured of it at this version; only until the optimizer steps.
-        self._measured: dict[int, tuple[torch.Tensor, int, Cells]] = {}
         # How many backward passes have brought one in this step.
         self._times: dict[WatchedParameter, int] = {}
 
     def step_begin(self, event: Any) -> None:
         """Nothing of the last step is left."""
-        self._measured.clear()
         self._times.clear()
 
     def gradient(self, event: Any) -> None:
@@ -56,22 +48,9 @@ class UnreducedGradients(Observer):
             main = getattr(event.weight, "main_grad", None)
             gradient = gradient if main is None else main
         cells = state.meter.measure(gradient)
-        if self.remembers:
-            self._measured[id(gradient)] = gradient, gradient._version, cells
         if number < state.micro_steps:
             state.gathering.add("grad_unreduced", watched.stage, watched.name, cells, number if every else None)
         else:
             # More backward passes than the user has said there are: the last one has what the optimizer gets.
             last = state.micro_steps - 1 if every else None
             state.gathering.put("grad_unreduced", watched.stage, watched.name, cells, last)
-
-    def forget(self) -> None:
-        """The gradients are not asked for any more."""
-        self._measured.clear()
-
-    def known(self, gradient: torch.Tensor) -> Cells | None:
-        """What was measured of this very gradient, if nobody has written to it since."""
-        found = self._measured.get(id(gradient))
-        if found is None or found[0] is not gradient or found[1] != gradient._version:
-            return None
-        return found[2]

@@ -17,7 +17,6 @@ from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.measurements import Quantity
 from msprobe.monitor.torch.global_scope import Shards
-from msprobe.monitor.torch.gradients import UnreducedGradients
 from msprobe.monitor.torch.optimizers import Kept, Optimizers
 from msprobe.monitor.torch.state import State
 from msprobe.monitor.torch.watched import WatchedParameter
@@ -29,8 +28,8 @@ _MOMENTS: tuple[Quantity, ...] = ("exp_avg", "exp_avg_sq")
 class OptimizerSteps(Observer):
     """Measures around the steps of the optimizer, and says when one is over.
 
-    ``reuses`` None: gradients may have been reduced since they were measured. ``owner``: whether this rank writes what
-    all ranks of a group have alike; see :class:`Groups`.
+    ``groups`` says whether this rank writes what all ranks of a group have alike. ``over`` is called behind a step,
+    ``skipped`` behind one that was not taken.
     """
 
     is_careful = True
@@ -41,14 +40,12 @@ class OptimizerSteps(Observer):
         state: State,
         optimizers: Optimizers,
         groups: Groups,
-        reuses: UnreducedGradients | None,
         over: Callable[[Any], None],
         skipped: Callable[[Any], None],
     ) -> None:
         self.state = state
         self.optimizers = optimizers
         self.groups = groups
-        self.reuses = reuses
         self.shards = Shards() if state.config.scope == "global" else None
         self._over = over
         self._skipped = skipped
@@ -64,8 +61,6 @@ class OptimizerSteps(Observer):
         if config.wg_distribution or config.mv_distribution or config.param_distribution or config.mg_direction:
             with private.without_functions():
                 self._measure(event.step)
-        if self.reuses is not None:
-            self.reuses.forget()
 
     def _measure(self, step: int) -> None:
         config = self.state.config
@@ -76,7 +71,7 @@ class OptimizerSteps(Observer):
         if config.wg_distribution and self.groups.writes_reduced():
             for one, found in owned:
                 if found.gradient is not None:
-                    self._add("grad_reduced", one, found.gradient, reuse=True)
+                    self._add("grad_reduced", one, found.gradient)
         if config.mv_distribution:
             self._measure_moments(step, owned)
         if config.mg_direction:
@@ -148,14 +143,12 @@ class OptimizerSteps(Observer):
 
     # ---------------------------------------------------------------- one tensor
 
-    def _add(self, quantity: Quantity, one: WatchedParameter, tensor: torch.Tensor, reuse: bool = False) -> None:
+    def _add(self, quantity: Quantity, one: WatchedParameter, tensor: torch.Tensor) -> None:
         state = self.state
         if tensor.numel() == 0:
             # Sharded, and nothing of it is here.
             return
-        cells = self.reuses.known(tensor) if reuse and self.reuses is not None else None
-        if cells is None:
-            cells = state.meter.measure(tensor)
+        cells = state.meter.measure(tensor)
         if self.shards is not None:
             cells = self.shards.note(tensor, cells)
         state.gathering.add(quantity, one.stage, one.name, cells)

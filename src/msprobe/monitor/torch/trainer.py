@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,9 @@ from msprobe.capture.torch.training import TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig, load
-from msprobe.monitor.measurements import Quantity, StepMetrics
+from msprobe.monitor.measurements import Quantity
 from msprobe.monitor.outputs import Output
+from msprobe.monitor.sinks.memory import OnMetrics
 from msprobe.monitor.switch import Switch
 from msprobe.monitor.torch.optimizers import Optimizers
 from msprobe.monitor.torch.record_next import RecordNext
@@ -42,8 +43,8 @@ class TrainerMon:
 
     ``config_file_path``: see docs/monitor.md. ``process_group``: the pipeline group, told in anomalies.
     ``params_have_main_grad``: "auto" takes ``main_grad`` of a parameter where it has one, else ``grad``; True and False
-    force one. ``opt_ty``: not looked at. ``on_metrics``: called with (step, metrics) of each measured step, in the
-    thread that writes. ``on_alert``: called with all alerts of a step, there as well.
+    force one. ``opt_ty``: not looked at. ``on_metrics``: called with each measured step and its rows by quantity, in
+    the thread that writes. ``on_alert``: called with all alerts of a step, there as well.
 
     Raises PathError if the configuration cannot be read, InvalidInputError (a TypeError or ValueError, too) if it is
     wrong.
@@ -56,7 +57,7 @@ class TrainerMon:
         params_have_main_grad: bool | str = "auto",
         opt_ty: Any = None,
         *,
-        on_metrics: Callable[[int, StepMetrics], None] | None = None,
+        on_metrics: OnMetrics | None = None,
         on_alert: OnAlert | None = None,
     ) -> None:
         self.config = load(config_file_path)

@@ -129,18 +129,15 @@ class Watch:
         if config.stack_info:
             self.stacks = Stacks(state)
             found.append(self.stacks)
-        unreduced = None
         if config.wg_distribution:
-            # Where ranks reduce their gradients, what was measured before says nothing of what comes out.
-            unreduced = UnreducedGradients(state, _is_sharded(self.models), remembers=world() == 1)
-            found.append(unreduced)
+            found.append(UnreducedGradients(state, _is_sharded(self.models)))
         if config.cc_distribution.enable:
             if is_distributed():
                 self.collectives = Collectives(state)
                 found.append(self.collectives)
             else:
                 log.warning("Monitor: cc_distribution needs a process group; no collectives are measured.")
-        self._steps = OptimizerSteps(state, optimizers, groups, unreduced, over, skipped)
+        self._steps = OptimizerSteps(state, optimizers, groups, over, skipped)
         return [*found, self._steps]
 
     def _tell_unmatched(self) -> None:

@@ -158,7 +158,8 @@ def test_where_parameters_were_in_earlier_steps_is_not_kept(tmp_path: Path) -> N
             model(torch.ones(2, 4)).sum().backward()
         assert 3 * 2 <= len(parameters.known) + len(parameters.moved) <= 4 * 2
         debugger.step()
-        assert len(parameters.known) == 2 and not parameters.moved
+        assert len(parameters.known) == 2
+        assert not parameters.moved
     PrecisionDebugger.reset()
     assert not parameters.known
 

@@ -573,11 +573,11 @@ def test_what_was_measured_last(tmp_path: Path) -> None:
 
 def test_a_function_is_called_with_each_step(tmp_path: Path) -> None:
     told: list[Any] = []
-    monitor = make(tmp_path, GRADIENTS, on_metrics=lambda step, metrics: told.append((step, metrics)))
+    monitor = make(tmp_path, GRADIENTS, on_metrics=lambda step, rows: told.append((step, rows)))
     train_m(steps=3)(lambda model, optimizer: monitor.set_monitor(model, optimizer=optimizer))
     monitor.stop()
     assert [step for step, _ in told] == [0, 1, 2]
-    assert [row.name for row in told[0][1].rows["grad_reduced"]] == PARAMETERS
+    assert [row.name for row in told[0][1]["grad_reduced"]] == PARAMETERS
 
 
 def test_an_unknown_format_is_csv(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
