@@ -48,6 +48,12 @@ def values_of_step(event: Any) -> list[Any]:
     return [value for one in event.parameters.values() for value in (one.weight, one.gradient, *one.moments.values())]
 
 
+class Restrained(listeners.Changer):
+    """May change everything, and changes nothing."""
+
+    changes = listeners.Changes(("*",), arguments=True, results=True, gradients=True)
+
+
 class Listening(Recorder):
     """The recorder with such a listener."""
 
@@ -55,3 +61,4 @@ class Listening(Recorder):
         super().__init__(folder, setting, dump_path)
         self.everything = Everything()
         self.debugger.add(self.everything)
+        self.debugger.add(Restrained())

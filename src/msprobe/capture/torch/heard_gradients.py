@@ -81,7 +81,7 @@ class HeardGradients(PassGradients):
                 # It is told.
                 rest[slot] = None
         super()._arrive(watch, places, through, rest)
-        return tuple(given)
+        return _if_changed(given, received)
 
     def _pass_on(
         self,
@@ -115,7 +115,7 @@ class HeardGradients(PassGradients):
                     given[own[0]] = other
         rest = [(position, index) for position, index in slots if index not in told]
         super()._pass_on(watch, rest, parts, passed_on, received)
-        return tuple(given)
+        return _if_changed(given, passed_on)
 
     def _changed(self, heard: Heard, side: Side, place: str, gradient: Any) -> Any:
         """Tell of a gradient that may be replaced; what the backward pass goes on with."""
@@ -155,6 +155,11 @@ class HeardGradients(PassGradients):
 def _is_plain(gradient: Any) -> bool:
     """Whether another one can be put in its place."""
     return type(gradient) is torch.Tensor and gradient.layout is torch.strided
+
+
+def _if_changed(given: Sequence[Any], own: Sequence[Any]) -> Sequence[Any] | None:
+    """What a hook answers: None where the gradients are its own."""
+    return None if all(one is other for one, other in zip(given, own, strict=True)) else tuple(given)
 
 
 def _sum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
