@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -74,14 +73,18 @@ class HeardGradients(PassGradients):
             super()._arrive(watch, places, through, received)
             return None
         given, rest = list(received), list(received)
-        handed = {slot for slot, _ in through}
-        for slot, index in places:
-            if slot not in handed and _is_plain(given[slot]):
-                given[slot] = self._changed(unit.heard, "result", unit.results[index], given[slot])
-                # It is told.
-                rest[slot] = None
+        self.session.guard(self._offer_results, unit, places, {slot for slot, _ in through}, given, rest)
         super()._arrive(watch, places, through, rest)
         return _if_changed(given, received)
+
+    def _offer_results(
+        self, unit: _Unit, places: list[tuple[int, int]], handed: set[int], given: list[Any], rest: list[Any]
+    ) -> None:
+        """Put others into ``given``; what was told is taken out of ``rest``."""
+        for slot, index in places:
+            if slot < len(given) and slot not in handed and _is_plain(given[slot]):
+                given[slot] = self._changed(unit.heard, "result", unit.results[index], given[slot])
+                rest[slot] = None
 
     def _pass_on(
         self,
@@ -96,26 +99,29 @@ class HeardGradients(PassGradients):
         if not unit.is_changed or watch.generation != self.session.generation:
             super()._pass_on(watch, slots, parts, passed_on, received)
             return None
-        given = list(passed_on)
-        positions: dict[int, list[int]] = {}
-        for position, index in slots:
-            if given[position] is not None:
-                positions.setdefault(index, []).append(position)
-        told: set[int] = set()
-        for index, own in positions.items():
-            uses = sum(index == other for _, other in slots)
-            if uses == watch.shares[index] and all(_is_plain(given[position]) for position in own):
-                told.add(index)
-                total = given[own[0]] if len(own) == 1 else _sum([given[position] for position in own])
-                other = self._changed(unit.heard, "argument", watch.paths[index], total)
-                if other is not total:
-                    # What the engine adds up is the other one, and nothing else.
-                    for position in own:
-                        given[position] = None
-                    given[own[0]] = other
-        rest = [(position, index) for position, index in slots if index not in told]
+        given, rest = list(passed_on), list(slots)
+        self.session.guard(self._offer_arguments, watch, slots, given, rest)
         super()._pass_on(watch, rest, parts, passed_on, received)
         return _if_changed(given, passed_on)
+
+    def _offer_arguments(
+        self, watch: PassWatch, slots: list[tuple[int, int]], given: list[Any], rest: list[tuple[int, int]]
+    ) -> None:
+        """Put others into ``given``; what was told is taken out of ``rest``."""
+        for index in dict.fromkeys(index for _, index in slots):
+            places = [place for place in slots if place[1] == index]
+            own = [position for position, _ in places if given[position] is not None]
+            if not own or len(places) < watch.shares[index] or not all(_is_plain(given[one]) for one in own):
+                continue
+            total = given[own[0]] if len(own) == 1 else _sum([given[one] for one in own])
+            other = self._changed(watch.unit.heard, "argument", watch.paths[index], total)
+            for place in places:
+                rest.remove(place)
+            if other is not total:
+                # What the engine adds up is the other one, and nothing else.
+                for one in own:
+                    given[one] = None
+                given[own[0]] = other
 
     def _changed(self, heard: Heard, side: Side, place: str, gradient: Any) -> Any:
         """Tell of a gradient that may be replaced; what the backward pass goes on with."""
@@ -163,7 +169,7 @@ def _if_changed(given: Sequence[Any], own: Sequence[Any]) -> Sequence[Any] | Non
 
 
 def _sum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    with contextlib.nullcontext() if any(part.requires_grad for part in parts) else OwnWork():
+    with _without_functions() if any(part.requires_grad for part in parts) else OwnWork():
         return functools.reduce(torch.add, parts)
 
 
