@@ -39,8 +39,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(f"command {name!r} is not available in this version (msprobe {__version__}).", USAGE_STATUS)
     if name not in commands.AVAILABLE:
         return _say(f"there is no command {name!r}; {_nearest(name)}", USAGE_STATUS)
-    command = commands.load(name)
-    parser = Parser(prog=f"msprobe {name}", description=_sentence(commands.AVAILABLE[name][1]))
+    command, purpose = commands.load(name), commands.AVAILABLE[name][1]
+    parts: dict[str, tuple[str, str]] | None = getattr(command, "SUBCOMMANDS", None)
+    if parts is not None:
+        position += 1
+        part = words[position] if position < len(words) else "-h"
+        if part in ("-h", "--help"):
+            print(_help_of_parts(name, purpose, parts))
+            if position == len(words):
+                return 0
+            raise SystemExit(0)
+        if part not in parts:
+            known = did_you_mean(part, parts, 0.5) or f"these are {', '.join(parts)}."
+            return _say(f"{name}: there is no command {part!r}; {known}", USAGE_STATUS)
+        command, purpose = commands.load_part(name, parts[part][0]), parts[part][1]
+        name = f"{name} {part}"
+    parser = Parser(prog=f"msprobe {name}", description=_sentence(purpose))
     command.configure(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     if hasattr(command, "split"):
@@ -140,6 +154,13 @@ def _command_list() -> str:
         row += f" {name}"
     lines += [row, "", "`msprobe COMMAND -h` explains a command."]
     return "\n".join(lines)
+
+
+def _help_of_parts(name: str, purpose: str, parts: dict[str, tuple[str, str]]) -> str:
+    width = max(map(len, parts))
+    lines = [f"usage: msprobe {name} COMMAND ...", "", _sentence(purpose), "", "commands:"]
+    lines += [f"  {part:<{width}}  {text}" for part, (_, text) in parts.items()]
+    return "\n".join([*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows --debug."])
 
 
 def _nearest(name: str) -> str:

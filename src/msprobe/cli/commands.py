@@ -10,7 +10,8 @@ from typing import Protocol, cast
 class Command(Protocol):
     """What a command's module provides.
 
-    A command that runs another program also has ``split(words) -> (own, program)``, see ``run``.
+    A command that runs another program also has ``split(words) -> (own, program)``, see ``run``. A command of several
+    parts is a package that has ``SUBCOMMANDS`` instead, in the form of :data:`AVAILABLE`, see ``monitor``.
     """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -25,12 +26,14 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "check": ("check", "say what is wrong in one dump, without another to compare it with"),
     "code_mapping": ("code_mapping", "name the source lines of the kernels of a MindSpore graph"),
     "compare": ("compare", "compare two dumps: where they part, and a sheet of all tensors"),
+    "data2db": ("data2db", "write runs of the monitor as a database, as `msprobe monitor to-db` does"),
     "graph": ("graph", "write the graph of a dump, or of two compared, for TensorBoard, as .vis files"),
     "graph_visualize": (
         "graph_visualize",
         "write the graph of a dump, or of two compared, for TensorBoard, as one .vis.db",
     ),
     "merge_result": ("merge_result", "show the comparisons of several ranks in one workbook"),
+    "monitor": ("monitor", "watch, report and convert what the monitor wrote of a training"),
     "run": ("run", "record a training script without touching its source"),
     "summary": ("summary", "show what a dump contains"),
     "view": ("view", "show a run, or two runs side by side, in the browser"),
@@ -56,3 +59,8 @@ def load(name: str) -> Command:
     """Import the module of an available command."""
     module, _ = AVAILABLE[name]
     return cast(Command, importlib.import_module(f"msprobe.cli.{module}"))
+
+
+def load_part(name: str, module: str) -> Command:
+    """Import the module of a part of a command."""
+    return cast(Command, importlib.import_module(f"msprobe.cli.{AVAILABLE[name][0]}.{module}"))

@@ -34,3 +34,8 @@ def scalars_of(metrics: StepMetrics, rank: int) -> Iterator[tuple[str, float]]:
                     yield f"{tag}_{op}", float(value)
     for name, number in metrics.scalars.items():
         yield f"rank{rank}/{name}", float(number)
+
+
+def quantity_of_kind(kind: str) -> str:
+    """The quantity that the last part of a tag stands for."""
+    return next((quantity for quantity, known in _KINDS.items() if known == kind), kind)

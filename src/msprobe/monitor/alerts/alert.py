@@ -76,6 +76,14 @@ class Alert:
         }
 
 
+def parse_tag(tag: str) -> tuple[str, int | None, str]:
+    """Name, micro step and kind of a tag; the tag itself as the name if it is none."""
+    found = _TAG.fullmatch(tag)
+    if found is None:
+        return tag, None, ""
+    return found["name"], None if found["micro"] is None else int(found["micro"]), found["kind"]
+
+
 def place_in_training(record: Mapping[str, Any]) -> tuple[int, int, int, int, int, int]:
     """For sorting records of ``anomaly.json`` by when they came about: step, micro step, stage of the step, chunk and
     pipeline stage (from the first in the forward pass, from the last after it), call. Records of 8.1.1 say micro step

@@ -1,0 +1,25 @@
+"""``msprobe monitor to-tensorboard``: csv files of monitored runs as event files."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``msprobe monitor to-tensorboard``."""
+    parser.epilog = "Look at them with `tensorboard --logdir DIR`. Several runs of a rank are merged."
+    parser.add_argument("folder", metavar="DIR", help="output folder of the monitor")
+    parser.add_argument("-o", "--output", metavar="DIR", help="folder for the event files (default: a new one in DIR)")
+    parser.add_argument("--from", dest="begin", metavar="TIME", help="first run, as Dec03_21-34-40")
+    parser.add_argument("--to", dest="end", metavar="TIME", help="last run")
+    parser.add_argument("--types", nargs="+", metavar="TYPE", help="actv, grad_reduced, ... (default: all)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Write the files."""
+    from msprobe.monitor.convert.csv_to_tensorboard import csv2tensorboard_by_step
+
+    path = csv2tensorboard_by_step(args.folder, args.begin, args.end, args.jobs, args.types, args.output)
+    print(f"event files: {path}")
+    return 0

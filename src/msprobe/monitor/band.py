@@ -1,0 +1,102 @@
+"""Where a second run leaves the band of a first: the earliest step, and the tensors that leave it there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from msprobe.monitor.csv_files import Table
+from msprobe.monitor.series import Matrix, Series, place_of, series_of
+
+# The band is this many times as wide as the number usually changes from one step to the next, on both sides.
+WIDTH = 6.0
+# And at least so wide beside the number itself: two healthy runs round differently.
+LEAST = 0.02
+# Usual is the median over so many steps on both sides.
+_AROUND = 10
+#: Counts are judged exactly: a NaN more is a NaN more.
+_EXACT = ("nans",)
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """``distance``: how far outside, in half widths of the band (1 is its edge; infinite for NaN)."""
+
+    step: int
+    quantity: str
+    label: str
+    op: str
+    first: float
+    second: float
+    distance: float
+
+    def __str__(self) -> str:
+        return f"step {self.step}: {self.op} of {self.quantity} {self.label}, {self.first:.6g} and {self.second:.6g}"
+
+
+def departures(first: dict[str, Table], second: dict[str, Table]) -> list[Departure]:
+    """What leaves the band at the earliest step at which anything does, in the order of a step; empty if nothing."""
+    found: list[Departure] = []
+    for quantity in sorted(first.keys() & second.keys(), key=place_of):
+        ours = {series.op: series for series in series_of(first[quantity])}
+        for other in series_of(second[quantity]):
+            if other.op in ours:
+                found += _of_series(ours[other.op], other)
+    earliest = min((one.step for one in found), default=None)
+    return [one for one in found if one.step == earliest]
+
+
+def half_width(values: Matrix, op: str) -> Matrix:
+    """Half the width of the band around each number, [rows, steps]."""
+    if op in _EXACT:
+        return np.zeros_like(values)
+    changes = np.abs(np.diff(values, axis=1, prepend=values[:, :1]))
+    changes[~np.isfinite(changes)] = np.nan
+    usual = np.zeros_like(values)
+    with np.errstate(all="ignore"):
+        for at in range(values.shape[1]):
+            around = changes[:, max(1, at - _AROUND) : at + _AROUND + 1]
+            if around.shape[1]:
+                usual[:, at] = (
+                    np.nanmedian(around, axis=1) if not np.isnan(around).all(axis=1).any() else _median(around)
+                )
+    return np.maximum(WIDTH * usual, LEAST * np.abs(values))
+
+
+def _median(around: Matrix) -> Matrix:
+    known = ~np.isnan(around).all(axis=1)
+    found = np.zeros(len(around))
+    found[known] = np.nanmedian(around[known], axis=1)
+    return found  # type: ignore[return-value]
+
+
+def _of_series(first: Series, second: Series) -> Iterable[Departure]:
+    """The departures of one operator at the earliest step that has any."""
+    labels = [label for label in first.labels if label in set(second.labels)]
+    steps, here, there = np.intersect1d(first.steps, second.steps, return_indices=True)
+    if not labels or not len(steps):
+        return
+    rows = _at(first.labels, labels), _at(second.labels, labels)
+    ours, theirs = first.values[rows[0]], second.values[rows[1]][:, there]
+    width = half_width(ours, first.op)[:, here]
+    ours = ours[:, here]
+    both = first.present[rows[0]][:, here] & second.present[rows[1]][:, there]
+    with np.errstate(all="ignore"):
+        distance = np.abs(theirs - ours) / width
+        distance[(theirs == ours) | (np.isnan(theirs) & np.isnan(ours))] = 0.0
+        distance[np.isnan(distance)] = np.inf
+    outside = (distance > 1) & both
+    columns = np.flatnonzero(outside.any(axis=0))
+    if not len(columns):
+        return
+    at = int(columns[0])
+    for row in np.flatnonzero(outside[:, at]):
+        numbers = float(ours[row, at]), float(theirs[row, at])
+        yield Departure(int(steps[at]), first.quantity, labels[row], first.op, *numbers, float(distance[row, at]))
+
+
+def _at(known: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    place = {label: at for at, label in enumerate(known)}
+    return [place[label] for label in wanted]

@@ -1,0 +1,43 @@
+"""The page itself: one html file with its style, its script and its numbers in it."""
+
+from __future__ import annotations
+
+import html
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from msprobe import __version__
+from msprobe.monitor.report.data import page_data, read_run
+from msprobe.paths import StrPath, check_output_file, write_atomically
+
+
+def write_report(first: StrPath, second: StrPath | None, output: StrPath) -> Path:
+    """Write the page of a run, or of two, where the second is held against the first; its path.
+
+    Raises PathError and InvalidInputError; an existing file is replaced.
+    """
+    path = check_output_file(output)
+    data = page_data(read_run(first), None if second is None else read_run(second))
+    write_atomically(path, render(data).encode("utf-8", "replace"), fsync=False)
+    return path
+
+
+def render(data: dict[str, Any]) -> str:
+    """The page as text. Whatever the files say stays data: it can end no element."""
+    folder = resources.files(__package__ or "msprobe.monitor.report")
+    page = (folder / "page.html").read_text("utf-8")
+    parts = {
+        "style": (folder / "page.css").read_text("utf-8"),
+        "script": (folder / "page.js").read_text("utf-8"),
+        "footer": html.escape(f"msprobe {__version__}"),
+        "data": json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+    }
+    # In one pass: what is put in is not looked at again.
+    pieces = page.split("{{")
+    made = [pieces[0]]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("}}")
+        made += [parts[name], rest]
+    return "".join(made)

@@ -1,0 +1,204 @@
+"""A training while it runs, in the terminal: the last steps of all ranks, the tensors that stand out, the alerts."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table as Grid
+from rich.text import Text
+
+from msprobe.errors import MsprobeError, PathError
+from msprobe.monitor.alerts.analysis import read_alerts
+from msprobe.monitor.alerts.sink import FOLDER
+from msprobe.monitor.csv_files import Table, merged, quantities_of, read_table
+from msprobe.monitor.files import RunFolder, find_runs
+from msprobe.monitor.series import Curve, Numbers, Series, curves_of, series_of, update_ratio
+from msprobe.paths import StrPath
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 40
+# Of long runs only the last files are read, at most so many bytes of each quantity.
+_MOST_BYTES = 8 << 20
+_MOST_FILES = 64
+_MOST_ALERTS = 5
+_USUAL_STEPS = 64
+_WANTED = ("grad_reduced", "grad_unreduced", "actv", "param_updated", "param_origin", "actv_grad")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the files of one rank say now. ``changed``: seconds since one was written."""
+
+    run: RunFolder
+    tables: dict[str, Table]
+    changed: float | None
+
+
+def watch(
+    folder: StrPath, *, once: bool = False, every: float = 2.0, top: int = 12, console: Console | None = None
+) -> None:
+    """Show the newest run in the folder until Ctrl-C, or ``once``. ``every``: seconds. ``top``: how many tensors.
+
+    Raises PathError if there is no such folder.
+    """
+    find_runs(folder)
+    screen = console or Console()
+    if once:
+        screen.print(view(folder, top))
+        return
+    try:
+        with Live(view(folder, top), console=screen, refresh_per_second=4) as live:
+            while True:
+                time.sleep(every)
+                live.update(view(folder, top))
+    except KeyboardInterrupt:
+        return
+
+
+def view(folder: StrPath, top: int = 12) -> RenderableType:
+    """What is shown now."""
+    newest = {run.rank: run for run in find_runs(folder)}
+    if not newest:
+        return Text(f"No run in {folder} yet; the monitor makes its folder when the training begins.", style="dim")
+    states = [_state(run) for run in newest.values()]
+    known = [state for state in states if state.tables]
+    parts: list[RenderableType] = [_ranks(states)]
+    if known:
+        parts += [_curves(curves_of(known[0].tables)), _tensors(known[0], top)]
+    parts.append(_alerts(Path(os.path.abspath(states[0].run.path)).parent / FOLDER))
+    return Group(*parts)
+
+
+def spark(values: Numbers | Sequence[float], width: int = _WIDTH) -> str:
+    """A line of small bars; logarithmic where the numbers differ much, ``!`` for what is not finite."""
+    numbers = np.asarray(values, dtype=np.float64)[-width:]
+    finite = numbers[np.isfinite(numbers)]
+    if not len(finite):
+        return "!" * len(numbers)
+    if finite.min() > 0 and finite.max() > 20 * finite.min():
+        with np.errstate(all="ignore"):
+            numbers, finite = np.log(numbers), np.log(finite)
+    low, room = finite.min(), (finite.max() - finite.min()) or 1.0
+    bars = [
+        _BARS[int((x - low) / room * (len(_BARS) - 1) + 0.5)] if math.isfinite(x) else "!" for x in numbers.tolist()
+    ]
+    return "".join(bars)
+
+
+def _state(run: RunFolder) -> State:
+    tables = {}
+    last: float | None = None
+    for quantity, files in quantities_of(run.path).items():
+        chosen: list[Path] = []
+        size = 0
+        for path in reversed(files[-_MOST_FILES:]):
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            last = max(last or 0.0, status.st_mtime)
+            size += status.st_size
+            if chosen and size > _MOST_BYTES:
+                break
+            chosen.append(path)
+        parts = []
+        for path in reversed(chosen):
+            try:
+                parts.append(read_table(path))
+            except PathError:
+                continue
+        if parts and sum(map(len, parts)):
+            tables[quantity] = merged(parts)
+    return State(run, tables, None if last is None else max(0.0, time.time() - last))
+
+
+def _ranks(states: Sequence[State]) -> Grid:
+    grid = Grid(box=None, pad_edge=False)
+    for name in ("rank", "last step", "written", "gradient norm", "loss", "run"):
+        grid.add_column(name, justify="left" if name == "run" else "right", header_style="dim")
+    for state in states:
+        steps = [int(table.steps.max()) for table in state.tables.values()]
+        last = {curve.name: curve.values[-1] for curve in curves_of(state.tables)}
+        grid.add_row(
+            str(state.run.rank),
+            str(max(steps)) if steps else "-",
+            "-" if state.changed is None else f"{state.changed:.0f} s ago",
+            _number(last.get("grad_norm")),
+            _number(last.get("loss")),
+            state.run.path.name,
+        )
+    return grid
+
+
+def _curves(curves: Sequence[Curve]) -> Grid:
+    grid = Grid(box=None, pad_edge=False, show_header=False)
+    for curve in curves:
+        grid.add_row(Text(curve.name, style="dim"), spark(curve.values), _number(curve.values[-1]))
+    return grid
+
+
+def _tensors(state: State, top: int) -> RenderableType:
+    """The tensors whose last value is furthest from what it was before."""
+    series = next((found for name in _WANTED if (found := _norms(state.tables.get(name))) is not None), None)
+    if series is None:
+        return Text("")
+    scores = [_surprise(row) for row in series.values]
+    ratios = update_ratio(state.tables)
+    ratio_of = {} if ratios is None else dict(zip(ratios.labels, ratios.values[:, -1].tolist(), strict=True))
+    grid = Grid(
+        box=None, pad_edge=False, title=f"{series.quantity}: {series.op}", title_justify="left", title_style="bold"
+    )
+    for name in ("tensor", "last", "usual", "times", "steps", *(["update ratio"] if ratio_of else [])):
+        grid.add_column(name, justify="left" if name in ("tensor", "steps") else "right", header_style="dim")
+    for at in sorted(range(len(scores)), key=lambda at: -scores[at])[:top]:
+        row = series.values[at]
+        usual = _usual(row)
+        times = row[-1] / usual if usual else math.nan
+        style = "red" if not math.isfinite(row[-1]) or times > 10 else "yellow" if times > 3 else ""
+        more = [_number(ratio_of.get(series.labels[at]))] if ratio_of else []
+        shown = Text(series.labels[at], overflow="ellipsis", no_wrap=True, style=style)
+        grid.add_row(shown, _number(row[-1]), _number(usual), _number(times, 3), spark(row, 24), *more)
+    return grid
+
+
+def _norms(table: Table | None) -> Series | None:
+    if table is None:
+        return None
+    found = list(series_of(table))
+    return next((series for series in found if series.op == "norm"), found[0] if found else None)
+
+
+def _usual(row: Numbers) -> float:
+    recent = row[-_USUAL_STEPS:-1]
+    before = np.abs(recent[np.isfinite(recent)])
+    return float(np.median(before)) if len(before) else math.nan
+
+
+def _surprise(row: Numbers) -> float:
+    """For sorting: what is not finite first, then by the factor to what is usual."""
+    last, usual = abs(float(row[-1])), _usual(row)
+    if not math.isfinite(last):
+        return math.inf
+    return abs(math.log(last / usual)) if last > 0 and usual > 0 else 0.0
+
+
+def _alerts(folder: Path) -> RenderableType:
+    try:
+        alerts = list(read_alerts(folder).values())
+    except MsprobeError:  # none were written
+        return Text("")
+    lines = [Text(f"{len(alerts)} alerts, the last:", style="bold red")] if alerts else []
+    lines += [Text(str(alert.get("message", "")), style="red") for alert in alerts[-_MOST_ALERTS:]]
+    return Group(*lines)
+
+
+def _number(value: float | None, digits: int = 5) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"
