@@ -711,3 +711,36 @@ def test_an_error_of_the_user_leaves_the_monitor_able_to_go_on(tmp_path: Path, w
 
 def _fail(*given: Any) -> Any:
     raise RuntimeError("the user's")
+
+
+@pytest.mark.parametrize("how", ["clipped", "numpy", "scaled", "replaced", "untouched"])
+def test_reduced_gradients_are_those_that_the_optimizer_gets(tmp_path: Path, how: str) -> None:
+    """Whoever writes to a gradient behind the backward pass, also where torch counts no change."""
+    norms: list[float] = []
+
+    def train(attach: Attach) -> Any:
+        torch.manual_seed(0)
+        model = ModelM()
+        sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        attach(model, sgd)
+        loss = model(torch.randn(3, 4)).square().mean()
+        (scaler.scale(loss) if how == "scaled" else loss).backward()
+        weight = model.fc1.weight
+        assert weight.grad is not None
+        if how == "clipped":
+            nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+        elif how == "numpy":
+            weight.grad.numpy()[0, 0] = 7.0
+        elif how == "scaled":
+            scaler.unscale_(sgd)
+        elif how == "replaced":
+            weight.grad = weight.grad * 2
+        norms.append(float(weight.grad.double().norm()))
+        sgd.step()
+        return [model]
+
+    found = monitored(tmp_path, GRADIENTS, train)
+    assert found.norms("grad_reduced")["fc1.weight"] == pytest.approx(norms[-1], rel=1e-7)
+    same = found.norms("grad_unreduced")["fc1.weight"] == pytest.approx(norms[-1], rel=1e-7)
+    assert same == (how == "untouched")
