@@ -246,7 +246,7 @@ class TrainerMon:
     def _over(self, event: Any) -> None:
         """The optimizer has stepped, in a step that is measured."""
         training = self._training
-        if training is not None and not self._switch.is_dynamic:
+        if training is not None:
             training.recorder.bus.afterwards(self._finish)
 
     def _skipped(self, event: Any) -> None:
