@@ -22,6 +22,7 @@ except ModuleNotFoundError as problem:
     ) from None
 
 from msprobe.capture.torch.trainer_recording import TrainerRecording
+from msprobe.monitor.torch.trainers import MonitoredTraining
 
 __all__ = ["MsprobeCallback"]
 
@@ -30,30 +31,43 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
     """Records each step of the training, one folder for a step of the optimizer.
 
     Takes what PrecisionDebugger takes: ``config_path``, or fields of config.json as keywords, and raises its errors.
-    Without any it uses the PrecisionDebugger that is there, else the defaults. The folder ``step{k}`` holds the step
+    Without any it uses the PrecisionDebugger that is there, else the defaults. ``monitor``: the configuration of a
+    monitor (:class:`msprobe.pytorch.TrainerMon`) that watches the training as well, or, without other arguments, alone.
+    The folder ``step{k}`` holds the step
     that begins at ``global_step`` k, also in a training that is resumed. Evaluation is not recorded.
     """
 
-    def __init__(self, config_path: str | None = None, **settings: Any) -> None:
-        self._recording = TrainerRecording(config_path, settings)
+    def __init__(self, config_path: str | None = None, *, monitor: str | None = None, **settings: Any) -> None:
+        records = monitor is None or config_path is not None or bool(settings)
+        self._recording = TrainerRecording(config_path, settings) if records else None
+        self._monitored = MonitoredTraining(monitor) if monitor is not None else None
         self._inside = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """The training begins."""
         self._inside = False
-        self._recording.begin(state.global_step, lambda: self._inside, ends_steps=True)
+        if self._recording is not None:
+            self._recording.begin(state.global_step, lambda: self._inside, ends_steps=True)
+        if self._monitored is not None:
+            accumulated = args.gradient_accumulation_steps
+            self._monitored.begin(more["model"], more["optimizer"], accumulated, state.global_step)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """A step begins, with its first micro-batch."""
-        self._recording.number_next_step(state.global_step)
+        if self._recording is not None:
+            self._recording.number_next_step(state.global_step)
         self._inside = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """The optimizer has stepped."""
         self._inside = False
-        self._recording.end_step()
+        if self._recording is not None:
+            self._recording.end_step()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """The training is over."""
         self._inside = False
-        self._recording.end()
+        if self._recording is not None:
+            self._recording.end()
+        if self._monitored is not None:
+            self._monitored.end()

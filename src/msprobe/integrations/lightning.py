@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from msprobe.capture.torch.trainer_recording import TrainerRecording
+from msprobe.monitor.torch.trainers import MonitoredTraining
 
 __all__ = ["MsprobeCallback"]
 
@@ -39,25 +40,38 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
     """Records each step of the training, one folder for a step of the optimizer, or of all of them.
 
     Takes what PrecisionDebugger takes: ``config_path``, or fields of config.json as keywords, and raises its errors.
-    Without any it uses the PrecisionDebugger that is there, else the defaults. A training that is resumed counts on
+    Without any it uses the PrecisionDebugger that is there, else the defaults. ``monitor``: the configuration of a
+    monitor (:class:`msprobe.pytorch.TrainerMon`) that watches the training as well, or, without other arguments, alone;
+    of several optimizers it watches the first. A training that is resumed counts on
     from the steps of the checkpoint. Sanity checks and validation are not recorded, but for those between two
     micro-batches of a step.
     """
 
-    def __init__(self, config_path: str | None = None, **settings: Any) -> None:
+    def __init__(self, config_path: str | None = None, *, monitor: str | None = None, **settings: Any) -> None:
         super().__init__()
-        self._recording = TrainerRecording(config_path, settings)
+        records = monitor is None or config_path is not None or bool(settings)
+        self._recording = TrainerRecording(config_path, settings) if records else None
+        self._monitored = MonitoredTraining(monitor) if monitor is not None else None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """The training begins, behind the sanity check; a checkpoint is loaded."""
         # Lightning counts the steps of each optimizer.
         done = trainer.global_step // max(1, len(trainer.optimizers))
-        self._recording.begin(done, lambda: bool(trainer.training), trainer.optimizers)
+        if self._recording is not None:
+            self._recording.begin(done, lambda: bool(trainer.training), trainer.optimizers)
+        if self._monitored is not None:
+            self._monitored.begin(pl_module, trainer.optimizers[0], trainer.accumulate_grad_batches, done)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """The training is over."""
-        self._recording.end()
+        if self._recording is not None:
+            self._recording.end()
+        if self._monitored is not None:
+            self._monitored.end()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The training was ended by an exception."""
-        self._recording.end(failed=True)
+        if self._recording is not None:
+            self._recording.end(failed=True)
+        if self._monitored is not None:
+            self._monitored.end()

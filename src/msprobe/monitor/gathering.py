@@ -32,6 +32,9 @@ class Gathering:
         # Names whose measurements of a step become one row.
         self._merged: set[tuple[int, str]] = set()
         self.columns: dict[Quantity, tuple[str, ...]] = {}
+        # Numbers of the step as a whole, and a digest of its data.
+        self.scalars: dict[str, float] = {}
+        self.batch = ""
 
     def add(self, quantity: Quantity, stage: int, name: str, cells: Cells, micro_step: int | None = None) -> None:
         """One tensor more. Rows come in the order in which their names did, those of one name together."""
@@ -68,7 +71,7 @@ class Gathering:
     @property
     def is_empty(self) -> bool:
         """True if nothing was measured."""
-        return not self._found
+        return not self._found and not self.scalars
 
     def metrics(self) -> StepMetrics:
         """The rows, all numbers being there."""
@@ -83,7 +86,7 @@ class Gathering:
                     assert cells.values is not None
                     written.append(Row(stage, name, micro_step, cells.values, cells.shape, cells.dtype))
             rows[quantity] = written
-        return StepMetrics(self.step, self.ops, rows, dict(self.columns))
+        return StepMetrics(self.step, self.ops, rows, dict(self.columns), dict(self.scalars), self.batch)
 
 
 def _merged(stage: int, name: str, ops: Sequence[str], found: Sequence[Cells]) -> Row:

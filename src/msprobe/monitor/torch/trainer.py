@@ -172,6 +172,16 @@ class TrainerMon:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
+    def note(self, batch: str = "", **numbers: float) -> None:
+        """Tell numbers of the step that runs now, as ``note(loss=loss.item())``, before the optimizer steps: files,
+        rules and reports have them beside what is measured. ``batch``: a text that tells the step's data from others.
+        """
+        watch = self._watch
+        if watch is not None:
+            gathering = watch.state.gathering
+            gathering.scalars.update((name, float(number)) for name, number in numbers.items())
+            gathering.batch = batch or gathering.batch
+
     def flush(self) -> None:
         """Wait until what was measured so far can be read."""
         self._output.flush()

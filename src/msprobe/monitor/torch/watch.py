@@ -63,6 +63,10 @@ class Watch:
         for listener in self.listeners:
             listener.cadence = cadence
 
+    def has(self, step: int) -> bool:
+        """True if this step is measured."""
+        return self.listeners[0].cadence.has(step, None)
+
     @property
     def is_a_look(self) -> bool:
         """True if the training is to be stopped when it has been looked at once."""
