@@ -86,6 +86,10 @@ def mint_sgd(weights: Any) -> Any:
     return mint.optim.SGD(weights, lr=0.1, momentum=0.9)
 
 
+def mint_adam(weights: Any) -> Any:
+    return mint.optim.Adam(weights, lr=0.01)
+
+
 def experimental_adam(weights: Any) -> Any:
     return mindspore.experimental.optim.Adam(weights, lr=0.01)
 
@@ -122,9 +126,10 @@ def same(one: list[Any], other: list[Any]) -> bool:
         (adam, "Adam", {"moment1", "moment2"}),
         (momentum, "SGD", {"accum", "stat"}),
         (mint_sgd, "SGD", {"momentum_buf"}),
+        (mint_adam, "Adam", {"exp_avg", "exp_avg_sq"}),
         (experimental_adam, "Adam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}),
     ],
-    ids=["nn.Adam", "nn.SGD", "mint.optim.SGD", "experimental.optim.Adam"],
+    ids=["nn.Adam", "nn.SGD", "mint.optim.SGD", "mint.optim.Adam", "experimental.optim.Adam"],
 )
 def test_what_is_told_is_what_the_step_works_on(make: Any, name: str, moments: set[str]) -> None:
     steps = Steps()
