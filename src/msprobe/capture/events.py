@@ -140,7 +140,8 @@ class ModulePass(_Placed):
 @dataclass(frozen=True, slots=True, eq=False)
 class Collective(_Placed):
     """A communication between ranks. ``after`` comes when its buffers are known to be filled: for one that is
-    asynchronous when the program has waited for it, with its arguments as the result.
+    asynchronous when the program has waited for it. Its result there are its arguments; of a functional collective, and
+    of one in MindSpore that gives results, these.
     """
 
     args: Sequence[Any]
