@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from msprobe.results import CheckedRun as CheckedRun
     from msprobe.results import Comparison as Comparison
     from msprobe.results import Finding as Finding
+    from msprobe.results import GradComparator as GradComparator
     from msprobe.results import Run as Run
     from msprobe.results import check as check
     from msprobe.results import compare as compare
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 # The one place of the version: the build and `msprobe --version` read it here.
 __version__ = "0.1.0"
 
-__all__ = ["CheckedRun", "Comparison", "Finding", "Run", "__version__", "check", "compare", "open"]
+__all__ = ["CheckedRun", "Comparison", "Finding", "GradComparator", "Run", "__version__", "check", "compare", "open"]
 
 # Name here -> name in msprobe.results.
 _RESULTS = {
     "CheckedRun": "CheckedRun",
     "Comparison": "Comparison",
     "Finding": "Finding",
+    "GradComparator": "GradComparator",
     "Run": "Run",
     "check": "check",
     "compare": "compare",

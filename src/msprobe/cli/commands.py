@@ -27,6 +27,7 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "code_mapping": ("code_mapping", "name the source lines of the kernels of a MindSpore graph"),
     "compare": ("compare", "compare two dumps: where they part, and a sheet of all tensors"),
     "data2db": ("data2db", "write runs of the monitor as a database, as `msprobe monitor to-db` does"),
+    "grad_compare": ("grad_compare", "compare the gradients of two runs that grad_probe has recorded"),
     "graph": ("graph", "write the graph of a dump, or of two compared, for TensorBoard, as .vis files"),
     "graph_visualize": (
         "graph_visualize",

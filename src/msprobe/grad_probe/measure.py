@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from msprobe.capture import native
 from msprobe.capture.array_numbers import numbers_of
 from msprobe.config.settings import DirectionKind, GradientProbe
-from msprobe.grad_probe.rows import GradientRow
+from msprobe.grad_probe.rows import NAN_DIRECTION, GradientRow
 
 Array = NDArray[Any]
 
-#: What stands for NaN in a ternary direction.
-NAN_DIRECTION = 2
+
 # What the C extension knows the two types by, by their size: names of types are slow to ask for.
 _KINDS = {4: native.KINDS.get("float32"), 8: native.KINDS.get("float64")}
 # With more bounds than this a search for each element is faster than a comparison with each bound.

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from msprobe.config.settings import GradientLevel
 
 BOM = b"\xef\xbb\xbf"
+#: What stands for NaN in a ternary direction.
+NAN_DIRECTION = 2
 
 
 @dataclass(frozen=True, slots=True)

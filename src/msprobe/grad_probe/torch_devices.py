@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from msprobe.config.settings import GradientProbe
-from msprobe.grad_probe.measure import NAN_DIRECTION, Array, checksum_of
-from msprobe.grad_probe.rows import GradientRow
+from msprobe.grad_probe.measure import Array, checksum_of
+from msprobe.grad_probe.rows import NAN_DIRECTION, GradientRow
 from msprobe.grad_probe.writer import Entry
 
 # Maximum, minimum, norm.

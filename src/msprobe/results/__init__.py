@@ -5,6 +5,7 @@ None of this imports torch or MindSpore.
 
 from __future__ import annotations
 
+from msprobe.grad_probe.comparator import GradComparator
 from msprobe.results.records import Record, Tensor
 from msprobe.results.runs import Part, Run, open_run
 from msprobe.results.tables import Table
@@ -14,6 +15,7 @@ __all__ = [
     "CheckedRun",
     "Comparison",
     "Finding",
+    "GradComparator",
     "Part",
     "Record",
     "Run",

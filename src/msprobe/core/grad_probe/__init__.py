@@ -1,0 +1,1 @@
+"""Import names of earlier tools."""

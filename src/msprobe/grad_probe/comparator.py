@@ -1,0 +1,219 @@
+"""``GradComparator``: where the gradients of two runs part.
+
+::
+
+    from msprobe import GradComparator
+
+    found = GradComparator.compare_distributed("npu/out", "gpu/out", "compared")
+    found.problems[0].line        # rank 0 step 3 layers.2.fc.weight 0.91 -> 0.84
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from msprobe import log, paths
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.grad_probe import layout
+from msprobe.grad_probe.comparison import RankComparison, compare_rank
+from msprobe.grad_probe.reading import RankFolder
+from msprobe.grad_probe.results import write_results
+from msprobe.grad_probe.verdict import DROP, FIRST, Problem, Thresholds, ranked
+
+#: Which plots are drawn: of each parameter and of all together, of all together, or none. None of these: "all" up to
+#: 50 parameters, "summary" above.
+Plots = Literal["all", "summary", "none"]
+Mapped = Mapping[str, str] | str | Path | None
+
+
+@dataclass
+class GradientComparison:
+    """What came of a comparison. ``problems``: the most suspicious first; ``notes``: what could not be compared;
+    ``written``: files, for people to open.
+    """
+
+    ranks: list[RankComparison]
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    written: list[Path] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """1 if there is a problem, else 0."""
+        return 1 if self.problems else 0
+
+    @property
+    def line(self) -> str:
+        """The answer in a line."""
+        if self.problems:
+            return f"first suspicious: {self.problems[0].line}"
+        parameters = len({name for rank in self.ranks for name in rank.parameters})
+        steps = len({step for rank in self.ranks for step in rank.steps})
+        return f"no suspicious gradient in {parameters} parameters, {steps} steps, {len(self.ranks)} ranks"
+
+
+class GradComparator:
+    """Compares what two runs of the probe wrote. Both methods can be called on the class.
+
+    Where directions were written (L1, L2) the similarity of a parameter at a step is the share of its elements that
+    point the same way; else (L0) checksums, or maximum, minimum and norm, are compared. The first two arguments are
+    folders, the third is where results go; each goes by two names. Further arguments:
+
+    ``plot``: see :data:`Plots`. ``first``, ``drop``: thresholds of a problem
+    (:class:`msprobe.grad_probe.verdict.Thresholds`). ``mapping``: names of parameters of the first run and what these
+    are called in the second; a dict, or the path of a JSON file with one. A key that is no name is a regular
+    expression, replaced wherever it is found. ``module.`` and other wrappers' names need none.
+    ``quiet``: say nothing in the log of what was found.
+
+    Raises PathError for folders that cannot be used, InvalidInputError where nothing can be compared.
+    """
+
+    @classmethod
+    def compare_distributed(
+        cls,
+        path1: Any = None,
+        path2: Any = None,
+        output_dir: Any = None,
+        *,
+        dump_path1: Any = None,
+        dump_path2: Any = None,
+        output_path: Any = None,
+        plot: Plots | None = None,
+        first: float = FIRST,
+        drop: float = DROP,
+        mapping: Mapped = None,
+        quiet: bool = False,
+    ) -> GradientComparison:
+        """Compare all ranks of two ``dump_path``."""
+        one, other, output = _paths((path1, dump_path1), (path2, dump_path2), (output_dir, output_path))
+        ranks, others = layout.ranks_of(one), layout.ranks_of(other)
+        common = [rank for rank in ranks if rank in others]
+        if not common:
+            raise InvalidInputError(
+                f'no rank is in both runs: "{one}" has {_ranks(ranks)}, "{other}" has {_ranks(others)}; give the'
+                " dump_path of each run."
+            )
+        notes = [
+            f"rank {rank}: not in the {'second' if rank in ranks else 'first'} run"
+            for rank in sorted({*ranks, *others} - {*common})
+        ]
+        limits, partner = Thresholds(first, drop), _partner(mapping)
+        found = [
+            compare_rank(rank, RankFolder(ranks[rank]), RankFolder(others[rank]), limits, partner) for rank in common
+        ]
+        return _finish(found, notes, output, plot, lambda rank: output / f"rank{rank}", quiet)
+
+    @classmethod
+    def compare(
+        cls,
+        path1: Any = None,
+        path2: Any = None,
+        output_dir: Any = None,
+        *,
+        dump_path1: Any = None,
+        dump_path2: Any = None,
+        output_path: Any = None,
+        plot: Plots | None = None,
+        first: float = FIRST,
+        drop: float = DROP,
+        mapping: Mapped = None,
+        quiet: bool = False,
+    ) -> GradientComparison:
+        """Compare two folders ``rank{N}``; results have no folder of a rank."""
+        one, other, output = _paths((path1, dump_path1), (path2, dump_path2), (output_dir, output_path))
+        number = re.fullmatch(r"rank(\d{1,18})", one.name)
+        rank = int(number[1]) if number else 0
+        found = compare_rank(rank, RankFolder(one), RankFolder(other), Thresholds(first, drop), _partner(mapping))
+        return _finish([found], [], output, plot, lambda rank: output, quiet)
+
+
+def _paths(*given: tuple[Any, Any]) -> tuple[Path, Path, Path]:
+    """The two folders to read and the one to write to, each by one of its two names."""
+    names = (("path1", "dump_path1"), ("path2", "dump_path2"), ("output_dir", "output_path"))
+    mistakes = []
+    for values, both in zip(given, names, strict=True):
+        if values[0] is not None and values[1] is not None:
+            mistakes.append(f"{both[0]} and {both[1]} are two names of one argument; give one of them")
+        elif values[0] is None and values[1] is None:
+            mistakes.append(f"{both[0]} is missing")
+    if mistakes:
+        raise InvalidInputError(f"GradComparator: {'; '.join(mistakes)}.")
+    one, other, output = (
+        paths.check_path_form(first if first is not None else second, "folder") for first, second in given
+    )
+    for folder in (one, other):
+        if not folder.is_dir():
+            what = "is not a folder" if folder.exists() else "does not exist"
+            raise PathError(f'folder "{folder}" {what}; give a folder that grad_probe wrote.')
+    return one, other, paths.check_output_folder(output)
+
+
+def _partner(mapping: Mapped) -> Callable[[str], str]:
+    """How a parameter of the first run is called in the second."""
+    if mapping is None:
+        return lambda name: name
+    if not isinstance(mapping, Mapping):
+        mapping = _read_mapping(mapping)
+    if any(not isinstance(word, str) for pair in mapping.items() for word in pair):
+        raise InvalidInputError("mapping: names and what they become must be texts.")
+    table = dict(mapping)
+    try:
+        patterns = [(re.compile(name), new) for name, new in table.items()]
+        for pattern, new in patterns:
+            pattern.sub(new, "")
+    except (re.error, IndexError) as problem:
+        raise InvalidInputError(f"mapping: no regular expression: {problem}.") from None
+
+    def partner(name: str) -> str:
+        if name in table:
+            return table[name]
+        for pattern, new in patterns:
+            name = pattern.sub(new, name)
+        return name
+
+    return partner
+
+
+def _read_mapping(path: str | Path) -> Mapping[str, str]:
+    file = paths.check_readable_file(path, ".json", follow_symlink=True)
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError) as problem:
+        raise InvalidInputError(f'mapping: "{file}" is no JSON file: {problem}.') from None
+    if not isinstance(found, dict):
+        raise InvalidInputError(f'mapping: "{file}" must hold an object {{"name": "name in the second run"}}.')
+    return found
+
+
+def _ranks(ranks: Mapping[int, Path]) -> str:
+    numbers = [str(rank) for rank in ranks]
+    return (
+        f"rank {', '.join(numbers[:8])}" + ("" if len(numbers) <= 8 else " ...") if numbers else "no folder rank0, ..."
+    )
+
+
+def _finish(
+    ranks: list[RankComparison],
+    notes: list[str],
+    output: Path,
+    plot: Plots | None,
+    folder: Callable[[int], Path],
+    quiet: bool,
+) -> GradientComparison:
+    if not any(rank.parameters for rank in ranks):
+        reasons = [f"rank {rank.rank}: {note}" for rank in ranks for note in rank.notes][:4]
+        raise InvalidInputError(f"nothing can be compared: {'; '.join([*notes, *reasons]) or 'no parameter is there'}.")
+    result = GradientComparison(ranks, ranked([problem for rank in ranks for problem in rank.problems]))
+    result.notes = [*notes, *(f"rank {rank.rank}: {note}" for rank in ranks for note in rank.notes)]
+    result.written = write_results(ranks, result.problems, result.notes, output, folder, plot)
+    if quiet:
+        return result
+    for note in result.notes[:20]:
+        log.warning(f"grad_compare: {note}.")
+    (log.warning if result.problems else log.info)(f"grad_compare: {result.line}.")
+    return result

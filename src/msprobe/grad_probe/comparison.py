@@ -1,0 +1,198 @@
+"""Two runs of the probe, rank by rank: similarities where there are directions, else the first numbers that differ.
+
+What one side lacks is noted, and the rest is compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.grad_probe.reading import NUMBERS, RankFolder, StepRows, shape_of
+from msprobe.grad_probe.similarity import Similarity, compare_directions
+from msprobe.grad_probe.verdict import Problem, Thresholds, problems_of
+
+# What wrappers put before the name of a parameter, or between its parts.
+_WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where the numbers of a parameter differ first: texts of the two csv files."""
+
+    parameter: str
+    step: int
+    column: str
+    one: str
+    other: str
+
+
+@dataclass
+class RankComparison:
+    """What came of one rank. ``similarities``: by parameter and step, in the order of the model; what is not there
+    could not be compared. ``differences``: of runs without directions, one for each parameter that differs.
+    """
+
+    rank: int
+    steps: list[int] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)
+    similarities: dict[str, dict[int, Similarity]] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def value(self, parameter: str, step: int) -> float | None:
+        """The similarity of a parameter at a step; None if there is none."""
+        found = self.similarities.get(parameter, {}).get(step)
+        return None if found is None else found.value
+
+    def summary(self, step: int) -> float | None:
+        """The similarity of all parameters together, weighted by their size."""
+        found = [steps[step] for steps in self.similarities.values() if step in steps]
+        count = sum(one.count for one in found)
+        return sum(one.equal for one in found) / count if count else None
+
+
+def compare_rank(
+    rank: int, one: RankFolder, other: RankFolder, limits: Thresholds, partner: Callable[[str], str]
+) -> RankComparison:
+    """Compare what one rank wrote in two runs. ``partner``: the name in the other run of a parameter of the first."""
+    result = RankComparison(rank)
+    common = [step for step in one.steps if step in other.steps]
+    _note_lacking(result, "step", one.steps, other.steps)
+    if not common:
+        result.notes.append("no step is in both, nothing is compared")
+        return result
+    with_directions = [step for step in common if step in one.direction_steps and step in other.direction_steps]
+    result.steps = with_directions or common
+    _note_lacking(
+        result,
+        "directions of step",
+        *([step for step in common if step in side.direction_steps] for side in (one, other)),
+    )
+    lacking = _Lacking()
+    numbers = _Numbers(result)
+    for step in result.steps:
+        try:
+            left, right = one.rows(step), other.rows(step)
+        except MsprobeError as problem:
+            result.notes.append(f"step {step} is left out: {problem.message}")
+            continue
+        for name, right_name in _pairs(step, left, right, partner, lacking):
+            result.similarities.setdefault(name, {})
+            if not with_directions:
+                numbers.look(step, name, left.rows[name], right.rows[right_name])
+                continue
+            try:
+                found = _similarity(step, name, right_name, one, other, left)
+            except InvalidInputError as problem:
+                lacking.add(f"cannot be compared: {problem.message.rstrip('.')}", name, step)
+                continue
+            if isinstance(found, str):
+                lacking.add(found, name, step)
+            else:
+                result.similarities[name][step] = found
+    result.parameters = list(result.similarities)
+    result.notes += lacking.notes()
+    for place, name in enumerate(result.parameters):
+        values = {step: found.value for step, found in result.similarities[name].items()}
+        result.problems += problems_of(rank, name, place, values, limits)
+    places = {name: place for place, name in enumerate(result.parameters)}
+    result.problems += [
+        Problem(
+            rank, one.parameter, one.step, f"{one.column} differs: {one.one} and {one.other}", places[one.parameter]
+        )
+        for one in result.differences
+    ]
+    return result
+
+
+class _Lacking:
+    """What could not be compared, in which steps, and why."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, dict[str, list[int]]] = {}
+
+    def add(self, reason: str, name: str, step: int) -> None:
+        """``name`` could not be compared at ``step``."""
+        self._steps.setdefault(reason, {}).setdefault(name, []).append(step)
+
+    def notes(self) -> list[str]:
+        """A line for all names with the same reason and steps."""
+        grouped: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+        for reason, names in self._steps.items():
+            for name, steps in names.items():
+                grouped.setdefault((reason, tuple(steps)), []).append(name)
+        return [
+            f"{_some(names)}: {reason} (step {_some(map(str, steps))})" for (reason, steps), names in grouped.items()
+        ]
+
+
+def _pairs(
+    step: int, left: StepRows, right: StepRows, partner: Callable[[str], str], lacking: _Lacking
+) -> list[tuple[str, str]]:
+    """The names of each parameter in both."""
+    plain = {_WRAPPERS.sub("", name): name for name in right.rows}
+    pairs = []
+    for name in left.rows:
+        wanted = partner(name)
+        found = wanted if wanted in right.rows else plain.get(_WRAPPERS.sub("", wanted))
+        if found is None:
+            lacking.add("not in the second run", name, step)
+        else:
+            pairs.append((name, found))
+    taken = {found for _, found in pairs}
+    for name in right.rows:
+        if name not in taken:
+            lacking.add("not in the first run", name, step)
+    return pairs
+
+
+def _similarity(
+    step: int, name: str, right_name: str, one: RankFolder, other: RankFolder, left: StepRows
+) -> Similarity | str:
+    first, second = one.direction(step, name), other.direction(step, right_name)
+    if first is None or second is None:
+        return f"no direction file in the {'first' if first is None else 'second'} run"
+    return compare_directions(first, second, shape_of(left.rows[name]))
+
+
+class _Numbers:
+    """Looks for the first step in which the numbers of a parameter differ."""
+
+    def __init__(self, result: RankComparison) -> None:
+        self._result = result
+        self._known: set[str] = set()
+
+    def look(self, step: int, name: str, one: Mapping[str, str], other: Mapping[str, str]) -> None:
+        """Compare the rows of a parameter: by checksum where both have one of the same kind."""
+        if name in self._known:
+            return
+        sums = one.get("md5", ""), other.get("md5", "")
+        by_checksum = bool(sums[0]) and len(sums[0]) == len(sums[1])
+        for column in ("md5",) if by_checksum else NUMBERS:
+            values = one.get(column, ""), other.get(column, "")
+            if values[0] != values[1]:
+                self._known.add(name)
+                # The checksum says that something differs, the numbers how much.
+                telling = next((word for word in NUMBERS if one.get(word) != other.get(word)), column)
+                title = "checksum" if telling == "md5" else telling
+                difference = Difference(name, step, title, one.get(telling, ""), other.get(telling, ""))
+                self._result.differences.append(difference)
+                return
+
+
+def _note_lacking(result: RankComparison, what: str, one: Iterable[int], other: Iterable[int]) -> None:
+    first, second = set(one), set(other)
+    for numbers, side in ((first - second, "second"), (second - first, "first")):
+        if numbers:
+            result.notes.append(f"{what} {_some([str(number) for number in sorted(numbers)])}: not in the {side} run")
+
+
+def _some(names: Iterable[str]) -> str:
+    listed: Sequence[str] = list(names)
+    more = len(listed) - _MOST_NAMED
+    return ", ".join(listed[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

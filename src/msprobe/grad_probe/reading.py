@@ -1,0 +1,131 @@
+"""Reads what a probe wrote: ours, or that of mindstudio-probe 8.1.1 (its static graphs write other letters in the
+header).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.grad_probe import layout
+
+Array = NDArray[Any]
+#: Of a csv; a model of a million parameters' names has a fifth of it.
+_LARGEST_CSV = 1 << 30
+# Columns of every level, by their name in lower case.
+NUMBERS = ("max", "min", "norm")
+
+
+class StepRows:
+    """The rows of one step, by the name of the parameter and the name of the column in lower case."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.rows: dict[str, dict[str, str]] = {}
+        try:
+            if file.stat().st_size > _LARGEST_CSV:
+                raise PathError(f'"{file}" has more than {_LARGEST_CSV} bytes; it is no summary of gradients.')
+            text = file.read_text("utf-8-sig")
+        except OSError as problem:
+            raise PathError(f'"{file}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        except UnicodeDecodeError:
+            raise InvalidInputError(f'"{file}" is not UTF-8; it is no summary of gradients.') from None
+        try:
+            lines = list(csv.reader(io.StringIO(text, newline="")))
+        except csv.Error as problem:
+            raise InvalidInputError(f'"{file}" is no csv file: {problem}.') from None
+        header = [name.lower() for name in lines[0]] if lines else []
+        if not header or header[0] != "param_name":
+            found = lines[0][:3] if lines else "nothing"
+            raise InvalidInputError(f'"{file}": the first column must be param_name, found {found}.')
+        for line in lines[1:]:
+            if line:
+                self.rows.setdefault(line[0], dict(zip(header[1:], line[1:], strict=False)))
+
+    @property
+    def has_checksums(self) -> bool:
+        """True for level L0."""
+        return any("md5" in row for row in self.rows.values())
+
+
+class RankFolder:
+    """What one rank wrote."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def steps(self) -> Mapping[int, Path]:
+        """The csv of each step, ascending."""
+        return layout.summaries_of(self.path)
+
+    @cached_property
+    def direction_steps(self) -> Mapping[int, Path]:
+        """The folder with directions of each step, ascending."""
+        return layout.directions_of(self.path)
+
+    def rows(self, step: int) -> StepRows:
+        """The rows of a step that is there."""
+        return StepRows(self.steps[step])
+
+    def direction(self, step: int, parameter: str) -> Array | None:
+        """The direction of a parameter as its file has it, mapped rather than read; None if there is no file.
+
+        Raises InvalidInputError for what is no direction: bool, int8 (ternary) or uint8 (packed).
+        """
+        folder = self.direction_steps.get(step)
+        if folder is None:
+            return None
+        names = [layout.direction_name(parameter)]
+        if not set(parameter) & set("/\\\0") and len(parameter) < 250:
+            names.append(f"{parameter}.npy")  # as earlier tools name it
+        file = next((folder / name for name in names if (folder / name).is_file()), None)
+        if file is None:
+            return None
+        return read_direction(file)
+
+
+def read_direction(file: Path) -> Array:
+    """The direction in a file, mapped rather than read. Nothing that is pickled is loaded, and no size that a header
+    tells is believed. Raises InvalidInputError for what is no direction: bool, int8 (ternary) or uint8 (packed).
+    """
+    form = np.lib.format
+    try:
+        with file.open("rb") as opened:
+            read_header = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}[
+                form.read_magic(opened)
+            ]
+            shape, is_fortran, dtype = read_header(opened)
+            offset = opened.tell()
+        size = file.stat().st_size - offset
+    except (OSError, ValueError, EOFError, TypeError, KeyError, SyntaxError, RecursionError, MemoryError) as problem:
+        raise InvalidInputError(f'"{file}" is no .npy file of a direction: {_one_line(problem)}.') from None
+    if dtype not in (np.bool_, np.int8, np.uint8):
+        raise InvalidInputError(f'"{file}": a direction must be bool, int8 or uint8, found {dtype}.')
+    if math.prod(shape) != size:
+        raise InvalidInputError(f'"{file}" has {size} elements, its header tells of {list(shape)}.')
+    if not size:
+        return np.zeros(shape, dtype)
+    return np.memmap(file, dtype, "r", offset, shape, "F" if is_fortran else "C")
+
+
+def _one_line(problem: Exception) -> str:
+    return str(problem).splitlines()[0][:200].rstrip(".") if str(problem) else type(problem).__name__
+
+
+def shape_of(row: Mapping[str, str]) -> tuple[int, ...] | None:
+    """The shape of the direction of a row; None if the row does not say it."""
+    text = (row.get("local_shape") or row.get("shape") or "").strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    parts = [part.strip() for part in text[1:-1].split(",") if part.strip()]
+    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else None
