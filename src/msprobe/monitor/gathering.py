@@ -83,8 +83,9 @@ class Gathering:
                     written.append(_merged(stage, name, self.ops, [cells for _, cells in found]))
                     continue
                 for micro_step, cells in found:
-                    assert cells.values is not None
-                    written.append(Row(stage, name, micro_step, cells.values, cells.shape, cells.dtype))
+                    # Without values it is nowhere to be found, in no rank.
+                    if cells.values is not None:
+                        written.append(Row(stage, name, micro_step, cells.values, cells.shape, cells.dtype))
             rows[quantity] = written
         return StepMetrics(self.step, self.ops, rows, dict(self.columns), dict(self.scalars), self.batch)
 

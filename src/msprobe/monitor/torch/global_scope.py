@@ -7,30 +7,40 @@ by the number of elements, nans is the sum. All ranks of a group have to monitor
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.operators import Value
+from msprobe.monitor.torch.flat_parameters import Piece
 
 
 class Shards:
     """The sharded tensors of a step."""
 
-    def __init__(self) -> None:
+    def __init__(self, pieces: Mapping[int, Piece]) -> None:
+        # id(parameter) -> where it is whole, of those that are no DTensors.
+        self._pieces = pieces
         # What holds the numbers of this rank's shard, what shall hold those of the whole, elements here.
         self._noted: dict[tuple[Any, ...], list[tuple[Cells, Cells, int]]] = {}
 
-    def note(self, tensor: torch.Tensor, cells: Cells) -> Cells:
-        """The cells of the whole tensor that ``tensor`` is a shard of; those given where it is whole."""
-        groups = _groups_of(tensor)
+    def note(self, parameter: Any, tensor: torch.Tensor | None, cells: Cells | None) -> Cells | None:
+        """The cells of the whole tensor that ``tensor``, of ``parameter``, is a shard of; those given where it is
+        whole. Called for all that is sharded, also where this rank has nothing of it (None): so all ranks have the same
+        to reduce.
+        """
+        piece = self._pieces.get(id(parameter))
+        if piece is not None:
+            groups, shape = piece.groups, piece.shape
+        else:
+            groups, shape = _groups_of(parameter if tensor is None else tensor), tuple(parameter.shape)
         if not groups:
             return cells
-        whole = Cells(None, tuple(tensor.shape), cells.dtype)
-        count = math.prod(cells.shape or ())
-        self._noted.setdefault(groups, []).append((cells, whole, count))
+        whole = Cells(None, shape, str((parameter if tensor is None else tensor).dtype))
+        here = Cells((), (0,), None) if cells is None else cells
+        self._noted.setdefault(groups, []).append((here, whole, math.prod(here.shape or ())))
         return whole
 
     @property
@@ -48,7 +58,8 @@ class Shards:
                 torch.distributed.all_reduce(sums, group=group)
                 torch.distributed.all_reduce(tops, op=torch.distributed.ReduceOp.MAX, group=group)
             for (_, whole, _), summed, top in zip(found, sums.tolist(), tops.tolist(), strict=True):
-                whole.values = tuple(_whole(op, summed[i], top[i], summed[-1]) for i, op in enumerate(ops))
+                if summed[-1]:
+                    whole.values = tuple(_whole(op, summed[i], top[i], summed[-1]) for i, op in enumerate(ops))
 
 
 def _groups_of(tensor: Any) -> tuple[Any, ...]:
@@ -60,6 +71,8 @@ def _groups_of(tensor: Any) -> tuple[Any, ...]:
 
 
 def _sums(ops: Sequence[str], values: Sequence[Value], count: int) -> list[float]:
+    if not values:
+        return [0.0] * (len(ops) + 1)
     found: list[float] = []
     for op, value in zip(ops, values, strict=True):
         number = 0.0 if value is None or not count else float(value)
@@ -68,6 +81,8 @@ def _sums(ops: Sequence[str], values: Sequence[Value], count: int) -> list[float
 
 
 def _tops(ops: Sequence[str], values: Sequence[Value], count: int) -> list[float]:
+    if not values:
+        return [-math.inf] * len(ops)
     return [
         -math.inf if value is None or not count else -float(value) if op == "min" else float(value)
         for op, value in zip(ops, values, strict=True)

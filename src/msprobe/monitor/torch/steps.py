@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,9 @@ from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.measurements import Quantity
+from msprobe.monitor.torch.flat_parameters import Piece
 from msprobe.monitor.torch.global_scope import Shards
+from msprobe.monitor.torch.gradients import UnreducedGradients
 from msprobe.monitor.torch.optimizers import Kept, Optimizers
 from msprobe.monitor.torch.state import State
 from msprobe.monitor.torch.watched import WatchedParameter
@@ -28,8 +30,8 @@ _MOMENTS: tuple[Quantity, ...] = ("exp_avg", "exp_avg_sq")
 class OptimizerSteps(Observer):
     """Measures around the steps of the optimizer, and says when one is over.
 
-    ``groups`` says whether this rank writes what all ranks of a group have alike. ``over`` is called behind a step,
-    ``skipped`` behind one that was not taken.
+    ``unreduced`` is told that gradients are complete; ``groups`` says whether this rank writes what all ranks of a
+    group have alike.
     """
 
     is_careful = True
@@ -40,13 +42,16 @@ class OptimizerSteps(Observer):
         state: State,
         optimizers: Optimizers,
         groups: Groups,
+        unreduced: UnreducedGradients | None,
+        pieces: Mapping[int, Piece],
         over: Callable[[Any], None],
         skipped: Callable[[Any], None],
     ) -> None:
         self.state = state
         self.optimizers = optimizers
         self.groups = groups
-        self.shards = Shards() if state.config.scope == "global" else None
+        self.unreduced = unreduced
+        self.shards = Shards(pieces) if state.config.scope == "global" else None
         self._over = over
         self._skipped = skipped
         self._first: int | None = None
@@ -61,6 +66,8 @@ class OptimizerSteps(Observer):
         if config.wg_distribution or config.mv_distribution or config.param_distribution or config.mg_direction:
             with private.without_functions():
                 self._measure(event.step)
+        if self.unreduced is not None:
+            self.unreduced.end()
 
     def _measure(self, step: int) -> None:
         config = self.state.config
@@ -70,8 +77,7 @@ class OptimizerSteps(Observer):
         owned = [(one, kept[id(weight)]) for one, weight in alive if id(weight) in kept]
         if config.wg_distribution and self.groups.writes_reduced():
             for one, found in owned:
-                if found.gradient is not None:
-                    self._add("grad_reduced", one, found.gradient)
+                self._add("grad_reduced", one, found.gradient)
         if config.mv_distribution:
             self._measure_moments(step, owned)
         if config.mg_direction:
@@ -84,9 +90,7 @@ class OptimizerSteps(Observer):
     def _measure_moments(self, step: int, owned: list[tuple[WatchedParameter, Kept]]) -> None:
         for quantity in _MOMENTS:
             for one, found in owned:
-                moment = found.moments.get(quantity)
-                if moment is not None:
-                    self._add(quantity, one, moment)
+                self._add(quantity, one, found.moments.get(quantity))
         if not any(found.moments for _, found in owned) and step != self._first:
             name = type(self.optimizers.given).__name__
             log.once(
@@ -143,15 +147,16 @@ class OptimizerSteps(Observer):
 
     # ---------------------------------------------------------------- one tensor
 
-    def _add(self, quantity: Quantity, one: WatchedParameter, tensor: torch.Tensor) -> None:
-        state = self.state
-        if tensor.numel() == 0:
-            # Sharded, and nothing of it is here.
-            return
-        cells = state.meter.measure(tensor)
-        if self.shards is not None:
-            cells = self.shards.note(tensor, cells)
-        state.gathering.add(quantity, one.stage, one.name, cells)
+    def _add(self, quantity: Quantity, one: WatchedParameter, tensor: torch.Tensor | None) -> None:
+        state, shards = self.state, self.shards
+        cells: Cells | None = None
+        if tensor is not None and tensor.numel():
+            cells = state.meter.measure(tensor)
+        if shards is not None:
+            # Other ranks may have of it what this one has not.
+            cells = shards.note(one.reference(), tensor, cells)
+        if cells is not None:
+            state.gathering.add(quantity, one.stage, one.name, cells)
 
     def _add_direction(self, one: WatchedParameter, found: Kept, step: int) -> None:
         """The share of elements in which gradient and first moment have one sign; one that is zero counts half."""

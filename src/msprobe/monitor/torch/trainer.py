@@ -163,7 +163,9 @@ class TrainerMon:
             self._record.end()
         self._tell_if_nothing()
         self._remove_stop()
-        self._watch = None
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None
         self._output.close()
 
     def __enter__(self) -> TrainerMon:
@@ -248,6 +250,7 @@ class TrainerMon:
         training, watch = self._training, self._watch
         self._watch = None
         if training is not None and watch is not None:
+            watch.end()
             for listener in watch.listeners:
                 training.remove(listener)
 

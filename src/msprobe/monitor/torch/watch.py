@@ -17,6 +17,7 @@ from msprobe.monitor.gathering import Gathering
 from msprobe.monitor.measurements import Quantity, Row, StepMetrics
 from msprobe.monitor.torch.activations import Activations
 from msprobe.monitor.torch.communication import Collectives
+from msprobe.monitor.torch.flat_parameters import FlatParameters
 from msprobe.monitor.torch.gradients import UnreducedGradients
 from msprobe.monitor.torch.optimizers import Optimizers
 from msprobe.monitor.torch.state import State
@@ -54,6 +55,7 @@ class Watch:
         self.stacks: Stacks | None = None
         self._activations: Activations | None = None
         self._steps: OptimizerSteps | None = None
+        self._flat = FlatParameters(models)
         self._tell_unmatched()
         self.listeners = self._new_listeners(optimizers, groups, over, skipped)
 
@@ -109,6 +111,10 @@ class Watch:
         self.listeners.remove(stacks)
         return stacks.found
 
+    def end(self) -> None:
+        """It is over: what the listeners have attached by themselves is taken away."""
+        self._flat.detach()
+
     # ---------------------------------------------------------------- parts
 
     def _new_listeners(
@@ -129,15 +135,17 @@ class Watch:
         if config.stack_info:
             self.stacks = Stacks(state)
             found.append(self.stacks)
+        unreduced = None
         if config.wg_distribution:
-            found.append(UnreducedGradients(state, _is_sharded(self.models)))
+            unreduced = UnreducedGradients(state, _is_sharded(self.models), self._flat)
+            found.append(unreduced)
         if config.cc_distribution.enable:
             if is_distributed():
                 self.collectives = Collectives(state)
                 found.append(self.collectives)
             else:
                 log.warning("Monitor: cc_distribution needs a process group; no collectives are measured.")
-        self._steps = OptimizerSteps(state, optimizers, groups, over, skipped)
+        self._steps = OptimizerSteps(state, optimizers, groups, unreduced, self._flat.pieces, over, skipped)
         return [*found, self._steps]
 
     def _tell_unmatched(self) -> None:
