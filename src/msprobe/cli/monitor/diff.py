@@ -1,0 +1,44 @@
+"""``msprobe monitor diff``: the first step at which two trainings part."""
+
+from __future__ import annotations
+
+import argparse
+
+from msprobe.cli.parser import UsageError
+from msprobe.errors import MsprobeError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``msprobe monitor diff``."""
+    parser.epilog = (
+        "Differences that grow as rounding errors do are passed over. Reads sketch.bin of both runs, or their csv "
+        "files. Exit status: 0 no bad step; 1 there is one; 2 a folder cannot be read."
+    )
+    parser.add_argument(
+        "first", metavar="RUN_A", help="output folder of the monitor of a good run, or one run's folder"
+    )
+    parser.add_argument("second", metavar="RUN_B", help="that of the run in question")
+    parser.add_argument("--top", type=int, default=5, metavar="N", help="how many reasons to name (default: 5)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Name the step."""
+    from msprobe.monitor.diff import diff
+
+    try:
+        result = diff(args.first, args.second)
+    except MsprobeError as problem:
+        raise UsageError(problem.message) from problem
+    compared = f"{result.steps} steps of {result.ranks} rank{'s' if result.ranks > 1 else ''}"
+    if result.found is None:
+        print(f"no bad step: in {compared}, the second run does what the first does, up to rounding")
+        return 0
+    print(f"first bad step: {result.found.step} (rank {result.rank}; compared {compared})")
+    for reason in result.found.what[: args.top]:
+        print(f"  {reason}")
+    more = len(result.found.what) - args.top
+    if more > 0:
+        print(f"  and {more} more")
+    if not result.by_sketches:
+        print("  read from csv files; sketches tell smaller differences")
+    return 1

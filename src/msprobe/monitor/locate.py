@@ -1,0 +1,145 @@
+"""The first step at which a second run is not the first one with other rounding.
+
+Two healthy runs drift apart: rounding errors grow with the steps, smoothly. A fault shows as a jump: from one step to
+the next a number is several times further from that of the other run than it has been in the steps before. What is
+certain goes first: a batch or a learning rate that is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from msprobe.monitor.series import place_of
+from msprobe.monitor.sketch import Sketch
+
+#: A distance is a jump if it is this many times the largest of the last steps.
+JUMP = 6.0
+_LOOKED_BACK = 24
+# Rounding alone: float32 sums in another order, and what an optimizer's first steps make of it.
+_ROUNDING = 2e-7
+_FIRST_STEPS = 8
+_OF_FIRST_STEPS = 1e-3
+# So far apart nothing is the same any more.
+_LOST = 0.5
+
+Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBadStep:
+    """``what``: the facts and numbers that are wrong at this step, the strongest first. ``certain``: a fact is among
+    them (another batch, another learning rate).
+    """
+
+    step: int
+    what: tuple[str, ...]
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """``distance``: relative to the group's norm; ``usual``: the largest of the steps before."""
+
+    step: int
+    group: str
+    quantity: str
+    distance: float
+    usual: float
+
+    def __str__(self) -> str:
+        return f"{self.group}: {self.distance:.3g} apart (relative), {self.usual:.3g} at most in the steps before"
+
+
+def first_bad_step(
+    first: Sequence[Sketch], second: Sequence[Sketch], steps_of_numbers: Mapping[str, float] | None = None
+) -> FirstBadStep | None:
+    """The first bad step of the second run; None if it does what the first does, up to rounding.
+
+    ``steps_of_numbers``: by quantity, the least step between two numbers that the sketches were made of, where these
+    were rounded to decimals.
+    """
+    known = {sketch.step: sketch for sketch in first}
+    pairs = [
+        (known[sketch.step], sketch) for sketch in sorted(second, key=lambda one: one.step) if sketch.step in known
+    ]
+    facts = _first_facts(pairs)
+    jumps = _first_jumps(pairs, steps_of_numbers or {})
+    at = min([facts[0]] * bool(facts[1]) + [one.step for one in jumps[:1]], default=None)
+    if at is None:
+        return None
+    what = list(facts[1]) if facts[0] == at else []
+    what += [str(one) for one in jumps if one.step == at]
+    return FirstBadStep(at, tuple(what), facts[0] == at and bool(facts[1]))
+
+
+def _first_facts(pairs: Sequence[tuple[Sketch, Sketch]]) -> tuple[int, list[str]]:
+    for ours, theirs in pairs:
+        facts = []
+        if any(ours.batch) and any(theirs.batch) and ours.batch != theirs.batch:
+            facts.append("another batch of data")
+        if ours.rate != theirs.rate and ours.rate == ours.rate and theirs.rate == theirs.rate:
+            facts.append(f"learning rate {theirs.rate:.6g} instead of {ours.rate:.6g}")
+        if facts:
+            return ours.step, facts
+    return -1, []
+
+
+def _first_jumps(pairs: Sequence[tuple[Sketch, Sketch]], quanta: Mapping[str, float]) -> list[Jump]:
+    """The jumps at the earliest step that has any, the strongest first."""
+    history: dict[object, list[float]] = {}
+    for count, (ours, theirs) in enumerate(pairs):
+        found = []
+        now = _distances(ours, theirs, quanta)
+        usual_of_kind = _usual_of_kinds(history, now)
+        for channel, (kind, name, distance) in now.items():
+            before = history.setdefault(channel, [])
+            usual = max([*before[-_LOOKED_BACK:], usual_of_kind.get(kind, 0.0), _ROUNDING])
+            if count < _FIRST_STEPS or len(before) < 2:
+                usual = max(usual, _OF_FIRST_STEPS)
+            if distance > JUMP * usual or (distance == np.inf and usual < _LOST):
+                found.append(Jump(ours.step, name, kind, distance, usual))
+            before.append(min(distance, 1e30))
+            del before[: -2 * _LOOKED_BACK]
+        if found:
+            return sorted(found, key=lambda one: (place_of(one.quantity), -one.distance / one.usual))
+    return []
+
+
+def _usual_of_kinds(history: dict[object, list[float]], now: dict[object, tuple[str, str, float]]) -> dict[str, float]:
+    """The median over the channels of a quantity of what is usual there: one of them alone may have been lucky."""
+    of_kind: dict[str, list[float]] = {}
+    for channel, (kind, _, _) in now.items():
+        of_kind.setdefault(kind, []).append(max(history.get(channel, [0.0])[-_LOOKED_BACK:], default=0.0))
+    return {kind: float(np.median(values)) for kind, values in of_kind.items()}
+
+
+def _distances(ours: Sketch, theirs: Sketch, quanta: Mapping[str, float]) -> dict[object, tuple[str, str, float]]:
+    """Channel -> quantity, name, distance relative to the size of what is compared."""
+    found: dict[object, tuple[str, str, float]] = {}
+    for name, a, b in (("loss", ours.loss, theirs.loss), ("norm of all gradients", ours.norm, theirs.norm)):
+        if a == a or b == b:
+            quantity = "loss" if name == "loss" else "grad_reduced"
+            found[name] = (quantity, name, _apart(a, b, quanta.get(quantity, 0.0) * len(ours.groups)))
+    same = ours.groups if ours.groups == theirs.groups else tuple(g for g in ours.groups if g in set(theirs.groups))
+    here = [ours.groups.index(group) for group in same] if same is not ours.groups else slice(None)
+    there = [theirs.groups.index(group) for group in same] if same is not ours.groups else slice(None)
+    first, second = ours.numbers[here].astype(np.float64), theirs.numbers[there].astype(np.float64)
+    with np.errstate(all="ignore"):
+        rounding = np.array([[quanta.get(group.quantity, 0.0) * group.count] for group in same]).reshape(-1, 1)
+        apart = np.maximum(np.abs(second - first) - rounding, 0.0) / np.maximum(np.abs(first[:, :1]), 1e-30)
+    apart[(first == second) | (np.isinf(first) & np.isinf(second))] = 0.0
+    apart[np.isnan(apart)] = np.inf
+    for group, (norm, projection) in zip(same, apart.tolist(), strict=True):
+        found[group, 0] = (group.quantity, f"norm of {group}", norm)
+        found[group, 1] = (group.quantity, str(group), projection)
+    return found
+
+
+def _apart(a: float, b: float, rounding: float) -> float:
+    if a == b or (a != a and b != b):
+        return 0.0
+    distance = (abs(b - a) - rounding) / max(abs(a), 1e-30)
+    return distance if distance == distance else float("inf")

@@ -1,0 +1,227 @@
+"""A step in a kilobyte, and the first bad step of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import call
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.monitor.runs import begun, gradients, metrics, row, run_of, write_run
+
+from msprobe.errors import InvalidInputError
+from msprobe.monitor.locate import first_bad_step
+from msprobe.monitor.measurements import StepMetrics
+from msprobe.monitor.sinks.csv import CsvSink
+from msprobe.monitor.sketch import FILE_NAME, MOST_BYTES, Sketcher, SketchSink, read_sketches
+
+STEPS = 120
+
+
+def wide(step: int, tensors: int) -> StepMetrics:
+    rows = [row(f"layer.{at}.weight", 1.0 + at, 0.5 * at) for at in range(tensors)]
+    scalars = {"loss": 2.5, "lr": 1e-4}
+    ops = ("norm", "projection")
+    return metrics(step, {"grad_reduced": rows, "param_updated": rows, "actv": rows}, ops, scalars=scalars, batch="abc")
+
+
+@pytest.mark.parametrize("tensors", [1, 3, 40, 5000])
+def test_a_step_takes_at_most_a_kilobyte(tmp_path: Path, tensors: int) -> None:
+    folder = write_run(begun(tmp_path), [wide(0, tensors)], SketchSink())
+    first = (folder / FILE_NAME).stat().st_size
+    more = write_run(begun(tmp_path), [wide(step, tensors) for step in range(11)], SketchSink())
+    assert ((more / FILE_NAME).stat().st_size - first) / 10 <= MOST_BYTES
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    folder = write_run(begun(tmp_path), [wide(step, 4) for step in range(3)], SketchSink())
+    found = read_sketches(folder / FILE_NAME)
+    assert [sketch.step for sketch in found] == [0, 1, 2]
+    assert (found[0].loss, found[0].rate) == (2.5, 1e-4)
+    assert found[0].norm == pytest.approx(math.sqrt(1 + 4 + 9 + 16))
+    assert found[0].batch != bytes(8)
+    names = [(group.quantity, group.first, group.count) for group in found[0].groups]
+    assert names[:2] == [("actv", "layer.0.weight", 1), ("actv", "layer.1.weight", 1)]
+    assert [sketch.numbers.tolist() for sketch in found] == [found[0].numbers.tolist()] * 3
+    assert (folder / FILE_NAME).stat().st_mode & 0o777 == 0o640
+
+
+def test_the_layout_may_change_when_moments_come(tmp_path: Path) -> None:
+    rows = [row("w", 1.0)]
+    steps = [metrics(0, {"grad_reduced": rows}), metrics(1, {"grad_reduced": rows, "exp_avg": rows}), gradients(2)]
+    found = read_sketches(write_run(begun(tmp_path), steps, SketchSink()) / FILE_NAME)
+    assert [len(sketch.groups) for sketch in found] == [1, 2, 4]
+
+
+@given(st.integers(1, 3000))
+def test_a_torn_end_costs_one_step_at_most(cut: int) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as place:
+        run = begun(Path(place))
+        path = write_run(run, [wide(step, 3) for step in range(5)], SketchSink()) / FILE_NAME
+        data = path.read_bytes()
+        path.write_bytes(data[: max(0, len(data) - cut)])
+        left = [sketch.step for sketch in read_sketches(path)]
+        assert left == list(range(len(left)))
+        write_run(run, [wide(7, 3)], SketchSink())
+        assert [sketch.step for sketch in read_sketches(path)] == [*left, 7]
+
+
+def test_a_resumed_run_repeats_steps_and_the_last_counts(tmp_path: Path) -> None:
+    run = begun(tmp_path)
+    write_run(run, [gradients(0, 1, 1, 1, 1), gradients(1, 1, 1, 1, 1)], SketchSink())
+    folder = write_run(run, [gradients(1, 9, 9, 9, 9)], SketchSink())
+    assert [sketch.norm for sketch in read_sketches(folder / FILE_NAME)] == [2.0, 18.0]
+
+
+def test_a_ring_is_written_when_it_is_asked_for(tmp_path: Path) -> None:
+    run = begun(tmp_path)
+    sink = SketchSink(last=4)
+    sink.open(run)
+    for step in range(10):
+        sink.write(gradients(step))
+    assert not Path(run.folder, FILE_NAME).exists()
+    assert [sketch.step for sketch in read_sketches(sink.write_ring(9))] == [6, 7, 8, 9]
+    sink.close()
+
+
+def test_another_file_is_refused_or_empty(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"hello, this is no file of sketches")
+    assert read_sketches(tmp_path / "x") == []
+    run = begun(tmp_path)
+    folder = write_run(run, [gradients(0)], SketchSink())
+    data = (folder / FILE_NAME).read_bytes()
+    end = data.index(b"S", data.index(b"]]"))
+    (folder / FILE_NAME).write_bytes(data[end:])
+    with pytest.raises(InvalidInputError, match="no file of sketches"):
+        read_sketches(folder / FILE_NAME)
+
+
+# ---------------------------------------------------------------- the first bad step
+
+Fault = Callable[[int, dict[str, Any]], None]
+
+
+def training(noise: int, fault: Fault | None = None, growth: float = 1e-7) -> list[StepMetrics]:
+    """Numbers that wander alike in all runs; what differs between two runs grows with the steps, as rounding does."""
+    alike, own = np.random.default_rng(0), np.random.default_rng(noise)
+    made = []
+    for step in range(STEPS):
+        size = growth * math.exp(step / 12)
+        values = {
+            "gradients": np.exp(0.2 * alike.standard_normal(12)) * (1 + size * own.standard_normal(12)),
+            "weights": (10 + 0.01 * step) * (1 + 1e-3 * size * own.standard_normal(12)),
+            "lr": 1e-3 * (1 - step / STEPS),
+            "batch": f"batch {step}",
+            "loss": 3 * math.exp(-step / 50) * (1 + size * own.standard_normal()),
+        }
+        if fault is not None:
+            fault(step, values)
+        rows = {
+            quantity: [row(f"w{at}", float(x), float(x) * (-1) ** at) for at, x in enumerate(values[name])]
+            for quantity, name in (("grad_reduced", "gradients"), ("param_updated", "weights"))
+        }
+        scalars = {"loss": values["loss"], "lr": values["lr"]}
+        made.append(metrics(step, rows, ("norm", "projection"), scalars=scalars, batch=values["batch"]))  # type: ignore[arg-type]
+    return made
+
+
+def spike(step: int, values: dict[str, Any]) -> None:
+    if step == 70:
+        values["gradients"][3] *= 5
+
+
+def drift(step: int, values: dict[str, Any]) -> None:
+    if step >= 70:
+        values["gradients"][3] *= 1 + 0.005 * (step - 69)
+
+
+def weights(step: int, values: dict[str, Any]) -> None:
+    if step >= 70:
+        values["weights"][5] *= 1 + 1e-5 * (step - 69)
+
+
+def rate(step: int, values: dict[str, Any]) -> None:
+    if step >= 70:
+        values["lr"] *= 1.0001
+
+
+def batch(step: int, values: dict[str, Any]) -> None:
+    if step >= 70:
+        values["batch"] = f"batch {step + 1}"
+
+
+def lost(step: int, values: dict[str, Any]) -> None:
+    if step >= 70:
+        values["gradients"][3] = math.nan
+
+
+@pytest.mark.parametrize(
+    ("fault", "said", "certain"),
+    [
+        (spike, "grad_reduced w3", False),
+        (drift, "grad_reduced w3", False),
+        (weights, "param_updated w5", False),
+        (rate, "learning rate", True),
+        (batch, "another batch", True),
+        (lost, "grad_reduced w3: inf", False),
+    ],
+)
+def test_the_first_bad_step_is_named_exactly(fault: Fault, said: str, certain: bool) -> None:
+    first, second = Sketcher(), Sketcher()
+    found = first_bad_step(
+        [first.sketch(step) for step in training(1)], [second.sketch(step) for step in training(2, fault)]
+    )
+    assert found is not None
+    assert found.step == 70
+    assert any(said in reason for reason in found.what)
+    assert found.certain is certain
+
+
+@pytest.mark.parametrize("noise", range(2, 22))
+@pytest.mark.parametrize("growth", [1e-8, 1e-7, 3e-6])
+def test_noise_that_grows_is_no_fault(noise: int, growth: float) -> None:
+    sketches = [
+        [maker.sketch(step) for step in training(seed, growth=growth)]
+        for maker, seed in ((Sketcher(), 1), (Sketcher(), noise))
+    ]
+    assert first_bad_step(*sketches) is None
+
+
+def test_the_command_names_the_step(tmp_path: Path) -> None:
+    for name, fault in (("a", None), ("b", None), ("c", spike)):
+        for rank in (0, 1):
+            steps = training(ord(name) + rank, fault if rank else None)
+            write_run(begun(tmp_path / name, rank), steps, SketchSink())
+    healthy = call("monitor", "diff", tmp_path / "a", tmp_path / "b")
+    assert (healthy.returncode, healthy.stdout[:11]) == (0, "no bad step")
+    done = call("monitor", "diff", tmp_path / "a", tmp_path / "c", "--top", 1)
+    assert done.returncode == 1
+    assert done.stdout.startswith("first bad step: 70 (rank 1; compared 120 steps of 2 ranks)\n  ")
+    assert "w3" in done.stdout
+    assert call("monitor", "diff", tmp_path / "a", tmp_path / "nothing").returncode == 2
+    begun(tmp_path / "d")
+    assert "no step in common" in call("monitor", "diff", tmp_path / "a", tmp_path / "d").stderr
+
+
+def test_csv_files_do_where_there_are_no_sketches(tmp_path: Path) -> None:
+    for name, fault in (("a", None), ("b", spike), ("c", lost)):
+        write_run(begun(tmp_path / name, steps_per_file=50), training(ord(name), fault), CsvSink())
+    for name in "bc":
+        done = call("monitor", "diff", tmp_path / "a", tmp_path / name)
+        assert done.stdout.startswith("first bad step: 70 ")
+        assert "read from csv files" in done.stdout
+
+
+def test_a_ring_needs_no_file(tmp_path: Path) -> None:
+    sink = SketchSink(last=2)
+    sink.open(run_of(tmp_path))
+    sink.write(gradients(0))
+    sink.flush()
+    sink.close()
