@@ -84,7 +84,8 @@ test-slow: $(STAMP)
 
 # Trainers of other packages, the real ones: importing them takes longer than training.
 test-trainers: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 tests/integration/test_trainers.py tests/integration/test_monitored_trainers.py -m "trainers and not slow"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 tests/integration/test_trainers.py \
+	  tests/integration/test_monitored_trainers.py tests/integration/test_gradient_probe.py -m "trainers and not slow"
 
 # What each planted bug and each healthy pair is answered, in one precision each; in all of them with BUGS=all.
 BUGS ?= some

@@ -296,6 +296,60 @@ def pipelined(rank: int, path: str) -> None:
 
 
 @scenario
+def probed(rank: int, path: str) -> None:
+    """The gradient probe: DDP with filters, FSDP2 at two levels, FSDP1; and what the gradients are without it."""
+    import numpy as np
+    import torch
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+    from torch.nn.parallel import DistributedDataParallel
+
+    from msprobe.pytorch import PrecisionDebugger
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.fc1 = nn.Linear(4, 6)
+            self.fc2 = nn.Linear(6, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc2(self.fc1(x).relu())
+
+    def train(way: str, wrap: Callable[[nn.Module], nn.Module], top: dict[str, Any], **section: Any) -> nn.Module:
+        os.makedirs(path, exist_ok=True)
+        model = Model()
+        config = f"{path}/{way}{rank}.json"
+        Path(config).write_text(
+            json.dumps({"task": "grad_probe", "dump_path": f"{path}/{way}", **top, "grad_probe": section})
+        )
+        recorder = PrecisionDebugger(config)
+        if way != "ddp":
+            recorder.monitor(model)  # wrapped only later
+        wrapped = wrap(model)
+        if way == "ddp":
+            recorder.monitor(wrapped)
+        optimizer = torch.optim.AdamW(wrapped.parameters(), lr=0.1)
+        for step in range(3):
+            optimizer.zero_grad()
+            wrapped(torch.full((2, 4), float(rank + step + 1))).square().mean().backward()
+            optimizer.step()
+        PrecisionDebugger.reset()
+        return wrapped
+
+    mesh = init_device_mesh("cpu", (WORLD_SIZE,))
+    ddp = {"rank": [1], "step": [0, 2]}
+    train("ddp", DistributedDataParallel, ddp, grad_level="L1", param_list=["module.fc1.weight"])
+    model = train("fsdp2", lambda model: fully_shard(model, mesh=mesh), {}, grad_level="L2")
+    gradient = model.fc1.weight.grad.full_tensor()
+    np.save(f"{path}/full{rank}.npy", gradient.numpy())
+    train("fsdp2_l0", lambda model: fully_shard(model, mesh=mesh), {}, grad_level="L0")
+    cpu = torch.device("cpu")
+    train("fsdp1", lambda model: FullyShardedDataParallel(model, use_orig_params=True, device_id=cpu), {})
+
+
+@scenario
 def stuck(rank: int, path: str) -> None:
     """A receive that nobody answers, and the process is gone."""
     import torch

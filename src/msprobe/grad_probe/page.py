@@ -18,7 +18,7 @@ body { font: 14px/1.45 system-ui, sans-serif; margin: 24px; background: var(--ba
 h1 { font-size: 18px; margin: 0 0 4px; } .bad { color: var(--bad); } .dim { opacity: .7; }
 .controls { display: flex; gap: 12px; margin: 14px 0; align-items: center; flex-wrap: wrap; }
 input, select { font: inherit; padding: 3px 6px; } input { width: 22em; max-width: 60vw; }
-main { display: grid; grid-template-columns: minmax(0, 3fr) minmax(0, 2fr); gap: 20px; align-items: start; }
+main { display: grid; grid-template-columns: minmax(0, 4fr) minmax(0, 3fr); gap: 16px; align-items: start; }
 @media (max-width: 900px) { main { grid-template-columns: minmax(0, 1fr); } }
 svg { width: 100%; height: auto; border: 1px solid var(--edge); border-radius: 4px; }
 svg text { font-size: 11px; fill: currentColor; } .axis { stroke: var(--edge); }
@@ -27,9 +27,9 @@ svg text { font-size: 11px; fill: currentColor; } .axis { stroke: var(--edge); }
 .curve.summary { stroke: var(--all); stroke-width: 2.2; opacity: 1; }
 .curve.chosen { stroke-width: 3.2; opacity: 1; } .point { fill: var(--bad); }
 .list { max-height: 74vh; overflow: auto; border: 1px solid var(--edge); border-radius: 4px; }
-table { border-collapse: collapse; width: 100%; } td, th { padding: 2px 8px; text-align: right; white-space: nowrap; }
+table { border-collapse: collapse; width: 100%; } td, th { padding: 2px 6px; text-align: right; white-space: nowrap; }
 th { position: sticky; top: 0; background: var(--back); } td:first-child, th:first-child { text-align: left; }
-td:first-child { max-width: 26em; overflow: hidden; text-overflow: ellipsis; }
+td:first-child { max-width: 18em; overflow: hidden; text-overflow: ellipsis; }
 tr.chosen td { background: light-dark(#e8f0fd, #22304a); } tbody tr { cursor: pointer; }
 ul { margin: 6px 0; padding-left: 20px; }
 """

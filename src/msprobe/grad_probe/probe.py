@@ -35,6 +35,8 @@ class Probe:
         self._nbytes = 0
         self._folder: Path | None = None
         self._written = 0
+        # As it was at the last step.
+        self._rank: int | None = None
         self._closed = False
 
     # ---------------------------------------------------------------- which
@@ -86,6 +88,7 @@ class Probe:
         """The step is over: have it written, if it is wanted, also where no parameter had a gradient."""
         entries, self._entries = self._entries, {}
         nbytes, self._nbytes = self._nbytes, 0
+        self._rank = rank
         if self.is_wanted(rank):
             if self._folder is None:
                 log.set_rank(rank)
@@ -107,14 +110,14 @@ class Probe:
             log.info(f'grad_probe: gradients of {self._written} {told} are in "{self._folder}".')
             return
         settings = self.settings
+        if self._rank is not None and not settings.wants_rank(self._rank):
+            return
         reason = why_nothing or "no optimizer step was seen"
         if self.step:
             asked = [f"step {list(settings.steps)[:8]}"] if settings.steps else []
-            asked += [f"rank {list(settings.ranks)[:8]}"] if settings.ranks else []
-            reason = (
-                f"there were {self.step} steps, and the configuration asks for {' and '.join(asked) or 'others'}"
-                " (a single process is rank 0)"
-            )
+            if not settings.wants_rank(self._rank or 0):
+                asked.append(f"rank {list(settings.ranks)[:8]}, and a single process is rank 0")
+            reason = f"there were {self.step} steps, and the configuration asks for {' and '.join(asked)}"
         log.warning(f"grad_probe: nothing was written: {reason}.")
 
     # ---------------------------------------------------------------- the folder of the rank
