@@ -58,9 +58,9 @@ def main() -> int:
     pythons = {"ours": sys.executable}
     if args.reference:
         sys.path.insert(0, str(HERE.parent))
-        from reference_env import reference_python
+        from reference_env import python_of
 
-        pythons[args.reference] = str(reference_python(args.reference))
+        pythons[args.reference] = str(python_of(args.reference))
     found: dict[str, dict[str, list[float]]] = {name: {tool: [] for tool in pythons} for name in names}
     for _ in range(args.processes):
         for name in names:
