@@ -2,13 +2,13 @@
 
     python bench/monitor/localise.py              # 50 runs of 500 steps with a fault each, 5 healthy ones
     python bench/monitor/localise.py --runs 8 --steps 120 --out /tmp/sketches
+    python bench/monitor/localise.py --bfloat16   # the faulty runs compute in bfloat16, the reference in float32
 
 A small transformer is trained on two data-parallel ranks, which one process plays: each rank has half of the batch,
-and their gradients are averaged. The reference run adds its samples up in one order; each other run does in another,
-so that healthy rounding noise is in every comparison and grows as it does in real trainings. From step k on one thing
-is wrong. Sketches are made by msprobe of the rows that a monitor measures (norm, and a projection on random signs);
-nothing else of a run is looked at. A run counts as exact if the named step is k, neither before nor after; healthy
-runs count as exact if no step is named.
+and their gradients are averaged. Each run takes the samples of a rank in an order of its own, so that healthy rounding
+noise is in every comparison, from the first step on. From step k on one thing is wrong. Sketches are made by msprobe of
+the rows that a monitor measures (norm, and a projection on random signs); nothing else of a run is looked at. A run
+counts as exact if the named step is k, neither before nor after; healthy runs count as exact if no step is named.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from msprobe.monitor.locate import first_bad_step
 from msprobe.monitor.measurements import Row, Run, StepMetrics
 from msprobe.monitor.sketch import FILE_NAME, SketchSink, read_sketches
 
-SAMPLES, LENGTH, VOCABULARY, RATE = 8, 16, 100, 1e-3
+SAMPLES, LENGTH, VOCABULARY, RATE = 16, 16, 100, 1e-3
 OPS = ("norm", "projection")
 
 
@@ -56,14 +56,15 @@ KINDS = (
 
 
 class Training:
-    """One run, step by step. ``reverse``: samples in the other order, for other rounding."""
+    """One run, step by step. ``order``: a seed for the order in which a rank takes its samples: another rounding."""
 
-    def __init__(self, reverse: bool, fault: Fault | None, steps: int) -> None:
+    def __init__(self, order: int, fault: Fault | None, steps: int, bfloat16: bool = False) -> None:
+        self.bfloat16 = bfloat16
         torch.manual_seed(0)
         self.model = Transformer(width=32, layers=2, vocabulary=VOCABULARY, length=LENGTH)
         self.parameters = dict(self.model.named_parameters())
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=RATE)
-        self.reverse = reverse
+        self.order = torch.randperm(SAMPLES // 2, generator=torch.Generator().manual_seed(order))
         self.fault = fault or Fault("none", 1 << 60)
         self.steps = steps
         self.signs = {name: signs_of(name, p.numel()) for name, p in self.parameters.items()}
@@ -118,7 +119,8 @@ class Training:
             if stale and rank == 1:
                 self.load(self.before)
             self.optimizer.zero_grad()
-            loss = self.model(half.flip(0) if self.reverse else half)
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.bfloat16):
+                loss = self.model(half[self.order])
             loss.backward()
             losses.append(float(loss.detach()))
             found.append([p.grad.detach().clone() for p in self.parameters.values() if p.grad is not None])
@@ -183,18 +185,22 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--healthy", type=int, default=5)
     parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--bfloat16", action="store_true", help="much more noise: other runs compute in bfloat16")
     parser.add_argument("--out", help="keep the sketches here")
     args = parser.parse_args()
     torch.set_num_threads(1)
     base = Path(args.out or tempfile.mkdtemp())
-    reference = recorded(base / "reference", Training(False, None, args.steps))
+    reference = recorded(base / "reference", Training(0, None, args.steps))
     sketches = read_sketches(reference)
     size = reference.stat().st_size / len(sketches)
     print(f"{len(sketches)} steps, {size:.0f} bytes of file per step, {len(sketches[0].groups)} groups")
     exact: Counter[str] = Counter()
     of: Counter[str] = Counter()
     for number, fault in enumerate(faults(args.runs, args.steps)):
-        found = first_bad_step(sketches, read_sketches(recorded(base / str(number), Training(True, fault, args.steps))))
+        found = first_bad_step(
+            sketches,
+            read_sketches(recorded(base / str(number), Training(number + 1, fault, args.steps, args.bfloat16))),
+        )
         of[fault.kind] += 1
         exact[fault.kind] += found is not None and found.step == fault.at
         said = "nothing" if found is None else f"{found.step} ({found.what[0]})"
@@ -205,11 +211,7 @@ def main() -> None:
         )
     quiet = 0
     for number in range(args.healthy):
-        torch.set_num_threads(1)
-        training = Training(True, None, args.steps)
-        with torch.no_grad():  # other rounding each time: the least bit of one weight
-            weight = list(training.parameters.values())[number]
-            weight.view(-1)[number] = torch.nextafter(weight.view(-1)[number], torch.tensor(9.0))
+        training = Training(1000 + number, None, args.steps, args.bfloat16)
         found = first_bad_step(sketches, read_sketches(recorded(base / f"healthy{number}", training)))
         quiet += found is None
         print(f"healthy {number}: {'nothing' if found is None else found}", flush=True)

@@ -7,7 +7,7 @@ certain goes first: a batch or a learning rate that is another one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,12 @@ from msprobe.monitor.sketch import Sketch
 #: A distance is a jump if it is this many times the largest of the last steps.
 JUMP = 6.0
 _LOOKED_BACK = 24
-# Rounding alone: float32 sums in another order, and what an optimizer's first steps make of it.
-_ROUNDING = 2e-7
+# Rounding alone: float32 sums in another order. An update is the difference of two weights a thousand times as large,
+# and Adam makes steps of full size of gradients that are nothing but rounding (bench/monitor/localise.py).
+_ROUNDING = 1e-6
+_ROUNDING_OF = {"update": 1e-3}
 _FIRST_STEPS = 8
 _OF_FIRST_STEPS = 1e-3
-# So far apart nothing is the same any more.
-_LOST = 0.5
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
@@ -93,13 +93,19 @@ def _first_jumps(pairs: Sequence[tuple[Sketch, Sketch]], quanta: Mapping[str, fl
     for count, (ours, theirs) in enumerate(pairs):
         found = []
         now = _distances(ours, theirs, quanta)
-        usual_of_kind = _usual_of_kinds(history, now)
+        usual_of_kind = _medians(
+            (kind, max(history.get(at, [0.0])[-_LOOKED_BACK:])) for at, (kind, _, _) in now.items()
+        )
+        beginning = count < _FIRST_STEPS
+        level = _medians((kind, distance) for kind, _, distance in now.values()) if beginning else {}
         for channel, (kind, name, distance) in now.items():
             before = history.setdefault(channel, [])
-            usual = max([*before[-_LOOKED_BACK:], usual_of_kind.get(kind, 0.0), _ROUNDING])
-            if count < _FIRST_STEPS or len(before) < 2:
+            usual = max([*before[-_LOOKED_BACK:], usual_of_kind.get(kind, 0.0), _ROUNDING_OF.get(kind, _ROUNDING)])
+            if beginning or len(before) < 2:
                 usual = max(usual, _OF_FIRST_STEPS)
-            if distance > JUMP * usual or (distance == np.inf and usual < _LOST):
+            # What one number does in the first steps may be noise alone: the gradient of a bias that has no effect,
+            # which an optimizer makes a step of full size. What most of them do is not.
+            if distance > JUMP * usual and (level.get(kind, np.inf) > JUMP * _OF_FIRST_STEPS or distance == np.inf):
                 found.append(Jump(ours.step, name, kind, distance, usual))
             before.append(min(distance, 1e30))
             del before[: -2 * _LOOKED_BACK]
@@ -108,12 +114,12 @@ def _first_jumps(pairs: Sequence[tuple[Sketch, Sketch]], quanta: Mapping[str, fl
     return []
 
 
-def _usual_of_kinds(history: dict[object, list[float]], now: dict[object, tuple[str, str, float]]) -> dict[str, float]:
-    """The median over the channels of a quantity of what is usual there: one of them alone may have been lucky."""
+def _medians(values: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The median of the values of each quantity: one of them alone may have been lucky."""
     of_kind: dict[str, list[float]] = {}
-    for channel, (kind, _, _) in now.items():
-        of_kind.setdefault(kind, []).append(max(history.get(channel, [0.0])[-_LOOKED_BACK:], default=0.0))
-    return {kind: float(np.median(values)) for kind, values in of_kind.items()}
+    for kind, value in values:
+        of_kind.setdefault(kind, []).append(value)
+    return {kind: float(np.median(found)) for kind, found in of_kind.items()}
 
 
 def _distances(ours: Sketch, theirs: Sketch, quanta: Mapping[str, float]) -> dict[object, tuple[str, str, float]]:

@@ -14,7 +14,7 @@ from unit.monitor.runs import PARAMETERS, begun, gradients, metrics, row
 
 from msprobe import log
 from msprobe.monitor.alerts import Alert, AlertConfigError, AlertSink, read_alert_settings
-from msprobe.monitor.alerts.analysis import main, read_alerts
+from msprobe.monitor.alerts.analysis import main, read_alerts, read_details
 from msprobe.monitor.alerts.ranks import divergences
 from msprobe.monitor.files import by_rank, find_runs
 from msprobe.monitor.measurements import Row, StepMetrics
@@ -72,7 +72,7 @@ def test_a_spike_is_told_for_each_statistic_and_nothing_before_it(tmp_path: Path
     assert len(kept) == 8
     key = "0:fc1.weight/rank0/post_grad_step_3_call_0_norm"
     record = kept[key]
-    assert list(record)[:9] == "rank step micro_step pp_stage vpp_stage call_id tag_name message group_mates".split()
+    assert list(record) == "rank step micro_step pp_stage vpp_stage call_id tag_name message group_mates".split()
     assert record["tag_name"] == "0:fc1.weight/rank0/post_grad"
     assert record["message"].startswith(
         "Rule AnomalyTurbulence reports anomaly signal in ('0:fc1.weight/rank0/post_grad', 'norm') at step 3, "
@@ -133,8 +133,10 @@ def test_not_a_number_means_infinity_too_and_missing_values_are_none(tmp_path: P
     ]
     told = alerts_of(tmp_path, [metrics(4, {"grad_reduced": rows})], NOT_A_NUMBER, dump=True)
     assert [alert.tag.split("/")[0] for alert in told] == ["0:fc1.weight", "0:fc1.bias"]
-    kept = json.loads((tmp_path / "anomaly_detected/rank0/anomaly.json").read_text())
+    kept = json.loads((tmp_path / "anomaly_detected/rank0/anomaly_details.json").read_text())
+    assert next(iter(kept.values())) == {"rule": "AnomalyNan", "op": "norm", "value": "nan"}
     assert [record["value"] for record in kept.values()] == ["nan", "-inf"]
+    assert kept.keys() == read_alerts(tmp_path / "anomaly_detected").keys()
 
 
 def test_a_count_of_nans_and_a_threshold_count(tmp_path: Path) -> None:
@@ -411,4 +413,15 @@ def test_alerts_of_an_earlier_run_are_not_lost(tmp_path: Path) -> None:
     for _ in range(2):
         alerts_of(tmp_path, [gradients(0, NAN, 1, 1, 1)], NOT_A_NUMBER, dump=True)
     kept = sorted(path.name for path in (tmp_path / "anomaly_detected/rank0").iterdir())
-    assert kept == ["anomaly.json", "anomaly_1.json"]
+    assert kept == ["anomaly.json", "anomaly_1.json", "anomaly_details.json", "anomaly_details_1.json"]
+
+
+def test_a_run_that_goes_on_keeps_the_alerts_so_far(tmp_path: Path) -> None:
+    settings = read_alert_settings({"rules": [NOT_A_NUMBER], "dump": True})
+    for step in (3, 4):
+        sink = AlertSink(settings)
+        sink.open(begun(tmp_path, append_to=("Jan01_00-00-00", "Dec31_23-59-59") if step == 4 else ()))
+        sink.write(gradients(step, NAN, 1, 1, 1))
+        sink.close()
+    assert [record["step"] for record in read_alerts(tmp_path / "anomaly_detected").values()] == [3, 4]
+    assert len(read_details(tmp_path / "anomaly_detected")) == 2

@@ -58,7 +58,7 @@ class Alert:
         return f"{self.tag}_step_{self.step}_call_{self.call_id}_{self.op}"
 
     def record(self) -> dict[str, Any]:
-        """As it stands in ``anomaly.json``: the fields of 8.1.1, and what rule saw what of which statistic."""
+        """As it stands in ``anomaly.json``: the fields of 8.1.1 and no other, which its reader would not take."""
         return {
             "rank": self.rank,
             "step": self.step,
@@ -69,6 +69,11 @@ class Alert:
             "tag_name": self.tag,
             "message": self.message,
             "group_mates": list(self.group_mates),
+        }
+
+    def details(self) -> dict[str, Any]:
+        """What ``anomaly.json`` has in words only, as it stands in the file beside it."""
+        return {
             "rule": self.rule,
             "op": self.op,
             # JSON knows neither NaN nor infinity.

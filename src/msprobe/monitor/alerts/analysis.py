@@ -17,7 +17,7 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.monitor.alerts.alert import place_in_training
-from msprobe.monitor.alerts.sink import FILE
+from msprobe.monitor.alerts.sink import DETAILS_FILE, FILE
 from msprobe.paths import StrPath, check_output_folder, check_path_form, check_readable_file, write_atomically
 
 RESULT_FILE = "anomaly_analyse.json"
@@ -32,16 +32,13 @@ def read_alerts(folder: StrPath) -> Records:
 
     Files of mindstudio-probe are read as well. Raises PathError and InvalidInputError.
     """
-    place = check_path_form(folder, "folder")
-    if not place.is_dir():
-        kind = "is not a folder" if os.path.lexists(place) else "does not exist"
-        raise PathError(f'"{folder}" {kind}; give the folder anomaly_detected of the monitor.')
-    found: Records = {}
-    for name in sorted(os.listdir(place)):
-        path = place / name / FILE
-        if _RANK.fullmatch(name) and path.is_file():
-            found.update(_read(path))
+    found = _read_all(folder, FILE)
     return dict(sorted(found.items(), key=lambda entry: place_in_training(entry[1])))
+
+
+def read_details(folder: StrPath) -> Records:
+    """By the key of an alert: ``rule``, ``op`` and ``value``. Alerts of mindstudio-probe have none. Raises as above."""
+    return _read_all(folder, DETAILS_FILE)
 
 
 def first_alerts(records: Records, top: int = TOP, steps: Collection[int] = ()) -> Records:
@@ -111,6 +108,20 @@ def main(words: Sequence[str] | None = None) -> int:
         print(problem, file=sys.stderr)
         return 1
     return 0
+
+
+def _read_all(folder: StrPath, name: str) -> Records:
+    """The files of this name of all ranks, as one."""
+    place = check_path_form(folder, "folder")
+    if not place.is_dir():
+        kind = "is not a folder" if os.path.lexists(place) else "does not exist"
+        raise PathError(f'"{folder}" {kind}; give the folder anomaly_detected of the monitor.')
+    found: Records = {}
+    for rank in sorted(os.listdir(place)):
+        path = place / rank / name
+        if _RANK.fullmatch(rank) and path.is_file():
+            found.update(_read(path))
+    return found
 
 
 def _read(path: Path) -> Records:

@@ -18,6 +18,7 @@ from msprobe.paths import make_folder, write_atomically
 
 FOLDER = "anomaly_detected"
 FILE = "anomaly.json"
+DETAILS_FILE = "anomaly_details.json"
 
 #: Told of all alerts of a step at once, in the thread that writes, a moment after the step.
 OnAlert = Callable[[Sequence[Alert]], None]
@@ -54,6 +55,7 @@ class AlertSink:
         self._on_alert = list(on_alert)
         self._history = History()
         self._records: dict[str, dict[str, object]] = {}
+        self._details: dict[str, dict[str, object]] = {}
         self._repeats: dict[tuple[str, str, str], _Repeats] = {}
         self._unwritten = False
         self._begun = False
@@ -79,6 +81,7 @@ class AlertSink:
             for alert in alerts:
                 if len(self._records) < _MOST_RECORDS:
                     self._records[alert.key] = alert.record()
+                    self._details[alert.key] = alert.details()
                     self._unwritten = True
         for callback in list(self._on_alert):
             try:
@@ -92,11 +95,12 @@ class AlertSink:
         if not self._unwritten:
             return
         folder = make_folder(os.path.join(self._run.base, FOLDER, f"rank{self._run.rank}"))
-        path = folder / FILE
-        if not self._begun:
-            self._keep_earlier(str(path))
-            self._begun = True
-        write_atomically(path, json.dumps(self._records, indent=1, ensure_ascii=False).encode("utf-8", "replace"))
+        files = ((str(folder / FILE), self._records), (str(folder / DETAILS_FILE), self._details))
+        for path, content in files:
+            if not self._begun:
+                self._keep_earlier(path, content)
+            write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False).encode("utf-8", "replace"))
+        self._begun = True
         self._unwritten = False
 
     def close(self) -> None:
@@ -160,7 +164,7 @@ class AlertSink:
             group_mates=tuple(self._group_mates or (rank,)),
         )
 
-    def _keep_earlier(self, path: str) -> None:
+    def _keep_earlier(self, path: str, content: dict[str, dict[str, object]]) -> None:
         """Alerts of an earlier run in the same place: taken over by a run that goes on with it, else moved aside."""
         if not os.path.exists(path):
             return
@@ -171,7 +175,9 @@ class AlertSink:
             except (OSError, ValueError, RecursionError):
                 earlier = None
             if isinstance(earlier, dict):
-                self._records = {**earlier, **self._records}
+                found = dict(content)
+                content.clear()
+                content.update({**earlier, **found})
                 return
         number = 1
         while os.path.exists(f"{path[:-5]}_{number}.json"):

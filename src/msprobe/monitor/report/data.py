@@ -14,7 +14,7 @@ import numpy as np
 
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.monitor.alerts.alert import parse_tag
-from msprobe.monitor.alerts.analysis import read_alerts
+from msprobe.monitor.alerts.analysis import read_alerts, read_details
 from msprobe.monitor.alerts.ranks import divergences
 from msprobe.monitor.alerts.sink import FOLDER
 from msprobe.monitor.band import departures, half_width
@@ -55,7 +55,8 @@ def read_run(path: StrPath) -> Monitored:
     tables = {rank: tables_of(ranks[rank]) for rank in sorted(ranks)[:_MOST_RANKS]}
     base = Path(os.path.abspath(runs[0].path)).parent
     try:
-        alerts = read_alerts(base / FOLDER)
+        details = read_details(base / FOLDER)
+        alerts = {key: {**record, **details.get(key, {})} for key, record in read_alerts(base / FOLDER).items()}
     except MsprobeError:  # none were dumped
         alerts = {}
     return Monitored(str(path), ranks, tables, alerts)
