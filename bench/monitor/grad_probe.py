@@ -2,8 +2,10 @@
 
     python bench/monitor/grad_probe.py [--steps 41] [--rounds 3] [--width 128] [--levels L0 L1 L2]
 
-One thread. On and off alternate in blocks of a few steps within one process; the figure is the ratio of the medians of
-the two, of each round, and the median over rounds. Waiting for files at the end of a block counts to the block.
+One thread computes. On and off alternate in blocks of a few steps within one process; a figure is the ratio of the
+medians of the two, of each round, and of these the median. Three figures: CPU time of the training's thread, which is
+what a training waits for where a second core writes files; CPU time of all threads, writing included; and wall time,
+which says something on a quiet machine only. Waiting for files at the end of a block counts to the block.
 """
 
 from __future__ import annotations
@@ -21,6 +23,12 @@ from model import Transformer
 from msprobe.pytorch import PrecisionDebugger
 
 BLOCK = 5
+Times = tuple[float, ...]
+
+
+def clocks() -> Times:
+    """Seconds of the training's thread, of all threads, and of the clock on the wall."""
+    return time.thread_time(), time.process_time(), time.perf_counter()
 
 
 class Training:
@@ -32,22 +40,24 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), 1e-3)
         self.tokens = torch.randint(0, 2000, (4, 64))
 
-    def block(self, config: Path | None) -> list[float]:
-        """Seconds of each step of a block; with the probe on if a configuration is given."""
+    def block(self, config: Path | None) -> list[Times]:
+        """What each step of a block took; with the probe on if a configuration is given."""
         debugger = None
         if config is not None:
             debugger = PrecisionDebugger(str(config))
             debugger.monitor(self.model)
             self._step()  # names and optimizers are looked up in the first one
         times = []
+        begin_of_block = clocks()
         for _ in range(BLOCK):
-            begin = time.perf_counter()
+            begin = clocks()
             self._step()
-            times.append(time.perf_counter() - begin)
+            times.append(tuple(now - then for now, then in zip(clocks(), begin, strict=True)))
         if debugger is not None:
-            begin = time.perf_counter()
             debugger.stop()
-            times = [one + (time.perf_counter() - begin) / BLOCK for one in times]
+            # Of all threads the end of the block counts, where everything is written; its steps share it.
+            _, process, wall = (now - then for now, then in zip(clocks(), begin_of_block, strict=True))
+            times = [(thread, process / BLOCK, wall / BLOCK) for thread, _, _ in times]
             PrecisionDebugger.reset()
         return times
 
@@ -57,8 +67,8 @@ class Training:
         self.optimizer.step()
 
 
-def measure(level: str, steps: int, width: int) -> tuple[float, float]:
-    """Median seconds of a step without and with the probe."""
+def measure(level: str, steps: int, width: int) -> list[tuple[float, float]]:
+    """Median seconds of a step without and with the probe, by each clock."""
     training = Training(width)
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "config.json")
@@ -67,17 +77,20 @@ def measure(level: str, steps: int, width: int) -> tuple[float, float]:
         )
         training.block(None)
         training.block(config)
-        off: list[float] = []
-        on: list[float] = []
+        off: list[Times] = []
+        on: list[Times] = []
         while len(off) < steps:
             off += training.block(None)
             on += training.block(config)
-    return statistics.median(off), statistics.median(on)
+    return [
+        (statistics.median(one), statistics.median(other))
+        for one, other in zip(zip(*off, strict=True), zip(*on, strict=True), strict=True)
+    ]
 
 
 def main() -> None:
     """Print a line for each level."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=41)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--width", type=int, default=128)
@@ -85,11 +98,13 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     for level in args.levels:
-        found = [measure(level, args.steps, args.width) for _ in range(args.rounds)]
-        ratios = [on / off for off, on in found]
-        each = " ".join(f"{ratio:.3f}" for ratio in ratios)
-        base = 1000 * statistics.median(off for off, _ in found)
-        print(f"{level}: {statistics.median(ratios):.3f}x of {base:.1f} ms  ({each})", flush=True)
+        rounds = [measure(level, args.steps, args.width) for _ in range(args.rounds)]
+        told = []
+        for place, name in enumerate(("training thread", "all threads", "wall")):
+            ratio = statistics.median(one[place][1] / one[place][0] for one in rounds)
+            base = 1000 * statistics.median(one[place][0] for one in rounds)
+            told.append(f"{name} {ratio:.3f}x of {base:.1f} ms")
+        print(f"{level}: {', '.join(told)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ those that use them. Whoever writes the step waits for them, in a thread of its 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,10 @@ class DeviceStep:
         self._event: Any = None
         self._host_numbers: torch.Tensor | None = None
         self._host_counts: torch.Tensor | None = None
+        # Of devices whose copies cannot be left to run: the directions of all gradients behind one another.
+        self._directions: list[torch.Tensor] = []
+        self._direction_bytes = 0
+        self._host_directions: torch.Tensor | None = None
 
     def add(
         self, name: str, values: torch.Tensor, shape: tuple[int, ...], local_shape: tuple[int, ...] | None
@@ -72,14 +77,30 @@ class DeviceStep:
             self._counts.append((values <= torch.tensor(bound, dtype=values.dtype).item()).sum())
         self._counts += [(values == 0).sum(), values.isnan().sum()]
 
-    def _copied(self, values: torch.Tensor) -> torch.Tensor:
-        """What goes to a file element by element, on its way to the host."""
+    def _copied(self, values: torch.Tensor) -> Callable[[], Array]:
+        """What goes to a file element by element, on its way to the host; what gives it when it is there."""
         if self._fields.grad_level == "L0":
-            return self._to_host(values.to(torch.float32))
+            host = self._to_host(values.to(torch.float32))
+            return lambda: host.numpy().reshape(-1)
         if self._fields.direction == "ternary":
             signs = (values > 0).to(torch.int8) - (values < 0).to(torch.int8)
-            return self._to_host(signs.masked_fill(values.isnan(), NAN_DIRECTION))
-        return self._to_host(values > 0)
+            direction = signs.masked_fill(values.isnan(), NAN_DIRECTION)
+        else:
+            direction = values > 0
+        kind = np.int8 if self._fields.direction == "ternary" else np.bool_
+        if self._device.type == "cuda":
+            host = self._to_host(direction)
+            return lambda: host.numpy().reshape(-1)
+        # Each copy would wait for the device: all of them in one.
+        begin, end = self._direction_bytes, self._direction_bytes + values.numel()
+        self._direction_bytes = end
+        self._directions.append(direction.reshape(-1).view(torch.uint8))
+
+        def part() -> Array:
+            assert self._host_directions is not None
+            return self._host_directions.numpy()[begin:end].view(kind)
+
+        return part
 
     def _to_host(self, values: torch.Tensor) -> torch.Tensor:
         values = values.contiguous()
@@ -95,7 +116,9 @@ class DeviceStep:
             self._host_numbers = self._to_host(torch.stack(self._numbers))
         if self._counts:
             self._host_counts = self._to_host(torch.stack(self._counts))
-        self._numbers, self._counts = [], []
+        if self._directions:
+            self._host_directions = self._to_host(torch.cat(self._directions))
+        self._numbers, self._counts, self._directions = [], [], []
         if self._device.type == "cuda":
             self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._event.record(torch.cuda.current_stream(self._device))
@@ -108,7 +131,7 @@ class DeviceStep:
         shape: tuple[int, ...],
         local_shape: tuple[int, ...] | None,
         local: tuple[int, ...],
-        copied: torch.Tensor,
+        copied: Callable[[], Array],
     ) -> tuple[GradientRow, Array | None]:
         fields = self._fields
         if not self._has_launched:
@@ -118,7 +141,7 @@ class DeviceStep:
         assert self._host_numbers is not None
         found = self._host_numbers[place * _NUMBERS : (place + 1) * _NUMBERS].tolist()
         maximum, minimum, norm = (math.nan,) * _NUMBERS if any(map(math.isnan, found)) else found
-        elements = copied.numpy().reshape(-1)
+        elements = copied()
         checksum = ""
         shares: tuple[float, ...] = ()
         zeros = math.nan
