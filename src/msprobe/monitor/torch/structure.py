@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from msprobe.capture.events import Direction, Gradient, Kind
+from msprobe.capture.events import Direction, Gradient, Kind, OptimizerStep
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.torch import private
 from msprobe.monitor.torch.state import State
@@ -24,17 +25,19 @@ class Structure(Observer):
     """Notes containers, shapes and types of the first pass of each module."""
 
     is_careful = True
-    wants = Wants(kinds=_KINDS, modules=("*",))
+    wants = Wants(kinds=frozenset[Kind](("pass", "optimizer")), modules=("*",))
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, over: Callable[[Any], None] | None) -> None:
+        """``over``: called when the optimizer has stepped, if the training goes on then."""
         self.state = state
+        self._over = over
         self.found: dict[str, dict[str, Any]] = {}
         self._by_key: dict[str, dict[str, Any]] = {}
 
     def before(self, event: Any) -> None:
         """A module is about to run."""
         module = self.state.watched.modules.get(event.key)
-        if module is None or event.key in self._by_key:
+        if module is None or event.key in self._by_key or isinstance(event, OptimizerStep):
             return
         with private.without_functions():
             inputs = [value for value in (*event.args, *event.kwargs.values()) if isinstance(value, torch.Tensor)]
@@ -43,6 +46,10 @@ class Structure(Observer):
 
     def after(self, event: Any, result: Any) -> None:
         """It has run."""
+        if isinstance(event, OptimizerStep):
+            if self._over is not None:
+                self._over(event)
+            return
         module, entry = self.state.watched.modules.get(event.key), self._by_key.get(event.key)
         name = "" if module is None else f"{module.stage}:{module.full}"
         if entry is None or name in self.found or module is None:

@@ -271,6 +271,10 @@ class TrainerMon:
         watch, training = self._watch, self._training
         if watch is None or training is None:
             return
+        if watch.structure is not None:
+            self._output.write_structure(watch.structure.text())
+            self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
+            return
         measured = watch.finish()
         stacks = watch.take_stacks()
         if stacks:
@@ -349,9 +353,6 @@ class TrainerMon:
         self._remove_stop()
         if watch.structure is not None:
             path = self._output.write_structure(watch.structure.text())
-            if self.config.print_struct == "continue":
-                self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
-                return
             self.stop()
             raise MonitorStop(
                 f'print_struct: the structure of the model is in "{path}"; the training is ended, as the monitor'

@@ -72,7 +72,8 @@ class Watch:
     @property
     def is_a_look(self) -> bool:
         """True if the training is to be stopped when it has been looked at once."""
-        return self.structure is not None or (self.collectives is not None and self.config.cc_distribution.log_only)
+        tells_stacks = self.collectives is not None and self.config.cc_distribution.log_only
+        return self.config.print_struct is True or tells_stacks
 
     def start_again(self, event: Any) -> None:
         """What was measured so far in this step is of no step: the next batch begins it anew."""
@@ -127,7 +128,7 @@ class Watch:
         state, config = self.state, self.config
         found: list[Observer] = [_Begin(state)]
         if config.print_struct:
-            self.structure = Structure(state)
+            self.structure = Structure(state, over if config.print_struct == "continue" else None)
             return [*found, self.structure]
         if config.forward or config.backward:
             self._activations = Activations(state)

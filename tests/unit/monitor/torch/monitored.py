@@ -243,7 +243,8 @@ def attached(model: Any) -> list[str]:
     for one in model if isinstance(model, (list, tuple)) else [model]:
         for name, module in one.named_modules():
             found += [f"{name}.{word}" for word in _HOOKS if getattr(module, word, None)]
-            found += [f"{name}.{word}" for word in ("forward", "__call__") if word in vars(module)]
+            if type(module).__name__ != "OptimizedModule":
+                found += [f"{name}.{word}" for word in ("forward", "__call__") if word in vars(module)]
         for name, parameter in one.named_parameters():
             words = ("_backward_hooks", "_post_accumulate_grad_hooks")
             found += [f"{name}.{word}" for word in words if getattr(parameter, word, None)]
@@ -268,7 +269,7 @@ def attached_to_torch() -> list[Any]:
         torch.autograd.profiler.record_function.__exit__,
         torch.amp.GradScaler.step,
         torch.amp.GradScaler.unscale_,
-        torch.optim.Adam.step,
+        getattr(torch.optim.Adam.step, "__wrapped__", None),
         torch.optim.Optimizer.step,
         torch.autograd.Function.apply,
         nn.Module.__call__,
