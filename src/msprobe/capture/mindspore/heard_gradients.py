@@ -76,9 +76,15 @@ class HeardParameterGradients:
         # By identity of the parameter: its names, and the parameter, which is kept so that its identity stays its own.
         self._owners: dict[int, tuple[Any, list[tuple[str, str]]]] = {}
         self._counts: dict[tuple[str, str], int] = {}
+        self._watched: set[tuple[str, int]] = set()
 
     def watch(self, name: str, cell: Any) -> None:
-        """Put hooks on the parameters of this cell."""
+        """Put hooks on the parameters of this cell, when it is named first: to ask a parameter waits for all work
+        before it.
+        """
+        if (name, id(cell)) in self._watched:
+            return
+        self._watched.add((name, id(cell)))
         for key, parameter in self.names.own_parameters(cell):
             if not parameter.requires_grad:
                 continue
@@ -118,3 +124,4 @@ class HeardParameterGradients:
         for handle in handles:
             self.session.guard(handle.remove)
         self._owners.clear()
+        self._watched.clear()

@@ -115,6 +115,8 @@ class MindSporeRecorder:
         self.jit = JitRecorder(self.units, self, self._watches_calls)
         self._mixed = MixedPrecision(tensors)
         self._named: Sequence[tuple[str, nn.Cell]] = ()
+        # What was given to start, while recording goes on.
+        self._started: Any = None
         # Made when a static graph is to be recorded.
         self.graph: Any = None
         self.graph_kernels: Any = None
@@ -157,6 +159,7 @@ class MindSporeRecorder:
         is_dumped = dumps and session.start(rank)
         if not session.listen(rank, bus.begin):
             return False
+        self._started = model, named, rank
         self._choose_targets(is_dumped)
         self._watches_calls = (is_dumped and self._dumps_calls) or bus.wants("call")
         self._watches_collectives = self._watches_calls or bus.wants("collective")
@@ -273,6 +276,7 @@ class MindSporeRecorder:
             self.session.guard(self.units.fail_all)
         self._take_off()
         self._named = ()
+        self._started = None
         if self.compiled is not None:
             self.compiled.detach()
         self.session.guard(self.jit.detach)
@@ -360,10 +364,22 @@ class MindSporeRecorder:
             self._put()
 
     def next_step(self) -> None:
-        """The step is over."""
-        self.session.next_step()
+        """The step is over. Where listeners alone go on, they are asked anew whether they are on."""
+        session, started = self.session, self._started
+        goes_on = session.recording and not session.is_dumping and self.bus.has_listeners
+        stays = goes_on and self.bus.stays(session.step + 1)
+        if goes_on and not stays:
+            self.detach()
+            session.recording = False
+        session.next_step()
         if self.compiled is not None:
             self.compiled.next_step()
+        if stays:
+            # Nothing is put or taken away between steps of a training that is watched for long.
+            session.listen(None, self.bus.begin)
+        elif goes_on:
+            model, named, rank = started
+            self.start(model, named, rank, dumps=False)
 
     def close(self, is_end: bool = True) -> None:
         """The program ends; or (``is_end`` False) another recorder goes on in its place."""

@@ -1,91 +1,26 @@
-"""Listeners that watch a training as long as it runs: its steps are those of its optimizer."""
+"""Listeners that watch a PyTorch training as long as it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.capture.events import Event, Kind
-from msprobe.capture.listeners import Observer, Wants
+from msprobe.capture import training
 from msprobe.capture.torch.listening import Listening
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.config.settings import Settings
 
 
-class TrainingListening(Listening):
-    """Listeners of a training whose program calls nothing in each step.
+class TrainingListening(training.TrainingListening, Listening):
+    __doc__ = training.TrainingListening.__doc__
 
-    A step ends when an optimizer of the model has stepped, and the next begins at once: evaluation between two steps
-    belongs to the later one. It may run beside a PrecisionDebugger, which dumps some of the steps.
-    """
+    def parameters_of(self, model: Any) -> Sequence[Any]:
+        """See the base class."""
+        return list(model.parameters())
 
-    def __init__(self, *listeners: Any) -> None:
-        super().__init__(*listeners)
-        self._steps = _Steps(self)
-        self._given: Any = None
-        self.recorder.bus.add(self._steps)
-
-    def follow(self, model: Any, optimizers: Sequence[Any] = (), first_step: int = 0) -> None:
-        """Begin: the step that runs now is ``first_step``.
-
-        ``model``: a Module or a list of them. ``optimizers``: those whose steps are meant; of several that step in turn
-        the first one that steps ends the steps. None given: the first that steps and has a parameter of the model.
-        """
-        self._steps.follow(model, optimizers)
-        self.recorder.session.number_steps_from(first_step)
-        self._given = model
-        self.start(model)
-
-    def has_parameters_of(self, optimizer: Any) -> bool:
-        """True if ``optimizer`` changes a parameter of the models that are followed."""
-        return self._steps.is_meant(optimizer)
-
-    def end(self) -> None:
-        """Nothing is watched any more, and nothing is left attached."""
-        self._given = None
-        self.stop()
-        self.close()
-        self._steps.forget()
-
-    def next(self) -> None:
-        """A step is over; the next one begins."""
-        if self._given is not None:
-            self.recorder.next_step()
+    def parameters_in(self, optimizer: Any) -> Sequence[Any]:
+        """See the base class."""
+        return [one for group in optimizer.param_groups for one in group["params"]]
 
     def _new_recorder(self) -> TorchRecorder:
         return TorchRecorder(Settings(), dumps=False)
-
-
-class _Steps(Observer):
-    """Sees when a step of the training is over."""
-
-    wants = Wants(kinds=frozenset[Kind](("optimizer",)))
-    is_careful = True
-
-    def __init__(self, training: TrainingListening) -> None:
-        self._training = training
-        self._leader: Any = None
-        self._meant: tuple[int, ...] = ()
-        self._parameters: frozenset[int] = frozenset()
-
-    def follow(self, model: Any, optimizers: Sequence[Any]) -> None:
-        models = model if isinstance(model, (list, tuple)) else [model]
-        self._leader = None
-        self._meant = tuple(id(one) for one in optimizers)
-        self._parameters = frozenset(id(one) for part in models for one in part.parameters())
-
-    def forget(self) -> None:
-        self._leader = None
-
-    def is_meant(self, optimizer: Any) -> bool:
-        if self._meant:
-            return id(optimizer) in self._meant
-        return any(id(one) in self._parameters for group in optimizer.param_groups for one in group["params"])
-
-    def after(self, event: Event, result: Any) -> None:
-        """An optimizer has stepped."""
-        optimizer = event.optimizer  # type: ignore[attr-defined]
-        if self._leader is None and self.is_meant(optimizer):
-            self._leader = optimizer
-        if optimizer is self._leader:
-            self._training.recorder.bus.afterwards(self._training.next, place=2)

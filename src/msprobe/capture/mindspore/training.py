@@ -1,0 +1,36 @@
+"""Listeners that watch a training of MindSpore, in the dynamic graph, as long as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.capture import training
+from msprobe.capture.mindspore.cells import check_model, name_cells
+from msprobe.capture.mindspore.listening import Listening
+from msprobe.capture.mindspore.recorder import MindSporeRecorder
+from msprobe.config.settings import Settings
+
+
+class TrainingListening(training.TrainingListening, Listening):
+    __doc__ = training.TrainingListening.__doc__
+
+    def start(self, model: Any = None) -> None:
+        """See :meth:`msprobe.capture.listening.Listening.start`. The models themselves are told of, too."""
+        names = self.recorder.names
+        if model is not None:
+            check_model(model, names)
+        self.recorder.start(model, name_cells(model, True, names) if model is not None else [], dumps=False)
+
+    def parameters_of(self, model: Any) -> Sequence[Any]:
+        """See the base class."""
+        return list(model.get_parameters())
+
+    def parameters_in(self, optimizer: Any) -> Sequence[Any]:
+        """See the base class."""
+        return list(optimizer.parameters)
+
+    def _new_recorder(self) -> MindSporeRecorder:
+        recorder = MindSporeRecorder(Settings(api_scope="listed"))
+        recorder.session.keeps_records = False
+        return recorder

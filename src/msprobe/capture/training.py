@@ -1,0 +1,95 @@
+"""Listeners that watch a training as long as it runs, of all frameworks: its steps are those of its optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msprobe.capture.events import Event, Kind
+from msprobe.capture.listeners import Observer, Wants
+from msprobe.capture.listening import Listening
+
+
+class TrainingListening(Listening):
+    """Listeners of a training whose program calls nothing in each step.
+
+    A step ends when an optimizer of the model has stepped, and the next begins at once: evaluation between two steps
+    belongs to the later one. It may run beside a PrecisionDebugger, which dumps some of the steps.
+    """
+
+    def __init__(self, *listeners: Any) -> None:
+        super().__init__(*listeners)
+        self._steps = _Steps(self)
+        self._given: Any = None
+        self.recorder.bus.add(self._steps)
+
+    def follow(self, model: Any, optimizers: Sequence[Any] = (), first_step: int = 0) -> None:
+        """Begin: the step that runs now is ``first_step``.
+
+        ``model``: a module (a cell) or a list of them. ``optimizers``: those whose steps are meant; of several that
+        step in turn the first one that steps ends the steps. None given: the first that steps and has a parameter of
+        the model.
+        """
+        self._steps.follow(model, optimizers)
+        self.recorder.session.number_steps_from(first_step)
+        self._given = model
+        self.start(model)
+
+    def has_parameters_of(self, optimizer: Any) -> bool:
+        """True if ``optimizer`` changes a parameter of the models that are followed."""
+        return self._steps.is_meant(optimizer)
+
+    def end(self) -> None:
+        """Nothing is watched any more, and nothing is left attached."""
+        self._given = None
+        self.stop()
+        self.close()
+        self._steps.forget()
+
+    def next(self) -> None:
+        """A step is over; the next one begins."""
+        if self._given is not None:
+            self.recorder.next_step()
+
+    def parameters_of(self, model: Any) -> Sequence[Any]:
+        """The parameters of a model."""
+        raise NotImplementedError
+
+    def parameters_in(self, optimizer: Any) -> Sequence[Any]:
+        """The parameters that an optimizer changes."""
+        raise NotImplementedError
+
+
+class _Steps(Observer):
+    """Sees when a step of the training is over."""
+
+    wants = Wants(kinds=frozenset[Kind](("optimizer",)))
+    is_careful = True
+
+    def __init__(self, training: TrainingListening) -> None:
+        self._training = training
+        self._leader: Any = None
+        self._meant: tuple[int, ...] = ()
+        self._parameters: frozenset[int] = frozenset()
+
+    def follow(self, model: Any, optimizers: Sequence[Any]) -> None:
+        models = model if isinstance(model, (list, tuple)) else [model]
+        self._leader = None
+        self._meant = tuple(id(one) for one in optimizers)
+        self._parameters = frozenset(id(one) for part in models for one in self._training.parameters_of(part))
+
+    def forget(self) -> None:
+        self._leader = None
+
+    def is_meant(self, optimizer: Any) -> bool:
+        if self._meant:
+            return id(optimizer) in self._meant
+        return any(id(one) in self._parameters for one in self._training.parameters_in(optimizer))
+
+    def after(self, event: Event, result: Any) -> None:
+        """An optimizer has stepped."""
+        optimizer = event.optimizer  # type: ignore[attr-defined]
+        if self._leader is None and self.is_meant(optimizer):
+            self._leader = optimizer
+        if optimizer is self._leader:
+            self._training.recorder.bus.afterwards(self._training.next, place=2)
