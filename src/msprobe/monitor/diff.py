@@ -24,13 +24,14 @@ from msprobe.paths import StrPath
 @dataclass(frozen=True, slots=True)
 class Difference:
     """``found``: the first bad step of the earliest rank, ``rank``; None if no rank has one. ``ranks``, ``steps``: how
-    many were compared. ``by_sketches``: False where csv files were read, whose numbers are rounded.
+    many were compared; ``first``: the first of the steps. ``by_sketches``: False where csv files were read.
     """
 
     found: FirstBadStep | None
     rank: int
     ranks: int
     steps: int
+    first: int
     by_sketches: bool
 
 
@@ -69,9 +70,9 @@ def diff(first: StrPath, second: StrPath) -> Difference:
     if not steps:
         raise InvalidInputError(f'"{first}" and "{second}" have no step in common.')
     if not results:
-        return Difference(None, pairs[0][0], len(pairs), len(steps), sketched)
+        return Difference(None, pairs[0][0], len(pairs), len(steps), min(steps), sketched)
     rank, earliest = min(results, key=lambda one: one[1].step)
-    return Difference(earliest, rank, len(pairs), len(steps), sketched)
+    return Difference(earliest, rank, len(pairs), len(steps), min(steps), sketched)
 
 
 def _ranks(path: StrPath) -> dict[int, list[RunFolder]]:

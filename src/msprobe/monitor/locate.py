@@ -1,7 +1,8 @@
 """The first step at which a second run is not the first one with other rounding.
 
 Two healthy runs drift apart: rounding errors grow with the steps, smoothly. A fault shows as a jump: from one step to
-the next a number is several times further from that of the other run than it has been in the steps before. What is
+the next a number is several times further from that of the other run than it has been in the steps before. A slow one
+shows as a rise: less than a jump, but it does not come back, and other numbers of its kind do not rise with it. What is
 certain goes first: a batch or a learning rate that is another one.
 """
 
@@ -25,7 +26,18 @@ _ROUNDING_OF = {"update": 1e-3}
 _FIRST_STEPS = 8
 _OF_FIRST_STEPS = 1e-3
 
-Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+# An update that differs by so much in healthy steps is of a gradient that is noise; Adam magnifies its outliers.
+_OF_NOISE_ONLY = 0.05
+_NOISE_ONLY = 10.0
+# A rise lasts so many steps, in each of which the distance is so many times the largest before, in the median so many.
+_RISE_STEPS = 8
+_RISE = 1.5
+_RISE_LEVEL = 3.0
+# What sums up all steps before rises by noise alone.
+_ACCUMULATED = {"exp_avg", "exp_avg_sq", "param_origin", "update", "param_updated"}
+
+#: Channel -> quantity, name, distance relative to the size of what is compared.
+Distances = dict[object, tuple[str, str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,11 @@ def first_bad_step(
         (known[sketch.step], sketch) for sketch in sorted(second, key=lambda one: one.step) if sketch.step in known
     ]
     facts = _first_facts(pairs)
-    jumps = _first_jumps(pairs, steps_of_numbers or {})
+    distances = [_distances(ours, theirs, steps_of_numbers or {}) for ours, theirs in pairs]
+    steps = [ours.step for ours, _ in pairs]
+    jumps = _first_jumps(steps, distances)
+    before = steps.index(jumps[0].step) if jumps else len(steps)
+    jumps = _first_rises(steps, distances, before) or jumps
     at = min([facts[0]] * bool(facts[1]) + [one.step for one in jumps[:1]], default=None)
     if at is None:
         return None
@@ -87,12 +103,11 @@ def _first_facts(pairs: Sequence[tuple[Sketch, Sketch]]) -> tuple[int, list[str]
     return -1, []
 
 
-def _first_jumps(pairs: Sequence[tuple[Sketch, Sketch]], quanta: Mapping[str, float]) -> list[Jump]:
+def _first_jumps(steps: Sequence[int], distances: Sequence[Distances]) -> list[Jump]:
     """The jumps at the earliest step that has any, the strongest first."""
     history: dict[object, list[float]] = {}
-    for count, (ours, theirs) in enumerate(pairs):
+    for count, now in enumerate(distances):
         found = []
-        now = _distances(ours, theirs, quanta)
         usual_of_kind = _medians(
             (kind, max(history.get(at, [0.0])[-_LOOKED_BACK:])) for at, (kind, _, _) in now.items()
         )
@@ -100,18 +115,53 @@ def _first_jumps(pairs: Sequence[tuple[Sketch, Sketch]], quanta: Mapping[str, fl
         level = _medians((kind, distance) for kind, _, distance in now.values()) if beginning else {}
         for channel, (kind, name, distance) in now.items():
             before = history.setdefault(channel, [])
-            usual = max([*before[-_LOOKED_BACK:], usual_of_kind.get(kind, 0.0), _ROUNDING_OF.get(kind, _ROUNDING)])
+            usual = max([*before[-_LOOKED_BACK:], usual_of_kind.get(kind, 0.0), _rounding_of(kind)])
             if beginning or len(before) < 2:
                 usual = max(usual, _OF_FIRST_STEPS)
             # What one number does in the first steps may be noise alone: the gradient of a bias that has no effect,
             # which an optimizer makes a step of full size. What most of them do is not.
-            if distance > JUMP * usual and (level.get(kind, np.inf) > JUMP * _OF_FIRST_STEPS or distance == np.inf):
-                found.append(Jump(ours.step, name, kind, distance, usual))
+            least = JUMP * usual * (_NOISE_ONLY if kind == "update" and usual > _OF_NOISE_ONLY else 1.0)
+            if distance > least and (level.get(kind, np.inf) > JUMP * _OF_FIRST_STEPS or distance == np.inf):
+                found.append(Jump(steps[count], name, kind, distance, usual))
             before.append(min(distance, 1e30))
             del before[: -2 * _LOOKED_BACK]
         if found:
-            return sorted(found, key=lambda one: (place_of(one.quantity), -one.distance / one.usual))
+            return _strongest_first(found)
     return []
+
+
+def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: int) -> list[Jump]:
+    """The rises that begin at the earliest of the first ``before`` steps at which any does, the strongest first."""
+    channels = {channel: (kind, name) for now in distances for channel, (kind, name, _) in now.items()}
+    found: list[Jump] = []
+    first = before
+    for kind in {kind for kind, _ in channels.values()} - _ACCUMULATED:
+        of_kind = [channel for channel, (other, _) in channels.items() if other == kind]
+        values = np.array([[now[at][2] if at in now else np.nan for at in of_kind] for now in distances])
+        for count in range(_FIRST_STEPS + _RISE_STEPS, min(first + 1, before, len(values) - _RISE_STEPS + 1)):
+            usual = np.maximum(values[max(0, count - _LOOKED_BACK) : count].max(axis=0), _rounding_of(kind))
+            now = values[count : count + _RISE_STEPS]
+            with np.errstate(all="ignore"):
+                level = np.median(now, axis=0)
+                alike = max(1.0, float(np.nanmedian(level) / np.nanmedian(usual)))
+                rises = (now.min(axis=0) > _RISE * usual * alike) & (level > _RISE_LEVEL * usual * alike)
+            if rises.any():
+                found = [one for one in found if count == first]
+                first = count
+                found += [
+                    Jump(steps[count], channels[of_kind[at]][1], kind, float(level[at]), float(usual[at]))
+                    for at in np.flatnonzero(rises)
+                ]
+                break
+    return _strongest_first(found)
+
+
+def _strongest_first(jumps: Sequence[Jump]) -> list[Jump]:
+    return sorted(jumps, key=lambda one: (place_of(one.quantity), -one.distance / one.usual))
+
+
+def _rounding_of(kind: str) -> float:
+    return _ROUNDING_OF.get(kind, _ROUNDING)
 
 
 def _medians(values: Iterable[tuple[str, float]]) -> dict[str, float]:
@@ -122,9 +172,8 @@ def _medians(values: Iterable[tuple[str, float]]) -> dict[str, float]:
     return {kind: float(np.median(found)) for kind, found in of_kind.items()}
 
 
-def _distances(ours: Sketch, theirs: Sketch, quanta: Mapping[str, float]) -> dict[object, tuple[str, str, float]]:
-    """Channel -> quantity, name, distance relative to the size of what is compared."""
-    found: dict[object, tuple[str, str, float]] = {}
+def _distances(ours: Sketch, theirs: Sketch, quanta: Mapping[str, float]) -> Distances:
+    found: Distances = {}
     for name, a, b in (("loss", ours.loss, theirs.loss), ("norm of all gradients", ours.norm, theirs.norm)):
         if a == a or b == b:
             quantity = "loss" if name == "loss" else "grad_reduced"

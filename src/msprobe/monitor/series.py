@@ -49,7 +49,7 @@ class Curve:
 def label_of(stage: int, name: str, micro_step: int | None) -> str:
     """What a tensor is called in pages and messages."""
     chunk = f"{stage}:" if stage else ""
-    return f"{chunk}{name}" + ("" if micro_step is None else f" [micro step {micro_step}]")
+    return f"{chunk}{name}" + ("" if micro_step is None else f" [micro {micro_step}]")
 
 
 def place_of(quantity: str) -> int:
@@ -101,7 +101,7 @@ def _total_gradient_norm(tables: dict[str, Table]) -> Curve | None:
                 continue
             if TOTAL in series.labels:
                 return Curve("grad_norm", series.steps, series.values[series.labels.index(TOTAL)])
-            first = [at for at, label in enumerate(series.labels) if "[micro step " not in label]
+            first = [at for at, label in enumerate(series.labels) if "[micro " not in label]
             known = np.where(series.present, series.values, 0.0)[first or slice(None)]
             return Curve("grad_norm", series.steps, np.sqrt(np.square(known).sum(axis=0)))
     return None

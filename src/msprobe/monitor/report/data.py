@@ -20,6 +20,7 @@ from msprobe.monitor.alerts.sink import FOLDER
 from msprobe.monitor.band import departures, half_width
 from msprobe.monitor.csv_files import Table
 from msprobe.monitor.csv_text import SCALARS
+from msprobe.monitor.diff import diff
 from msprobe.monitor.files import RunFolder, by_rank, find_runs
 from msprobe.monitor.series import Curve, Series, curves_of, label_of, series_of, tables_of, update_ratio
 from msprobe.monitor.tags import quantity_of_kind
@@ -30,6 +31,7 @@ _MOST_BYTES = 24 << 20
 _MOST_COLUMNS = 600
 _MOST_RANKS = 8
 _MOST_ALERTS = 500
+_MOST_REASONS = 5
 # Where there was no value; NaN is that of a tensor.
 _MISSING = np.float32(-3.0e38)
 
@@ -71,6 +73,7 @@ def page_data(first: Monitored, second: Monitored | None) -> dict[str, Any]:
         "runs": [_run(run, name, columns) for run, name in zip(runs, names, strict=True)],
         "departures": [] if second is None else _departures(first, second),
         "compared": second is not None,
+        "first_bad": None if second is None else _first_bad(first, second),
         "band": {} if second is None else _bands(first),
     }
 
@@ -198,6 +201,23 @@ def _departures(first: Monitored, second: Monitored) -> list[dict[str, Any]]:
             )
     earliest = min((int(one["step"]) for one in found), default=None)
     return [one for one in found if one["step"] == earliest][:_MOST_ALERTS]
+
+
+def _first_bad(first: Monitored, second: Monitored) -> dict[str, Any] | None:
+    """Where rounding no longer explains what differs."""
+    try:
+        result = diff(first.path, second.path)
+    except MsprobeError:  # no step or rank in common
+        return None
+    if result.found is None:
+        return None
+    what = list(result.found.what[:_MOST_REASONS])
+    return {
+        "step": result.found.step,
+        "rank": result.rank,
+        "what": what,
+        "from_the_first": result.found.step == result.first,
+    }
 
 
 def _bands(first: Monitored) -> dict[str, Any]:

@@ -44,6 +44,9 @@ function showFindings() {
     if (list.length) box.append(el("ul", {}, ...list.map((line) => el("li", {}, line))));
     place.append(box);
   };
+  const bad = data.first_bad;
+  if (bad && bad.from_the_first) add("", "A and B differ by more than rounding from their first common step on: other data, another seed, or another model");
+  else if (bad) add("bad", `Up to step ${bad.step}, B is A with other rounding; at step ${bad.step} it is not (rank ${bad.rank})`, bad.what);
   if (data.compared) {
     const found = data.departures;
     if (found.length) {
@@ -197,6 +200,13 @@ function showControls() {
 
 let shown = [], scale = null;
 
+// Both ends of a name tell which tensor it is; what is left out is in the middle.
+function fitting(name, letters) {
+  if (name.length <= letters) return name;
+  const head = Math.floor((letters - 1) * 0.45);
+  return `${name.slice(0, head)}…${name.slice(name.length - (letters - 1 - head))}`;
+}
+
 function drawMap() {
   const map = mapOf(), canvas = document.getElementById("map"), legend = document.getElementById("legend");
   legend.replaceChildren();
@@ -205,8 +215,9 @@ function drawMap() {
   const cells = values(map), columns = map.steps.length;
   const context = canvas.getContext("2d"), ratio = devicePixelRatio || 1;
   context.font = "12px ui-monospace, monospace";
-  const left = Math.min(340, Math.max(80, ...shown.map((row) => context.measureText(map.labels[row]).width))) + MARGIN * 2;
-  const width = Math.max(document.getElementById("heat").clientWidth - 18, left + 200), height = HEAD + shown.length * ROW + MARGIN;
+  const room = document.getElementById("heat").clientWidth - 18;
+  const left = Math.min(Math.max(240, room * 0.36), Math.max(80, ...shown.map((row) => context.measureText(map.labels[row]).width))) + MARGIN * 2;
+  const width = Math.max(room, left + 200), height = HEAD + shown.length * ROW + MARGIN;
   canvas.width = width * ratio; canvas.height = height * ratio;
   canvas.style.width = `${width}px`; canvas.style.height = `${height}px`;
   context.scale(ratio, ratio);
@@ -231,9 +242,7 @@ function drawMap() {
   shown.forEach((row, at) => {
     const top = HEAD + at * ROW;
     context.textAlign = "right"; context.fillStyle = fg;
-    let name = map.labels[row];
-    while (context.measureText(name).width > left - MARGIN * 2 && name.length > 4) name = "…" + name.slice(2);
-    context.fillText(name, left - MARGIN, top + ROW / 2);
+    context.fillText(fitting(map.labels[row], Math.floor((left - MARGIN * 2) / context.measureText("0").width)), left - MARGIN, top + ROW / 2);
     for (let c = 0; c < columns; c++) {
       const v = cells[row * columns + c], size = Math.abs(v);
       if (v < MISSING) context.fillStyle = none;
@@ -286,7 +295,7 @@ function drawTensor() {
   });
   const marks = data.runs[chosen.run].alerts.filter((a) => a.quantity === map.quantity && (a.label === label || a.name === label)).map((a) => a.step);
   marks.push(...data.departures.filter((d) => d.quantity === map.quantity && d.label === label).map((d) => d.step));
-  place.append(chart(`${map.quantity}: ${map.op} of ${label}`, lines, [...new Set(marks)], place.clientWidth - 26));
+  place.append(chart(`${map.quantity}: ${map.op} of ${label}`, lines, [...new Set(marks)], Math.max(400, place.clientWidth - 26)));
 }
 
 function pick(quantity, op, label) {
