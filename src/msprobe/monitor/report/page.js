@@ -40,13 +40,13 @@ function showAbout() {
 function showFindings() {
   const place = document.getElementById("findings");
   const add = (kind, head, list = []) => {
-    const box = el("div", { className: `finding ${kind}` }, el("b", {}, head));
+    const box = el("div", { className: `finding ${kind}` }, el("b", {}, head[0].toUpperCase() + head.slice(1)));
     if (list.length) box.append(el("ul", {}, ...list.map((line) => el("li", {}, line))));
     place.append(box);
   };
   const bad = data.first_bad;
   if (bad && bad.from_the_first) add("", "A and B differ by more than rounding from their first common step on: other data, another seed, or another model");
-  else if (bad) add("bad", `Up to step ${bad.step}, B is A with other rounding; at step ${bad.step} it is not (rank ${bad.rank})`, bad.what);
+  else if (bad) add("bad", `From step ${bad.step} on, rounding does not explain how B differs from A (rank ${bad.rank})`, bad.what);
   if (data.compared) {
     const found = data.departures;
     if (found.length) {
@@ -160,7 +160,8 @@ function showCurves() {
   })));
   const titles = { loss: "Loss", lr: "Learning rate", grad_norm: "Total gradient norm" };
   const order = (name) => { const at = ["loss", "grad_norm", "Update-to-weight ratio", "lr"].indexOf(name); return at < 0 ? 9 : at; };
-  const marks = data.compared ? data.departures.slice(0, 1).map((d) => d.step) : [...new Set(data.runs[0].alerts.map((a) => a.step))].slice(0, 50);
+  const bad = data.first_bad;
+  const marks = data.compared ? [bad, data.departures[0]].filter((one) => one && !one.from_the_first).map((one) => one.step) : [...new Set(data.runs[0].alerts.map((a) => a.step))].slice(0, 50);
   for (const [name, lines] of [...by].sort((p, q) => order(p[0]) - order(q[0]))) place.append(chart(titles[name] ?? name, lines, marks));
   if (!by.size) place.append(el("div", { className: "dim" }, "Neither a loss nor gradients were measured."));
 }
