@@ -22,7 +22,7 @@ from model import Transformer
 
 from msprobe.pytorch import PrecisionDebugger
 
-BLOCK = 5
+BLOCK = 8
 Times = tuple[float, ...]
 
 
@@ -47,6 +47,8 @@ class Training:
             debugger = PrecisionDebugger(str(config))
             debugger.monitor(self.model)
             self._step()  # names and optimizers are looked up in the first one
+            while not any(Path(debugger.settings.dump_path).glob("*/*.csv")):
+                time.sleep(0.01)
         times = []
         begin_of_block = clocks()
         for _ in range(BLOCK):
@@ -67,21 +69,25 @@ class Training:
         self.optimizer.step()
 
 
+def configured(folder: str, level: str, number: int) -> Path:
+    """A configuration of a block, which writes to a folder of its own: removing what is there is not measured."""
+    file = Path(folder, "config.json")
+    section = {"grad_level": level}
+    file.write_text(json.dumps({"task": "grad_probe", "dump_path": f"{folder}/{number}", "grad_probe": section}))
+    return file
+
+
 def measure(level: str, steps: int, width: int) -> list[tuple[float, float]]:
     """Median seconds of a step without and with the probe, by each clock."""
     training = Training(width)
     with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder, "config.json")
-        config.write_text(
-            json.dumps({"task": "grad_probe", "dump_path": f"{folder}/out", "grad_probe": {"grad_level": level}})
-        )
         training.block(None)
-        training.block(config)
+        training.block(configured(folder, level, -1))
         off: list[Times] = []
         on: list[Times] = []
         while len(off) < steps:
             off += training.block(None)
-            on += training.block(config)
+            on += training.block(configured(folder, level, len(on)))
     return [
         (statistics.median(one), statistics.median(other))
         for one, other in zip(zip(*off, strict=True), zip(*on, strict=True), strict=True)

@@ -302,7 +302,8 @@ static PyMethodDef msp_methods[] = {
     {"write_files", msp_native_write_files, METH_VARARGS,
      "write_files(directory, mode, prefix, files) -> (how many were written, 0 or the number of the error of the "
      "next)\n"
-     "files: (name, head, data, tail), or (name, existing name) for a hard link; prefix: of names nobody else uses"},
+     "files: (name, head, data, tail), or (name, existing name) for a hard link; prefix: of names nobody else uses, or "
+     "empty to write under the names themselves"},
 #endif
     {"memory", MSP_FAST(msp_native_memory), "memory(address, size) -> read-only view, valid while the owner lives"},
     {"gather", MSP_FAST(msp_native_gather),

@@ -57,22 +57,27 @@ static int msp_write_pieces(int descriptor, const Py_buffer *pieces)
     return 0;
 }
 
+/* `temporary` is NULL where the file is written under its own name, which some file systems do in a fifth of the
+ * time: for those who can tell by something else whether it is whole. */
 static int msp_write_file(int directory, mode_t mode, const char *temporary, const MspNewFile *file)
 {
-    const int descriptor = openat(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    const char *name = temporary == NULL ? file->name : temporary;
+    const int descriptor = openat(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
     if (descriptor < 0) {
         return errno;
     }
-    /* Whatever the user's umask took away. */
-    int problem = fchmod(descriptor, mode) < 0 ? errno : msp_write_pieces(descriptor, file->pieces);
+    /* Whatever the user's umask took away. A look costs nothing, a change is one more for the file system to keep. */
+    struct stat found;
+    const int is_other = fstat(descriptor, &found) < 0 || (found.st_mode & 07777) != mode;
+    int problem = is_other && fchmod(descriptor, mode) < 0 ? errno : msp_write_pieces(descriptor, file->pieces);
     if (close(descriptor) < 0 && problem == 0 && errno != EINTR) {
         problem = errno;
     }
-    if (problem == 0 && renameat(directory, temporary, directory, file->name) < 0) {
+    if (problem == 0 && temporary != NULL && renameat(directory, temporary, directory, file->name) < 0) {
         problem = errno;
     }
     if (problem != 0) {
-        unlinkat(directory, temporary, 0);
+        unlinkat(directory, name, 0);
     }
     return problem;
 }
@@ -139,7 +144,7 @@ static PyObject *msp_native_write_files(PyObject *self, PyObject *args)
             problem = linkat(directory, file->existing, directory, file->name, 0) < 0 ? errno : 0;
         } else {
             snprintf(temporary, sizeof(temporary), "%s%zd.tmp", prefix, done);
-            problem = msp_write_file(directory, (mode_t)mode, temporary, file);
+            problem = msp_write_file(directory, (mode_t)mode, *prefix == 0 ? NULL : temporary, file);
         }
     }
     Py_END_ALLOW_THREADS;

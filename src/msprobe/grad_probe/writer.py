@@ -6,7 +6,6 @@ cannot be written is told once; the training goes on.
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 from collections import deque
@@ -52,7 +51,6 @@ class StepWriter:
         self._bytes = 0
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
-        self._numbers = itertools.count()
         self._headers: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self.failed = False
 
@@ -122,8 +120,8 @@ class StepWriter:
         directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             given: list[tuple[Any, ...]] = [(name.encode(), head, data, b"") for name, head, data in files]
-            prefix = f".msprobe-{os.getpid()}-{next(self._numbers)}-"
-            done, problem = native.write_files(directory, FILE_MODE, prefix, given)
+            # Under their own names: that they are whole is told by the csv, which comes after them.
+            done, problem = native.write_files(directory, FILE_MODE, "", given)
         finally:
             os.close(directory)
         if problem:

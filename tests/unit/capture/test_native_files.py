@@ -120,3 +120,18 @@ def test_buffers_are_let_go_of(folder: int) -> None:
     with pytest.raises(TypeError):
         write(folder, [(b"a", b"", data, b""), ()])
     data.append(1)  # would raise BufferError while somebody reads it
+
+
+def test_without_a_prefix_files_are_written_under_their_own_names_and_no_link_is_followed(
+    folder: int, tmp_path: Path
+) -> None:
+    assert native.write_files is not None
+    (tmp_path / "old").write_bytes(b"longer than before")
+    (tmp_path / "outside").write_bytes(b"stays")
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    assert native.write_files(folder, 0o640, "", [(b"old", b"1", b"2", b"3"), (b"new", b"", b"x", b"")]) == (2, 0)
+    assert native.write_files(folder, 0o640, "", [(b"link", b"", b"x", b"")]) == (0, errno.ELOOP)
+    assert (tmp_path / "old").read_bytes() == b"123"
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "outside").read_bytes() == b"stays"
+    assert listed(tmp_path) == ["link", "new", "old", "outside"]
