@@ -23,10 +23,11 @@ def has_micro_steps(quantity: Quantity, rows: Sequence[Row]) -> bool:
     return quantity in BY_MICRO_STEP or any(row.micro_step is not None for row in rows)
 
 
-def header(ops: Sequence[str], micro_steps: bool) -> str:
-    """The first line, with its line end."""
+def header(ops: Sequence[str], micro_steps: bool, shapes: bool = True) -> str:
+    """The first line, with its line end. ``shapes``: whether there are the columns shape and dtype."""
     micro = ("micro_step",) if micro_steps else ()
-    return ",".join(_quoted(word) for word in ("vpp_stage", "name", "step", *micro, *ops, *LAST_COLUMNS)) + "\n"
+    words = ("vpp_stage", "name", "step", *micro, *ops, *(LAST_COLUMNS if shapes else ()))
+    return ",".join(_quoted(word) for word in words) + "\n"
 
 
 def scalar_rows(metrics: StepMetrics) -> list[Row]:
@@ -42,8 +43,9 @@ class RowText:
     400 rows of six numbers take about 0.7 ms, and twice that with ``digits``.
     """
 
-    def __init__(self, digits: int | None, micro_steps: bool) -> None:
+    def __init__(self, digits: int | None, micro_steps: bool, shapes: bool = True) -> None:
         self._digits = digits
+        self._shapes = shapes
         self._micro_steps = micro_steps
         self._constant: dict[_Key, tuple[str, str, str]] = {}
         self._templates: dict[tuple[type, ...], str] = {}
@@ -76,6 +78,8 @@ class RowText:
     def _parts(self, row: Row) -> tuple[str, str, str]:
         middle = f",{row.micro_step or 0}," if self._micro_steps else ","
         # The template of the values has no comma behind it: a row without values has two commas less.
+        if not self._shapes:
+            return f"{row.stage},{_quoted(row.name)},", middle, "\n"
         shape = "nan" if row.shape is None else _quoted(str(list(row.shape)))
         dtype = "nan" if row.dtype is None else _quoted(row.dtype)
         comma = "," if row.values else ""

@@ -26,6 +26,10 @@ Quantity = Literal[
     "moe_router_logit_hook",
 ]
 
+#: Features of layers: their files have no columns ``shape`` and ``dtype``.
+OF_LAYERS: frozenset[Quantity] = frozenset(
+    ("attention_hook", "linear_hook", "moe_router_weight_hook", "moe_router_logit_hook")
+)
 #: Of module passes, which a step has several of: their rows say the micro step.
 BY_MICRO_STEP: frozenset[Quantity] = frozenset(("actv", "actv_grad"))
 

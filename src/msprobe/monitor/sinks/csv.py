@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msprobe.errors import PathError
 from msprobe.monitor.csv_files import file_name, whole_length
 from msprobe.monitor.csv_text import SCALARS, RowText, has_micro_steps, header, scalar_rows
-from msprobe.monitor.measurements import Row, Run, StepMetrics
+from msprobe.monitor.measurements import OF_LAYERS, Row, Run, StepMetrics
 from msprobe.paths import FILE_MODE
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
@@ -38,7 +38,8 @@ class CsvSink:
         for quantity, rows in metrics.rows.items():
             if rows:
                 micro_steps = has_micro_steps(quantity, rows)
-                self._write(quantity, metrics.step, rows, header(metrics.ops_of(quantity), micro_steps), micro_steps)
+                head = header(metrics.ops_of(quantity), micro_steps, quantity not in OF_LAYERS)
+                self._write(quantity, metrics.step, rows, head, micro_steps)
         if metrics.scalars:
             self._write(SCALARS, metrics.step, scalar_rows(metrics), header(("value",), False), False)
 
@@ -57,11 +58,14 @@ class CsvSink:
         if file is None or file.first != first or file.head != head:
             if file is not None:
                 file.close()
-            text = file.text if file is not None and file.head == head else RowText(self._digits, micro_steps)
+            text = file.text if file is not None and file.head == head else self._text(quantity, micro_steps)
             last = first + self._steps_per_file - 1
             self._files.pop(quantity, None)
             file = self._files[quantity] = _File.choose(self._folder, quantity, (first, last), step, head, text)
         file.append(file.text.lines(step, rows))
+
+    def _text(self, quantity: str, micro_steps: bool) -> RowText:
+        return RowText(self._digits, micro_steps, quantity not in OF_LAYERS)
 
 
 class _File:

@@ -19,6 +19,7 @@ from msprobe.monitor.torch.activations import Activations
 from msprobe.monitor.torch.communication import Collectives
 from msprobe.monitor.torch.flat_parameters import FlatParameters
 from msprobe.monitor.torch.gradients import UnreducedGradients
+from msprobe.monitor.torch.l2 import LayerFeatures
 from msprobe.monitor.torch.optimizers import Optimizers
 from msprobe.monitor.torch.state import State
 from msprobe.monitor.torch.steps import Groups, OptimizerSteps
@@ -55,6 +56,7 @@ class Watch:
         self.stacks: Stacks | None = None
         self._activations: Activations | None = None
         self._steps: OptimizerSteps | None = None
+        self._features: LayerFeatures | None = None
         self._flat = FlatParameters(models)
         self._tell_unmatched()
         self.listeners = self._new_listeners(optimizers, groups, over, skipped)
@@ -82,10 +84,10 @@ class Watch:
 
     def finish(self) -> Callable[[], StepMetrics | None] | None:
         """The step is over; what makes its metrics, once the numbers are there. None: nothing was measured."""
-        state, gathering = self.state, self.state.gathering
+        gathering = self.state.gathering
         if self._activations is not None:
             self._activations.flush()
-        finish = state.meter.collect()
+        finish = self._collect()
         shards = self._steps.shards if self._steps is not None else None
         if shards is not None and not shards.is_empty:
             finish()
@@ -100,8 +102,20 @@ class Watch:
             return None
         if self._activations is not None:
             self._activations.flush()
-        state.meter.collect()()
+        self._collect()()
         return state.gathering.metrics()
+
+    def _collect(self) -> Callable[[], None]:
+        measured = self.state.meter.collect()
+        if self._features is None:
+            return measured
+        features = self._features.collect()
+
+        def finish() -> None:
+            measured()
+            features()
+
+        return finish
 
     def take_stacks(self) -> Mapping[str, Sequence[str]]:
         """The call stacks of modules, when they have been noted; only once."""
@@ -146,6 +160,9 @@ class Watch:
                 found.append(self.collectives)
             else:
                 log.warning("Monitor: cc_distribution needs a process group; no collectives are measured.")
+        if config.recording_l2_features and config.l2_targets:
+            self._features = LayerFeatures(state, optimizers)
+            found.append(self._features)
         self._steps = OptimizerSteps(state, optimizers, groups, unreduced, self._flat.pieces, over, skipped)
         return [*found, self._steps]
 
