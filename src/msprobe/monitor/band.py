@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from msprobe.monitor.csv_files import Table
-from msprobe.monitor.series import Matrix, Series, place_of, series_of
+from msprobe.monitor.series import Matrix, Series, label_of, place_of, series_of
 
 # The band is this many times as wide as the number usually changes from one step to the next, on both sides.
 WIDTH = 6.0
@@ -18,6 +19,8 @@ LEAST = 0.02
 _AROUND = 10
 #: Counts are judged exactly: a NaN more is a NaN more.
 _EXACT = ("nans",)
+# What may be nearly nothing where elements are not: made of their rounding then.
+_OF_ELEMENTS = ("mean", "min", "max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,25 @@ def departures(first: dict[str, Table], second: dict[str, Table]) -> list[Depart
         ours = {series.op: series for series in series_of(first[quantity])}
         for other in series_of(second[quantity]):
             if other.op in ours:
-                found += _of_series(ours[other.op], other)
+                norms = ours.get("norm") if other.op in _OF_ELEMENTS else None
+                least = None if norms is None else _usual_elements(norms, first[quantity])
+                found += _of_series(ours[other.op], other, least)
     earliest = min((one.step for one in found), default=None)
     return [one for one in found if one.step == earliest]
+
+
+def _usual_elements(norms: Series, table: Table) -> Matrix:
+    """The size of an element, as the root of the mean of squares, [rows, steps]."""
+    sizes: dict[str, int] = {}
+    several = table.has_micro_steps and bool(table.micro_steps.any())
+    for stage, name, micro, shape in zip(
+        table.stages, table.names, table.micro_steps.tolist(), table.shapes, strict=True
+    ):
+        label = label_of(stage, name, micro if several else None)
+        if label not in sizes and shape.startswith("["):
+            sizes[label] = math.prod(int(size) for size in shape.strip("[]").split(",") if size.strip())
+    counts = np.array([max(1, sizes.get(label, 1)) for label in norms.labels], np.float64)
+    return norms.values / np.sqrt(counts)[:, None]
 
 
 def half_width(values: Matrix, op: str) -> Matrix:
@@ -62,7 +81,8 @@ def half_width(values: Matrix, op: str) -> Matrix:
                 usual[:, at] = (
                     np.nanmedian(around, axis=1) if not np.isnan(around).all(axis=1).any() else _median(around)
                 )
-    return np.maximum(WIDTH * usual, LEAST * np.abs(values))
+    # A share of zeros is of the whole tensor, other numbers are their own measure.
+    return np.maximum(WIDTH * usual, LEAST if op == "zeros" else LEAST * np.abs(values))
 
 
 def _median(around: Matrix) -> Matrix:
@@ -72,8 +92,8 @@ def _median(around: Matrix) -> Matrix:
     return found  # type: ignore[return-value]
 
 
-def _of_series(first: Series, second: Series) -> Iterable[Departure]:
-    """The departures of one operator at the earliest step that has any."""
+def _of_series(first: Series, second: Series, elements: Matrix | None) -> Iterable[Departure]:
+    """The departures of one operator at the earliest step that has any. ``elements``: how large they are."""
     labels = [label for label in first.labels if label in set(second.labels)]
     steps, here, there = np.intersect1d(first.steps, second.steps, return_indices=True)
     if not labels or not len(steps):
@@ -81,6 +101,8 @@ def _of_series(first: Series, second: Series) -> Iterable[Departure]:
     rows = _at(first.labels, labels), _at(second.labels, labels)
     ours, theirs = first.values[rows[0]], second.values[rows[1]][:, there]
     width = half_width(ours, first.op)[:, here]
+    if elements is not None:
+        width = np.fmax(width, LEAST * elements[rows[0]][:, here])
     ours = ours[:, here]
     both = first.present[rows[0]][:, here] & second.present[rows[1]][:, there]
     with np.errstate(all="ignore"):

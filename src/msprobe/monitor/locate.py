@@ -143,6 +143,8 @@ def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: i
             now = values[count : count + _RISE_STEPS]
             with np.errstate(all="ignore"):
                 level = np.median(now, axis=0)
+                if np.isnan(level).all() or np.isnan(usual).all():
+                    continue
                 alike = max(1.0, float(np.nanmedian(level) / np.nanmedian(usual)))
                 rises = (now.min(axis=0) > _RISE * usual * alike) & (level > _RISE_LEVEL * usual * alike)
             if rises.any():

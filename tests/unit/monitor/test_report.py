@@ -18,6 +18,7 @@ from msprobe import log
 from msprobe.cli.monitor import SUBCOMMANDS
 from msprobe.monitor.alerts import AlertSink, read_alert_settings
 from msprobe.monitor.band import departures
+from msprobe.monitor.csv_files import Table
 from msprobe.monitor.files import find_runs
 from msprobe.monitor.measurements import StepMetrics
 from msprobe.monitor.report.page import render
@@ -211,3 +212,18 @@ def test_a_part_that_is_missing_or_misspelt_is_told() -> None:
     misspelt = call("monitor", "reprot", "x")
     assert misspelt.returncode == 2
     assert "did you mean 'report'?" in misspelt.stderr
+
+
+def test_what_rounding_makes_of_nearly_nothing_leaves_no_band(tmp_path: Path) -> None:
+    def run(name: str, mean: float, norm: float) -> dict[str, Table]:
+        folder = begun(tmp_path / name, config={"ops": ["mean", "norm"]})
+        steps = [
+            metrics(step, {"grad_reduced": [row("fc1.weight", mean if step == 9 else 1e-10, norm)]}, ("mean", "norm"))
+            for step in range(20)
+        ]
+        return tables_of(find_runs(write_run(folder, steps)))
+
+    good = run("good", 1e-10, 0.5)
+    assert departures(good, run("noise", -3e-9, 0.5)) == []
+    found = departures(good, run("shifted", 0.05, 0.5))
+    assert [(one.step, one.op) for one in found] == [(9, "mean")]
