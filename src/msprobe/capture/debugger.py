@@ -210,6 +210,13 @@ class Debugger:
         if self.settings.gradient_probe is None:
             return False
         self._frames_iterations = True
+        if self._probe is None:
+            log.once(
+                "start without monitor",
+                "warning",
+                'start(): task "grad_probe" watches what monitor() was given, and that was not called; nothing is'
+                " watched.",
+            )
         return True
 
     def _end_probe(self) -> None:

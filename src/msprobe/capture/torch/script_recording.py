@@ -18,6 +18,7 @@ from msprobe.capture.outcome import named_numbers
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.script_steps import ScriptSteps
+from msprobe.errors import NotAvailableError
 from msprobe.store import durable
 
 
@@ -31,6 +32,12 @@ class ScriptRecording:
         self._given = config_path, first_step, dict(overrides)
         self._since = time.time()
         self.debugger = PrecisionDebugger(config_path=config_path, **overrides)
+        if self.debugger.settings.gradient_probe is not None:
+            PrecisionDebugger.reset()
+            raise NotAvailableError(
+                'task: "grad_probe" is begun by the script: PrecisionDebugger(config_path=...).monitor(model); `msprobe'
+                " run` records with the other tasks."
+            )
         if first_step is not None:
             PrecisionDebugger.set_init_step(first_step)
         self.steps = ScriptSteps(self.debugger)
