@@ -24,9 +24,9 @@ from msprobe.capture.torch.storages import in_backward
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.measurements import Quantity
 from msprobe.monitor.names import Targets
+from msprobe.monitor.state import State
 from msprobe.monitor.torch.optimizers import Optimizers
-from msprobe.monitor.torch.state import State
-from msprobe.monitor.torch.watched import WatchedModule
+from msprobe.monitor.watched import WatchedModule
 
 COLUMNS: dict[Quantity, tuple[str, ...]] = {
     "attention_hook": ("entropy", "softmax_max"),

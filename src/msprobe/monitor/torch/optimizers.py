@@ -8,23 +8,13 @@ document for it. Parameters that this rank does not own are left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-_MOMENTS = ("exp_avg", "exp_avg_sq")
+from msprobe.monitor.steps import MOMENTS, Kept
+
 _NO_MOMENTS: Mapping[str, torch.Tensor] = {}
-
-
-class Kept(NamedTuple):
-    """What an optimizer keeps of one parameter. ``weight``: what it updates; ``moments``: exp_avg and exp_avg_sq, as
-    far as there are any.
-    """
-
-    weight: torch.Tensor
-    gradient: torch.Tensor | None
-    moments: Mapping[str, torch.Tensor]
-    step: float
 
 
 class Optimizers:
@@ -43,12 +33,12 @@ class Optimizers:
         """True for the optimizer whose steps are those of the training."""
         return self.torch is None or optimizer is self.torch or optimizer in members(self.given)
 
-    def torch_ones(self) -> list[Any]:
+    def followed(self) -> list[Any]:
         """The optimizers of torch whose steps are those of the given one."""
         return members(self.given)
 
-    def kept(self, parameters: Mapping[int, torch.Tensor], moments: bool = True) -> Mapping[int, Kept]:
-        """What is kept of each of these parameters; keys are their identities. ``moments`` False: without them."""
+    def kept(self, event: Any, parameters: Mapping[int, torch.Tensor], moments: bool = True) -> Mapping[int, Kept]:
+        """See :class:`msprobe.monitor.steps.Optimizers`."""
         if self._read is not None:
             return {key: one for key, one in self._read(self.given) if key in parameters}
         if not moments:
@@ -106,7 +96,9 @@ def members(optimizer: Any) -> list[Any]:
 def _moments_of(state: Any) -> tuple[dict[str, torch.Tensor], float]:
     if not isinstance(state, Mapping):
         return {}, 0.0
-    moments = {name: state[name] for name in _MOMENTS if isinstance(state.get(name), torch.Tensor)}
+    moments: dict[str, torch.Tensor] = {
+        name: state[name] for name in MOMENTS if isinstance(state.get(name), torch.Tensor)
+    }
     step = state.get("step", 0)
     # Kept on the host, but by optimizers that say "capturable" or "fused".
     is_at_hand = isinstance(step, (int, float)) or (isinstance(step, torch.Tensor) and step.device.type == "cpu")
@@ -190,8 +182,8 @@ def _deepspeed(optimizer: Any) -> _Found:
             one = _deepspeed_whole(parameter)
         else:
             weight = safe_get_local_fp32_param(parameter)
-            moments = {name: safe_get_local_optimizer_state(parameter, name) for name in _MOMENTS}
-            given = {name: value for name, value in moments.items() if value is not None}
+            moments = {name: safe_get_local_optimizer_state(parameter, name) for name in MOMENTS}
+            given: dict[str, Any] = {name: value for name, value in moments.items() if value is not None}
             one = None if weight is None else Kept(weight, safe_get_local_grad(parameter), given, 0.0)
         if one is not None:
             found.append((id(parameter), one))
@@ -204,9 +196,9 @@ def _deepspeed_whole(parameter: torch.Tensor) -> Kept | None:
     if mapping is None:
         return None
     weight = mapping.get_hp_fragment()
-    moments = {
+    moments: dict[str, Any] = {
         name: mapping.get_hp_fragment(optim_state_key=name)
-        for name in _MOMENTS
+        for name in MOMENTS
         if name in mapping.get_optim_state_keys()
     }
     gradient = None

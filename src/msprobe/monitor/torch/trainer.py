@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import nn
 
-from msprobe import log
-from msprobe.capture.events import Kind
-from msprobe.capture.listeners import Observer, Wants
-from msprobe.capture.torch.recorder import RANKS
+from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.training import TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.alerts.sink import OnAlert
-from msprobe.monitor.config import MonitorConfig, load
-from msprobe.monitor.measurements import Quantity
-from msprobe.monitor.outputs import Output
+from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.sinks.memory import OnMetrics
-from msprobe.monitor.switch import Switch
+from msprobe.monitor.torch.framework import DEFER, TorchFramework
 from msprobe.monitor.torch.optimizers import Optimizers
-from msprobe.monitor.torch.record_next import RecordNext
-from msprobe.monitor.torch.steps import Groups
-from msprobe.monitor.torch.structure import MonitorStop
-from msprobe.monitor.torch.watch import DEFER, Watch, is_distributed, tagged, world
-
-_KINDS: frozenset[Kind] = frozenset(("optimizer",))
+from msprobe.monitor.torch.watch import Watch
+from msprobe.monitor.trainer import Monitor
 
 
-class TrainerMon:
+class TrainerMon(Monitor):
     """Watches a training: what the configuration names, in the steps that it names.
 
     ::
@@ -50,6 +39,8 @@ class TrainerMon:
     wrong.
     """
 
+    _optimizers: Optimizers | None
+
     def __init__(
         self,
         config_file_path: str | os.PathLike[str],
@@ -60,52 +51,10 @@ class TrainerMon:
         on_metrics: OnMetrics | None = None,
         on_alert: OnAlert | None = None,
     ) -> None:
-        self.config = load(config_file_path)
         self._main_grad = params_have_main_grad
-        self._switch = Switch(config_file_path, self.config)
-        self._rank = RANKS.current() or 0
-        self._is_wanted = self._wants_this_rank()
-        group_mates, stage = _pipeline(process_group, self._rank)
-        told = [self._note_alerts, *([on_alert] if on_alert is not None else [])]
-        self._output = Output(self._rank, world(), "pytorch", stage, group_mates, on_metrics, told)
-        self._record: RecordNext | None = None
-        self._training: TrainingListening | None = None
-        self._models: list[nn.Module] = []
-        self._optimizers: Optimizers | None = None
-        self._watch: Watch | None = None
-        self._micro_steps = 1
-        self._groups = Groups()
-        self._written = 0
-        self._limit = self.config.collect_times
-        # What holds from the next step on.
-        self._next_ops: tuple[str, ...] | None = None
-        self._next_config: MonitorConfig | None = None
-        self._stop_handle: Any = None
-        if self._is_wanted and not (self._switch.is_dynamic and not self.config.dynamic_on):
-            self._output.open(self.config)
+        super().__init__(TorchFramework(), config_file_path, process_group, on_metrics, on_alert)
 
-    # ---------------------------------------------------------------- the interface
-
-    def set_monitor(
-        self,
-        model: nn.Module | Sequence[nn.Module],
-        optimizer: Any = None,
-        grad_acc_steps: Any = 1,
-        tp_group: Any = None,
-        dp_group: Any = None,
-        start_iteration: int = 0,
-    ) -> None:
-        """Begin to watch.
-
-        ``model``: a module, or the chunks of a virtual pipeline. ``grad_acc_steps``: micro batches in each step of the
-        optimizer. ``start_iteration``: the number of the first step, of a training that is resumed. ``dp_group``: its
-        first rank alone writes reduced gradients; ``tp_group``: its first rank alone writes parameters that are not
-        ``tensor_model_parallel``. Also takes ``(model, grad_acc_steps, optimizer, dp_group, tp_group, ...)``, the order
-        of older documents. Raises InvalidInputError without a model or an optimizer.
-        """
-        if isinstance(optimizer, int):
-            optimizer, grad_acc_steps, tp_group, dp_group = grad_acc_steps, optimizer, dp_group, tp_group
-        models: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
+    def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
         if not models or not all(isinstance(one, nn.Module) for one in models):
             raise InvalidInputError(
                 f"set_monitor(): model must be a torch.nn.Module or a list of them, found {type(model).__name__}."
@@ -115,304 +64,31 @@ class TrainerMon:
                 f"set_monitor(): optimizer must have a method step, found {type(optimizer).__name__};"
                 " pass the optimizer of the training."
             )
-        if self._training is not None:
-            raise InvalidInputError("set_monitor(): the monitor watches a training already; call stop() first.")
-        self._models = models
-        self._optimizers = Optimizers(optimizer, self._main_grad)
-        self._micro_steps = _count(grad_acc_steps, 1, 1, "grad_acc_steps")
-        first = _count(start_iteration, 0, 0, "start_iteration")
-        self._groups = Groups(dp_group, tp_group)
-        if not self._is_wanted:
-            return
-        self._training = training = TrainingListening()
-        if self._switch.is_dynamic or (self.config.alert is not None and self.config.alert.record):
-            training.add(_Ticks(self))
-        if not self._switch.is_dynamic or self.config.dynamic_on:
-            self._begin(self.config, first + 1)
-        training.follow(models if len(models) > 1 else models[0], self._optimizers.torch_ones(), first)
 
-    def set_wrapped_optimizer(self, optimizer: Any) -> None:
-        """The optimizer, for :meth:`monitor_gnorm_with_ad`."""
-        self._optimizers = Optimizers(optimizer, self._main_grad)
+    def _new_optimizers(self, optimizer: Any) -> Optimizers:
+        return Optimizers(optimizer, self._main_grad)
 
-    def monitor_gnorm_with_ad(
-        self,
-        model: nn.Module | Sequence[nn.Module],
-        optimizer: Any = None,
-        grad_acc_steps: int = 1,
-        tp_group: Any = None,
-        dp_group: Any = None,
-        start_iteration: int = 0,
-    ) -> None:
-        """As :meth:`set_monitor`; without an optimizer that of :meth:`set_wrapped_optimizer`, and where there is none
-        either, nothing is watched.
-        """
-        if optimizer is None:
-            if self._optimizers is None:
-                log.error("monitor_gnorm_with_ad(): no optimizer was given, so nothing is monitored.")
-                return
-            optimizer = self._optimizers.given
-        self.set_monitor(model, optimizer, grad_acc_steps, tp_group, dp_group, start_iteration)
+    def _new_training(self) -> TrainingListening:
+        return TrainingListening()
 
-    def stop(self) -> None:
-        """Watch no more; all that was measured is written when this returns."""
-        training, self._training = self._training, None
-        if training is not None:
-            training.end()
-        if self._record is not None:
-            self._record.end()
-        self._tell_if_nothing()
-        self._remove_stop()
-        if self._watch is not None:
-            self._watch.end()
-            self._watch = None
-        self._output.close()
-
-    def __enter__(self) -> TrainerMon:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    def note(self, batch: str = "", **numbers: float) -> None:
-        """Tell numbers of the step that runs now, as ``note(loss=loss.item())``, before the optimizer steps: files,
-        rules and reports have them beside what is measured. ``batch``: a text that tells the step's data from others.
-        """
-        watch = self._watch
-        if watch is not None:
-            gathering = watch.state.gathering
-            gathering.scalars.update((name, float(number)) for name, number in numbers.items())
-            gathering.batch = batch or gathering.batch
-
-    def flush(self) -> None:
-        """Wait until what was measured so far can be read."""
-        self._output.flush()
-
-    @property
-    def output_path(self) -> str | None:
-        """The folder of this run and rank; None as long as there is none."""
-        return self._output.folder
-
-    @property
-    def ops(self) -> list[str]:
-        """The operators; other ones take effect in the next step."""
-        return list(self._next_ops or self.config.ops)
-
-    @ops.setter
-    def ops(self, value: Any) -> None:
-        self._next_ops = self._switch.checked_ops(value)
-
-    def reload_xy(self, xy_distribution: bool = False) -> None:
-        """Measure activations from the next step on, or no more. Deprecated: change the configuration file."""
-        log.warning("reload_xy() is deprecated: set DYNAMIC_MONITOR and change the configuration file.")
-        config = replace(self._next_config or self.config, xy_distribution=bool(xy_distribution))
-        training, watch = self._training, self._watch
-        if training is None:
-            self.config = config
-            return
-        step = training.recorder.session.step
-        if watch is not None and watch.has(step):
-            self._next_config = config
-        else:
-            self._begin(config, step + 1)
-
-    def generate_xy_metrics(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What was measured last of activations and of their gradients: tag -> {operator: tensor, shape, dtype}."""
-        return self._metrics_of("actv"), self._metrics_of("actv_grad")
-
-    def generate_wgrad_metrics(self, *ignored: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same of reduced and of unreduced gradients of parameters."""
-        return self._metrics_of("grad_reduced"), self._metrics_of("grad_unreduced")
-
-    # ---------------------------------------------------------------- parts
-
-    def _begin(self, config: MonitorConfig, first: int) -> None:
-        """Watch as ``config`` says. ``first``: in dynamic mode the first step; else the configuration says it."""
-        training = self._training
-        assert training is not None
+    def _new_watch(self, config: MonitorConfig) -> Watch:
         assert self._optimizers is not None
-        self._remove_listeners()
-        self.config = config
-        self._limit = max(config.collect_times, 1)
-        self._written = 0
-        self._watch = watch = Watch(
-            config, self._models, self._micro_steps, self._optimizers, self._groups, self._over, self._skipped
+        return Watch(
+            self.framework,
+            config,
+            self._models,
+            self._micro_steps,
+            self._optimizers,
+            self._groups,
+            self._over,
+            self._skipped,
         )
-        watch.begin_from(first if self._switch.is_dynamic else config.start_step)
-        if watch.is_a_look:
-            self._place_stop()
-        if self._record is None and config.alert is not None and config.alert.record:
-            self._record = RecordNext(self._models, config.alert.record)
-        for listener in watch.listeners:
-            training.add(listener)
 
-    def _remove_listeners(self) -> None:
-        training, watch = self._training, self._watch
-        self._watch = None
-        if training is not None and watch is not None:
-            watch.end()
-            for listener in watch.listeners:
-                training.remove(listener)
+    def _debugger(self) -> Any:
+        return PrecisionDebugger
 
-    # ---------------------------------------------------------------- steps
-
-    def _over(self, event: Any) -> None:
-        """The optimizer has stepped, in a step that is measured."""
-        training = self._training
-        if training is not None:
-            training.recorder.bus.afterwards(self._finish)
-
-    def _skipped(self, event: Any) -> None:
-        """It has not, and what was measured is of no step."""
-        if self._watch is not None:
-            self._watch.start_again(event)
-
-    def _finish(self) -> None:
-        watch, training = self._watch, self._training
-        if watch is None or training is None:
-            return
-        if watch.structure is not None:
-            self._output.write_structure(watch.structure.text())
-            self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
-            return
-        measured = watch.finish()
-        stacks = watch.take_stacks()
-        if stacks:
-            self._output.write_stacks(stacks)
-        self._output.put(measured)
-        self._written += 1
-        if self._written == 2:
-            self._tell_if_nothing()
-        if self._next_ops is not None:
-            self.config = replace(self.config, ops=self._next_ops)
-            watch.state.change_ops(self._next_ops)
-            self._next_ops = None
-        if self._written >= self._limit:
-            self._end_collecting()
-        elif self._next_config is not None:
-            config, self._next_config = replace(self._next_config, ops=self.config.ops), None
-            written = self._written
-            self._begin(config, training.recorder.session.step + 1)
-            self._written = written
-
-    def _end_collecting(self) -> None:
-        if self._switch.is_dynamic:
-            self._remove_listeners()
-            self._switch.turn_off()
-            self._output.flush()
-            return
-        log.info(f"Monitor: {self._written} steps were measured as collect_times asks for; watching ends.")
-        self.stop()
-
-    def _note_alerts(self, alerts: Sequence[Any]) -> None:
-        if self._record is not None:
-            self._record.want(alerts)
-
-    def tick(self) -> None:
-        """A step is over: has the configuration changed, and is the next step to be recorded?"""
-        training = self._training
-        if training is not None and self._record is not None:
-            # Whether a rule fires is told by the thread that writes.
-            self._output.flush()
-            self._record.between_steps(training.recorder.session.step + 1)
-        config = self._switch.look() if self._switch.is_dynamic else None
-        if config is None or training is None:
-            return
-        if not config.dynamic_on:
-            self._remove_listeners()
-            return
-        if self._output.folder is None:
-            self._output.open(config)
-        self._begin(config, training.recorder.session.step + 1)
-
-    def _tell_if_nothing(self) -> None:
-        if self._written and self._output.is_empty:
-            log.once(
-                ("monitor", id(self)),
-                "warning",
-                "Monitor: nothing was measured so far. Look at targets, and whether the configuration asks for anything"
-                " (xy_distribution, wg_distribution, mv_distribution, param_distribution, ...).",
-            )
-
-    # ---------------------------------------------------------------- one look, then stop
-
-    def _place_stop(self) -> None:
-        optimizers = self._optimizers.torch_ones() if self._optimizers is not None else []
-        if optimizers and self._stop_handle is None:
-            self._stop_handle = optimizers[0].register_step_post_hook(self._stop_after_look)
-
-    def _remove_stop(self) -> None:
-        if self._stop_handle is not None:
-            self._stop_handle.remove()
-            self._stop_handle = None
-
-    def _stop_after_look(self, *step: Any) -> None:
-        watch, training = self._watch, self._training
-        if watch is None or training is None or not watch.has(training.recorder.session.step):
-            return
-        self._remove_stop()
-        if watch.structure is not None:
-            path = self._output.write_structure(watch.structure.text())
-            self.stop()
-            raise MonitorStop(
-                f'print_struct: the structure of the model is in "{path}"; the training is ended, as the monitor'
-                ' configuration asks for. Set print_struct to "continue" to go on training, or to false.'
-            )
-        if watch.collectives is not None:
-            print(watch.collectives.text(), flush=True)
-            self.stop()
-            raise MonitorStop(
-                "cc_log_only: the call stacks of the collectives of one step are printed above; the training is ended,"
-                " as the monitor configuration asks for."
-            )
-
-    # ---------------------------------------------------------------- answers
-
-    def _wants_this_rank(self) -> bool:
-        ranks = self.config.module_ranks
-        if not ranks:
-            return True
-        if not is_distributed():
-            log.warning(f"Monitor: module_ranks {list(ranks)} means nothing in a single process; this one is measured.")
-            return True
-        return self._rank in ranks
-
-    def _metrics_of(self, quantity: Quantity) -> dict[str, Any]:
-        metrics = (self._watch.so_far() if self._watch is not None else None) or self._output.last
-        return {} if metrics is None else tagged(metrics, quantity, self._rank)
-
-
-class _Ticks(Observer):
-    """Looks for a changed configuration behind each step."""
-
-    is_careful = True
-    wants = Wants(kinds=_KINDS)
-
-    def __init__(self, monitor: TrainerMon) -> None:
-        self._monitor = monitor
-
-    def after(self, event: Any, result: Any) -> None:
-        """An optimizer has stepped."""
-        monitor = self._monitor
-        if monitor._optimizers is not None and monitor._optimizers.is_meant(event.optimizer):
-            training = monitor._training
-            if training is not None:
-                training.recorder.bus.afterwards(monitor.tick, place=1)
-
-
-def _count(value: Any, least: int, default: int, name: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
-        return value
-    log.warning(f"set_monitor(): {name} must be a whole number from {least}, found {value!r}; {default} is used.")
-    return default
-
-
-def _pipeline(group: Any, rank: int) -> tuple[list[int], int]:
-    if not is_distributed():
-        return [rank], 0
-    if group is None:
-        return list(range(world())), rank
-    return list(torch.distributed.get_process_group_ranks(group)), int(torch.distributed.get_rank(group))
+    def _call_behind_step(self, optimizer: Any, function: Callable[..., None]) -> Any:
+        return optimizer.register_step_post_hook(function)
 
 
 __all__ = ["DEFER", "TrainerMon"]

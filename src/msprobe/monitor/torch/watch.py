@@ -1,45 +1,34 @@
-"""What one configuration attaches to a training; a changed configuration gets a new one."""
+"""What one configuration attaches to a training of PyTorch."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from msprobe import log
-from msprobe.capture.events import Kind
-from msprobe.capture.listeners import Cadence, Observer, Wants
+from msprobe.capture.listeners import Observer
+from msprobe.monitor import measuring
 from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.gathering import Gathering
-from msprobe.monitor.measurements import Quantity, Row, StepMetrics
-from msprobe.monitor.torch.activations import Activations
-from msprobe.monitor.torch.communication import Collectives
+from msprobe.monitor.framework import Framework
+from msprobe.monitor.gradients import UnreducedGradients
+from msprobe.monitor.steps import Groups
+from msprobe.monitor.torch import gradients
 from msprobe.monitor.torch.flat_parameters import FlatParameters
-from msprobe.monitor.torch.gradients import UnreducedGradients
 from msprobe.monitor.torch.l2 import LayerFeatures
 from msprobe.monitor.torch.optimizers import Optimizers
-from msprobe.monitor.torch.state import State
-from msprobe.monitor.torch.steps import Groups, OptimizerSteps
-from msprobe.monitor.torch.structure import Stacks, Structure
-
-#: Tensors of the host are treated as those of a device: for tests of that way.
-DEFER = "MSPROBE_MONITOR_DEFER"
-
-_KINDS: frozenset[Kind] = frozenset(("optimizer",))
+from msprobe.monitor.torch.steps import OptimizerSteps
 
 
-class Watch:
-    """The listeners of one configuration, and what they gather.
+class Watch(measuring.Watch):
+    """See the base class."""
 
-    ``over``: called when the optimizer has stepped, ``skipped``: when it has raised or was left out; both with the
-    event, in steps that are measured.
-    """
+    optimizers: Optimizers
 
     def __init__(
         self,
+        framework: Framework,
         config: MonitorConfig,
         models: Sequence[nn.Module],
         micro_steps: int,
@@ -48,65 +37,30 @@ class Watch:
         over: Callable[[Any], None],
         skipped: Callable[[Any], None],
     ) -> None:
-        self.config = config
-        self.models = models
-        self.state = State(config, models, micro_steps, bool(os.environ.get(DEFER)))
-        self.structure: Structure | None = None
-        self.collectives: Collectives | None = None
-        self.stacks: Stacks | None = None
-        self._activations: Activations | None = None
+        self._flat = FlatParameters(models)
         self._steps: OptimizerSteps | None = None
         self._features: LayerFeatures | None = None
-        self._flat = FlatParameters(models)
-        self._tell_unmatched()
-        self.listeners = self._new_listeners(optimizers, groups, over, skipped)
+        super().__init__(framework, config, models, micro_steps, optimizers, groups, over, skipped)
 
-    def begin_from(self, first: int) -> None:
-        """Listen from this step on, in the interval of the configuration."""
-        cadence = Cadence(every=self.config.step_interval, first=first)
-        for listener in self.listeners:
-            listener.cadence = cadence
+    def end(self) -> None:
+        """See the base class."""
+        self._flat.detach()
 
-    def has(self, step: int) -> bool:
-        """True if this step is measured."""
-        return self.listeners[0].cadence.has(step, None)
+    def _new_unreduced(self) -> UnreducedGradients:
+        return gradients.UnreducedGradients(self.state, _is_sharded(self.models), self._flat)
 
-    @property
-    def is_a_look(self) -> bool:
-        """True if the training is to be stopped when it has been looked at once."""
-        tells_stacks = self.collectives is not None and self.config.cc_distribution.log_only
-        return self.config.print_struct is True or tells_stacks
+    def _new_steps(self, unreduced: Any) -> OptimizerSteps:
+        self._steps = OptimizerSteps(
+            self.state, self.optimizers, self.groups, unreduced, self._flat.pieces, self._over, self._skipped
+        )
+        return self._steps
 
-    def start_again(self, event: Any) -> None:
-        """What was measured so far in this step is of no step: the next batch begins it anew."""
-        for listener in self.listeners:
-            listener.step_begin(event)
-
-    def finish(self) -> Callable[[], StepMetrics | None] | None:
-        """The step is over; what makes its metrics, once the numbers are there. None: nothing was measured."""
-        gathering = self.state.gathering
-        if self._activations is not None:
-            self._activations.flush()
-        finish = self._collect()
-        shards = self._steps.shards if self._steps is not None else None
-        if shards is not None and not shards.is_empty:
-            finish()
-            finish = _nothing
-            shards.reduce(gathering.ops, _device_of(self.models))
-        return None if gathering.is_empty else _Later(finish, gathering)
-
-    def so_far(self) -> StepMetrics | None:
-        """What the step that runs has measured; None where it has measured nothing."""
-        state = self.state
-        if state.gathering.is_empty:
-            return None
-        if self._activations is not None:
-            self._activations.flush()
-        self._collect()()
-        return state.gathering.metrics()
+    def _new_features(self) -> list[Observer]:
+        self._features = LayerFeatures(self.state, self.optimizers)
+        return [self._features]
 
     def _collect(self) -> Callable[[], None]:
-        measured = self.state.meter.collect()
+        measured = super()._collect()
         if self._features is None:
             return measured
         features = self._features.collect()
@@ -117,128 +71,17 @@ class Watch:
 
         return finish
 
-    def take_stacks(self) -> Mapping[str, Sequence[str]]:
-        """The call stacks of modules, when they have been noted; only once."""
-        stacks, self.stacks = self.stacks, None
-        if stacks is None:
-            return {}
-        stacks.is_on = False
-        self.listeners.remove(stacks)
-        return stacks.found
-
-    def end(self) -> None:
-        """It is over: what the listeners have attached by themselves is taken away."""
-        self._flat.detach()
-
-    # ---------------------------------------------------------------- parts
-
-    def _new_listeners(
-        self,
-        optimizers: Optimizers,
-        groups: Groups,
-        over: Callable[[Any], None],
-        skipped: Callable[[Any], None],
-    ) -> list[Observer]:
-        state, config = self.state, self.config
-        found: list[Observer] = [_Begin(state)]
-        if config.print_struct:
-            self.structure = Structure(state, over if config.print_struct == "continue" else None)
-            return [*found, self.structure]
-        if config.forward or config.backward:
-            self._activations = Activations(state)
-            found.append(self._activations)
-        if config.stack_info:
-            self.stacks = Stacks(state)
-            found.append(self.stacks)
-        unreduced = None
-        if config.wg_distribution:
-            unreduced = UnreducedGradients(state, _is_sharded(self.models), self._flat)
-            found.append(unreduced)
-        if config.cc_distribution.enable:
-            if is_distributed():
-                self.collectives = Collectives(state)
-                found.append(self.collectives)
-            else:
-                log.warning("Monitor: cc_distribution needs a process group; no collectives are measured.")
-        if config.recording_l2_features and config.l2_targets:
-            self._features = LayerFeatures(state, optimizers)
-            found.append(self._features)
-        self._steps = OptimizerSteps(state, optimizers, groups, unreduced, self._flat.pieces, over, skipped)
-        return [*found, self._steps]
-
-    def _tell_unmatched(self) -> None:
-        watched = self.state.watched
-        missing = watched.targets.unmatched()
-        if not missing:
-            return
-        names = [one.full for one in list(watched.modules.values())[:3] if one.full]
-        names += [parameter.full for parameter in watched.parameters[:2]]
-        there = f" (there are {', '.join(names)}, ...)" if names else ""
-        log.warning(f"Monitor: {', '.join(missing)} in targets is no module or trained parameter of the model{there}.")
-
-
-class _Begin(Observer):
-    """Begins to gather when a step begins that is measured."""
-
-    is_careful = True
-    wants = Wants(kinds=_KINDS)
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-
-    def step_begin(self, event: Any) -> None:
-        """A step begins."""
-        self.state.begin(event.step)
-
-
-class _Later:
-    """A step whose numbers may still be on their way."""
-
-    def __init__(self, finish: Callable[[], None], gathering: Gathering) -> None:
-        self._finish = finish
-        self._gathering = gathering
-
-    def __call__(self) -> StepMetrics | None:
-        """Wait for the numbers."""
-        self._finish()
-        return self._gathering.metrics()
-
-
-_TAGS: Mapping[str, str] = {"grad_reduced": "post_grad", "grad_unreduced": "pre_grad"}
-
-
-def tagged(metrics: StepMetrics, quantity: Quantity, rank: int) -> dict[str, dict[str, Any]]:
-    """The rows of a quantity as ``generate_*_metrics`` gives them: tag -> {operator: tensor, shape, dtype}."""
-    ops = metrics.ops_of(quantity)
-    return {_tag(row, rank, quantity): _values(ops, row) for row in metrics.rows.get(quantity, ())}
-
-
-def _tag(row: Row, rank: int, quantity: str) -> str:
-    micro = "" if row.micro_step is None else f":{row.micro_step}"
-    return f"{row.stage}:{row.name}{micro}/rank{rank}/{_TAGS.get(quantity, quantity)}"
-
-
-def _values(ops: Sequence[str], row: Row) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        op: torch.tensor(float("nan") if value is None else value) for op, value in zip(ops, row.values, strict=True)
-    }
-    found["shape"] = None if row.shape is None else torch.Size(row.shape)
-    found["dtype"] = None if row.dtype is None else getattr(torch, row.dtype.rpartition(".")[2], row.dtype)
-    return found
+    def _of_all_ranks(self, finish: Callable[[], None]) -> Callable[[], None]:
+        shards = self._steps.shards if self._steps is not None else None
+        if shards is None or shards.is_empty:
+            return finish
+        finish()
+        shards.reduce(self.state.gathering.ops, _device_of(self.models))
+        return _nothing
 
 
 def _nothing() -> None:
     return
-
-
-def is_distributed() -> bool:
-    """True if this process is one of several that talk to each other, or may be."""
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
-def world() -> int:
-    """How many processes there are."""
-    return torch.distributed.get_world_size() if is_distributed() else 1
 
 
 def _is_sharded(models: Sequence[nn.Module]) -> bool:

@@ -30,7 +30,7 @@ from unit.monitor.torch.monitored import (
 )
 
 from msprobe.errors import InvalidInputError
-from msprobe.monitor.torch.structure import MonitorStop
+from msprobe.monitor.structure import MonitorStop
 
 way = shared.way
 GRADIENTS = {"targets": {}, "wg_distribution": True}

@@ -6,12 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from msprobe.capture.events import Direction, Gradient, Kind, OptimizerStep
 from msprobe.capture.listeners import Observer, Wants
-from msprobe.capture.torch import private
-from msprobe.monitor.torch.state import State
+from msprobe.monitor.state import State
 
 _KINDS: frozenset[Kind] = frozenset(("pass",))
 _FORWARD: frozenset[Direction] = frozenset(("forward",))
@@ -39,9 +36,10 @@ class Structure(Observer):
         module = self.state.watched.modules.get(event.key)
         if module is None or event.key in self._by_key or isinstance(event, OptimizerStep):
             return
-        with private.without_functions():
-            inputs = [value for value in (*event.args, *event.kwargs.values()) if isinstance(value, torch.Tensor)]
-            entry = {"input": _described(inputs), "output": {}, "input_grad": {}, "output_grad": {}}
+        with self.state.framework.unwatched():
+            tensor = self.state.framework.tensor
+            inputs = [value for value in (*event.args, *event.kwargs.values()) if isinstance(value, tensor)]
+            entry = {"input": self._described(inputs), "output": {}, "input_grad": {}, "output_grad": {}}
         self._by_key[event.key] = entry
 
     def after(self, event: Any, result: Any) -> None:
@@ -54,8 +52,8 @@ class Structure(Observer):
         name = "" if module is None else f"{module.stage}:{module.full}"
         if entry is None or name in self.found or module is None:
             return
-        with private.without_functions():
-            entry["output"] = _described(result)
+        with self.state.framework.unwatched():
+            entry["output"] = self._described(result)
         for side, count in (("input_grad", len(entry["input"]) - 1), ("output_grad", len(entry["output"]) - 1)):
             entry[side] = {"config": f"tuple[{count}]", **{str(i): _NONE for i in range(count)}}
         self.found[name] = entry
@@ -67,12 +65,28 @@ class Structure(Observer):
         if entry is None or event.number or event.gradient is None:
             return
         side = "input_grad" if event.side == "argument" else "output_grad"
-        with private.without_functions():
-            entry[side][event.place.split(".")[1]] = _tensor(event.gradient)
+        with self.state.framework.unwatched():
+            entry[side][event.place.split(".")[1]] = self._tensor(event.gradient)
 
     def text(self) -> str:
         """What was found, as JSON."""
         return json.dumps(self.found, indent=2, ensure_ascii=False)
+
+    def _described(self, value: Any) -> dict[str, str]:
+        if isinstance(value, self.state.framework.tensor):
+            return {"config": "tensor", "tensor": self._tensor(value)}
+        if isinstance(value, (list, tuple)):
+            kind = "tuple" if isinstance(value, tuple) else "list"
+            found = {"config": f"{kind}[{len(value)}]"}
+            found.update((str(i), self._tensor(one)) for i, one in enumerate(value))
+            return found
+        return {"config": str(type(value))}
+
+    def _tensor(self, value: Any) -> str:
+        kind: type[Any] = self.state.framework.tensor
+        if not isinstance(value, kind):
+            return str(type(value))
+        return f"size={tuple(value.shape)}, dtype={value.dtype}"
 
 
 class Stacks(Observer):
@@ -101,20 +115,3 @@ class Stacks(Observer):
 
 
 _NONE = "<class 'NoneType'>"
-
-
-def _described(value: Any) -> dict[str, str]:
-    if isinstance(value, torch.Tensor):
-        return {"config": "tensor", "tensor": _tensor(value)}
-    if isinstance(value, (list, tuple)):
-        kind = "tuple" if isinstance(value, tuple) else "list"
-        found = {"config": f"{kind}[{len(value)}]"}
-        found.update((str(i), _tensor(one)) for i, one in enumerate(value))
-        return found
-    return {"config": str(type(value))}
-
-
-def _tensor(value: Any) -> str:
-    if not isinstance(value, torch.Tensor):
-        return str(type(value))
-    return f"size={tuple(value.shape)}, dtype={value.dtype}"

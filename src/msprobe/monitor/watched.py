@@ -7,12 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import nn
-
 from msprobe.capture.events import path_of
-from msprobe.capture.torch.models import name_modules
 from msprobe.monitor.config import MonitorConfig
+from msprobe.monitor.framework import Framework, Named
 from msprobe.monitor.names import Targets, short_names
 
 
@@ -23,7 +20,7 @@ class WatchedParameter:
     stage: int
     name: str
     full: str
-    reference: weakref.ref[torch.Tensor]
+    reference: weakref.ref[Any]
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class WatchedModule:
 class Watched:
     """The modules and parameters of one or several models, by what events call them."""
 
-    def __init__(self, models: Sequence[nn.Module], config: MonitorConfig) -> None:
+    def __init__(self, framework: Framework, models: Sequence[Any], config: MonitorConfig) -> None:
         self.targets = targets = Targets(config.targets)
         self.parameters: list[WatchedParameter] = []
         # Of all modules: the key of their events -> the module; and those among them that are measured.
@@ -48,19 +45,18 @@ class Watched:
         self.by_place: dict[tuple[str, str], WatchedParameter] = {}
         self.roots: set[str] = set()
         self._by_id: dict[int, WatchedParameter] = {}
-        named = name_modules(models[0] if len(models) == 1 else models, True)
+        named = framework.name_modules(models)
         keys = {id(module): key for key, module in named}
         for stage, model in enumerate(models):
-            self._add_parameters(stage, model, config.squash_name, targets)
-            self._add_modules(stage, model, config, keys)
+            self._add_parameters(stage, framework.parameters_of(model), config.squash_name, targets)
+            self._add_modules(stage, model, config, keys, framework)
         for key, module in named:
-            for name, parameter in module._parameters.items():
-                known = None if parameter is None else self._by_id.get(id(parameter))
+            for name, parameter in framework.own_parameters(module):
+                known = self._by_id.get(id(parameter))
                 if known is not None:
                     self.by_place[key, name] = known
 
-    def _add_parameters(self, stage: int, model: nn.Module, squashed: bool, targets: Targets) -> None:
-        trained = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+    def _add_parameters(self, stage: int, trained: Named, squashed: bool, targets: Targets) -> None:
         names = [name for name, _ in trained]
         short = short_names(names) if squashed else names
         for (full, parameter), name in zip(trained, short, strict=True):
@@ -69,16 +65,17 @@ class Watched:
                 self.parameters.append(one)
                 self._by_id[id(parameter)] = one
 
-    def _add_modules(self, stage: int, model: nn.Module, config: MonitorConfig, keys: dict[int, str]) -> None:
-        found = [(name, module) for name, module in model.named_modules() if id(module) in keys]
+    def _add_modules(
+        self, stage: int, model: Any, config: MonitorConfig, keys: dict[int, str], framework: Framework
+    ) -> None:
+        found = [(name, module) for name, module in framework.modules_of(model) if id(module) in keys]
         short = short_names([name for name, _ in found]) if config.squash_name else [name for name, _ in found]
         for (full, module), name in zip(found, short, strict=True):
             key = keys[id(module)]
             self.modules[key] = WatchedModule(stage, name, full)
             if module is model:
                 self.roots.add(key)
-            is_wrapper = type(module).__name__ == "FullyShardedDataParallel"
-            if not is_wrapper and (config.all_modules or self.targets.has_module(stage, full, name)):
+            if not framework.is_wrapper(module) and (config.all_modules or self.targets.has_module(stage, full, name)):
                 self.measured.add(key)
 
     def paths(self) -> list[str]:
@@ -90,7 +87,7 @@ class Watched:
         found = self._by_id.get(id(weight))
         return found if found is not None and found.reference() is weight else None
 
-    def alive(self) -> Iterator[tuple[WatchedParameter, torch.Tensor]]:
+    def alive(self) -> Iterator[tuple[WatchedParameter, Any]]:
         """The measured parameters that still exist, in the order of ``named_parameters``."""
         for one in self.parameters:
             weight = one.reference()

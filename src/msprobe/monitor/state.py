@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from torch import nn
+from typing import Any
 
 from msprobe.monitor.config import MonitorConfig
+from msprobe.monitor.framework import Framework
 from msprobe.monitor.gathering import Gathering
 from msprobe.monitor.operators import Operators
-from msprobe.monitor.torch.meter import Meter
-from msprobe.monitor.torch.watched import Watched
+from msprobe.monitor.watched import Watched
 
 
 class State:
     """Of one configuration: a changed one gets a new state."""
 
-    def __init__(self, config: MonitorConfig, models: Sequence[nn.Module], micro_steps: int, defer: bool) -> None:
+    def __init__(self, framework: Framework, config: MonitorConfig, models: Sequence[Any], micro_steps: int) -> None:
+        self.framework = framework
         self.config = config
         self.models = models
         # Micro batches in each step of the optimizer.
         self.micro_steps = micro_steps
-        self.watched = Watched(models, config)
+        self.watched = Watched(framework, models, config)
         self.operators = Operators(config.ops, config.eps)
-        self.meter = Meter(self.operators, defer)
+        self.meter = framework.new_meter(self.operators)
         self.gathering = Gathering(0, config.ops)
 
     def begin(self, step: int) -> None:
@@ -34,4 +34,4 @@ class State:
     def change_ops(self, ops: Sequence[str]) -> None:
         """Other operators from the next step on."""
         self.operators = Operators(ops, self.config.eps)
-        self.meter = Meter(self.operators, self.meter.defers)
+        self.meter = self.framework.new_meter(self.operators)

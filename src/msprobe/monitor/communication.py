@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
-
-import torch
 
 from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Observer, Wants
-from msprobe.capture.torch import private
-from msprobe.capture.torch.gradients import collect_tensors
-from msprobe.monitor.torch.state import State
+from msprobe.monitor.state import State
 
 _KINDS: frozenset[Kind] = frozenset(("collective",))
 
@@ -40,12 +37,15 @@ class Collectives(Observer):
             if stack not in stacks:
                 stacks.append(stack)
         elif settings.before:
-            self._measure(event, "pre")
+            self._measure(event, "pre", (*event.args, *event.kwargs.values()))
 
     def after(self, event: Any, result: Any) -> None:
         """Its buffers are filled."""
         if not self.state.config.cc_distribution.log_only and self._is_wanted(event):
-            self._measure(event, "post")
+            values = (*event.args, *event.kwargs.values())
+            if not self.state.framework.is_in_place(event):
+                values = result if isinstance(result, tuple) else (result,)
+            self._measure(event, "post", values)
 
     def text(self) -> str:
         """The stacks as JSON: operation -> stacks, each a list of lines."""
@@ -57,23 +57,18 @@ class Collectives(Observer):
         stack = ";".join(event.stack)
         return any(pattern.search(stack) for pattern in self._lines)
 
-    def _measure(self, event: Any, moment: str) -> None:
-        state = self.state
-        with private.without_functions():
-            tensors: list[tuple[str, Any]] = []
-            for value in (*event.args, *event.kwargs.values()):
-                before = len(tensors)
-                collect_tensors(value, "", tensors)
-                if isinstance(value, (list, tuple)) and len(tensors) > before + 1:
-                    tensors[before:] = [("", _together([tensor for _, tensor in tensors[before:]]))]
-            for place, (_, tensor) in enumerate(tensors):
+    def _measure(self, event: Any, moment: str, values: Sequence[Any]) -> None:
+        state, framework = self.state, self.state.framework
+        with framework.unwatched():
+            tensors: list[Any] = []
+            for value in values:
+                found = framework.tensors_in(value)
+                if isinstance(value, (list, tuple)) and len(found) > 1:
+                    found = [framework.joined(found)]
+                tensors += found
+            for place, tensor in enumerate(tensors):
                 name = f"{_operation(event)}.{moment}_{place}"
                 state.gathering.merge("other", 0, name, state.meter.measure(tensor))
-
-
-def _together(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """A list of tensors as one."""
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
 def _operation(event: Any) -> str:

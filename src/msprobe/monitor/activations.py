@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from msprobe.capture.events import Gradient, ModulePass
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.records import parts_of
-from msprobe.capture.torch import private
-from msprobe.capture.torch.storages import in_backward
 from msprobe.monitor.gathering import Cells
-from msprobe.monitor.torch.state import State
-from msprobe.monitor.torch.watched import WatchedModule
+from msprobe.monitor.state import State
+from msprobe.monitor.watched import WatchedModule
 
 _DEPTH = 8
 # Place in the event's gradients, the end of the row's name, and the tensor (None for what is none).
-_Found = list[tuple[str, str, "torch.Tensor | None"]]
+_Found = list[tuple[str, str, Any]]
 
 
 class _Pass:
@@ -44,6 +40,8 @@ class Activations(Observer):
 
     def __init__(self, state: State) -> None:
         self.state = state
+        framework = self._framework = state.framework
+        self._tensor, self._unwatched, self._repeats = framework.tensor, framework.unwatched, framework.repeats
         config = state.config
         directions = ["forward"] + (["backward"] if config.backward else [])
         modules = ["*"] if state.config.all_modules else [_exactly(path) for path in state.watched.paths()]
@@ -72,26 +70,26 @@ class Activations(Observer):
 
     def before(self, event: Any) -> None:
         """A module is about to run."""
-        with private.without_functions():
+        with self._unwatched():
             self._before(event)
 
     def _before(self, event: ModulePass) -> None:
         state, key = self.state, event.key
-        repeats = in_backward() != -1
+        repeats, trains = self._repeats(event), self._framework.trains(event.module)
         module = state.watched.modules.get(key)
-        is_evaluated = not event.module.training and not torch.is_grad_enabled()
+        is_evaluated = not trains and not self._framework.has_gradients()
         if key in state.watched.roots and module is not None and not repeats and not is_evaluated:
-            stage, trains = module.stage, event.module.training
+            stage = module.stage
             self._trains[stage] = trains
             self._micro_steps[stage, trains] = self._micro_steps.get((stage, trains), -1) + 1
         measured = key in state.watched.measured
         kept: list[tuple[str, Cells]] = []
         entry: _Pass | None = None
         if module is not None and measured and not is_evaluated:
-            name, micro_step = self._place(key, module, event.module.training, repeats)
+            name, micro_step = self._place(key, module, trains, repeats)
             entry = _Pass(module.stage, name, micro_step)
-            found = list(_arguments_of(event.args, event.kwargs))
-            records = state.config.forward and not repeats and event.module.training
+            found = list(_arguments_of(event.args, event.kwargs, self._tensor))
+            records = state.config.forward and not repeats and trains
             ends = [end for _, end, _ in found]
             for (place, _, tensor), end in zip(found, _numbered(ends), strict=True):
                 entry.arguments[place] = f".input{end}"
@@ -99,7 +97,7 @@ class Activations(Observer):
                     kept.append((f".input{end}", state.meter.measure(tensor)))
             if not records:
                 kept = _NOT_RECORDED
-            if state.config.backward and torch.is_grad_enabled():
+            if state.config.backward and self._framework.has_gradients():
                 self._passes[key, event.number] = entry
         self._running.setdefault(key, []).append((entry, kept))
 
@@ -128,7 +126,7 @@ class Activations(Observer):
 
     def after(self, event: Any, result: Any) -> None:
         """It has run."""
-        with private.without_functions():
+        with self._unwatched():
             self._after(event, result)
 
     def _after(self, event: ModulePass, result: Any) -> None:
@@ -139,7 +137,7 @@ class Activations(Observer):
         if entry is None:
             return
         state = self.state
-        found = list(_results_of(result))
+        found = list(_results_of(result, self._tensor))
         for place, end, tensor in found:
             entry.results[place] = f".output{end}"
             if kept is not _NOT_RECORDED:
@@ -154,7 +152,7 @@ class Activations(Observer):
         running = self._running.get(key)
         if running:
             running.pop()
-        if key in self.state.watched.roots and in_backward() == -1:
+        if key in self.state.watched.roots and not self._repeats(event.event):
             self._take_back(self.state.watched.modules[key].stage)
 
     def _take_back(self, stage: int) -> None:
@@ -187,7 +185,7 @@ class Activations(Observer):
             return
         end = (entry.arguments if event.side == "argument" else entry.results).get(event.place)
         if end is not None:
-            with private.without_functions():
+            with self._unwatched():
                 entry.found[end] = self.state.meter.measure(event.gradient)
             # In the order in which their last gradient came.
             self._came.pop(entry, None)
@@ -220,38 +218,38 @@ def _numbered(ends: Sequence[str]) -> list[str]:
     return [""] if ends == ["_0"] else list(ends)
 
 
-def _arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, str, torch.Tensor | None]]:
+def _arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any], kind: type) -> Iterator[tuple[str, str, Any]]:
     """The tensors among the arguments: numbered in the order in which they come, values that are none left out."""
     number = 0
     named = [(f"input.{i}", value) for i, value in enumerate(args)]
     named += [(f"kwargs.{word}", value) for word, value in kwargs.items()]
     for place, value in named:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, kind):
             yield place, f"_{number}", value
             number += 1
             continue
-        inner = [one for one in _walk(value, place, "", 0, set()) if one[2] is not None]
+        inner = [one for one in _walk(value, place, "", 0, set(), kind) if one[2] is not None]
         if inner:
             for inner_place, end, tensor in inner:
                 yield inner_place, f"_{number}{end}", tensor
             number += 1
 
 
-def _results_of(result: Any) -> Iterator[tuple[str, str, torch.Tensor | None]]:
+def _results_of(result: Any, kind: type) -> Iterator[tuple[str, str, Any]]:
     """The parts of a result, what is no tensor with None: a tuple's and a list's by number, a dict's by key."""
-    if isinstance(result, torch.Tensor):
+    if isinstance(result, kind):
         yield "output.0", "", result
         return
     base = "output" if isinstance(result, tuple) else "output.0"
-    found = list(_walk(result, base, "", 0, set()))
+    found = list(_walk(result, base, "", 0, set(), kind))
     if isinstance(result, tuple) and len(result) == 1 and len(found) == 1:
         yield found[0][0], "", found[0][2]
         return
     yield from found
 
 
-def _walk(value: Any, place: str, end: str, depth: int, seen: set[int]) -> Iterator[tuple[str, str, Any]]:
-    if isinstance(value, torch.Tensor):
+def _walk(value: Any, place: str, end: str, depth: int, seen: set[int], kind: type) -> Iterator[tuple[str, str, Any]]:
+    if isinstance(value, kind):
         yield place, end, value
         return
     parts = None
@@ -268,5 +266,5 @@ def _walk(value: Any, place: str, end: str, depth: int, seen: set[int]) -> Itera
     for number, item in enumerate(items):
         name = number if names is None else names[number]
         yield from _walk(
-            item, f"{place}.{name}", f"{end}_{number}" if names is None else f"{end}.{name}", depth + 1, seen
+            item, f"{place}.{name}", f"{end}_{number}" if names is None else f"{end}.{name}", depth + 1, seen, kind
         )

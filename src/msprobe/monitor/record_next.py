@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import nn
-
 from msprobe import log
-from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.errors import MsprobeError
 
 #: What is recorded where the configuration leaves it open.
@@ -18,10 +15,12 @@ DEFAULTS: Mapping[str, Any] = {"task": "statistics", "level": "mix", "dump_path"
 class RecordNext:
     """Records one step with a PrecisionDebugger behind an alert, at most ``times`` times.
 
-    ``settings``: fields of config.json, or the path of one; ``times`` among them says how often.
+    ``debugger``: its class. ``settings``: fields of config.json, or the path of one; ``times`` among them says how
+    often.
     """
 
-    def __init__(self, models: Sequence[nn.Module], settings: Mapping[str, Any] | str | bool) -> None:
+    def __init__(self, debugger: Any, models: Sequence[Any], settings: Mapping[str, Any] | str | bool) -> None:
+        self._debugger = debugger
         self._models = models
         given: dict[str, Any] = {}
         if isinstance(settings, str):
@@ -59,7 +58,7 @@ class RecordNext:
 
     def _begin(self, step: int, why: str) -> None:
         try:
-            debugger = PrecisionDebugger.existing() or PrecisionDebugger(**self._settings)
+            debugger = self._debugger.existing() or self._debugger(**self._settings)
             if debugger.recorder.session.recording:
                 log.warning(f"Monitor: step {step} is recorded by the program itself; the alert begins nothing.")
                 return

@@ -1,0 +1,213 @@
+"""What one configuration attaches to a training; a changed configuration gets a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msprobe import log
+from msprobe.capture.events import Kind
+from msprobe.capture.listeners import Cadence, Observer, Wants
+from msprobe.monitor.activations import Activations
+from msprobe.monitor.communication import Collectives
+from msprobe.monitor.config import MonitorConfig
+from msprobe.monitor.framework import Framework
+from msprobe.monitor.gathering import Gathering
+from msprobe.monitor.gradients import UnreducedGradients
+from msprobe.monitor.measurements import Quantity, Row, StepMetrics
+from msprobe.monitor.state import State
+from msprobe.monitor.steps import Groups, Optimizers, OptimizerSteps
+from msprobe.monitor.structure import Stacks, Structure
+
+_KINDS: frozenset[Kind] = frozenset(("optimizer",))
+
+
+class Watch:
+    """The listeners of one configuration, and what they gather; frameworks derive from it.
+
+    ``over``: called when the optimizer has stepped, ``skipped``: when it has raised or was left out; both with the
+    event, in steps that are measured.
+    """
+
+    def __init__(
+        self,
+        framework: Framework,
+        config: MonitorConfig,
+        models: Sequence[Any],
+        micro_steps: int,
+        optimizers: Optimizers,
+        groups: Groups,
+        over: Callable[[Any], None],
+        skipped: Callable[[Any], None],
+    ) -> None:
+        self.config = config
+        self.models = models
+        self.state = State(framework, config, models, micro_steps)
+        self.structure: Structure | None = None
+        self.collectives: Collectives | None = None
+        self.stacks: Stacks | None = None
+        self._activations: Activations | None = None
+        self._tell_unmatched()
+        self.optimizers = optimizers
+        self.groups = groups
+        self._over = over
+        self._skipped = skipped
+        self.listeners = self._new_listeners()
+
+    def begin_from(self, first: int) -> None:
+        """Listen from this step on, in the interval of the configuration."""
+        cadence = Cadence(every=self.config.step_interval, first=first)
+        for listener in self.listeners:
+            listener.cadence = cadence
+
+    def has(self, step: int) -> bool:
+        """True if this step is measured."""
+        return self.listeners[0].cadence.has(step, None)
+
+    @property
+    def is_a_look(self) -> bool:
+        """True if the training is to be stopped when it has been looked at once."""
+        tells_stacks = self.collectives is not None and self.config.cc_distribution.log_only
+        return self.config.print_struct is True or tells_stacks
+
+    def start_again(self, event: Any) -> None:
+        """What was measured so far in this step is of no step: the next batch begins it anew."""
+        for listener in self.listeners:
+            listener.step_begin(event)
+
+    def finish(self) -> Callable[[], StepMetrics | None] | None:
+        """The step is over; what makes its metrics, once the numbers are there. None: nothing was measured."""
+        gathering = self.state.gathering
+        if self._activations is not None:
+            self._activations.flush()
+        finish = self._of_all_ranks(self._collect())
+        return None if gathering.is_empty else _Later(finish, gathering)
+
+    def so_far(self) -> StepMetrics | None:
+        """What the step that runs has measured; None where it has measured nothing."""
+        state = self.state
+        if state.gathering.is_empty:
+            return None
+        if self._activations is not None:
+            self._activations.flush()
+        self._collect()()
+        return state.gathering.metrics()
+
+    def take_stacks(self) -> Mapping[str, Sequence[str]]:
+        """The call stacks of modules, when they have been noted; only once."""
+        stacks, self.stacks = self.stacks, None
+        if stacks is None:
+            return {}
+        stacks.is_on = False
+        self.listeners.remove(stacks)
+        return stacks.found
+
+    def end(self) -> None:
+        """It is over: what the listeners have attached by themselves is taken away."""
+
+    def _new_unreduced(self) -> UnreducedGradients:
+        raise NotImplementedError
+
+    def _new_steps(self, unreduced: UnreducedGradients | None) -> OptimizerSteps:
+        return OptimizerSteps(self.state, self.optimizers, self.groups, unreduced, self._over, self._skipped)
+
+    def _new_features(self) -> list[Observer]:
+        """What measures features of layers (``recording_l2_features``)."""
+        return []
+
+    def _collect(self) -> Callable[[], None]:
+        """The step is over; what completes the numbers of this rank."""
+        return self.state.meter.collect()
+
+    def _of_all_ranks(self, finish: Callable[[], None]) -> Callable[[], None]:
+        """What completes the numbers of this step; those of other ranks are asked for here."""
+        return finish
+
+    # ---------------------------------------------------------------- parts
+
+    def _new_listeners(self) -> list[Observer]:
+        state, config = self.state, self.config
+        found: list[Observer] = [_Begin(state)]
+        if config.print_struct:
+            self.structure = Structure(state, self._over if config.print_struct == "continue" else None)
+            return [*found, self.structure]
+        if config.forward or config.backward:
+            self._activations = Activations(state)
+            found.append(self._activations)
+        if config.stack_info:
+            self.stacks = Stacks(state)
+            found.append(self.stacks)
+        unreduced = None
+        if config.wg_distribution:
+            unreduced = self._new_unreduced()
+            found.append(unreduced)
+        if config.cc_distribution.enable:
+            if state.framework.is_distributed():
+                self.collectives = Collectives(state)
+                found.append(self.collectives)
+            else:
+                log.warning("Monitor: cc_distribution needs a process group; no collectives are measured.")
+        if config.recording_l2_features and config.l2_targets:
+            found += self._new_features()
+        return [*found, self._new_steps(unreduced)]
+
+    def _tell_unmatched(self) -> None:
+        watched = self.state.watched
+        missing = watched.targets.unmatched()
+        if not missing:
+            return
+        names = [one.full for one in list(watched.modules.values())[:3] if one.full]
+        names += [parameter.full for parameter in watched.parameters[:2]]
+        there = f" (there are {', '.join(names)}, ...)" if names else ""
+        log.warning(f"Monitor: {', '.join(missing)} in targets is no module or trained parameter of the model{there}.")
+
+
+class _Begin(Observer):
+    """Begins to gather when a step begins that is measured."""
+
+    is_careful = True
+    wants = Wants(kinds=_KINDS)
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def step_begin(self, event: Any) -> None:
+        """A step begins."""
+        self.state.begin(event.step)
+
+
+class _Later:
+    """A step whose numbers may still be on their way."""
+
+    def __init__(self, finish: Callable[[], None], gathering: Gathering) -> None:
+        self._finish = finish
+        self._gathering = gathering
+
+    def __call__(self) -> StepMetrics | None:
+        """Wait for the numbers."""
+        self._finish()
+        return self._gathering.metrics()
+
+
+_TAGS: Mapping[str, str] = {"grad_reduced": "post_grad", "grad_unreduced": "pre_grad"}
+
+
+def tagged(framework: Framework, metrics: StepMetrics, quantity: Quantity, rank: int) -> dict[str, dict[str, Any]]:
+    """The rows of a quantity as ``generate_*_metrics`` gives them: tag -> {operator: tensor, shape, dtype}."""
+    ops = metrics.ops_of(quantity)
+    return {_tag(row, rank, quantity): _values(framework, ops, row) for row in metrics.rows.get(quantity, ())}
+
+
+def _tag(row: Row, rank: int, quantity: str) -> str:
+    micro = "" if row.micro_step is None else f":{row.micro_step}"
+    return f"{row.stage}:{row.name}{micro}/rank{rank}/{_TAGS.get(quantity, quantity)}"
+
+
+def _values(framework: Framework, ops: Sequence[str], row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        op: framework.as_tensor(float("nan") if value is None else value)
+        for op, value in zip(ops, row.values, strict=True)
+    }
+    found["shape"] = None if row.shape is None else framework.as_shape(row.shape)
+    found["dtype"] = None if row.dtype is None else framework.as_type(row.dtype)
+    return found

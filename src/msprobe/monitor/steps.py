@@ -1,0 +1,200 @@
+"""What an optimizer step finds and leaves: reduced gradients, moments, weights before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+
+from msprobe import log
+from msprobe.capture.events import Kind
+from msprobe.capture.listeners import Observer, Wants
+from msprobe.monitor.framework import Framework
+from msprobe.monitor.gathering import Cells
+from msprobe.monitor.gradients import UnreducedGradients
+from msprobe.monitor.measurements import Quantity
+from msprobe.monitor.state import State
+from msprobe.monitor.watched import WatchedParameter
+
+_KINDS: frozenset[Kind] = frozenset(("optimizer",))
+#: The moments that are measured.
+MOMENTS: tuple[Literal["exp_avg", "exp_avg_sq"], ...] = ("exp_avg", "exp_avg_sq")
+
+
+class Kept(NamedTuple):
+    """What an optimizer keeps of one parameter. ``weight``: what it updates; ``moments``: exp_avg and exp_avg_sq, as
+    far as there are any.
+    """
+
+    weight: Any
+    gradient: Any
+    moments: Mapping[str, Any]
+    step: float
+
+
+class Optimizers(Protocol):
+    """The optimizer that the user has given, and what it is made of."""
+
+    given: Any
+
+    def is_meant(self, optimizer: Any) -> bool:
+        """True for the optimizer whose steps are those of the training."""
+
+    def followed(self) -> list[Any]:
+        """The optimizers whose steps are those of the given one."""
+
+    def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, Kept]:
+        """What is kept of each of these parameters, by their identities; ``moments`` False: without them. ``event``:
+        the step that is taken.
+        """
+
+
+class OptimizerSteps(Observer):
+    """Measures around the steps of the optimizer, and says when one is over.
+
+    ``unreduced`` is told that gradients are complete; ``groups`` says whether this rank writes what all ranks of a
+    group have alike.
+    """
+
+    is_careful = True
+    wants = Wants(kinds=_KINDS)
+
+    def __init__(
+        self,
+        state: State,
+        optimizers: Optimizers,
+        groups: Groups,
+        unreduced: UnreducedGradients | None,
+        over: Callable[[Any], None],
+        skipped: Callable[[Any], None],
+    ) -> None:
+        self.state = state
+        self.optimizers = optimizers
+        self.groups = groups
+        self.unreduced = unreduced
+        self._over = over
+        self._skipped = skipped
+        self._first: int | None = None
+
+    def before(self, event: Any) -> None:
+        """An optimizer is about to step."""
+        if not self.optimizers.is_meant(event.optimizer):
+            return
+        if self._first is None:
+            self._first = event.step
+        config = self.state.config
+        if config.wg_distribution or config.mv_distribution or config.param_distribution or config.mg_direction:
+            with self.state.framework.unwatched():
+                self._measure(event)
+        if self.unreduced is not None:
+            self.unreduced.end()
+
+    def _measure(self, event: Any) -> None:
+        config = self.state.config
+        alive = [(one, weight) for one, weight in self.state.watched.alive() if self.groups.writes(weight)]
+        moments = config.mv_distribution or config.mg_direction
+        kept = self.optimizers.kept(event, {id(weight): weight for _, weight in alive}, moments)
+        owned = [(one, kept[id(weight)]) for one, weight in alive if id(weight) in kept]
+        if config.wg_distribution and self.groups.writes_reduced():
+            for one, found in owned:
+                self._add("grad_reduced", one, found.gradient)
+        if config.mv_distribution:
+            self._measure_moments(event.step, owned)
+        if config.mg_direction:
+            for one, found in owned:
+                self._add_direction(one, found, event.step)
+        if config.param_distribution:
+            for one, found in owned:
+                self._add("param_origin", one, found.weight)
+
+    def _measure_moments(self, step: int, owned: list[tuple[WatchedParameter, Kept]]) -> None:
+        for quantity in MOMENTS:
+            for one, found in owned:
+                self._add(quantity, one, found.moments.get(quantity))
+        if not any(found.moments for _, found in owned) and step != self._first:
+            name = type(self.optimizers.given).__name__
+            log.once(
+                ("moments", name), "warning", f"Monitor: {name} keeps no moments exp_avg and exp_avg_sq to be measured."
+            )
+
+    def after(self, event: Any, result: Any) -> None:
+        """It has stepped."""
+        if not self.optimizers.is_meant(event.optimizer):
+            return
+        if self.state.config.param_distribution:
+            with self.state.framework.unwatched():
+                alive = [(one, weight) for one, weight in self.state.watched.alive() if self.groups.writes(weight)]
+                kept = self.optimizers.kept(event, {id(weight): weight for _, weight in alive}, moments=False)
+                for one, weight in alive:
+                    if id(weight) in kept:
+                        self._add("param_updated", one, kept[id(weight)].weight)
+        if self.state.config.ur_distribution:
+            with self.state.framework.unwatched():
+                self._measure_updates()
+        self._over(event)
+
+    def failed(self, event: Any) -> None:
+        """It has raised, or a scaler has left it out: what was measured is of no step."""
+        if self.optimizers.is_meant(event.event.optimizer):
+            if self._first == event.step:
+                self._first = None
+            self._skipped(event)
+
+    def _measure_updates(self) -> None:
+        """What the step has changed each weight by, where the optimizer tells how it steps."""
+
+    # ---------------------------------------------------------------- one tensor
+
+    def _add(self, quantity: Quantity, one: WatchedParameter, tensor: Any) -> None:
+        state = self.state
+        cells: Cells | None = None
+        if tensor is not None and 0 not in tensor.shape:
+            cells = state.meter.measure(tensor)
+        cells = self._whole(one, tensor, cells)
+        if cells is not None:
+            state.gathering.add(quantity, one.stage, one.name, cells)
+
+    def _whole(self, one: WatchedParameter, tensor: Any, cells: Cells | None) -> Cells | None:
+        """The cells of the whole tensor, where this rank has measured a part of it."""
+        return cells
+
+    def _add_direction(self, one: WatchedParameter, found: Kept, step: int) -> None:
+        """The share of elements in which gradient and first moment have one sign; one that is zero counts half."""
+        moment = found.moments.get("exp_avg")
+        gradient = found.gradient
+        if gradient is None:
+            return
+        if moment is None:
+            if step != self._first:
+                return
+            share = 1.0
+        else:
+            agreement = self.state.framework.agreement(gradient, moment)
+            if agreement is None:
+                return
+            share = (agreement + 1) / 2
+        cells = Cells((share,) * len(self.state.operators.names), tuple(gradient.shape), str(gradient.dtype))
+        self.state.gathering.add("other", one.stage, one.name, cells)
+
+
+class Groups:
+    """Which rank writes what several have alike. ``data``: ranks with the same weights, of which the first writes
+    reduced gradients; ``tensor``: ranks with parts of the model, of which the first writes what is not in parts.
+    """
+
+    def __init__(self, framework: Framework | None = None, data: Any = None, tensor: Any = None) -> None:
+        self._data = _place_in(framework, data)
+        self._tensor = _place_in(framework, tensor)
+
+    def writes_reduced(self) -> bool:
+        """True if reduced gradients are this rank's to write."""
+        return self._data in (None, 0)
+
+    def writes(self, parameter: Any) -> bool:
+        """True if this parameter is this rank's to write."""
+        return self._tensor in (None, 0) or bool(getattr(parameter, "tensor_model_parallel", False))
+
+
+def _place_in(framework: Framework | None, group: Any) -> int | None:
+    if group is None or framework is None or not framework.is_distributed():
+        return None
+    return framework.place_in(group)

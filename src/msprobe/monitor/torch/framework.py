@@ -1,0 +1,119 @@
+"""What the monitor asks of PyTorch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from msprobe.capture.torch import private
+from msprobe.capture.torch.gradients import collect_tensors
+from msprobe.capture.torch.models import name_modules
+from msprobe.capture.torch.recorder import RANKS
+from msprobe.capture.torch.statistics_framework import OwnWork
+from msprobe.capture.torch.statistics_unusual import unwrap
+from msprobe.capture.torch.storages import in_backward
+from msprobe.monitor.framework import Named
+from msprobe.monitor.operators import Operators
+from msprobe.monitor.torch.meter import Meter
+
+#: Tensors of the host are treated as those of a device: for tests of that way.
+DEFER = "MSPROBE_MONITOR_DEFER"
+
+
+class TorchFramework:
+    """See :class:`msprobe.monitor.framework.Framework`."""
+
+    name = "pytorch"
+    tensor: type[Any] = torch.Tensor
+    unwatched = staticmethod(private.without_functions)
+    has_gradients = staticmethod(torch.is_grad_enabled)
+
+    def new_meter(self, operators: Operators) -> Meter:
+        """See the protocol."""
+        return Meter(operators, bool(os.environ.get(DEFER)))
+
+    def agreement(self, one: torch.Tensor, other: torch.Tensor) -> float | None:
+        """See the protocol."""
+        with OwnWork():
+            signs = [unwrap(value).values for value in (one, other)]
+            if signs[0] is None or signs[1] is None or signs[0].shape != signs[1].shape or not signs[0].numel():
+                return None
+            return float((signs[0].sign() * signs[1].sign()).to(torch.float32).mean())
+
+    def name_modules(self, models: Sequence[Any]) -> Named:
+        """See the protocol."""
+        return list(name_modules(models[0] if len(models) == 1 else models, True))
+
+    def modules_of(self, model: nn.Module) -> Named:
+        """See the protocol."""
+        return list(model.named_modules())
+
+    def is_wrapper(self, module: nn.Module) -> bool:
+        """See the protocol."""
+        return type(module).__name__ == "FullyShardedDataParallel"
+
+    def parameters_of(self, model: nn.Module) -> Named:
+        """See the protocol."""
+        return [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+
+    def own_parameters(self, module: nn.Module) -> Iterable[tuple[str, Any]]:
+        """See the protocol."""
+        return [(key, one) for key, one in module._parameters.items() if one is not None]
+
+    def repeats(self, event: Any) -> bool:
+        """See the protocol."""
+        return in_backward() != -1
+
+    def trains(self, module: nn.Module) -> bool:
+        """See the protocol."""
+        return module.training
+
+    def rank(self) -> int:
+        """See the protocol."""
+        return RANKS.current() or 0
+
+    def world(self) -> int:
+        """See the protocol."""
+        return torch.distributed.get_world_size() if self.is_distributed() else 1
+
+    def is_distributed(self) -> bool:
+        """See the protocol."""
+        return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+    def ranks_of(self, group: Any) -> list[int]:
+        """See the protocol."""
+        return list(torch.distributed.get_process_group_ranks(group))
+
+    def place_in(self, group: Any) -> int:
+        """See the protocol."""
+        return int(torch.distributed.get_rank(group))
+
+    def tensors_in(self, value: Any) -> list[Any]:
+        """See the protocol."""
+        found: list[tuple[str, Any]] = []
+        collect_tensors(value, "", found)
+        return [tensor for _, tensor in found]
+
+    def joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        """See the protocol."""
+        return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+    def is_in_place(self, event: Any) -> bool:
+        """See the protocol."""
+        return True
+
+    def as_tensor(self, number: float) -> torch.Tensor:
+        """See the protocol."""
+        return torch.tensor(number)
+
+    def as_shape(self, shape: Sequence[int]) -> torch.Size:
+        """See the protocol."""
+        return torch.Size(shape)
+
+    def as_type(self, name: str) -> Any:
+        """See the protocol."""
+        return getattr(torch, name.rpartition(".")[2], name)

@@ -1,0 +1,411 @@
+"""What the monitors of all frameworks are: the interface of ``TrainerMon``, and what happens in which step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from msprobe import log
+from msprobe.capture.events import Kind
+from msprobe.capture.listeners import Observer, Wants
+from msprobe.capture.training import TrainingListening
+from msprobe.errors import InvalidInputError
+from msprobe.monitor.alerts.sink import OnAlert
+from msprobe.monitor.config import MonitorConfig, load
+from msprobe.monitor.framework import Framework
+from msprobe.monitor.measurements import Quantity
+from msprobe.monitor.measuring import Watch, tagged
+from msprobe.monitor.outputs import Output
+from msprobe.monitor.record_next import RecordNext
+from msprobe.monitor.sinks.memory import OnMetrics
+from msprobe.monitor.steps import Groups, Optimizers
+from msprobe.monitor.structure import MonitorStop
+from msprobe.monitor.switch import Switch
+
+_Own = TypeVar("_Own", bound="Monitor")
+_KINDS: frozenset[Kind] = frozenset(("optimizer",))
+
+
+class Monitor:
+    """Watches a training; the ``TrainerMon`` of each framework derives from it.
+
+    ``framework``: what has to be known of it. The rest: see there.
+    """
+
+    def __init__(
+        self,
+        framework: Framework,
+        config_file_path: str | os.PathLike[str],
+        process_group: Any,
+        on_metrics: OnMetrics | None,
+        on_alert: OnAlert | None,
+    ) -> None:
+        self.framework = framework
+        self.config = load(config_file_path)
+        self._switch = Switch(config_file_path, self.config)
+        self._rank = framework.rank()
+        self._is_wanted = self._wants_this_rank()
+        group_mates, stage = self._pipeline(process_group)
+        told = [self._note_alerts, *([on_alert] if on_alert is not None else [])]
+        self._output = Output(self._rank, framework.world(), framework.name, stage, group_mates, on_metrics, told)
+        self._record: RecordNext | None = None
+        self._training: TrainingListening | None = None
+        self._models: list[Any] = []
+        self._optimizers: Optimizers | None = None
+        self._watch: Watch | None = None
+        self._micro_steps = 1
+        self._groups = Groups()
+        self._written = 0
+        self._limit = self.config.collect_times
+        # What holds from the next step on.
+        self._next_ops: tuple[str, ...] | None = None
+        self._next_config: MonitorConfig | None = None
+        self._stop_handle: Any = None
+        if self._is_wanted and not (self._switch.is_dynamic and not self.config.dynamic_on):
+            self._output.open(self.config)
+
+    # ---------------------------------------------------------------- the interface
+
+    def set_monitor(
+        self,
+        model: Any,
+        optimizer: Any = None,
+        grad_acc_steps: Any = 1,
+        tp_group: Any = None,
+        dp_group: Any = None,
+        start_iteration: int = 0,
+    ) -> None:
+        """Begin to watch.
+
+        ``model``: a module (a cell), or the chunks of a virtual pipeline. ``grad_acc_steps``: micro batches in each
+        step of the optimizer. ``start_iteration``: the number of the first step, of a training that is resumed.
+        ``dp_group``: its first rank alone writes reduced gradients; ``tp_group``: its first rank alone writes
+        parameters that are not ``tensor_model_parallel``. Also takes ``(model, grad_acc_steps, optimizer, dp_group, tp_group, ...)``, the order
+        of older documents. Raises InvalidInputError without a model or an optimizer.
+        """
+        if isinstance(optimizer, int):
+            optimizer, grad_acc_steps, tp_group, dp_group = grad_acc_steps, optimizer, dp_group, tp_group
+        models: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
+        self._check(models, model, optimizer)
+        if self._training is not None:
+            raise InvalidInputError("set_monitor(): the monitor watches a training already; call stop() first.")
+        self._models = models
+        self._optimizers = self._new_optimizers(optimizer)
+        self._micro_steps = _count(grad_acc_steps, 1, 1, "grad_acc_steps")
+        first = _count(start_iteration, 0, 0, "start_iteration")
+        self._groups = Groups(self.framework, dp_group, tp_group)
+        if not self._is_wanted:
+            return
+        self._training = training = self._new_training()
+        if self._switch.is_dynamic or (self.config.alert is not None and self.config.alert.record):
+            training.add(_Ticks(self))
+        if not self._switch.is_dynamic or self.config.dynamic_on:
+            self._begin(self.config, first + 1)
+        training.follow(models if len(models) > 1 else models[0], self._optimizers.followed(), first)
+
+    def set_wrapped_optimizer(self, optimizer: Any) -> None:
+        """The optimizer, for :meth:`monitor_gnorm_with_ad`."""
+        self._optimizers = self._new_optimizers(optimizer)
+
+    def monitor_gnorm_with_ad(
+        self,
+        model: Any,
+        optimizer: Any = None,
+        grad_acc_steps: int = 1,
+        tp_group: Any = None,
+        dp_group: Any = None,
+        start_iteration: int = 0,
+    ) -> None:
+        """As :meth:`set_monitor`; without an optimizer that of :meth:`set_wrapped_optimizer`, and where there is none
+        either, nothing is watched.
+        """
+        if optimizer is None:
+            if self._optimizers is None:
+                log.error("monitor_gnorm_with_ad(): no optimizer was given, so nothing is monitored.")
+                return
+            optimizer = self._optimizers.given
+        self.set_monitor(model, optimizer, grad_acc_steps, tp_group, dp_group, start_iteration)
+
+    def stop(self) -> None:
+        """Watch no more; all that was measured is written when this returns."""
+        training, self._training = self._training, None
+        if training is not None:
+            training.end()
+        if self._record is not None:
+            self._record.end()
+        self._tell_if_nothing()
+        self._remove_stop()
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None
+        self._output.close()
+
+    def __enter__(self: _Own) -> _Own:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def note(self, batch: str = "", **numbers: float) -> None:
+        """Tell numbers of the step that runs now, as ``note(loss=loss.item())``, before the optimizer steps: files,
+        rules and reports have them beside what is measured. ``batch``: a text that tells the step's data from others.
+        """
+        watch = self._watch
+        if watch is not None:
+            gathering = watch.state.gathering
+            gathering.scalars.update((name, float(number)) for name, number in numbers.items())
+            gathering.batch = batch or gathering.batch
+
+    def flush(self) -> None:
+        """Wait until what was measured so far can be read."""
+        self._output.flush()
+
+    @property
+    def output_path(self) -> str | None:
+        """The folder of this run and rank; None as long as there is none."""
+        return self._output.folder
+
+    @property
+    def ops(self) -> list[str]:
+        """The operators; other ones take effect in the next step."""
+        return list(self._next_ops or self.config.ops)
+
+    @ops.setter
+    def ops(self, value: Any) -> None:
+        self._next_ops = self._switch.checked_ops(value)
+
+    def reload_xy(self, xy_distribution: bool = False) -> None:
+        """Measure activations from the next step on, or no more. Deprecated: change the configuration file."""
+        log.warning("reload_xy() is deprecated: set DYNAMIC_MONITOR and change the configuration file.")
+        config = replace(self._next_config or self.config, xy_distribution=bool(xy_distribution))
+        training, watch = self._training, self._watch
+        if training is None:
+            self.config = config
+            return
+        step = training.recorder.session.step
+        if watch is not None and watch.has(step):
+            self._next_config = config
+        else:
+            self._begin(config, step + 1)
+
+    def generate_xy_metrics(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What was measured last of activations and of their gradients: tag -> {operator: tensor, shape, dtype}."""
+        return self._metrics_of("actv"), self._metrics_of("actv_grad")
+
+    def generate_wgrad_metrics(self, *ignored: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same of reduced and of unreduced gradients of parameters."""
+        return self._metrics_of("grad_reduced"), self._metrics_of("grad_unreduced")
+
+    # ---------------------------------------------------------------- parts
+
+    def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
+        """Raise InvalidInputError unless these are models and an optimizer. ``model``: as the user has given it."""
+        raise NotImplementedError
+
+    def _new_optimizers(self, optimizer: Any) -> Optimizers:
+        raise NotImplementedError
+
+    def _new_training(self) -> TrainingListening:
+        raise NotImplementedError
+
+    def _new_watch(self, config: MonitorConfig) -> Watch:
+        raise NotImplementedError
+
+    def _debugger(self) -> Any:
+        """The class of the PrecisionDebugger that records a step behind an alert."""
+        raise NotImplementedError
+
+    def _call_behind_step(self, optimizer: Any, function: Callable[..., None]) -> Any:
+        """Have ``function`` called behind each step of an optimizer, where what it raises reaches the program. Returns
+        what ends that by its ``remove()``.
+        """
+        raise NotImplementedError
+
+    def _begin(self, config: MonitorConfig, first: int) -> None:
+        """Watch as ``config`` says. ``first``: in dynamic mode the first step; else the configuration says it."""
+        training = self._training
+        assert training is not None
+        assert self._optimizers is not None
+        self._remove_listeners()
+        self.config = config
+        self._limit = max(config.collect_times, 1)
+        self._written = 0
+        self._watch = watch = self._new_watch(config)
+        watch.begin_from(first if self._switch.is_dynamic else config.start_step)
+        if watch.is_a_look:
+            self._place_stop()
+        if self._record is None and config.alert is not None and config.alert.record:
+            self._record = RecordNext(self._debugger(), self._models, config.alert.record)
+        for listener in watch.listeners:
+            training.add(listener)
+
+    def _remove_listeners(self) -> None:
+        training, watch = self._training, self._watch
+        self._watch = None
+        if training is not None and watch is not None:
+            watch.end()
+            for listener in watch.listeners:
+                training.remove(listener)
+
+    # ---------------------------------------------------------------- steps
+
+    def _over(self, event: Any) -> None:
+        """The optimizer has stepped, in a step that is measured."""
+        training = self._training
+        if training is not None:
+            training.recorder.bus.afterwards(self._finish)
+
+    def _skipped(self, event: Any) -> None:
+        """It has not, and what was measured is of no step."""
+        if self._watch is not None:
+            self._watch.start_again(event)
+
+    def _finish(self) -> None:
+        watch, training = self._watch, self._training
+        if watch is None or training is None:
+            return
+        if watch.structure is not None:
+            self._output.write_structure(watch.structure.text())
+            self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
+            return
+        measured = watch.finish()
+        stacks = watch.take_stacks()
+        if stacks:
+            self._output.write_stacks(stacks)
+        self._output.put(measured)
+        self._written += 1
+        if self._written == 2:
+            self._tell_if_nothing()
+        if self._next_ops is not None:
+            self.config = replace(self.config, ops=self._next_ops)
+            watch.state.change_ops(self._next_ops)
+            self._next_ops = None
+        if self._written >= self._limit:
+            self._end_collecting()
+        elif self._next_config is not None:
+            config, self._next_config = replace(self._next_config, ops=self.config.ops), None
+            written = self._written
+            self._begin(config, training.recorder.session.step + 1)
+            self._written = written
+
+    def _end_collecting(self) -> None:
+        if self._switch.is_dynamic:
+            self._remove_listeners()
+            self._switch.turn_off()
+            self._output.flush()
+            return
+        log.info(f"Monitor: {self._written} steps were measured as collect_times asks for; watching ends.")
+        self.stop()
+
+    def _note_alerts(self, alerts: Sequence[Any]) -> None:
+        if self._record is not None:
+            self._record.want(alerts)
+
+    def tick(self) -> None:
+        """A step is over: has the configuration changed, and is the next step to be recorded?"""
+        training = self._training
+        if training is not None and self._record is not None:
+            # Whether a rule fires is told by the thread that writes.
+            self._output.flush()
+            self._record.between_steps(training.recorder.session.step + 1)
+        config = self._switch.look() if self._switch.is_dynamic else None
+        if config is None or training is None:
+            return
+        if not config.dynamic_on:
+            self._remove_listeners()
+            return
+        if self._output.folder is None:
+            self._output.open(config)
+        self._begin(config, training.recorder.session.step + 1)
+
+    def _tell_if_nothing(self) -> None:
+        if self._written and self._output.is_empty:
+            log.once(
+                ("monitor", id(self)),
+                "warning",
+                "Monitor: nothing was measured so far. Look at targets, and whether the configuration asks for anything"
+                " (xy_distribution, wg_distribution, mv_distribution, param_distribution, ...).",
+            )
+
+    # ---------------------------------------------------------------- one look, then stop
+
+    def _place_stop(self) -> None:
+        optimizers = self._optimizers.followed() if self._optimizers is not None else []
+        if optimizers and self._stop_handle is None:
+            self._stop_handle = self._call_behind_step(optimizers[0], self._stop_after_look)
+
+    def _remove_stop(self) -> None:
+        if self._stop_handle is not None:
+            self._stop_handle.remove()
+            self._stop_handle = None
+
+    def _stop_after_look(self, *step: Any) -> None:
+        watch, training = self._watch, self._training
+        if watch is None or training is None or not watch.has(training.recorder.session.step):
+            return
+        self._remove_stop()
+        if watch.structure is not None:
+            path = self._output.write_structure(watch.structure.text())
+            self.stop()
+            raise MonitorStop(
+                f'print_struct: the structure of the model is in "{path}"; the training is ended, as the monitor'
+                ' configuration asks for. Set print_struct to "continue" to go on training, or to false.'
+            )
+        if watch.collectives is not None:
+            print(watch.collectives.text(), flush=True)
+            self.stop()
+            raise MonitorStop(
+                "cc_log_only: the call stacks of the collectives of one step are printed above; the training is ended,"
+                " as the monitor configuration asks for."
+            )
+
+    # ---------------------------------------------------------------- answers
+
+    def _wants_this_rank(self) -> bool:
+        ranks = self.config.module_ranks
+        if not ranks:
+            return True
+        if not self.framework.is_distributed():
+            log.warning(f"Monitor: module_ranks {list(ranks)} means nothing in a single process; this one is measured.")
+            return True
+        return self._rank in ranks
+
+    def _metrics_of(self, quantity: Quantity) -> dict[str, Any]:
+        metrics = (self._watch.so_far() if self._watch is not None else None) or self._output.last
+        return {} if metrics is None else tagged(self.framework, metrics, quantity, self._rank)
+
+    def _pipeline(self, group: Any) -> tuple[list[int], int]:
+        """The ranks of the pipeline group, and the place of this one."""
+        framework = self.framework
+        if not framework.is_distributed():
+            return [self._rank], 0
+        if group is None:
+            return list(range(framework.world())), self._rank
+        return framework.ranks_of(group), framework.place_in(group)
+
+
+class _Ticks(Observer):
+    """Looks for a changed configuration behind each step."""
+
+    is_careful = True
+    wants = Wants(kinds=_KINDS)
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+
+    def after(self, event: Any, result: Any) -> None:
+        """An optimizer has stepped."""
+        monitor = self._monitor
+        if monitor._optimizers is not None and monitor._optimizers.is_meant(event.optimizer):
+            training = monitor._training
+            if training is not None:
+                training.recorder.bus.afterwards(monitor.tick, place=1)
+
+
+def _count(value: Any, least: int, default: int, name: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return value
+    log.warning(f"set_monitor(): {name} must be a whole number from {least}, found {value!r}; {default} is used.")
+    return default
