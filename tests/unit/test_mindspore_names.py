@@ -24,7 +24,8 @@ def test_comparing_needs_no_mindspore() -> None:
 
 @pytest.mark.skipif(HAS_MINDSPORE, reason="MindSpore is installed")
 @pytest.mark.parametrize(
-    "name", ["PrecisionDebugger", "seed_all", "MsprobeStep", "MsprobeInitStep", "save", "save_grad", "step"]
+    "name",
+    ["PrecisionDebugger", "TrainerMon", "seed_all", "MsprobeStep", "MsprobeInitStep", "save", "save_grad", "step"],
 )
 def test_recording_says_that_mindspore_is_missing(name: str) -> None:
     with pytest.raises(NotAvailableError, match=f"{name} needs MindSpore"):
@@ -34,9 +35,3 @@ def test_recording_says_that_mindspore_is_missing(name: str) -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nothing_like_it"):
         msprobe.mindspore.nothing_like_it
-
-
-@pytest.mark.parametrize("name", ["TrainerMon"])
-def test_tools_of_a_later_version_say_so_when_used(name: str) -> None:
-    with pytest.raises(NotAvailableError, match="not available in this version"):
-        getattr(msprobe.mindspore, name)()

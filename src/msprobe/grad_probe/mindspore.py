@@ -10,12 +10,10 @@ import mindspore
 import numpy as np
 
 from msprobe import log
-from msprobe.capture import listening
 from msprobe.capture.events import Event, Failure, Kind
 from msprobe.capture.listeners import Observer, Wants
-from msprobe.capture.mindspore.execution import in_graph_mode
 from msprobe.capture.mindspore.ranks import RANKS
-from msprobe.capture.mindspore.recorder import MindSporeRecorder
+from msprobe.capture.mindspore.training import TrainingListening, tell_of_static_graph
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.grad_probe.measure import Array, Gradient, measure
@@ -36,7 +34,7 @@ class GradientProbe(Observer):
         self._optimizer: Any = None
         self._names: dict[int, str] = {}
         self._wanted: frozenset[str] = frozenset()
-        self._listening: _Listening | None = None
+        self._listening: TrainingListening | None = None
 
     def watch(self, optimizer: Any) -> None:
         """Begin. Raises InvalidInputError for what is no optimizer, PathError for old files that are refused."""
@@ -48,16 +46,11 @@ class GradientProbe(Observer):
             kind = type(optimizer).__name__
             raise InvalidInputError(f"monitor(): pass the optimizer, mindspore.nn.Optimizer or the like; found {kind}.")
         self.probe.check_folder(RANKS.current())
-        if in_graph_mode():
-            log.warning(
-                "monitor(): in a static graph (GRAPH_MODE) nothing is told of an optimizer that is compiled with the"
-                " network; only steps that the program calls itself are seen. The dynamic graph (PYNATIVE_MODE)"
-                " tells all."
-            )
+        tell_of_static_graph("monitor()")
         names = [str(parameter.name) for parameter in parameters]
         self._wanted = self.probe.wanted_names(names)
         self._optimizer = optimizer
-        self._listening = _Listening(self)
+        self._listening = TrainingListening(self)
         self._listening.start()
         if not RANKS.current():
             level = self.probe.fields.grad_level
@@ -139,16 +132,3 @@ class GradientProbe(Observer):
         )
         shares = (float("nan"),) * (len(self.probe.fields.bounds) + 1)
         return GradientRow(name, tuple(getattr(gradient, "shape", ())), shares=shares), None
-
-
-class _Listening(listening.Listening):
-    """Listens as long as the training runs."""
-
-    def start(self, model: Any = None) -> None:
-        """See :meth:`msprobe.capture.listening.Listening.start`."""
-        self.recorder.start(None, [], dumps=False)
-
-    def _new_recorder(self) -> MindSporeRecorder:
-        recorder = MindSporeRecorder(Settings(api_scope="listed"))
-        recorder.session.keeps_records = False
-        return recorder

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from msprobe.capture.mindspore.graph_save import save, save_grad, step
     from msprobe.capture.mindspore.listening import Listening
     from msprobe.capture.mindspore.seed import seed_all
+    from msprobe.monitor.mindspore.trainer import TrainerMon
 
 __all__ = [
     "Listening",
@@ -22,6 +23,7 @@ __all__ = [
     "MsprobeInitStep",
     "MsprobeStep",
     "PrecisionDebugger",
+    "TrainerMon",
     "save",
     "save_grad",
     "seed_all",
@@ -32,17 +34,13 @@ _HOMES = {
     "Listening": "msprobe.capture.mindspore.listening",
     "Memory": "msprobe.capture.memory",
     "PrecisionDebugger": "msprobe.capture.mindspore.debugger",
+    "TrainerMon": "msprobe.monitor.mindspore.trainer",
     "seed_all": "msprobe.capture.mindspore.seed",
     "MsprobeStep": "msprobe.capture.mindspore.callbacks",
     "MsprobeInitStep": "msprobe.capture.mindspore.callbacks",
     "save": "msprobe.capture.mindspore.graph_save",
     "save_grad": "msprobe.capture.mindspore.graph_save",
     "step": "msprobe.capture.mindspore.graph_save",
-}
-
-# Names that scripts of other versions import from here, and what does their work.
-_NOT_YET = {
-    "TrainerMon": "monitoring the training state",
 }
 
 
@@ -57,18 +55,4 @@ def __getattr__(name: str) -> Any:
             from msprobe.errors import NotAvailableError
 
             raise NotAvailableError(f"msprobe.mindspore.{name} needs MindSpore: pip install mindspore.") from problem
-    work = _NOT_YET.get(name)
-    if work is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _not_yet(name, work)
-
-
-def _not_yet(name: str, work: str) -> Any:
-    """Stands for a tool of a later version: importing the name works, using it says so."""
-
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        from msprobe.errors import NotAvailableError
-
-        raise NotAvailableError(f"msprobe.mindspore.{name}: {work} is not available in this version.")
-
-    return refuse
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

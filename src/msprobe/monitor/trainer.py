@@ -82,8 +82,8 @@ class Monitor:
         ``model``: a module (a cell), or the chunks of a virtual pipeline. ``grad_acc_steps``: micro batches in each
         step of the optimizer. ``start_iteration``: the number of the first step, of a training that is resumed.
         ``dp_group``: its first rank alone writes reduced gradients; ``tp_group``: its first rank alone writes
-        parameters that are not ``tensor_model_parallel``. Also takes ``(model, grad_acc_steps, optimizer, dp_group, tp_group, ...)``, the order
-        of older documents. Raises InvalidInputError without a model or an optimizer.
+        parameters that are not ``tensor_model_parallel``. Also takes ``(model, grad_acc_steps, optimizer, dp_group,
+        tp_group, ...)``, the order of older documents. Raises InvalidInputError without a model or an optimizer.
         """
         if isinstance(optimizer, int):
             optimizer, grad_acc_steps, tp_group, dp_group = grad_acc_steps, optimizer, dp_group, tp_group

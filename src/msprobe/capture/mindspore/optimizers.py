@@ -86,7 +86,7 @@ class OptimizerRecorder:
         for index, root in enumerate(model if several else [model]):
             lead = f"{index}." if several and len(model) > 1 else ""
             for path, cell in self.names.modules_of(root) if root is not None else ():
-                if isinstance(cell, _optimizer_classes()):
+                if isinstance(cell, optimizer_classes()):
                     continue
                 for key, parameter in self.names.own_parameters(cell):
                     # A tuple of parameters, as `TrainOneStepCell` holds one, is found under MindSpore's own names.
@@ -103,7 +103,7 @@ class OptimizerRecorder:
         """Watch from now on."""
         if not self._is_filled:
             self._is_filled = True
-            for kind in _optimizer_classes():
+            for kind in optimizer_classes():
                 self._patches.add(kind, "__call__", self._recorded)
         self._patches.attach()
 
@@ -180,7 +180,7 @@ class OptimizerRecorder:
 
 
 @functools.cache
-def _optimizer_classes() -> tuple[type, ...]:
+def optimizer_classes() -> tuple[type, ...]:
     """The base classes of optimizers: of ``mindspore.nn``, and of ``mindspore.mint`` and the experimental ones."""
     kinds: list[type] = [nn.Optimizer]
     try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe import log
 from msprobe.capture import training
 from msprobe.capture.mindspore.cells import check_model, name_cells
+from msprobe.capture.mindspore.execution import in_graph_mode
 from msprobe.capture.mindspore.listening import Listening
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.config.settings import Settings
@@ -34,3 +36,13 @@ class TrainingListening(training.TrainingListening, Listening):
         recorder = MindSporeRecorder(Settings(api_scope="listed"))
         recorder.session.keeps_records = False
         return recorder
+
+
+def tell_of_static_graph(function: str) -> None:
+    """Warn that steps cannot be seen, where whole models are compiled. ``function``: what the program has called."""
+    if in_graph_mode():
+        log.warning(
+            f"{function}: in a static graph (GRAPH_MODE) nothing is told of an optimizer that is compiled with the"
+            " network; only steps that the program calls itself are seen. The dynamic graph (PYNATIVE_MODE)"
+            " tells all."
+        )

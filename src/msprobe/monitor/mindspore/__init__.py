@@ -1,0 +1,1 @@
+"""The monitor in MindSpore's dynamic graph."""

@@ -1,0 +1,78 @@
+"""Measures tensors of MindSpore, on the host: nothing is computed by MindSpore, which lacks kernels for some of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from msprobe.capture import native
+from msprobe.capture.array_statistics import HostArray
+from msprobe.capture.mindspore.tensors import dtype_name, host_array
+from msprobe.monitor.gathering import Cells
+from msprobe.monitor.operators import NAN, Operators, Value
+from msprobe.store.dtypes import Array
+
+
+class Meter:
+    """See :class:`msprobe.monitor.framework.Meter`. Values are there at once."""
+
+    def __init__(self, operators: Operators) -> None:
+        self.operators = operators
+        # A bound above 1 counts more whole numbers than zero.
+        self._is_small = operators.eps <= 1
+
+    def nothing(self) -> Cells:
+        """See the protocol."""
+        return Cells(self.operators.nothing, None, None)
+
+    def measure(self, tensor: Any) -> Cells:
+        """See the protocol."""
+        return Cells(self._values(host_array(tensor)), tuple(map(int, tensor.shape)), dtype_name(tensor))
+
+    def collect(self) -> Callable[[], None]:
+        """See the protocol."""
+        return _nothing_to_do
+
+    def drop(self) -> None:
+        """See the protocol."""
+
+    def _values(self, values: HostArray) -> tuple[Value, ...]:
+        stored, operators = values.stored, self.operators
+        number = native.KINDS.get(values.kind)
+        is_float = "float" in values.kind
+        if number is None or stored.dtype.kind in "bc" or not (is_float or self._is_small):
+            return operators.values(_numbers_of(values.meant, operators.eps))
+        if native.numbers is None or native.count_below is None:
+            return operators.values(_numbers_of(values.meant, operators.eps))
+        address, count = stored.ctypes.data, stored.size
+        numbers = native.numbers(address, count, number, native.UNROUNDED, 0)
+        numbers["single"] = not stored.ndim
+        if operators.needs_zeros:
+            zeros = native.count_below(address, count, number, operators.eps) if is_float else numbers.get("zero")
+            numbers["below"] = zeros
+        return operators.values(numbers)
+
+
+def _nothing_to_do() -> None:
+    return
+
+
+def _numbers_of(array: Array, eps: float) -> dict[str, Any]:
+    """What :class:`Operators` asks for, by numpy: of truth values mean and norm of ones and zeros, of complex numbers
+    the mean of their real parts, and no extremes.
+    """
+    numbers: dict[str, Any] = {"count": array.size, "single": not array.ndim, "nan": 0}
+    if not array.size:
+        return numbers
+    kind = array.dtype.kind
+    with np.errstate(all="ignore"):
+        magnitudes = np.abs(array) if kind != "b" else array
+        wide = magnitudes.astype(np.float64)
+        numbers.update(nan=int(np.isnan(wide).sum()), norm=math.sqrt(float(np.square(wide).sum())))
+        numbers["mean"] = float((array.real if kind == "c" else array).astype(np.float64).mean())
+        numbers["below"] = None if kind == "b" else int((wide < eps).sum())
+        numbers["min"], numbers["max"] = (NAN, NAN) if kind == "c" else (array.min().item(), array.max().item())
+    return numbers

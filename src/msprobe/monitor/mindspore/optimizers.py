@@ -1,0 +1,66 @@
+"""What an optimizer of MindSpore is given and keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mindspore
+
+from msprobe.capture.mindspore.optimizers import optimizer_classes
+from msprobe.monitor.steps import Kept
+
+
+class Optimizers:
+    """See :class:`msprobe.monitor.steps.Optimizers`."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.given = optimizer
+        self._own = innermost(optimizer)
+
+    def is_meant(self, optimizer: Any) -> bool:
+        """See the protocol."""
+        return optimizer is self._own
+
+    def followed(self) -> list[Any]:
+        """See the protocol."""
+        return [self._own]
+
+    def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, Kept]:
+        """See the protocol."""
+        found: dict[int, Kept] = {}
+        for one in event.parameters.values():
+            if id(one.weight) in parameters:
+                states = _moments_of(one.moments) if moments else {}
+                found[id(one.weight)] = Kept(one.weight, _dense(one.gradient), states, 0.0)
+        return found
+
+
+def innermost(optimizer: Any) -> Any:
+    """The optimizer in what keeps it as ``optimizer`` (``TrainOneStepCell``, wrappers); None if there is none."""
+    for _ in range(8):
+        if isinstance(optimizer, optimizer_classes()):
+            return optimizer
+        optimizer = getattr(optimizer, "optimizer", None)
+    return None
+
+
+def _moments_of(states: Mapping[str, Any]) -> dict[str, Any]:
+    """By the words of optimizers: ``moment1`` and ``moment2`` of Adam, ``moments1``, ``exp_avg``."""
+    found: dict[str, Any] = {}
+    for word, value in states.items():
+        names = word, str(getattr(value, "name", ""))
+        if any("exp_avg_sq" in name for name in names) or any(name.startswith(_SECOND) for name in names):
+            found.setdefault("exp_avg_sq", value)
+        elif any("exp_avg" in name for name in names) or any(name.startswith(_FIRST) for name in names):
+            found.setdefault("exp_avg", value)
+    return found
+
+
+_FIRST = ("moment1", "moments1")
+_SECOND = ("moment2", "moments2")
+
+
+def _dense(gradient: Any) -> Any:
+    """The tensor of a gradient: of a sparse one the elements that it stores."""
+    return gradient if isinstance(gradient, mindspore.Tensor) else getattr(gradient, "values", None)

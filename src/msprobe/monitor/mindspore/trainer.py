@@ -1,0 +1,111 @@
+"""``TrainerMon``: attaches the monitor to a training of MindSpore, in the dynamic graph, and drives it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mindspore import nn
+
+from msprobe import log
+from msprobe.capture.mindspore.debugger import PrecisionDebugger
+from msprobe.capture.mindspore.surface import surface
+from msprobe.capture.mindspore.training import TrainingListening, tell_of_static_graph
+from msprobe.errors import InvalidInputError
+from msprobe.monitor import measuring
+from msprobe.monitor.alerts.sink import OnAlert
+from msprobe.monitor.config import MonitorConfig
+from msprobe.monitor.mindspore.framework import MindSporeFramework
+from msprobe.monitor.mindspore.gradients import UnreducedGradients
+from msprobe.monitor.mindspore.optimizers import Optimizers, innermost
+from msprobe.monitor.sinks.memory import OnMetrics
+from msprobe.monitor.trainer import Monitor
+
+
+class TrainerMon(Monitor):
+    """Watches a training: what the configuration names, in the steps that it names.
+
+    ::
+
+        monitor = TrainerMon("monitor_config.json")
+        monitor.set_monitor(model, optimizer=optimizer, grad_acc_steps=4)
+
+    Nothing is called in each step: steps are those of the optimizer, ``optimizer(gradients)``, wherever it is called.
+
+    ``config_file_path``: see docs/monitor.md. ``process_group``: the pipeline group, told in anomalies.
+    ``params_have_main_grad``: not looked at; gradients are those that the optimizer is given. ``on_metrics``: called
+    with each measured step and its rows by quantity, in the thread that writes. ``on_alert``: called with all alerts of
+    a step, there as well.
+
+    Raises PathError if the configuration cannot be read, InvalidInputError (a TypeError or ValueError, too) if it is
+    wrong.
+    """
+
+    def __init__(
+        self,
+        config_file_path: str | os.PathLike[str],
+        process_group: Any = None,
+        params_have_main_grad: bool | str = "auto",
+        *,
+        on_metrics: OnMetrics | None = None,
+        on_alert: OnAlert | None = None,
+    ) -> None:
+        super().__init__(MindSporeFramework(), config_file_path, process_group, on_metrics, on_alert)
+
+    def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
+        names = surface()
+        if not models or not all(isinstance(one, (nn.Cell, names.module_class)) for one in models):
+            raise InvalidInputError(
+                f"set_monitor(): model must be a {names.module_word} or a list of them, found {type(model).__name__}."
+            )
+        if innermost(optimizer) is None:
+            raise InvalidInputError(
+                f"set_monitor(): optimizer must be a mindspore.nn.Optimizer or one of mindspore.mint.optim, found"
+                f" {type(optimizer).__name__}; pass the optimizer of the training."
+            )
+        tell_of_static_graph("set_monitor()")
+
+    def _new_optimizers(self, optimizer: Any) -> Optimizers:
+        return Optimizers(optimizer)
+
+    def _new_training(self) -> TrainingListening:
+        return TrainingListening()
+
+    def _new_watch(self, config: MonitorConfig) -> _Watch:
+        assert self._optimizers is not None
+        return _Watch(
+            self.framework,
+            _possible(config),
+            self._models,
+            self._micro_steps,
+            self._optimizers,
+            self._groups,
+            self._over,
+            self._skipped,
+        )
+
+    def _debugger(self) -> Any:
+        return PrecisionDebugger
+
+    def _call_behind_step(self, optimizer: Any, function: Callable[..., None]) -> Any:
+        # MindSpore takes functions and methods as hooks, and no other objects.
+        return optimizer.register_forward_hook(function)
+
+
+class _Watch(measuring.Watch):
+    def _new_unreduced(self) -> UnreducedGradients:
+        return UnreducedGradients(self.state)
+
+
+def _possible(config: MonitorConfig) -> MonitorConfig:
+    """The configuration without what is not measured in MindSpore."""
+    without = [name for name in ("ur_distribution", "recording_l2_features") if getattr(config, name)]
+    if without:
+        log.once(
+            ("monitor", "mindspore", *without),
+            "warning",
+            f"Monitor: {' and '.join(without)} cannot be measured in MindSpore; all else is.",
+        )
+    return replace(config, ur_distribution=False, recording_l2_features=False)
