@@ -523,7 +523,7 @@ def test_a_fork_writes_nothing(tmp_path: Path) -> None:
 def test_the_same_numbers_in_all_ways_of_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the C extension, without it, and as on an accelerator."""
     from msprobe.capture import native
-    from msprobe.monitor.torch import watch
+    from msprobe.monitor.torch import framework as deferring
 
     found = []
     for way in range(3):
@@ -533,7 +533,7 @@ def test_the_same_numbers_in_all_ways_of_measuring(tmp_path: Path, monkeypatch: 
                 patch.setattr(native, "numbers", None)
                 patch.setattr(native, "count_below", None)
             elif way == 2:
-                patch.setenv(watch.DEFER, "1")
+                patch.setenv(deferring.DEFER, "1")
             (tmp_path / str(way)).mkdir()
             found.append(monitored(tmp_path / str(way), EVERYTHING, train_m(steps=3, dropout=0.2)))
     for quantity in sorted(found[0].quantities - {"update"}):
