@@ -1,0 +1,35 @@
+"""The example "find the step": two trainings, and the first step at which they part."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "05_find_the_step"
+
+
+def _train(folder: Path, *words: str) -> None:
+    environment = {**os.environ, "MONITOR_OUTPUT_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    program = [sys.executable, str(EXAMPLE / "train.py"), "--steps", "45", *words]
+    subprocess.run(program, env=environment, check=True, timeout=600, capture_output=True)
+
+
+def _msprobe(*words: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "msprobe", "monitor", *words]
+    return subprocess.run(program, check=False, timeout=300, capture_output=True, text=True)
+
+
+def test_the_example_names_the_step(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    _train(good)
+    _train(bad, "--bug", "30")
+    found = _msprobe("diff", str(good), str(bad))
+    assert found.returncode == 1
+    assert "first bad step: 30 " in found.stdout
+    assert "learning rate 0.01 instead of 0.001" in found.stdout
+    assert _msprobe("diff", str(good), str(good)).returncode == 0
+    page = tmp_path / "both.html"
+    assert _msprobe("report", str(good), str(bad), "-o", str(page)).returncode == 0
+    assert "learning rate 0.01 instead of 0.001" in page.read_text()
