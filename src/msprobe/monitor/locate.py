@@ -29,10 +29,9 @@ _OF_FIRST_STEPS = 1e-3
 # An update that differs by so much in healthy steps is of a gradient that is noise; Adam magnifies its outliers.
 _OF_NOISE_ONLY = 0.05
 _NOISE_ONLY = 10.0
-# A rise lasts so many steps, in each of which the distance is so many times the largest before, in the median so many.
-_RISE_STEPS = 8
-_RISE = 1.5
-_RISE_LEVEL = 3.0
+# A rise: for so many steps, each distance is so many times the largest before, and their median so many times. The
+# first names the step at which it begins; the second is for what rises so slowly that it begins below the noise.
+_RISES = ((8, 1.5, 3.0), (32, 1.0, 3.0))
 # What sums up all steps before rises by noise alone.
 _ACCUMULATED = {"exp_avg", "exp_avg_sq", "param_origin", "update", "param_updated"}
 
@@ -133,29 +132,28 @@ def _first_jumps(steps: Sequence[int], distances: Sequence[Distances]) -> list[J
 def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: int) -> list[Jump]:
     """The rises that begin at the earliest of the first ``before`` steps at which any does, the strongest first."""
     channels = {channel: (kind, name) for now in distances for channel, (kind, name, _) in now.items()}
-    found: list[Jump] = []
-    first = before
-    for kind in {kind for kind, _ in channels.values()} - _ACCUMULATED:
+    found: list[tuple[int, Jump]] = []
+    for kind in sorted({kind for kind, _ in channels.values()} - _ACCUMULATED):
         of_kind = [channel for channel, (other, _) in channels.items() if other == kind]
         values = np.array([[now[at][2] if at in now else np.nan for at in of_kind] for now in distances])
-        for count in range(_FIRST_STEPS + _RISE_STEPS, min(first + 1, before, len(values) - _RISE_STEPS + 1)):
-            usual = np.maximum(values[max(0, count - _LOOKED_BACK) : count].max(axis=0), _rounding_of(kind))
-            now = values[count : count + _RISE_STEPS]
-            with np.errstate(all="ignore"):
-                level = np.median(now, axis=0)
-                if np.isnan(level).all() or np.isnan(usual).all():
-                    continue
-                alike = max(1.0, float(np.nanmedian(level) / np.nanmedian(usual)))
-                rises = (now.min(axis=0) > _RISE * usual * alike) & (level > _RISE_LEVEL * usual * alike)
-            if rises.any():
-                found = [one for one in found if count == first]
-                first = count
-                found += [
-                    Jump(steps[count], channels[of_kind[at]][1], kind, float(level[at]), float(usual[at]))
-                    for at in np.flatnonzero(rises)
-                ]
-                break
-    return _strongest_first(found)
+        for length, least, least_level in _RISES:
+            for count in range(2 * _FIRST_STEPS, min(before, len(values) - length + 1)):
+                usual = np.maximum(values[max(0, count - _LOOKED_BACK) : count].max(axis=0), _rounding_of(kind))
+                now = values[count : count + length]
+                with np.errstate(all="ignore"):
+                    level = np.median(now, axis=0)
+                    if np.isnan(level).all() or np.isnan(usual).all():
+                        continue
+                    alike = max(1.0, float(np.nanmedian(level) / np.nanmedian(usual)))
+                    rises = (now.min(axis=0) > least * usual * alike) & (level > least_level * usual * alike)
+                if rises.any():
+                    found += [
+                        (count, Jump(steps[count], channels[of_kind[at]][1], kind, float(level[at]), float(usual[at])))
+                        for at in np.flatnonzero(rises)
+                    ]
+                    break
+    first = min((count for count, _ in found), default=0)
+    return _strongest_first([one for count, one in found if count == first])
 
 
 def _strongest_first(jumps: Sequence[Jump]) -> list[Jump]:
