@@ -184,6 +184,17 @@ def test_the_first_bad_step_is_named_exactly(fault: Fault, said: str, certain: b
     assert found.certain is certain
 
 
+def test_what_begins_below_the_noise_is_named_a_few_steps_late() -> None:
+    def creeps(step: int, values: dict[str, Any]) -> None:
+        values["gradients"][3] *= 1 + 1e-3 * max(0, step - 59)
+
+    made = [(Sketcher(), training(1, growth=1e-6)), (Sketcher(), training(2, creeps, growth=1e-6))]
+    found = first_bad_step(*[[maker.sketch(step) for step in steps] for maker, steps in made])
+    assert found is not None
+    assert 60 <= found.step <= 63
+    assert "grad_reduced w3" in found.what[0]
+
+
 @pytest.mark.parametrize("noise", range(2, 22))
 @pytest.mark.parametrize("growth", [1e-8, 1e-7, 3e-6])
 def test_noise_that_grows_is_no_fault(noise: int, growth: float) -> None:
