@@ -47,6 +47,8 @@ class Alerts:
 
     settings: AlertSettings
     record: Mapping[str, Any] | str | bool = False
+    #: So many steps before an alert are written as sketches.
+    ring: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class MonitorConfig:
     #: "local": of sharded tensors this rank's part; "global": the whole, by one reduction a step.
     scope: str = "local"
     alert: Alerts | None = None
+    #: A kilobyte of each step in sketch.bin, from which `msprobe monitor diff` names the first bad step most sharply.
+    sketch: bool = False
     recording_l2_features: bool = False
     l2_targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sa_order: str = "s,b,h,d"
@@ -279,7 +283,7 @@ def _alert(reading: _Reading, name: str, value: Any) -> Any:
     if not isinstance(value, dict):
         reading.wrong(name, value, "an object with rules")
         return _WRONG
-    rules = {key: inner for key, inner in value.items() if key != "record"}
+    rules = {key: inner for key, inner in value.items() if key not in ("record", "ring")}
     try:
         settings = read_alert_settings(rules)
     except InvalidInputError as error:
@@ -288,7 +292,10 @@ def _alert(reading: _Reading, name: str, value: Any) -> Any:
     record = value.get("record", False)
     if not isinstance(record, (bool, str, dict)):
         reading.wrong(f"{name}.record", record, "true, an object with fields of config.json, or the path of one")
-    return Alerts(settings, record)
+    ring = value.get("ring", 0)
+    if not isinstance(ring, int) or isinstance(ring, bool) or not 0 <= ring <= 10_000:
+        reading.wrong(f"{name}.ring", ring, "a whole number from 0 to 10000")
+    return Alerts(settings, record, ring)
 
 
 def _l2_targets(reading: _Reading, name: str, value: Any) -> Any:
@@ -336,6 +343,7 @@ _CHECKS: dict[str, _Check] = {
     "squash_name": _bool,
     "scope": _choice("local", "global"),
     "alert": _alert,
+    "sketch": _bool,
     "recording_l2_features": _bool,
     "l2_targets": _l2_targets,
     "sa_order": _choice("s,b,h,d", "b,s,h,d"),

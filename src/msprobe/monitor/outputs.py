@@ -9,12 +9,15 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from msprobe import log
 from msprobe.monitor import files
+from msprobe.monitor.alerts.alert import Alert
 from msprobe.monitor.alerts.sink import AlertSink, OnAlert
 from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.measurements import Run, StepMetrics
 from msprobe.monitor.sinks import Sink
 from msprobe.monitor.sinks.memory import CallbackSink, MemorySink, OnMetrics
+from msprobe.monitor.sketch import SketchSink
 from msprobe.monitor.writer import Writer
 from msprobe.paths import make_folder, write_atomically
 
@@ -73,7 +76,13 @@ class Output:
             run = files.begin(run)
             self.folder = run.folder
             sinks.append(sink_of(config.format))
+        if config.sketch and run.folder:
+            sinks.append(SketchSink())
         if config.alert is not None and config.alert.settings.rules:
+            if config.alert.ring and run.folder:
+                ring = SketchSink(last=config.alert.ring)
+                sinks.append(ring)
+                self._on_alert = (*self._on_alert, lambda raised: _write_ring(ring, raised))
             alerts = AlertSink(
                 config.alert.settings,
                 pipeline_stage=self._pipeline_stage,
@@ -123,6 +132,11 @@ class Output:
         if self._rank == 0:
             write_atomically(os.path.join(self._base, "module_struct.json"), text.encode())
         return path
+
+
+def _write_ring(ring: SketchSink, alerts: Sequence[Alert]) -> None:
+    path = ring.write_ring(alerts[0].step)
+    log.info(f'Monitor: sketches of the steps before the alert are in "{path}".')
 
 
 def sink_of(name: str) -> Sink:

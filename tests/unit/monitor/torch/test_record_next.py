@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from msprobe.monitor.sketch import read_sketches
 from msprobe.pytorch import PrecisionDebugger, TrainerMon
 
 
@@ -94,3 +95,22 @@ def test_a_program_that_records_itself_is_left_alone(tmp_path: Path, monkeypatch
         PrecisionDebugger.reset()
     assert sorted(folder.name for folder in (tmp_path / "own").iterdir()) == ["step0", "step1", "step2", "step3"]
     assert not (tmp_path / "monitor_alert_dump").exists()
+
+
+def test_sketches_of_each_step_and_of_those_before_an_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MONITOR_OUTPUT_DIR", str(tmp_path / "monitor"))
+    config = {"wg_distribution": True, "sketch": True, "alert": {"rules": [{"rule_name": "AnomalyNan"}], "ring": 3}}
+    _train(config, tmp_path, torch.optim.SGD)
+    (whole,) = (tmp_path / "monitor").rglob("sketch.bin")
+    assert [one.step for one in read_sketches(whole)] == list(range(8))
+    (ring,) = (tmp_path / "monitor").rglob("sketch_4.bin")
+    assert [one.step for one in read_sketches(ring)] == [2, 3, 4]
+    assert whole.stat().st_size <= 8 * 1024
+
+
+@pytest.mark.parametrize("ring", [-1, "3", True, 1.5])
+def test_a_wrong_ring_is_told(tmp_path: Path, ring: Any) -> None:
+    path = tmp_path / "monitor.json"
+    path.write_text(json.dumps({"alert": {"rules": [], "ring": ring}}))
+    with pytest.raises(TypeError, match=r"alert\.ring must be a whole number from 0 to 10000"):
+        TrainerMon(path)
