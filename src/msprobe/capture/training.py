@@ -23,14 +23,14 @@ class TrainingListening(Listening):
         self._given: Any = None
         self.recorder.bus.add(self._steps)
 
-    def follow(self, model: Any, optimizers: Sequence[Any] = (), first_step: int = 0) -> None:
+    def follow(self, model: Any, optimizers: Sequence[Any] = (), first_step: int = 0, parts: int = 1) -> None:
         """Begin: the step that runs now is ``first_step``.
 
         ``model``: a module (a cell) or a list of them. ``optimizers``: those whose steps are meant; of several that
         step in turn the first one that steps ends the steps. None given: the first that steps and has a parameter of
-        the model.
+        the model. ``parts``: so many steps of the optimizers make one step, where that is more than one.
         """
-        self._steps.follow(model, optimizers)
+        self._steps.follow(model, optimizers, parts)
         self.recorder.session.number_steps_from(first_step)
         self._given = model
         self.start(model)
@@ -60,6 +60,23 @@ class TrainingListening(Listening):
         raise NotImplementedError
 
 
+class PartsOfStep:
+    """Counts the steps of optimizers that make one step. ``number``: how many do."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._done = 0
+
+    def is_last(self) -> bool:
+        """One more is done: True if the step is complete."""
+        self._done = (self._done + 1) % self.number
+        return self._done == 0
+
+    def begin_again(self) -> None:
+        """What was done is of no step."""
+        self._done = 0
+
+
 class _Steps(Observer):
     """Sees when a step of the training is over."""
 
@@ -71,8 +88,10 @@ class _Steps(Observer):
         self._leader: Any = None
         self._meant: tuple[int, ...] = ()
         self._parameters: frozenset[int] = frozenset()
+        self._parts = PartsOfStep(1)
 
-    def follow(self, model: Any, optimizers: Sequence[Any]) -> None:
+    def follow(self, model: Any, optimizers: Sequence[Any], parts: int) -> None:
+        self._parts = PartsOfStep(parts)
         models = model if isinstance(model, (list, tuple)) else [model]
         self._leader = None
         self._meant = tuple(id(one) for one in optimizers)
@@ -89,7 +108,16 @@ class _Steps(Observer):
     def after(self, event: Event, result: Any) -> None:
         """An optimizer has stepped."""
         optimizer = event.optimizer  # type: ignore[attr-defined]
+        if self._parts.number > 1:
+            if self.is_meant(optimizer) and self._parts.is_last():
+                self._training.recorder.bus.afterwards(self._training.next, place=2)
+            return
         if self._leader is None and self.is_meant(optimizer):
             self._leader = optimizer
         if optimizer is self._leader:
             self._training.recorder.bus.afterwards(self._training.next, place=2)
+
+    def failed(self, event: Any) -> None:
+        """It has raised, or was left out."""
+        if self.is_meant(event.event.optimizer):
+            self._parts.begin_again()

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from msprobe import log
 from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Observer, Wants
+from msprobe.capture.training import PartsOfStep
 from msprobe.monitor.framework import Framework
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.gradients import UnreducedGradients
@@ -29,12 +30,18 @@ class Kept(NamedTuple):
     gradient: Any
     moments: Mapping[str, Any]
     step: float
+    #: The identity of what the optimizer has for it, where that is not ``weight`` itself.
+    owner: int = 0
 
 
 class Optimizers(Protocol):
     """The optimizer that the user has given, and what it is made of."""
 
     given: Any
+
+    @property
+    def parts(self) -> int:
+        """How many steps of those that are followed make one step of the given one."""
 
     def is_meant(self, optimizer: Any) -> bool:
         """True for the optimizer whose steps are those of the training."""
@@ -43,8 +50,8 @@ class Optimizers(Protocol):
         """The optimizers whose steps are those of the given one."""
 
     def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, Kept]:
-        """What is kept of each of these parameters, by their identities; ``moments`` False: without them. ``event``:
-        the step that is taken.
+        """What is kept of each of these parameters, as far as this step changes them, by their identities; ``moments``
+        False: without them. ``event``: the step that is taken.
         """
 
 
@@ -74,6 +81,7 @@ class OptimizerSteps(Observer):
         self._over = over
         self._skipped = skipped
         self._first: int | None = None
+        self._parts = PartsOfStep(optimizers.parts)
 
     def before(self, event: Any) -> None:
         """An optimizer is about to step."""
@@ -127,6 +135,8 @@ class OptimizerSteps(Observer):
                 for one, weight in alive:
                     if id(weight) in kept:
                         self._add("param_updated", one, kept[id(weight)].weight)
+        if not self._parts.is_last():
+            return
         if self.state.config.ur_distribution:
             with self.state.framework.unwatched():
                 self._measure_updates()
@@ -135,6 +145,7 @@ class OptimizerSteps(Observer):
     def failed(self, event: Any) -> None:
         """It has raised, or a scaler has left it out: what was measured is of no step."""
         if self.optimizers.is_meant(event.event.optimizer):
+            self._parts.begin_again()
             if self._first == event.step:
                 self._first = None
             self._skipped(event)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from msprobe import log
 from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Observer, Wants
-from msprobe.capture.training import TrainingListening
+from msprobe.capture.training import PartsOfStep, TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig, load
@@ -103,7 +103,8 @@ class Monitor:
             training.add(_Ticks(self))
         if not self._switch.is_dynamic or self.config.dynamic_on:
             self._begin(self.config, first + 1)
-        training.follow(models if len(models) > 1 else models[0], self._optimizers.followed(), first)
+        given, optimizers = models if len(models) > 1 else models[0], self._optimizers
+        training.follow(given, optimizers.followed(), first, optimizers.parts)
 
     def set_wrapped_optimizer(self, optimizer: Any) -> None:
         """The optimizer, for :meth:`monitor_gnorm_with_ad`."""
@@ -394,11 +395,17 @@ class _Ticks(Observer):
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
+        self._parts = PartsOfStep(monitor._optimizers.parts if monitor._optimizers is not None else 1)
+
+    def failed(self, event: Any) -> None:
+        """It has not."""
+        self._parts.begin_again()
 
     def after(self, event: Any, result: Any) -> None:
         """An optimizer has stepped."""
         monitor = self._monitor
-        if monitor._optimizers is not None and monitor._optimizers.is_meant(event.optimizer):
+        optimizers = monitor._optimizers
+        if optimizers is not None and optimizers.is_meant(event.optimizer) and self._parts.is_last():
             training = monitor._training
             if training is not None:
                 training.recorder.bus.afterwards(monitor.tick, place=1)

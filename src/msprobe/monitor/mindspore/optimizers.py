@@ -22,6 +22,11 @@ class Optimizers:
         """See the protocol."""
         return optimizer is self._own
 
+    @property
+    def parts(self) -> int:
+        """One step is one."""
+        return 1
+
     def followed(self) -> list[Any]:
         """See the protocol."""
         return [self._own]

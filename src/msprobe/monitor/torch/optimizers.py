@@ -33,12 +33,25 @@ class Optimizers:
         """True for the optimizer whose steps are those of the training."""
         return self.torch is None or optimizer is self.torch or optimizer in members(self.given)
 
+    @property
+    def parts(self) -> int:
+        """How many steps of optimizers of torch make one step of the given one."""
+        found = getattr(self.given, _PARTS.get(type(self.given).__name__, ""), None)
+        return max(len(found if found is not None else members(self.given)), 1)
+
     def followed(self) -> list[Any]:
         """The optimizers of torch whose steps are those of the given one."""
         return members(self.given)
 
     def kept(self, event: Any, parameters: Mapping[int, torch.Tensor], moments: bool = True) -> Mapping[int, Kept]:
-        """See :class:`msprobe.monitor.steps.Optimizers`."""
+        """See :class:`msprobe.monitor.steps.Optimizers`. ``event`` None: of all parts of a step."""
+        found = self._all_kept(parameters, moments)
+        if event is None or self.parts == 1:
+            return found
+        changed = {id(one) for group in event.optimizer.param_groups for one in group["params"]}
+        return {key: one for key, one in found.items() if (one.owner or id(one.weight)) in changed}
+
+    def _all_kept(self, parameters: Mapping[int, torch.Tensor], moments: bool) -> Mapping[int, Kept]:
         if self._read is not None:
             return {key: one for key, one in self._read(self.given) if key in parameters}
         if not moments:
@@ -166,68 +179,63 @@ def _megatron_chained(optimizer: Any) -> _Found:
 # ---------------------------------------------------------------- DeepSpeed
 
 
-def _deepspeed(optimizer: Any) -> _Found:
-    """ZeRO 0 to 3, through DeepSpeed's debugging functions: they answer by the parameter, with what this rank has."""
-    try:
-        from deepspeed.utils import (  # type: ignore[import-not-found]
-            safe_get_local_fp32_param,
-            safe_get_local_grad,
-            safe_get_local_optimizer_state,
-        )
-    except ImportError:
-        return []
+def _deepspeed_unfused(optimizer: Any) -> _Found:
+    """``FP16_UnfusedOptimizer`` (stage 0 with half types): groups of half parameters and of their float32 copies."""
     found: _Found = []
-    for parameter in _parameters_of_deepspeed(optimizer):
-        if not hasattr(parameter, "ds_id"):
-            one = _deepspeed_whole(parameter)
-        else:
-            weight = safe_get_local_fp32_param(parameter)
-            moments = {name: safe_get_local_optimizer_state(parameter, name) for name in MOMENTS}
-            given: dict[str, Any] = {name: value for name, value in moments.items() if value is not None}
-            one = None if weight is None else Kept(weight, safe_get_local_grad(parameter), given, 0.0)
-        if one is not None:
-            found.append((id(parameter), one))
+    for half, single in zip(optimizer.fp16_groups, optimizer.fp32_groups, strict=True):
+        for parameter, weight in zip(half, single, strict=True):
+            found.append((id(parameter), Kept(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
     return found
 
 
-def _deepspeed_whole(parameter: torch.Tensor) -> Kept | None:
-    """Of stages 0 to 2: the part of the parameter that lies in this rank's partition, which DeepSpeed links to it."""
-    mapping = getattr(parameter, "_hp_mapping", None)
-    if mapping is None:
-        return None
-    weight = mapping.get_hp_fragment()
-    moments: dict[str, Any] = {
-        name: mapping.get_hp_fragment(optim_state_key=name)
-        for name in MOMENTS
-        if name in mapping.get_optim_state_keys()
-    }
-    gradient = None
-    read = getattr(parameter, "get_full_hp_grad", None)
-    if getattr(mapping, "hp_grad_fragment", None) is not None:
-        gradient = mapping.hp_grad_fragment
-    elif parameter.grad is not None:
-        gradient = parameter.grad
-    elif read is not None and getattr(mapping, "gradient_dict", None):
-        index = mapping.param_group_index, mapping.param_index
-        parts = mapping.gradient_dict.get(index[0])
-        gradient = None if parts is None else parts[index[1]]
-    return Kept(weight, gradient, moments, 0.0)
+def _deepspeed_partitioned(optimizer: Any) -> _Found:
+    """``DeepSpeedZeroOptimizer`` (stages 1 and 2): each group has one flat tensor with this rank's part of all its
+    parameters; which part of it is a parameter's, DeepSpeed links to that.
+    """
+    found: _Found = []
+    for parameters, flat in zip(optimizer.bit16_groups, optimizer.single_partition_of_fp32_groups, strict=True):
+        for parameter in parameters:
+            mapping = getattr(parameter, "_hp_mapping", None)
+            if mapping is not None:
+                place = mapping.hp_fragment_address
+                found.append((id(parameter), _part_of(optimizer, flat, int(place.start), int(place.numel))))
+    return found
 
 
-def _parameters_of_deepspeed(optimizer: Any) -> list[torch.Tensor]:
-    for name in ("bit16_groups", "fp16_groups"):
-        groups = getattr(optimizer, name, None)
-        if groups:
-            return [parameter for group in groups for parameter in group]
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+def _deepspeed_sharded(optimizer: Any) -> _Found:
+    """``DeepSpeedZeroOptimizer_Stage3``: a flat tensor for each sub-group, with this rank's part of each parameter."""
+    found: _Found = []
+    flats = optimizer.fp32_partitioned_groups_flat
+    for parameters in optimizer.fp16_groups:
+        for parameter in parameters:
+            group, start, count = optimizer.grad_position[optimizer.get_param_id(parameter)]
+            flat = flats[group]
+            found.append((id(parameter), _part_of(optimizer, flat, int(start), min(int(count), flat.numel() - start))))
+    return found
 
 
+def _part_of(optimizer: Any, flat: torch.Tensor, start: int, count: int) -> Kept:
+    """What is kept of a part of a flat tensor."""
+
+    def part(whole: torch.Tensor) -> torch.Tensor:
+        return whole.detach().narrow(0, start, count)
+
+    moments, step = _moments_of(_state_of(optimizer, flat))
+    gradient = None if flat.grad is None else part(flat.grad)
+    return Kept(part(flat), gradient, {name: part(one) for name, one in moments.items()}, step, id(flat))
+
+
+# Of one step of theirs, an optimizer of torch steps so often: once for each of these.
+_PARTS = {
+    "DeepSpeedZeroOptimizer": "single_partition_of_fp32_groups",
+    "DeepSpeedZeroOptimizer_Stage3": "fp16_groups",
+}
 _READERS: dict[str, Any] = {
     "Float16OptimizerWithFloat16Params": _megatron_half,
     "DistributedOptimizer": _megatron_distributed,
     "SwapDistributedOptimizer": _megatron_distributed,
     "ChainedOptimizer": _megatron_chained,
-    "BF16_Optimizer": _deepspeed,
-    "DeepSpeedZeroOptimizer": _deepspeed,
-    "DeepSpeedZeroOptimizer_Stage3": _deepspeed,
+    "FP16_UnfusedOptimizer": _deepspeed_unfused,
+    "DeepSpeedZeroOptimizer": _deepspeed_partitioned,
+    "DeepSpeedZeroOptimizer_Stage3": _deepspeed_sharded,
 }

@@ -604,3 +604,99 @@ def test_hooks_of_the_user_run_as_without_the_monitor(tmp_path: Path) -> None:
         folder.mkdir()
         found = monitored(folder, {**EVERYTHING, **config}, train)
         assert len(found.result[-1]) == 25
+
+
+# ---------------------------------------------------------------- stand-ins for optimizers of Megatron
+
+
+class ChainedOptimizer:
+    """A stand-in for that of Megatron: members that step in a row."""
+
+    def __init__(self, members: list[Any]) -> None:
+        self.chained_optimizers = members
+
+    def step(self) -> None:
+        for member in self.chained_optimizers:
+            member.step()
+
+    def zero_grad(self) -> None:
+        for member in self.chained_optimizers:
+            member.zero_grad()
+
+
+class Float16OptimizerWithFloat16Params:
+    """A stand-in for that of Megatron: half parameters of a model, and float32 copies that are stepped on."""
+
+    def __init__(self, parameters: list[Any], **settings: Any) -> None:
+        self.float16_groups = [parameters]
+        self.fp32_from_float16_groups = [[one.detach().clone().float().requires_grad_() for one in parameters]]
+        self.fp32_from_fp32_groups: list[list[Any]] = []
+        self.optimizer = torch.optim.Adam(self.fp32_from_float16_groups[0], **settings)
+
+    def pairs(self) -> Any:
+        return zip(self.float16_groups[0], self.fp32_from_float16_groups[0], strict=True)
+
+    def step(self) -> None:
+        for half, single in self.pairs():
+            single.grad = None if half.main_grad is None else half.main_grad.float()
+        self.optimizer.step()
+        for half, single in self.pairs():
+            half.data.copy_(single.data)
+
+    def zero_grad(self) -> None:
+        for half, _ in self.pairs():
+            half.grad = None
+            half.main_grad.zero_()
+
+
+@pytest.mark.parametrize("interval", [1, 2])
+def test_stand_in_for_a_chained_optimizer(tmp_path: Path, interval: int) -> None:
+    def train(attach: Attach) -> Any:
+        torch.manual_seed(0)
+        model = ModelM()
+        members = [torch.optim.Adam(part.parameters(), lr=0.01) for part in (model.fc1, model.fc2)]
+        chained = ChainedOptimizer(members)
+        attach(model, chained)
+        torch.manual_seed(1)
+        for _ in range(4):
+            model(torch.randn(3, 4)).square().mean().backward()
+            chained.step()
+            chained.zero_grad()
+        return [model, *members]
+
+    found = monitored(tmp_path, {**EVERYTHING, "step_interval": interval}, train)
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    same = monitored(plain, {**EVERYTHING, "step_interval": interval}, train_m(steps=4))
+    assert found.files == same.files
+    for quantity in sorted(found.quantities):
+        key = lambda row: (row["step"], row["name"], row.get("micro_step"))  # noqa: E731
+        assert sorted(found.rows(quantity), key=key) == sorted(same.rows(quantity), key=key), quantity
+
+
+def test_stand_in_for_half_parameters_with_copies(tmp_path: Path) -> None:
+    copies: list[Any] = []
+
+    def train(attach: Attach) -> Any:
+        torch.manual_seed(0)
+        model = ModelM().bfloat16()
+        for one in model.parameters():
+            one.main_grad = torch.zeros(one.shape)  # type: ignore[attr-defined]
+        stepping = Float16OptimizerWithFloat16Params(list(model.parameters()), lr=0.01)
+        copies.append(stepping.fp32_from_float16_groups[0])
+        attach(model, stepping)
+        for _ in range(3):
+            model(torch.randn(3, 4).bfloat16()).square().mean().backward()
+            for one in model.parameters():
+                one.main_grad.add_(one.grad)  # type: ignore[attr-defined]
+            stepping.step()
+            stepping.zero_grad()
+        return [[one.detach() for one in model.parameters()], stepping.optimizer]
+
+    found = monitored(tmp_path, EVERYTHING, train)
+    assert found.steps("exp_avg") == [1, 2]
+    for quantity in ("grad_reduced", "param_origin", "param_updated", "exp_avg"):
+        assert {row["dtype"] for row in found.rows(quantity)} == {"torch.float32"}
+        assert found.names(quantity, 1) == PARAMETERS
+    for row, copy_of in zip(found.rows("param_updated", step=2), copies[-1], strict=True):
+        assert_row(row, copy_of)
