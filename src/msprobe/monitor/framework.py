@@ -9,6 +9,9 @@ from typing import Any, Protocol
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.operators import Operators
 
+#: Environment variable: tensors of the host are treated as those of a device. For tests of that way.
+DEFER = "MSPROBE_MONITOR_DEFER"
+
 Named = list[tuple[str, Any]]
 
 

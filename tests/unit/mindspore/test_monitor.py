@@ -23,6 +23,7 @@ from msprobe import log  # noqa: E402
 from msprobe.capture import native  # noqa: E402
 from msprobe.errors import InvalidInputError  # noqa: E402
 from msprobe.mindspore import PrecisionDebugger, TrainerMon  # noqa: E402
+from msprobe.monitor.framework import DEFER  # noqa: E402
 from msprobe.monitor.structure import MonitorStop  # noqa: E402
 
 SIX = ["min", "max", "mean", "norm", "nans", "zeros"]
@@ -170,9 +171,11 @@ def assert_row(row: Mapping[str, str], array: Any) -> None:
     assert row["dtype"] == "Float32"
 
 
-@pytest.fixture(params=["as usual", "without the C extension"])
+@pytest.fixture(params=["as usual", "without the C extension", "as on a device"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param != "as usual":
+    if request.param == "as on a device":
+        monkeypatch.setenv(DEFER, "1")
+    elif request.param == "without the C extension":
         monkeypatch.setattr(native, "numbers", None)
         monkeypatch.setattr(native, "count_below", None)
     return str(request.param)
@@ -191,7 +194,7 @@ def test_gradients_in_six_operators(tmp_path: Path, way: str) -> None:
             assert_row(row, training.gradients[step][row["name"]])
 
 
-def test_everything_is_measured_and_changes_nothing(tmp_path: Path) -> None:
+def test_everything_is_measured_and_changes_nothing(tmp_path: Path, way: str) -> None:
     found = monitored(tmp_path, EVERYTHING, Training(steps=3, kept=0.5))
     quantities = ["actv", "actv_grad", "grad_reduced", "grad_unreduced", "exp_avg", "exp_avg_sq", "other"]
     names = [
@@ -458,7 +461,9 @@ def test_numbers_of_types(kind: str, way: str) -> None:
         "empty": mindspore.Tensor(np.zeros((0, 4), np.float32)),
         "scalar": mindspore.Tensor(np.float32(-3)),
     }
-    found = Meter(Operators((*SIX, "id"), 1e-8)).measure(tensors[kind])
+    meter = Meter(Operators((*SIX, "id"), 1e-8), way == "as on a device")
+    found = meter.measure(tensors[kind])
+    meter.collect()()
     assert found.values is not None
     low, high, mean, norm, nans, zeros, single = (float("nan") if one is None else float(one) for one in found.values)
     wide = tensors[kind].astype(mindspore.float32).asnumpy() if kind == "bfloat16" else tensors[kind].asnumpy()

@@ -38,7 +38,7 @@ _MOST_TOLD = 10
 
 # Types that are held, with the bytes of an element. Their copy is made by a multiplication with 1, which is exact and
 # which every device can do.
-_HELD = {"Float32": 4, "Float16": 2, "Float64": 8, "Int32": 4, "Int64": 8}
+HELD = {"Float32": 4, "Float16": 2, "Float64": 8, "Int32": 4, "Int64": 8}
 _times = Tensor.__mul__
 _plus = Tensor.__add__
 # What is held takes no more than this, and is read after so many seconds: a process that is killed loses no more.
@@ -174,7 +174,7 @@ class MindSporeTensors:
         if written is False and not self.statistics.structure:
             return self.statistics.absent(TYPE_NAME, dtype, shape, UNWRITTEN)
         head = _Head(dtype, shape, _order(tensor))
-        itemsize = 0 if self.waits else _HELD.get(dtype, 0)
+        itemsize = 0 if self.waits else HELD.get(dtype, 0)
         if not itemsize:
             return self._describe(tensor, head)
         held, elements = tensor, prod(shape)

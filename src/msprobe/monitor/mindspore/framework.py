@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 from mindspore import ops
 
 from msprobe.capture.mindspore.cells import name_cells
+from msprobe.capture.mindspore.execution import device
 from msprobe.capture.mindspore.executor import pynative_executor
 from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.capture.mindspore.surface import surface
 from msprobe.capture.mindspore.tensors import host_array
-from msprobe.monitor.framework import Named
+from msprobe.monitor.framework import DEFER, Named
 from msprobe.monitor.mindspore.meter import Meter
 from msprobe.monitor.operators import Operators
 
@@ -35,7 +37,7 @@ class MindSporeFramework:
 
     def new_meter(self, operators: Operators) -> Meter:
         """See the protocol."""
-        return Meter(operators)
+        return Meter(operators, device() != "CPU" or bool(os.environ.get(DEFER)))
 
     def agreement(self, one: Any, other: Any) -> float | None:
         """See the protocol."""

@@ -7,20 +7,32 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from mindspore import Parameter
 
 from msprobe.capture import native
 from msprobe.capture.array_statistics import HostArray
-from msprobe.capture.mindspore.tensors import dtype_name, host_array
+from msprobe.capture.mindspore.tensors import HELD, copy_of, dtype_name, host_array
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.operators import NAN, Operators, Value
 from msprobe.store.dtypes import Array
 
+#: Copies take no more than this before they are read.
+MOST_WAITING_BYTES = 64 << 20
+
 
 class Meter:
-    """See :class:`msprobe.monitor.framework.Meter`. Values are there at once."""
+    """See :class:`msprobe.monitor.framework.Meter`.
 
-    def __init__(self, operators: Operators) -> None:
+    ``defers``: tensors are on a device. To wait for one of them stops the program, so a tensor is copied by MindSpore,
+    in turn among all other work, and the copies of a step are read at its end; weights and moments, which are asked for
+    between two steps, at once.
+    """
+
+    def __init__(self, operators: Operators, defers: bool) -> None:
         self.operators = operators
+        self._defers = defers
+        self._waiting: list[tuple[Cells, Any]] = []
+        self._bytes = 0
         # A bound above 1 counts more whole numbers than zero.
         self._is_small = operators.eps <= 1
 
@@ -30,14 +42,33 @@ class Meter:
 
     def measure(self, tensor: Any) -> Cells:
         """See the protocol."""
-        return Cells(self._values(host_array(tensor)), tuple(map(int, tensor.shape)), dtype_name(tensor))
+        shape, dtype = tuple(map(int, tensor.shape)), dtype_name(tensor)
+        size = HELD.get(dtype, 0) if self._defers and not isinstance(tensor, Parameter) else 0
+        if size:
+            copy = copy_of(tensor)
+            # Inside of a cell of mixed precision a copy may be rounded.
+            if copy.dtype == tensor.dtype:
+                cells = Cells(None, shape, dtype)
+                self._waiting.append((cells, copy))
+                self._bytes += math.prod(shape) * size
+                if self._bytes > MOST_WAITING_BYTES:
+                    self._read()
+                return cells
+        return Cells(self._values(host_array(tensor)), shape, dtype)
 
     def collect(self) -> Callable[[], None]:
-        """See the protocol."""
+        """See the protocol. Everything is read before this returns: MindSpore is not asked by other threads."""
+        self._read()
         return _nothing_to_do
 
     def drop(self) -> None:
         """See the protocol."""
+        self._waiting, self._bytes = [], 0
+
+    def _read(self) -> None:
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        for cells, copy in waiting:
+            cells.values = self._values(host_array(copy))
 
     def _values(self, values: HostArray) -> tuple[Value, ...]:
         stored, operators = values.stored, self.operators

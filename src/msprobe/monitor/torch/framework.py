@@ -16,12 +16,9 @@ from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.capture.torch.storages import in_backward
-from msprobe.monitor.framework import Named
+from msprobe.monitor.framework import DEFER, Named
 from msprobe.monitor.operators import Operators
 from msprobe.monitor.torch.meter import Meter
-
-#: Tensors of the host are treated as those of a device: for tests of that way.
-DEFER = "MSPROBE_MONITOR_DEFER"
 
 
 class TorchFramework:

@@ -13,8 +13,9 @@ from msprobe.capture.torch.training import TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig
+from msprobe.monitor.framework import DEFER
 from msprobe.monitor.sinks.memory import OnMetrics
-from msprobe.monitor.torch.framework import DEFER, TorchFramework
+from msprobe.monitor.torch.framework import TorchFramework
 from msprobe.monitor.torch.optimizers import Optimizers
 from msprobe.monitor.torch.watch import Watch
 from msprobe.monitor.trainer import Monitor
