@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import socket
@@ -17,6 +18,7 @@ pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make 
 pytestmark = pytest.mark.mindspore
 
 PROGRAM = Path(__file__).with_name("mindspore_ranks.py")
+MONITORED = Path(__file__).with_name("mindspore_monitored_ranks.py")
 
 
 def free_port() -> int:
@@ -25,7 +27,7 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def run_ranks(folder: Path, *arguments: str) -> list[list[Any]]:
+def run_ranks(folder: Path, *arguments: str, program: Path = PROGRAM) -> list[list[Any]]:
     """What each of two ranks found."""
     folder.mkdir()
     tools = Path(sys.executable).parent
@@ -37,7 +39,7 @@ def run_ranks(folder: Path, *arguments: str) -> list[list[Any]]:
         f"--master_port={free_port()}",
         "--join=True",
         f"--log_dir={folder / 'log'}",
-        str(PROGRAM),
+        str(program),
         str(folder),
         *arguments,
     ]
@@ -105,3 +107,31 @@ def check_told(file: Path, dump: Path, rank: int) -> None:
         elif step < 2:
             saved = dump / f"step{step}" / f"rank{rank}" / "dump_tensor_data" / f"{name}.output.0.npy"
             assert np.array_equal(np.array(values[0], np.float32), np.load(saved))
+
+
+def test_the_monitor_measures_gradients_before_and_after_they_are_reduced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MONITOR_OUTPUT_DIR", str(tmp_path / "out"))
+    config = tmp_path / "monitor.json"
+    communication = {"enable": True, "cc_pre_hook": True}
+    ops = ["norm", "mean"]
+    config.write_text(json.dumps({"wg_distribution": True, "cc_distribution": communication, "ops": ops}))
+    alone = run_ranks(tmp_path / "alone", program=MONITORED)
+    watched = run_ranks(tmp_path / "watched", str(config), program=MONITORED)
+    for rank in range(2):
+        assert all(np.array_equal(one, other) for one, other in zip(alone[rank], watched[rank], strict=True))
+    means: dict[str, list[dict[str, float]]] = {}
+    for folder in sorted((tmp_path / "out").iterdir(), key=lambda one: one.name.split("-")[-2]):
+        for quantity in ("grad_unreduced", "grad_reduced", "other"):
+            with (folder / f"{quantity}_1-1.csv").open(newline="") as file:
+                rows = {row["name"]: float(row["mean"]) for row in csv.DictReader(file)}
+            means.setdefault(quantity, []).append(rows)
+    assert means["grad_reduced"][0] == means["grad_reduced"][1]
+    assert means["grad_unreduced"][0] != means["grad_unreduced"][1]
+    for name, reduced in means["grad_reduced"][0].items():
+        local = [one[name] for one in means["grad_unreduced"]]
+        assert reduced == pytest.approx(sum(local) / 2, rel=1e-5)
+    assert set(means["other"][0]) == {"all_reduce.pre_0", "all_reduce.post_0"}
+    assert means["other"][0]["all_reduce.post_0"] == means["other"][1]["all_reduce.post_0"]
+    assert means["other"][0]["all_reduce.pre_0"] != means["other"][1]["all_reduce.pre_0"]
