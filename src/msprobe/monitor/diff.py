@@ -13,12 +13,14 @@ import numpy as np
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.csv_files import Table
 from msprobe.monitor.csv_text import SCALARS
-from msprobe.monitor.files import RunFolder, by_rank, find_runs
-from msprobe.monitor.locate import FirstBadStep, first_bad_step
+from msprobe.monitor.files import RunFolder, by_rank, files_of, find_runs
+from msprobe.monitor.locate import HALF, FirstBadStep, first_bad_step
 from msprobe.monitor.measurements import Quantity, Row, StepMetrics
 from msprobe.monitor.series import tables_of
 from msprobe.monitor.sketch import FILE_NAME, Sketch, Sketcher, read_sketches
 from msprobe.paths import StrPath
+
+_BYTES_OF_TYPES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Difference:
     steps: int
     first: int
     by_sketches: bool
+    #: The last step of each, where they are not the same; () else.
+    ends: tuple[int, ...] = ()
 
 
 def diff(first: StrPath, second: StrPath) -> Difference:
@@ -53,6 +57,7 @@ def diff(first: StrPath, second: StrPath) -> Difference:
             f'"{first}" has the ranks {sorted(runs[0])} and "{second}" {sorted(runs[1])}: there is none to compare.'
         )
     steps: set[int] = set()
+    lasts: set[tuple[int, int]] = set()
     results: list[tuple[int, FirstBadStep]] = []
     sketched = True
     for rank, ours, theirs in pairs:
@@ -61,18 +66,36 @@ def diff(first: StrPath, second: StrPath) -> Difference:
         if not all(both):
             sketched = False
             tables = [tables_of(ours), tables_of(theirs)]
-            both = [_from_csv(one) for one in tables]
+            ops = _common_ops(tables)
+            both = [_from_csv(one, ops) for one in tables]
             steps_of_numbers = _steps_of_numbers(tables)
         steps |= {one.step for one in both[0]} & {one.step for one in both[1]}
-        found = first_bad_step(both[0], both[1], steps_of_numbers)
+        found = first_bad_step(both[0], both[1], steps_of_numbers, _half_rounding(ours))
+        lasts |= {(max(one.step for one in both[0]), max(one.step for one in both[1]))} if all(both) else set()
         if found is not None:
             results.append((rank, found))
     if not steps:
         raise InvalidInputError(f'"{first}" and "{second}" have no step in common.')
     if not results:
-        return Difference(None, pairs[0][0], len(pairs), len(steps), min(steps), sketched)
+        return Difference(None, pairs[0][0], len(pairs), len(steps), min(steps), sketched, _ends(lasts))
     rank, earliest = min(results, key=lambda one: one[1].step)
-    return Difference(earliest, rank, len(pairs), len(steps), min(steps), sketched)
+    return Difference(earliest, rank, len(pairs), len(steps), min(steps), sketched, _ends(lasts))
+
+
+def _ends(lasts: set[tuple[int, int]]) -> tuple[int, ...]:
+    return next((one for one in sorted(lasts) if one[0] != one[1]), ())
+
+
+def _half_rounding(runs: Sequence[RunFolder]) -> float:
+    """By how much numbers may differ for their type alone: a half type among those of the newest run's csv files, of
+    which the first lines are read.
+    """
+    found = 0.0
+    for path in files_of(runs[-1].path):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            start = file.read(_BYTES_OF_TYPES)
+        found = max([found, *(rounding for name, rounding in HALF.items() if f"torch.{name}" in start)])
+    return found
 
 
 def _ranks(path: StrPath) -> dict[int, list[RunFolder]]:
@@ -95,20 +118,29 @@ def _sketches(runs: Sequence[RunFolder]) -> list[Sketch]:
     return [found[step] for step in sorted(found)]
 
 
-def _from_csv(tables: dict[str, Table]) -> list[Sketch]:
-    """Sketches made of csv files."""
+def _common_ops(tables: Sequence[dict[str, Table]]) -> dict[str, tuple[str, ...]]:
+    """By quantity, the operators that all have: others say nothing of a difference."""
+    return {
+        name: tuple(op for op in table.ops if all(op in other[name].ops for other in tables[1:]))
+        for name, table in tables[0].items()
+        if all(name in other for other in tables[1:])
+    }
+
+
+def _from_csv(tables: dict[str, Table], ops: dict[str, tuple[str, ...]]) -> list[Sketch]:
+    """Sketches made of csv files, of these operators."""
     scalars: dict[int, dict[str, float]] = {}
     rows: dict[int, dict[Quantity, list[Row]]] = {}
     for name, table in tables.items():
         for at, step in enumerate(table.steps.tolist()):
             if name == SCALARS:
                 scalars.setdefault(step, {})[table.names[at]] = float(table.values[at, 0])
-            else:
-                rows.setdefault(step, {}).setdefault(cast(Quantity, name), []).append(_row(table, at))
-    ops = {cast(Quantity, name): table.ops for name, table in tables.items()}
+            elif name in ops:
+                rows.setdefault(step, {}).setdefault(cast(Quantity, name), []).append(_row(table, at, ops))
+    columns = {cast(Quantity, name): one for name, one in ops.items()}
     sketcher = Sketcher()
     return [
-        sketcher.sketch(StepMetrics(step, (), rows.get(step, {}), ops, scalars.get(step, {})))
+        sketcher.sketch(StepMetrics(step, (), rows.get(step, {}), columns, scalars.get(step, {})))
         for step in sorted(rows.keys() | scalars.keys())
     ]
 
@@ -126,8 +158,9 @@ def _steps_of_numbers(tables: Sequence[dict[str, Table]]) -> dict[str, float]:
     return found
 
 
-def _row(table: Table, at: int) -> Row:
-    values = tuple(None if np.isnan(x) else float(x) for x in table.values[at])
+def _row(table: Table, at: int, ops: dict[str, tuple[str, ...]]) -> Row:
+    columns = [table.ops.index(op) for op in ops[table.quantity]]
+    values = tuple(None if np.isnan(x) else float(x) for x in table.values[at, columns])
     present = table.dtypes[at] != "nan"
     micro = int(table.micro_steps[at]) if table.has_micro_steps else None
     # A NaN of a tensor, not one that stands for no answer.

@@ -8,6 +8,7 @@ certain goes first: a batch or a learning rate that is another one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,11 @@ _LOOKED_BACK = 24
 # and Adam makes steps of full size of gradients that are nothing but rounding (bench/monitor/localise.py).
 _ROUNDING = 1e-6
 _ROUNDING_OF = {"update": 1e-3}
+# A training that computes in half precision differs by what its type can tell apart, the distance from 1 to the next
+# number: healthy pairs with another kernel were 0.024 apart at most where 0.002 was usual before.
+HALF = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
+_SEVERAL = 3
+_ALONE = 0.5
 _FIRST_STEPS = 8
 _OF_FIRST_STEPS = 1e-3
 
@@ -65,9 +71,13 @@ class Jump:
 
 
 def first_bad_step(
-    first: Sequence[Sketch], second: Sequence[Sketch], steps_of_numbers: Mapping[str, float] | None = None
+    first: Sequence[Sketch],
+    second: Sequence[Sketch],
+    steps_of_numbers: Mapping[str, float] | None = None,
+    rounding: float = 0.0,
 ) -> FirstBadStep | None:
-    """The first bad step of the second run; None if it does what the first does, up to rounding.
+    """The first bad step of the second run; None if it does what the first does, up to rounding. ``rounding``: by how
+    much, relatively, numbers may differ for their type alone (:data:`HALF`).
 
     ``steps_of_numbers``: by quantity, the least step between two numbers that the sketches were made of, where these
     were rounded to decimals.
@@ -78,10 +88,15 @@ def first_bad_step(
     ]
     facts = _first_facts(pairs)
     distances = [_distances(ours, theirs, steps_of_numbers or {}) for ours, theirs in pairs]
+    for name, place in (("loss", "loss"), ("norm of all gradients", "norm")):
+        if any(all(np.isnan(getattr(pair[side], place)) for pair in pairs) for side in (0, 1)):
+            # Only one of them has it.
+            for one in distances:
+                one.pop(name, None)
     steps = [ours.step for ours, _ in pairs]
-    jumps = _first_jumps(steps, distances)
+    jumps = _first_jumps(steps, distances, rounding)
     before = steps.index(jumps[0].step) if jumps else len(steps)
-    jumps = _first_rises(steps, distances, before) or jumps
+    jumps = _first_rises(steps, distances, before, rounding) or jumps
     at = min([facts[0]] * bool(facts[1]) + [one.step for one in jumps[:1]], default=None)
     if at is None:
         return None
@@ -91,8 +106,16 @@ def first_bad_step(
 
 
 def _first_facts(pairs: Sequence[tuple[Sketch, Sketch]]) -> tuple[int, list[str]]:
+    before: dict[str, int] = {}
     for ours, theirs in pairs:
         facts = []
+        more = _tensors(theirs)
+        more.subtract(_tensors(ours))
+        for quantity, difference in more.items():
+            # What one of them measures from its first step on and the other does not is of the monitors.
+            if difference != before.setdefault(quantity, difference):
+                count = abs(difference - before[quantity])
+                facts.append(f"{quantity}: {count} tensors {'more' if difference > before[quantity] else 'fewer'}")
         if any(ours.batch) and any(theirs.batch) and ours.batch != theirs.batch:
             facts.append("another batch of data")
         if ours.rate != theirs.rate and ours.rate == ours.rate and theirs.rate == theirs.rate:
@@ -102,7 +125,15 @@ def _first_facts(pairs: Sequence[tuple[Sketch, Sketch]]) -> tuple[int, list[str]
     return -1, []
 
 
-def _first_jumps(steps: Sequence[int], distances: Sequence[Distances]) -> list[Jump]:
+def _tensors(sketch: Sketch) -> Counter[str]:
+    """How many tensors of each quantity there are."""
+    found: Counter[str] = Counter()
+    for group in sketch.groups:
+        found[group.quantity] += group.count
+    return found
+
+
+def _first_jumps(steps: Sequence[int], distances: Sequence[Distances], rounding: float) -> list[Jump]:
     """The jumps at the earliest step that has any, the strongest first."""
     history: dict[object, list[float]] = {}
     for count, now in enumerate(distances):
@@ -114,7 +145,7 @@ def _first_jumps(steps: Sequence[int], distances: Sequence[Distances]) -> list[J
         level = _medians((kind, distance) for kind, _, distance in now.values()) if beginning else {}
         for channel, (kind, name, distance) in now.items():
             before = history.setdefault(channel, [])
-            usual = max([*before[-_LOOKED_BACK:], usual_of_kind.get(kind, 0.0), _rounding_of(kind)])
+            usual = max([*before[-_LOOKED_BACK:], usual_of_kind.get(kind, 0.0), _rounding_of(kind, rounding)])
             if beginning or len(before) < 2:
                 usual = max(usual, _OF_FIRST_STEPS)
             # What one number does in the first steps may be noise alone: the gradient of a bias that has no effect,
@@ -124,12 +155,19 @@ def _first_jumps(steps: Sequence[int], distances: Sequence[Distances]) -> list[J
                 found.append(Jump(steps[count], name, kind, distance, usual))
             before.append(min(distance, 1e30))
             del before[: -2 * _LOOKED_BACK]
+        if (
+            rounding
+            and len({_place(jump.group) for jump in found}) < _SEVERAL
+            and all(one.distance < _ALONE for one in found)
+        ):
+            # In a half type, one number alone jumps where its elements are nearly nothing.
+            continue
         if found:
             return _strongest_first(found)
     return []
 
 
-def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: int) -> list[Jump]:
+def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: int, rounding: float) -> list[Jump]:
     """The rises that begin at the earliest of the first ``before`` steps at which any does, the strongest first."""
     channels = {channel: (kind, name) for now in distances for channel, (kind, name, _) in now.items()}
     found: list[tuple[int, Jump]] = []
@@ -138,7 +176,9 @@ def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: i
         values = np.array([[now[at][2] if at in now else np.nan for at in of_kind] for now in distances])
         for length, least, least_level in _RISES:
             for count in range(2 * _FIRST_STEPS, min(before, len(values) - length + 1)):
-                usual = np.maximum(values[max(0, count - _LOOKED_BACK) : count].max(axis=0), _rounding_of(kind))
+                usual = np.maximum(
+                    values[max(0, count - _LOOKED_BACK) : count].max(axis=0), _rounding_of(kind, rounding)
+                )
                 now = values[count : count + length]
                 with np.errstate(all="ignore"):
                     level = np.median(now, axis=0)
@@ -156,12 +196,17 @@ def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: i
     return _strongest_first([one for count, one in found if count == first])
 
 
+def _place(group: str) -> str:
+    """The tensors of a group, whatever is compared of them: ``norm of grad_reduced fc1.weight`` -> ``fc1.weight``."""
+    return group.removeprefix("norm of ").partition(" ")[2]
+
+
 def _strongest_first(jumps: Sequence[Jump]) -> list[Jump]:
     return sorted(jumps, key=lambda one: (place_of(one.quantity), -one.distance / one.usual))
 
 
-def _rounding_of(kind: str) -> float:
-    return _ROUNDING_OF.get(kind, _ROUNDING)
+def _rounding_of(kind: str, rounding: float) -> float:
+    return max(_ROUNDING_OF.get(kind, _ROUNDING), rounding)
 
 
 def _medians(values: Iterable[tuple[str, float]]) -> dict[str, float]:

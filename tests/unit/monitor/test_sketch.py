@@ -12,11 +12,12 @@ import pytest
 from command_line import call
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.monitor.runs import begun, gradients, metrics, row, run_of, write_run
+from unit.monitor.runs import PARAMETERS, begun, gradients, metrics, row, run_of, write_run
 
 from msprobe.errors import InvalidInputError
+from msprobe.monitor.diff import diff
 from msprobe.monitor.locate import first_bad_step
-from msprobe.monitor.measurements import StepMetrics
+from msprobe.monitor.measurements import Row, StepMetrics
 from msprobe.monitor.sinks.csv import CsvSink
 from msprobe.monitor.sketch import FILE_NAME, MOST_BYTES, Sketcher, SketchSink, read_sketches
 
@@ -236,3 +237,57 @@ def test_a_ring_needs_no_file(tmp_path: Path) -> None:
     sink.write(gradients(0))
     sink.flush()
     sink.close()
+
+
+def _csv_run(folder: Path, steps: int, ops: tuple[str, ...], dtype: str, bad: float = 0.0) -> Path:
+    """Gradients of four parameters; from step 12 on one of them is off by ``bad``, relatively."""
+
+    def rows(step: int) -> list[Row]:
+        numbers = {"norm": 0.51234567 + 0.01234567 * (step % 3), "mean": 0.12345678, "max": 2.12345678}
+        return [
+            Row(0, name, None, tuple(numbers[op] * (1 + bad * (step >= 12 and at == 0)) for op in ops), (8, 4), dtype)
+            for at, name in enumerate(PARAMETERS)
+        ]
+
+    run = begun(folder)
+    write_run(run, [metrics(step, {"grad_reduced": rows(step)}, ops) for step in range(steps)])
+    return folder
+
+
+def test_runs_with_other_operators_are_compared_by_those_that_both_have(tmp_path: Path) -> None:
+    first = _csv_run(tmp_path / "a", 20, ("norm",), "torch.float32")
+    assert diff(first, _csv_run(tmp_path / "b", 20, ("norm", "mean", "max"), "torch.float32")).found is None
+    bad = diff(first, _csv_run(tmp_path / "c", 20, ("max", "norm"), "torch.float32", bad=0.5)).found
+    assert bad is not None
+    assert bad.step == 12
+
+
+def test_what_a_half_type_cannot_tell_apart_is_no_bad_step(tmp_path: Path) -> None:
+    for dtype, expected in (("torch.float32", 12), ("torch.bfloat16", None)):
+        first = _csv_run(tmp_path / dtype / "a", 20, ("norm",), dtype)
+        found = diff(first, _csv_run(tmp_path / dtype / "b", 20, ("norm",), dtype, bad=0.01)).found
+        assert (found.step if found else None) == expected
+
+
+def test_a_run_that_ends_early_is_told(tmp_path: Path) -> None:
+    first = _csv_run(tmp_path / "a", 20, ("norm",), "torch.float32")
+    second = _csv_run(tmp_path / "b", 7, ("norm",), "torch.float32")
+    assert diff(first, second).ends == (19, 6)
+    told = call("monitor", "diff", str(first), str(second))
+    assert told.returncode == 0
+    assert "the first ends at step 19, the second at step 6" in told.stdout
+
+
+def test_a_tensor_that_is_missing_from_a_step_on_is_told(tmp_path: Path) -> None:
+    def run(name: str, gone: bool) -> Path:
+        def step(number: int) -> StepMetrics:
+            names = PARAMETERS[1:] if gone and number >= 9 else PARAMETERS
+            return metrics(number, {"grad_reduced": [row(one, 0.5) for one in names]})
+
+        write_run(begun(tmp_path / name), [step(number) for number in range(15)])
+        return tmp_path / name
+
+    found = diff(run("a", False), run("b", True)).found
+    assert found is not None
+    assert (found.step, found.what[0]) == (9, "grad_reduced: 1 tensors fewer")
+    assert diff(run("c", False), run("d", False)).found is None

@@ -29,6 +29,9 @@ def execute(args: argparse.Namespace) -> int:
         result = diff(args.first, args.second)
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
+    if result.ends:
+        ours, theirs = result.ends
+        print(f"the first ends at step {ours}, the second at step {theirs}; what both have is compared")
     compared = f"{result.steps} steps of {result.ranks} rank{'s' if result.ranks > 1 else ''}"
     if result.found is None:
         print(f"no bad step: in {compared}, the second run does what the first does, up to rounding")
