@@ -496,3 +496,18 @@ def test_what_mindspore_has_not_is_told(tmp_path: Path, capfd: pytest.CaptureFix
     found = monitored(tmp_path, {**GRADIENTS, "ur_distribution": True}, Training(steps=1))
     assert "ur_distribution cannot be measured in MindSpore" in capfd.readouterr().out
     assert found.rows("update") == []
+
+
+def test_a_recomputed_pass_is_one_row(tmp_path: Path) -> None:
+    def made(net: Any) -> Any:
+        net.fc1.recompute()
+        return nn.SGD(net.trainable_params(), 0.1)
+
+    found = monitored(tmp_path, {**GRADIENTS, "xy_distribution": True}, Training(make=made))
+    for step in (0, 1):
+        names = [row["name"] for row in found.rows("actv", step)]
+        # MindSpore puts cells of its own around a cell that is computed again.
+        own = [name for name in names if "_recompute_cell" not in name]
+        assert own == [f"{name}.{end}" for name in ("fc1", "drop", "fc2", "") for end in ("input", "output")]
+        assert len(names) == len(set(names))
+        assert [row["name"] for row in found.rows("grad_reduced", step)] == PARAMETERS
