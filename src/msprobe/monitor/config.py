@@ -292,6 +292,8 @@ def _alert(reading: _Reading, name: str, value: Any) -> Any:
     record = value.get("record", False)
     if not isinstance(record, (bool, str, dict)):
         reading.wrong(f"{name}.record", record, "true, an object with fields of config.json, or the path of one")
+    if isinstance(record, str) and not os.path.isfile(record):
+        reading.wrong(f"{name}.record", record, "true, fields of config.json, or the path of such a file that exists")
     ring = value.get("ring", 0)
     if not isinstance(ring, int) or isinstance(ring, bool) or not 0 <= ring <= 10_000:
         reading.wrong(f"{name}.ring", ring, "a whole number from 0 to 10000")

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msprobe import log
 from msprobe.errors import MsprobeError
 
-#: What is recorded where the configuration leaves it open.
-DEFAULTS: Mapping[str, Any] = {"task": "statistics", "level": "mix", "dump_path": "./monitor_alert_dump"}
+#: What is recorded where the configuration leaves it open; in the folder of the run unless it names another.
+DEFAULTS: Mapping[str, Any] = {"task": "statistics", "level": "mix"}
+DUMP = "behind_alert"
 
 
 class RecordNext:
     """Records one step with a PrecisionDebugger behind an alert, at most ``times`` times.
 
     ``debugger``: its class. ``settings``: fields of config.json, or the path of one; ``times`` among them says how
-    often.
+    often. ``folder``: of the run.
     """
 
-    def __init__(self, debugger: Any, models: Sequence[Any], settings: Mapping[str, Any] | str | bool) -> None:
+    def __init__(
+        self, debugger: Any, models: Sequence[Any], settings: Mapping[str, Any] | str | bool, folder: str | None
+    ) -> None:
         self._debugger = debugger
         self._models = models
         given: dict[str, Any] = {}
         if isinstance(settings, str):
             given = {"config_path": settings}
         elif isinstance(settings, Mapping):
-            given = {**DEFAULTS, **settings}
+            given = {**DEFAULTS, "dump_path": os.path.join(folder or ".", DUMP), **settings}
         else:
-            given = dict(DEFAULTS)
+            given = {**DEFAULTS, "dump_path": os.path.join(folder or ".", DUMP)}
         self._times = int(given.pop("times", 1))
         self._settings = given
         self._why = ""

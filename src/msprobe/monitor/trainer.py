@@ -238,7 +238,7 @@ class Monitor:
         if watch.is_a_look:
             self._place_stop()
         if self._record is None and config.alert is not None and config.alert.record:
-            self._record = RecordNext(self._debugger(), self._models, config.alert.record)
+            self._record = RecordNext(self._debugger(), self._models, config.alert.record, self._output.folder)
         for listener in watch.listeners:
             training.add(listener)
 

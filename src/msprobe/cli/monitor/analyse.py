@@ -22,6 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_NONE = 'There are no alerts. They are written where the field "alert" of the monitor has "dump": true.'
+
+
 def execute(args: argparse.Namespace) -> int:
     """Name them."""
     from msprobe.cli.parser import UsageError
@@ -37,7 +40,7 @@ def execute(args: argparse.Namespace) -> int:
         runs = find_runs(os.path.dirname(folder) if folder == below else folder)
         apart = divergences(by_rank(runs))
         alerts = read_alerts(folder)
-        lines = analyse(folder, args.out_path, args.topk, args.step) if alerts else ["There are no alerts."]
+        lines = analyse(folder, args.out_path, args.topk, args.step) if alerts else [_NONE]
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
     print("\n".join([*lines, *map(str, apart)]))

@@ -61,9 +61,10 @@ class TrainerMon(Monitor):
                 f"set_monitor(): model must be a torch.nn.Module or a list of them, found {type(model).__name__}."
             )
         if optimizer is None or not hasattr(optimizer, "step"):
+            several = isinstance(optimizer, (list, tuple))
+            hint = "each of several has a monitor of its own" if several else "pass the optimizer of the training"
             raise InvalidInputError(
-                f"set_monitor(): optimizer must have a method step, found {type(optimizer).__name__};"
-                " pass the optimizer of the training."
+                f"set_monitor(): optimizer must have a method step, found {type(optimizer).__name__}; {hint}."
             )
 
     def _new_optimizers(self, optimizer: Any) -> Optimizers:

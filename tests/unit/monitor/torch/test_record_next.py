@@ -94,7 +94,7 @@ def test_a_program_that_records_itself_is_left_alone(tmp_path: Path, monkeypatch
     finally:
         PrecisionDebugger.reset()
     assert sorted(folder.name for folder in (tmp_path / "own").iterdir()) == ["step0", "step1", "step2", "step3"]
-    assert not (tmp_path / "monitor_alert_dump").exists()
+    assert not list((tmp_path / "monitor").rglob("behind_alert"))
 
 
 def test_sketches_of_each_step_and_of_those_before_an_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
