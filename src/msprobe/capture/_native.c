@@ -150,6 +150,36 @@ static PyObject *msp_native_numbers(PyObject *self, PyObject *const *args, Py_ss
     return msp_statistic_numbers_of((MspKind)kind, (int)flags, layout.count, further, &summary);
 }
 
+static PyObject *msp_native_norm(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    MspLayout layout;
+    MspSummary summary;
+    if (msp_check_count("norm", nargs, 3, 3) < 0) {
+        return NULL;
+    }
+    const char *address = PyLong_AsVoidPtr(args[0]);
+    const Py_ssize_t count = PyErr_Occurred() ? -1 : PyLong_AsSsize_t(args[1]);
+    const long kind = PyErr_Occurred() ? -1 : PyLong_AsLong(args[2]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (count < 0 || kind < 0 || !msp_is_float((MspKind)kind) || (address == NULL && count > 0)) {
+        return PyErr_Format(PyExc_ValueError, "%zd elements of kind %ld at %p", count, kind, address);
+    }
+    if (count == 0) {
+        return PyFloat_FromDouble(0);
+    }
+    layout.dimensions = 1;
+    layout.stride[0] = 1;
+    layout.count = layout.size[0] = count;
+    PyThreadState *released = count > MSP_GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
+    msp_summarise((MspKind)kind, address, &layout, NULL, &summary);
+    if (released != NULL) {
+        PyEval_RestoreThread(released);
+    }
+    return PyFloat_FromDouble(msp_norm_of((MspKind)kind, MSP_UNROUNDED, &summary));
+}
+
 static PyObject *msp_native_count_below(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
     if (msp_check_count("count_below", nargs, 4, 4) < 0) {
@@ -294,6 +324,8 @@ static PyObject *msp_native_choose_kernels(PyObject *self, PyObject *argument)
 static PyMethodDef msp_methods[] = {
     {"numbers", MSP_FAST(msp_native_numbers),
      "numbers(address, count_or_pattern, kind, flags, further, table=None) -> {name: number}"},
+    {"norm", MSP_FAST(msp_native_norm),
+     "norm(address, count, kind) -> the norm of float elements in double, without a dict of other numbers"},
     {"count_below", MSP_FAST(msp_native_count_below),
      "count_below(address, count, kind, bound) -> how many float elements have a magnitude below bound"},
     {"encode", MSP_FAST(msp_native_encode), "encode(tree, depth) -> bytes of indented JSON"},

@@ -1,9 +1,9 @@
 """The parts of the recorder that are written in C, or their equals in Python where they were not built.
 
 ``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``pattern`` and ``is_dense``,
-``memory``, ``copy_memory`` and ``crc32`` exist in both, with identical results. ``numbers``, ``count_below``,
-``gather``, ``write_files`` and ``Memo`` are None without the extension: the framework's own operations and Python's
-take their place.
+``memory``, ``copy_memory`` and ``crc32`` exist in both, with identical results. ``numbers``, ``norm``,
+``count_below``, ``gather``, ``write_files`` and ``Memo`` are None without the extension: the framework's own operations
+and Python's take their place.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ XOR = 1
 STRUCTURE = 2
 numbers: Callable[..., dict[str, Any]] | None = None
 count_below: Callable[[int, int, int, float], int] | None = None
+norm: Callable[[int, int, int], float] | None = None
 memory: Callable[[int, int], memoryview] = memory_python
 crc32: Callable[[int, int], int] = crc32_python
 write_files: Callable[[int, int, str, list[tuple[Any, ...]]], tuple[int, int]] | None = None
@@ -101,7 +102,9 @@ unused_because = ""
 # What is there without the extension, by name.
 PYTHON: dict[str, Any] = {
     name: globals()[name]
-    for name in ("Around Info Memo count_below crc32 encode gather is_dense memory numbers pattern write_files").split()
+    for name in (
+        "Around Info Memo count_below crc32 encode gather is_dense memory norm numbers pattern write_files"
+    ).split()
 }
 
 if os.environ.get("MSPROBE_NATIVE", "1") == "0":
@@ -121,6 +124,7 @@ else:
         Info = _native.Info
         numbers = _native.numbers
         count_below = _native.count_below
+        norm = _native.norm
         memory = _native.memory
         crc32 = _native.crc32
         gather = _native.gather

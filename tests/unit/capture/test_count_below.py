@@ -44,3 +44,28 @@ def test_kinds_without_magnitudes_are_refused() -> None:
     assert native.count_below is not None
     with pytest.raises(ValueError, match="of kind"):
         native.count_below(0, 0, native.KINDS["int32"], 1.0)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
+def test_the_norm_alone_is_that_of_all_numbers(kind: str) -> None:
+    assert native.norm is not None
+    assert native.numbers is not None
+    torch.manual_seed(0)
+    for values in (
+        torch.randn(0),
+        torch.randn(1),
+        torch.randn(1000),
+        torch.full((5,), float("inf")),
+        torch.ones(3) / 0,
+    ):
+        values = values.to(getattr(torch, kind))
+        number = native.KINDS[kind]
+        norm = native.norm(values.data_ptr(), values.numel(), number)
+        expected = native.numbers(values.data_ptr(), values.numel(), number, native.UNROUNDED, 0).get("norm", 0.0)
+        assert norm == expected == pytest.approx(values.double().norm().item(), rel=1e-14)
+    values = torch.tensor([1.0, float("nan")]).to(getattr(torch, kind))
+    assert native.norm(values.data_ptr(), 2, native.KINDS[kind]) != native.norm(
+        values.data_ptr(), 1, native.KINDS[kind]
+    )
+    with pytest.raises(ValueError, match="of kind"):
+        native.norm(0, 0, native.KINDS["int64"])

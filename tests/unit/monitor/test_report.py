@@ -180,7 +180,10 @@ def test_the_command_analyses(tmp_path: Path) -> None:
     assert "fc1.bias/rank0/post_grad', 'norm') at step 37" in done.stdout
     assert (tmp_path / "bad/anomaly_detected/anomaly_analyse.json").exists()
     healthy = call("monitor", "analyse", made(tmp_path / "good", noise=1))
-    assert (healthy.returncode, healthy.stdout) == (0, "There are no alerts. They are written where the field \"alert\" of the monitor has \"dump\": true.\n")
+    assert (healthy.returncode, healthy.stdout) == (
+        0,
+        'There are no alerts. They are written where the field "alert" of the monitor has "dump": true.\n',
+    )
     assert call("monitor", "analyse", tmp_path / "nothing").returncode == 2
 
 

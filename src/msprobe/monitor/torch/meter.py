@@ -62,9 +62,9 @@ class Meter:
         if not address and count:
             # No memory behind it, as of a fake tensor.
             return Cells(operators.nothing, shape, dtype)
+        if operators.is_norm_alone and is_float and native.norm is not None:
+            return Cells((native.norm(address, count, number),), shape, dtype)
         numbers = native_numbers(address, count, number, native.UNROUNDED, 0)
-        if operators.is_norm_alone:
-            return Cells((numbers["norm"] if count else 0.0,), shape, dtype)
         numbers["single"] = not shape
         if operators.needs_zeros:
             assert native.count_below is not None
