@@ -106,7 +106,7 @@ def _together(op: str, values: Sequence[Value]) -> Value:
     numbers: list[Any] = [value for value in values if value is not None]
     if not numbers:
         return None
-    if any(number != number for number in numbers):
+    if op == "projection" or any(number != number for number in numbers):
         return math.nan
     if op == "norm":
         return math.sqrt(math.fsum(number * number for number in numbers))

@@ -11,7 +11,8 @@ Value = float | int | bool | None
 
 # In the words of the configuration. norm: L2, in double. mean: in double. min, max: NaN where an element is. nans: how
 # many. zeros: share of elements whose magnitude is below eps; NaN is not. id: the value of a tensor without dimensions.
-OPERATORS = ("norm", "min", "max", "mean", "nans", "zeros", "id")
+# projection: the product with random signs, the same in every run (torch; nan in MindSpore).
+OPERATORS = ("norm", "min", "max", "mean", "nans", "zeros", "id", "projection")
 
 NAN = float("nan")
 
@@ -45,6 +46,10 @@ def _id(numbers: Numbers) -> Value:
     return numbers["max"] if numbers["single"] and not numbers["nan"] else NAN
 
 
+def _projection(numbers: Numbers) -> Value:
+    return numbers.get("projection", NAN)  # type: ignore[no-any-return]
+
+
 _MAKERS: dict[str, Callable[[Numbers], Value]] = {
     "norm": _norm,
     "min": _least,
@@ -53,6 +58,7 @@ _MAKERS: dict[str, Callable[[Numbers], Value]] = {
     "nans": _nans,
     "zeros": _zeros,
     "id": _id,
+    "projection": _projection,
 }
 
 
@@ -65,6 +71,7 @@ class Operators:
         self.eps = eps
         self.makers = tuple(_MAKERS[name] for name in self.names)
         self.needs_zeros = "zeros" in self.names
+        self.needs_projection = "projection" in self.names
         # What most users watch, and what has to cost least.
         self.is_norm_alone = self.names == ("norm",)
         self.nothing = (None,) * len(self.names)

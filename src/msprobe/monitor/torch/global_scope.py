@@ -94,6 +94,9 @@ def _whole(op: str, summed: float, top: float, count: float) -> Value:
         return math.sqrt(summed)
     if op in ("mean", "zeros"):
         return summed / count if count else math.nan
+    if op == "projection":
+        # Each shard has the signs from the beginning on.
+        return math.nan
     if op == "nans":
         return int(summed)
     if math.isnan(summed):

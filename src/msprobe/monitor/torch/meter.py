@@ -14,6 +14,7 @@ from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.operators import Operators
+from msprobe.monitor.torch.projection import projection
 
 # Element type -> the number the C code knows it by, whether it is a float, its name.
 _KINDS: dict[torch.dtype, tuple[int, bool, str]] = {
@@ -66,6 +67,10 @@ class Meter:
             return Cells((native.norm(address, count, number),), shape, dtype)
         numbers = native_numbers(address, count, number, native.UNROUNDED, 0)
         numbers["single"] = not shape
+        if operators.needs_projection and count:
+            with OwnWork():
+                product = projection(tensor, torch.float64)
+            numbers["projection"] = math.nan if product is None else product.item()
         if operators.needs_zeros:
             assert native.count_below is not None
             eps = operators.eps
@@ -165,6 +170,9 @@ class _Launched:
 
     def _extreme(self, reduce: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor | None:
         return reduce(self.values) if self.values.numel() and not self.is_complex else None
+
+    def _projection(self) -> torch.Tensor | None:
+        return projection(self.values, self.wide)
 
     def _nans(self) -> Any:
         return self.values.isnan().sum()
