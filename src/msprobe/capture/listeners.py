@@ -50,8 +50,15 @@ class Wants:
     directions: Collection[Direction] = DIRECTIONS
 
     def __post_init__(self) -> None:
-        mistakes = [f"{kind!r} is no kind of event" for kind in self.kinds if kind not in KINDS]
-        mistakes += [f"{one!r} is no direction" for one in self.directions if one not in DIRECTIONS]
+        mistakes: list[str] = []
+        for several, known, word in (
+            (self.kinds, KINDS, "no kind of event"),
+            (self.directions, DIRECTIONS, "no direction"),
+        ):
+            if isinstance(several, str):
+                mistakes.append(f"{several!r} is a text: give several in brackets, as ({several!r},)")
+            else:
+                mistakes += [f"{one!r} is {word}" for one in several if one not in known]
         for field, value in (("names", self.names), ("modules", self.modules)):
             if isinstance(value, str) or not all(isinstance(one, str) for one in value):
                 mistakes.append(f"{field} must be a list of texts, found {value!r}")
@@ -99,6 +106,10 @@ class Changes:
     arguments: bool = False
     results: bool = False
     gradients: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.names, str):
+            raise InvalidInputError(f"Changes: names must be a list of texts, found {self.names!r}.")
 
 
 @dataclass(frozen=True)

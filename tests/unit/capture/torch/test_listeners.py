@@ -689,3 +689,10 @@ def test_listeners_without_a_debugger_need_no_configuration_and_write_nothing(
     debugger(tmp_path / "dump")
     with pytest.raises(listeners_error(), match="there is a PrecisionDebugger"):
         Listening(norms)
+
+
+def test_one_text_in_the_place_of_several_is_told() -> None:
+    with pytest.raises(listeners_error(), match=r"'pass' is a text: give several in brackets, as \('pass',\)"):
+        Wants(kinds="pass")  # type: ignore[arg-type]
+    with pytest.raises(listeners_error(), match=r"Changes: names must be a list of texts, found 'Functional.gelu'"):
+        Changes(names="Functional.gelu")
