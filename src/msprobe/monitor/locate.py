@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from msprobe.compare.number_types import EPSILON
 from msprobe.monitor.series import place_of
 from msprobe.monitor.sketch import Sketch
 
@@ -26,7 +27,7 @@ _ROUNDING = 1e-6
 _ROUNDING_OF = {"update": 1e-3}
 # A training that computes in half precision differs by what its type can tell apart, the distance from 1 to the next
 # number: healthy pairs with another kernel were 0.024 apart at most where 0.002 was usual before.
-HALF = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
+HALF = {name: EPSILON[name] for name in ("bfloat16", "float16")}
 _SEVERAL = 3
 _ALONE = 0.5
 _FIRST_STEPS = 8
