@@ -124,7 +124,7 @@ def test_values_read_at_the_end_of_the_step_are_those_of_the_moment(
 ) -> None:
     recorded(name, tmp_path / "late", level=level, summary_mode="md5")
     # No type is held: each tensor is read where it is recorded.
-    monkeypatch.setattr(tensors, "_HELD", {})
+    monkeypatch.setattr(tensors, "HELD", {})
     recorded(name, tmp_path / "at once", level=level, summary_mode="md5")
     for number in range(STEPS):
         late, at_once = data_of(tmp_path / "late", number), data_of(tmp_path / "at once", number)
