@@ -21,10 +21,14 @@ RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.msprobe-installed
 MINDSPORE_RUN := $(MINDSPORE_VENV)/bin/python
 MINDSPORE_STAMP := $(MINDSPORE_VENV)/.msprobe-installed
+# DeepSpeed and Megatron's core come on top of the first environment, and change nothing in it.
+SHARDED_VENV ?= .venv-sharded
+SHARDED_RUN := $(SHARDED_VENV)/bin/python
+SHARDED_STAMP := $(SHARDED_VENV)/.msprobe-installed
 NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-without-extension test-native test-browser test-mindspore web web-check lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-without-extension test-native test-browser test-mindspore web web-check lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
@@ -33,6 +37,7 @@ help:
 	@echo "make test-slow run the tests that take long, too"
 	@echo "make test-bugs  compare every planted bug and every healthy pair (BUGS=all: in float32, bfloat16 and autocast each)"
 	@echo "make test-trainers  record trainings of transformers, TRL, accelerate and Lightning"
+	@echo "make test-sharded  train with the real DeepSpeed and Megatron on two ranks (installs them in an environment of its own)"
 	@echo "make test-without-extension  run the recorder's tests without the C extension"
 	@echo "make test-native  run those, and the tests of the C extension under the address sanitizer (needs gcc with it)"
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
@@ -86,6 +91,19 @@ test-slow: $(STAMP)
 test-trainers: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 tests/integration/test_trainers.py \
 	  tests/integration/test_monitored_trainers.py tests/integration/test_gradient_probe.py -m "trainers and not slow"
+
+$(SHARDED_STAMP): $(STAMP) constraints-sharded.txt
+	@test -x $(SHARDED_RUN) || $(RUN) -m venv $(SHARDED_VENV)
+	@$(RUN) -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' > \
+	  $$($(SHARDED_RUN) -c 'import site; print(site.getsitepackages()[0])')/shared.pth
+	$(SHARDED_RUN) -m pip install --quiet setuptools wheel -c constraints-sharded.txt
+	@# Built where torch is seen, which it asks for; no kernels are compiled.
+	$(SHARDED_RUN) -m pip install --quiet --no-deps --no-build-isolation -r constraints-sharded.txt
+	@touch $@
+
+test-sharded: $(SHARDED_STAMP)
+	OMP_NUM_THREADS=1 $(SHARDED_RUN) -m pytest -n 0 tests/integration/test_monitor_deepspeed.py \
+	  tests/integration/test_monitor_megatron.py -m trainers
 
 # What each planted bug and each healthy pair is answered, in one precision each; in all of them with BUGS=all.
 BUGS ?= some

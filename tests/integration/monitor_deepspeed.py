@@ -1,7 +1,8 @@
-"""Two gloo ranks that train with DeepSpeed, without the monitor and with it: `monitor_deepspeed.py FOLDER STAGE TYPE`.
+"""Two gloo ranks that train with DeepSpeed, without the monitor and with it: `monitor_deepspeed.py FOLDER CASE...`.
 
-Both parts of the model are a group of their own. Into FOLDER go what the monitor writes, and `mean.json`: name -> norm
-of the gradient of the first step in the mean of both ranks, from a model that is not wrapped.
+CASE: STAGE-TYPE; the first step in fp16 is left out because a loss is infinite. Both parts of the model are a group of
+their own. Into FOLDER/CASE go what the monitor writes, and `mean.json`: name -> norm of the gradient of the first step
+in the mean of both ranks, from a model that is not wrapped.
 """
 
 from __future__ import annotations
@@ -23,20 +24,27 @@ from msprobe.pytorch import TrainerMon
 
 
 def main() -> None:
-    folder, stage, kind = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     dist.init_process_group("gloo")
     # Would build a kernel for shared memory, for minutes.
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
+    # Half precision is slow on the host, but it is right.
+    type(deepspeed.get_accelerator()).is_fp16_supported = lambda self: True
     deepspeed.init_distributed("gloo")
+    for case in sys.argv[2:]:
+        stage, kind = case.split("-")
+        run(Path(sys.argv[1]) / case, int(stage), kind)
+
+
+def run(folder: Path, stage: int, kind: str) -> None:
     rank = dist.get_rank()
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[kind]
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[kind]
     settings: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": 3,
         "gradient_accumulation_steps": 2,
         "zero_optimization": {"stage": stage},
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
-        **({"bf16": {"enabled": True}} if kind == "bf16" else {}),
+        **({kind: {"enabled": True}} if kind != "fp32" else {}),
     }
 
     def batches() -> list[Any]:
@@ -52,7 +60,11 @@ def main() -> None:
         )
         attach(engine, stepping)
         losses = []
-        for batch in batches():
+        given = batches()
+        if dtype is torch.float16:
+            # A step that is left out, and the same data again.
+            given = [one * 1e4 for one in given[:2]] + given
+        for batch in given:
             loss = engine(batch).float().square().mean()
             engine.backward(loss)
             engine.step()

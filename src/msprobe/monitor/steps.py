@@ -103,8 +103,7 @@ class OptimizerSteps(Observer):
         kept = self.optimizers.kept(event, {id(weight): weight for _, weight in alive}, moments)
         owned = [(one, kept[id(weight)]) for one, weight in alive if id(weight) in kept]
         if config.wg_distribution and self.groups.writes_reduced():
-            for one, found in owned:
-                self._add("grad_reduced", one, found.gradient)
+            self._measure_gradients(owned)
         if config.mv_distribution:
             self._measure_moments(event.step, owned)
         if config.mg_direction:
@@ -113,6 +112,10 @@ class OptimizerSteps(Observer):
         if config.param_distribution:
             for one, found in owned:
                 self._add("param_origin", one, found.weight)
+
+    def _measure_gradients(self, owned: list[tuple[WatchedParameter, Kept]]) -> None:
+        for one, found in owned:
+            self._add("grad_reduced", one, found.gradient)
 
     def _measure_moments(self, step: int, owned: list[tuple[WatchedParameter, Kept]]) -> None:
         for quantity in MOMENTS:

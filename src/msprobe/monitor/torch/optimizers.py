@@ -7,11 +7,13 @@ document for it. Parameters that this rank does not own are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import Any
 
 import torch
 
+from msprobe import log
 from msprobe.monitor.steps import MOMENTS, Kept
 
 _NO_MOMENTS: Mapping[str, torch.Tensor] = {}
@@ -28,6 +30,9 @@ class Optimizers:
         #: The optimizer of torch whose step is that of the given one.
         self.torch = innermost(optimizer)
         self._read = _READERS.get(type(optimizer).__name__)
+        # What watches the given optimizer, and how often those of torch have stepped.
+        self._outer: list[_After] = []
+        self._steps = 0
 
     def is_meant(self, optimizer: Any) -> bool:
         """True for the optimizer whose steps are those of the training."""
@@ -73,6 +78,30 @@ class Optimizers:
                     found.update((id(weight), rate) for weight in group["params"])  # type: ignore[misc]
         return found
 
+    def watch_outer_step(self, ready: Callable[[], None], left_out: Callable[[], None]) -> None:
+        """Watch the steps of an optimizer that is not one of torch, but has one: ``ready`` is called when it has
+        prepared its gradients and has not clipped them yet (Megatron), ``left_out`` when it has returned and the
+        optimizers of torch have not stepped, as with gradients that are not finite.
+        """
+        if self._outer or isinstance(self.given, torch.optim.Optimizer) or self.torch is None:
+            return
+        self._outer = [_After(self.given, _PREPARE, lambda found, steps: None if found else ready())]
+        self._outer.append(
+            _After(self.given, "step", lambda found, steps: left_out() if steps == self._steps else None)
+        )
+        for one in self._outer:
+            one.begin(lambda: self._steps)
+
+    def note_step(self) -> None:
+        """An optimizer of torch steps."""
+        self._steps += 1
+
+    def leave_outer_step(self) -> None:
+        """Nothing of that is wanted any more."""
+        outer, self._outer = self._outer, []
+        for one in outer:
+            one.end()
+
     def gradient(self, parameter: torch.Tensor) -> torch.Tensor | None:
         """The gradient that the optimizer is about to use."""
         if self.main_grad is not False and (self.main_grad is True or "main_grad" in parameter.__dict__):
@@ -116,6 +145,52 @@ def _moments_of(state: Any) -> tuple[dict[str, torch.Tensor], float]:
     # Kept on the host, but by optimizers that say "capturable" or "fused".
     is_at_hand = isinstance(step, (int, float)) or (isinstance(step, torch.Tensor) and step.device.type == "cpu")
     return moments, float(step) if is_at_hand else 0.0
+
+
+# The method of Megatron's optimizers that gives the optimizer of torch its gradients, unscaled and not yet clipped, and
+# returns whether one of them is not finite (megatron-core 0.5 and newer).
+_PREPARE = "prepare_grads"
+
+
+class _After:
+    """Calls a function behind a method of one object, with what the method returned and what was so before it."""
+
+    def __init__(self, owner: Any, name: str, then: Callable[[Any, Any], None]) -> None:
+        self._owner = owner
+        self._name = name
+        self._then = then
+        self._mine: Any = None
+        self._before: Any = None
+
+    def begin(self, so_far: Callable[[], Any]) -> None:
+        """From now on; nothing happens if there is no such method, or no place for another."""
+        method = getattr(self._owner, self._name, None)
+        own = getattr(self._owner, "__dict__", None)
+        if not callable(method) or own is None:
+            return
+        then, name = self._then, self._name
+
+        def called(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            before = so_far()
+            result = method(*args, **kwargs)
+            try:
+                then(result, before)
+            except Exception as error:
+                where = f"{type(owner).__name__}.{name}"
+                log.once(("monitor", where), "error", f"Monitor: {where} could not be followed: {error}")
+            return result
+
+        self._before = own.get(self._name)
+        self._mine = own[self._name] = MethodType(called, self._owner)
+
+    def end(self) -> None:
+        """Put the method back, unless somebody else has put another in its place."""
+        if self._mine is None or vars(self._owner).get(self._name) is not self._mine:
+            return
+        if self._before is None:
+            del vars(self._owner)[self._name]
+        else:
+            vars(self._owner)[self._name] = self._before
 
 
 # ---------------------------------------------------------------- Megatron

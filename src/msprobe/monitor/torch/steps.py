@@ -11,7 +11,7 @@ from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.monitor import steps
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.state import State
-from msprobe.monitor.steps import MOMENTS, Groups
+from msprobe.monitor.steps import MOMENTS, Groups, Kept
 from msprobe.monitor.torch.flat_parameters import Piece
 from msprobe.monitor.torch.global_scope import Shards
 from msprobe.monitor.torch.gradients import UnreducedGradients
@@ -36,6 +36,45 @@ class OptimizerSteps(steps.OptimizerSteps):
     ) -> None:
         super().__init__(state, optimizers, groups, unreduced, over, skipped)
         self.shards = Shards(pieces) if state.config.scope == "global" else None
+        # The step that runs, if it is measured.
+        self._step: Any = None
+        self._has_gradients = False
+
+    def step_begin(self, event: Any) -> None:
+        """A step begins that is measured."""
+        self._step = event
+        self._has_gradients = False
+        self.optimizers.watch_outer_step(self._ready, self._left_out)
+
+    def step_end(self, event: Any) -> None:
+        """It is over, and the next one may not be measured."""
+        self._step = None
+
+    def before(self, event: Any) -> None:
+        """See the base class."""
+        if self.optimizers.is_meant(event.optimizer):
+            self.optimizers.note_step()
+        super().before(event)
+
+    def _ready(self) -> None:
+        """The gradients that the optimizer is about to clip are reduced and unscaled."""
+        if self._step is None or not (self.state.config.wg_distribution and self.groups.writes_reduced()):
+            return
+        with self.state.framework.unwatched():
+            alive = {id(weight): (one, weight) for one, weight in self.state.watched.alive()}
+            weights = {key: weight for key, (_, weight) in alive.items() if self.groups.writes(weight)}
+            kept = self.optimizers.kept(None, weights, moments=False)
+            super()._measure_gradients([(alive[key][0], kept[key]) for key in weights if key in kept])
+        self._has_gradients = True
+
+    def _left_out(self) -> None:
+        """There was no step."""
+        if self._step is not None:
+            self._skipped(self._step)
+
+    def _measure_gradients(self, owned: list[tuple[WatchedParameter, Kept]]) -> None:
+        if not self._has_gradients:
+            super()._measure_gradients(owned)
 
     def _whole(self, one: WatchedParameter, tensor: Any, cells: Cells | None) -> Cells | None:
         # Other ranks may have of it what this one has not.

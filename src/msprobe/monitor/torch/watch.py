@@ -45,6 +45,8 @@ class Watch(measuring.Watch):
     def end(self) -> None:
         """See the base class."""
         self._flat.detach()
+        if self._steps is not None:
+            self._steps.optimizers.leave_outer_step()
 
     def _new_unreduced(self) -> UnreducedGradients:
         return gradients.UnreducedGradients(self.state, _is_sharded(self.models), self._flat)

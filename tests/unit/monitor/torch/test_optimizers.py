@@ -700,3 +700,63 @@ def test_stand_in_for_half_parameters_with_copies(tmp_path: Path) -> None:
         assert found.names(quantity, 1) == PARAMETERS
     for row, copy_of in zip(found.rows("param_updated", step=2), copies[-1], strict=True):
         assert_row(row, copy_of)
+
+
+class ClipsInside:
+    """Steps as the optimizers of Megatron do: prepares gradients, leaves out what is not finite, clips, steps."""
+
+    def __init__(self, parameters: Any, **settings: Any) -> None:
+        self.optimizer = torch.optim.Adam(parameters, **settings)
+        self.weights = [one for group in self.optimizer.param_groups for one in group["params"]]
+
+    def prepare_grads(self) -> bool:
+        for one in self.weights:
+            one.grad.div_(4)
+        return any(not bool(one.grad.isfinite().all()) for one in self.weights)
+
+    def step(self) -> bool:
+        if self.prepare_grads():
+            return False
+        nn.utils.clip_grad_norm_(self.weights, 0.01)
+        self.optimizer.step()
+        return True
+
+    def zero_grad(self) -> None:
+        self.optimizer.zero_grad()
+
+    def state_dict(self) -> Any:
+        return self.optimizer.state_dict()
+
+
+@pytest.mark.parametrize("interval", [1, 2])
+def test_gradients_that_are_clipped_inside_the_step_are_measured_before(tmp_path: Path, interval: int) -> None:
+    norms: dict[int, dict[str, float]] = {}
+    kept: list[Any] = []
+
+    def clipped(*given: Any, **more: Any) -> Any:
+        kept.append(ClipsInside(*given, **more))
+        return kept[-1]
+
+    def train(attach: Attach) -> Any:
+        torch.manual_seed(0)
+        model, times = ModelM(), 0
+        optimizer = clipped(model.parameters(), lr=0.01)
+        attach(model, optimizer)
+        for batch in range(6):
+            (model(torch.full((3, 4), 1.0 + batch)).square().mean() * 4).backward()
+            if batch in (0, 3):
+                model.fc2.bias.grad[0] = math.inf  # type: ignore[index]
+            unclipped = {name: float(one.grad.norm()) / 4 for name, one in model.named_parameters()}  # type: ignore[union-attr]
+            if optimizer.step():
+                norms[times] = unclipped
+                times += 1
+            optimizer.zero_grad()
+        return [model, optimizer.state_dict()]
+
+    found = monitored(tmp_path, {**EVERYTHING, "step_interval": interval, "ndigits": 9}, train)
+    steps = list(range(0, 4, interval))
+    assert found.steps("grad_reduced") == found.steps("param_updated") == steps
+    for step in steps:
+        assert found.norms("grad_reduced", step) == pytest.approx(norms[step], rel=1e-5)
+        assert {row["nans"] for row in found.rows("grad_unreduced", step=step)} == {"0"}
+    assert [vars(one).keys() for one in kept] == [{"optimizer", "weights"}] * 2
