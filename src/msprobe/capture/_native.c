@@ -15,6 +15,7 @@
 #include "_native_memo.h"
 #include "_native_below.h"
 #include "_native_numbers.h"
+#include "_native_squares.h"
 #include "_native_text.h"
 
 static int msp_check_count(const char *function, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most)
@@ -173,11 +174,17 @@ static PyObject *msp_native_norm(PyObject *self, PyObject *const *args, Py_ssize
     layout.stride[0] = 1;
     layout.count = layout.size[0] = count;
     PyThreadState *released = count > MSP_GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
-    msp_summarise((MspKind)kind, address, &layout, NULL, &summary);
+    double norm;
+    if (msp_has_squares((MspKind)kind)) {
+        norm = sqrt(msp_sum_squares((MspKind)kind, address, count));
+    } else {
+        msp_summarise((MspKind)kind, address, &layout, NULL, &summary);
+        norm = msp_norm_of((MspKind)kind, MSP_UNROUNDED, &summary);
+    }
     if (released != NULL) {
         PyEval_RestoreThread(released);
     }
-    return PyFloat_FromDouble(msp_norm_of((MspKind)kind, MSP_UNROUNDED, &summary));
+    return PyFloat_FromDouble(norm);
 }
 
 static PyObject *msp_native_count_below(PyObject *self, PyObject *const *args, Py_ssize_t nargs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -46,26 +48,38 @@ def test_kinds_without_magnitudes_are_refused() -> None:
         native.count_below(0, 0, native.KINDS["int32"], 1.0)
 
 
+@pytest.mark.parametrize("kernels", ["baseline", "avx2", "avx512"])
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
-def test_the_norm_alone_is_that_of_all_numbers(kind: str) -> None:
+def test_the_norm_alone_is_that_of_all_numbers(kind: str, kernels: str) -> None:
+    from msprobe.capture import _native
+
+    if not _native.choose_kernels(kernels):
+        pytest.skip(f"this machine has no {kernels}")
     assert native.norm is not None
     assert native.numbers is not None
+    number = native.KINDS[kind]
     torch.manual_seed(0)
-    for values in (
-        torch.randn(0),
-        torch.randn(1),
-        torch.randn(1000),
-        torch.full((5,), float("inf")),
-        torch.ones(3) / 0,
-    ):
-        values = values.to(getattr(torch, kind))
-        number = native.KINDS[kind]
-        norm = native.norm(values.data_ptr(), values.numel(), number)
-        expected = native.numbers(values.data_ptr(), values.numel(), number, native.UNROUNDED, 0).get("norm", 0.0)
-        assert norm == expected == pytest.approx(values.double().norm().item(), rel=1e-14)
-    values = torch.tensor([1.0, float("nan")]).to(getattr(torch, kind))
-    assert native.norm(values.data_ptr(), 2, native.KINDS[kind]) != native.norm(
-        values.data_ptr(), 1, native.KINDS[kind]
-    )
+    try:
+        for values in (
+            *(torch.randn(count) for count in (0, 1, 15, 16, 17, 1000, 100_003)),
+            torch.randn(40) * 1e-41,
+            torch.full((5,), float("inf")),
+            torch.ones(30) / 0,
+        ):
+            values = values.to(getattr(torch, kind))
+            norm = native.norm(values.data_ptr(), values.numel(), number)
+            expected = native.numbers(values.data_ptr(), values.numel(), number, native.UNROUNDED, 0).get("norm", 0.0)
+            assert norm == expected == pytest.approx(values.double().norm().item(), rel=1e-14)
+        for count in (2, 33):
+            values = torch.ones(count).to(getattr(torch, kind))
+            values[1] = float("nan")
+            assert math.isnan(native.norm(values.data_ptr(), count, number))
+    finally:
+        for best in ("baseline", "avx2", "avx512"):
+            _native.choose_kernels(best)
+
+
+def test_the_norm_of_whole_numbers_is_refused() -> None:
+    assert native.norm is not None
     with pytest.raises(ValueError, match="of kind"):
         native.norm(0, 0, native.KINDS["int64"])
