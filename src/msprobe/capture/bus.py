@@ -21,6 +21,7 @@ from msprobe.capture.heard_units import HeardPass
 from msprobe.capture.listeners import Arguments, Changer, Changes, Listener, NewGradient, Observer, Result
 from msprobe.capture.routes import Listening, Way, matches, numbers_of, ways_of
 from msprobe.capture.session import Session
+from msprobe.capture.unheard import Unheard
 from msprobe.errors import InvalidInputError
 
 
@@ -44,6 +45,7 @@ class Bus:
         self._ways: dict[tuple[Kind, str], tuple[Way, ...]] = {}
         # The models themselves, by name, where the dump does not have them: for those who ask for them.
         self.roots: frozenset[str] = frozenset()
+        self._unheard = Unheard()
         # Those that were told that this step begins.
         self._begun: list[Listening] = []
         self._step: Step | None = None
@@ -134,6 +136,11 @@ class Bus:
         for one in begun:
             if step is not None and not one.dropped:
                 self.tell(one, one.listener.step_end, step)
+        self._unheard.end_step(begun)
+
+    def end_listening(self) -> None:
+        """Nothing more will be told: whoever asked for names that nothing had is told so."""
+        self._unheard.end_listening(self._listening)
 
     # ---------------------------------------------------------------- what they want
 
@@ -147,23 +154,28 @@ class Bus:
 
     def wants_module(self, key: str, path: str) -> bool:
         """True if the module of this name has to be watched for somebody who is on."""
+        is_wanted = False
+        self._unheard.met_module(key, path)
         for one in self._asking(key):
             wants = one.wants
             if wants.modules and not matches(wants.modules, path):
                 continue
+            one.met_module = True
+            is_named = numbers_of(tuple(wants.names), key) != frozenset()
+            one.met_name |= is_named
             if "call" in wants.kinds and wants.modules:
-                return True
-            if ("pass" in wants.kinds or "parameter_gradient" in wants.kinds) and (
-                numbers_of(tuple(wants.names), key) != frozenset()
-            ):
-                return True
-        return False
+                is_wanted = True
+            if ("pass" in wants.kinds or "parameter_gradient" in wants.kinds) and is_named:
+                is_wanted = True
+        return is_wanted
 
     def ways(self, kind: Kind, key: str) -> tuple[Way, ...]:
         """How what goes by ``key`` reaches those who are on; decided once."""
         ways = self._ways.get((kind, key))
         if ways is None:
             ways = self._ways[kind, key] = ways_of(self._asking(key), kind, key) if self.active else ()
+            for way in ways:
+                way.listening.met_name = True
         return ways
 
     def _asking(self, key: str) -> list[Listening]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -137,6 +137,16 @@ class _Reading:
 
 
 _WRONG = object()
+# What older configurations say of the tuples of a target; nobody has ever looked at it.
+_IN_TARGETS = frozenset(("input", "output", "input_grad", "output_grad"))
+
+
+def _near(word: object, known: Iterable[str]) -> str:
+    """The nearest word that there is, as the end of a sentence."""
+    close = difflib.get_close_matches(str(word), known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 _Check = Callable[[_Reading, str, Any], Any]
 
 
@@ -178,6 +188,11 @@ def _targets(reading: _Reading, name: str, value: Any) -> Any:
     for key, inner in value.items():
         if not isinstance(inner, dict):
             reading.wrong(f"{name}[{key!r}]", inner, "an object")
+            continue
+        for word in inner.keys() - _IN_TARGETS:
+            reading.warnings.append(
+                f"{name}[{key!r}].{word} is not looked at: a target is a name and {{}}{_near(word, _CHECKS)}"
+            )
     return tuple(value)
 
 
@@ -283,7 +298,12 @@ def _alert(reading: _Reading, name: str, value: Any) -> Any:
     if not isinstance(value, dict):
         reading.wrong(name, value, "an object with rules")
         return _WRONG
-    rules = {key: inner for key, inner in value.items() if key not in ("record", "ring")}
+    known = ("rules", "dump", "record", "ring")
+    for key in value.keys() - set(known):
+        reading.warnings.append(
+            f"{name}.{key} is not known and is not looked at; known are {', '.join(known)}{_near(key, known)}"
+        )
+    rules = {key: inner for key, inner in value.items() if key in ("rules", "dump")}
     try:
         settings = read_alert_settings(rules)
     except InvalidInputError as error:
@@ -378,9 +398,7 @@ def from_object(text: Any, where: str) -> MonitorConfig:
     for name, check in _CHECKS.items():
         reading.take(name, check)
     for name in text.keys() - _CHECKS.keys():
-        close = difflib.get_close_matches(str(name), _CHECKS, 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        reading.warnings.append(f"{name} is not a field of a monitor and is not looked at{hint}")
+        reading.warnings.append(f"{name} is not a field of a monitor and is not looked at{_near(name, _CHECKS)}")
     if reading.mistakes:
         kind = reading.mistakes[0][0]
         raise kind(f'Monitor configuration "{where}": {"; ".join(text for _, text in reading.mistakes)}.')

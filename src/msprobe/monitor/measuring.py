@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from msprobe import log
 from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Cadence, Observer, Wants
 from msprobe.monitor.activations import Activations
+from msprobe.monitor.alerts.needs import unmeasured
 from msprobe.monitor.communication import Collectives
 from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.framework import Framework
@@ -20,6 +22,7 @@ from msprobe.monitor.steps import Groups, Optimizers, OptimizerSteps
 from msprobe.monitor.structure import Stacks, Structure
 
 _KINDS: frozenset[Kind] = frozenset(("optimizer",))
+_MOST_SHOWN = 5
 
 
 class Watch:
@@ -48,6 +51,7 @@ class Watch:
         self.stacks: Stacks | None = None
         self._activations: Activations | None = None
         self._tell_unmatched()
+        self._tell_unmeasured()
         self.optimizers = optimizers
         self.groups = groups
         self._over = over
@@ -153,13 +157,29 @@ class Watch:
 
     def _tell_unmatched(self) -> None:
         watched = self.state.watched
-        missing = watched.targets.unmatched()
-        if not missing:
-            return
-        names = [one.full for one in list(watched.modules.values())[:3] if one.full]
-        names += [parameter.full for parameter in watched.parameters[:2]]
-        there = f" (there are {', '.join(names)}, ...)" if names else ""
-        log.warning(f"Monitor: {', '.join(missing)} in targets is no module or trained parameter of the model{there}.")
+        names = [one.full for one in watched.modules.values() if one.full]
+        names += [name for model in self.models for name, _ in self.state.framework.parameters_of(model)]
+        missing = [f"{one}{_near(one, names)}" for one in watched.targets.unmatched()]
+        if missing:
+            there = f" (there are {', '.join(names[:_MOST_SHOWN])}, ...)" if names else ""
+            log.warning(
+                f"Monitor: {', '.join(missing)} in targets is no module or trained parameter of the model{there}."
+            )
+        for target, begun in watched.targets.beginnings().items():
+            more = ", ..." if len(begun) > _MOST_SHOWN else ""
+            log.warning(
+                f"Monitor: {target} in targets is no whole name{_near(target, names)}: parameters are measured whose"
+                f" names begin with it, {', '.join(begun[:_MOST_SHOWN])}{more}, and no module."
+            )
+
+    def _tell_unmeasured(self) -> None:
+        for told in unmeasured(self.config):
+            log.once(("rules", told), "warning", f"Monitor: {told}.")
+
+
+def _near(target: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(target.rpartition(":")[2], names, 1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 class _Begin(Observer):

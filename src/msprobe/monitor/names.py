@@ -41,26 +41,47 @@ class Targets:
     def __init__(self, targets: Iterable[str]) -> None:
         self.names = tuple(targets)
         self._unmatched = dict.fromkeys(self.names)
+        # Targets that end within a word of every name that they begin -> those names.
+        self._beginnings: dict[str, list[str]] = {target: [] for target in self.names}
 
     def has_parameter(self, stage: int, name: str, short: str) -> bool:
         """True if the name, that of its stage before it, or the short one begins with a target."""
         if not self.names:
             return True
-        forms = (name, f"{stage}:{name}", short, f"{stage}:{short}")
-        return self._find(target for target in self.names if any(form.startswith(target) for form in forms))
+        any_found = False
+        for target in self.names:
+            forms = [form for form in _forms(stage, name, short) if form.startswith(target)]
+            if not forms:
+                continue
+            any_found = True
+            self._unmatched.pop(target, None)
+            if any(_is_whole(target, form) for form in forms):
+                self._beginnings.pop(target, None)
+            elif target in self._beginnings:
+                self._beginnings[target].append(name)
+        return any_found
 
     def has_module(self, stage: int, name: str, short: str) -> bool:
         """True if a target is exactly this module."""
-        forms = (name, f"{stage}:{name}", short, f"{stage}:{short}")
-        return self._find(target for target in self.names if target in forms)
+        found = [target for target in self.names if target in _forms(stage, name, short)]
+        for target in found:
+            self._unmatched.pop(target, None)
+            self._beginnings.pop(target, None)
+        return bool(found)
 
     def unmatched(self) -> list[str]:
         """Targets that have named nothing so far."""
         return list(self._unmatched)
 
-    def _find(self, found: Iterable[str]) -> bool:
-        any_found = False
-        for target in found:
-            self._unmatched.pop(target, None)
-            any_found = True
-        return any_found
+    def beginnings(self) -> dict[str, list[str]]:
+        """Targets that are no whole name, as ``moe.gat``: only the beginning of these names of parameters."""
+        return {target: names for target, names in self._beginnings.items() if names}
+
+
+def _forms(stage: int, name: str, short: str) -> tuple[str, ...]:
+    return name, f"{stage}:{name}", short, f"{stage}:{short}"
+
+
+def _is_whole(target: str, form: str) -> bool:
+    """True if the target ends where a word of the name does."""
+    return target == form or not target or target[-1] in ".:" or form[len(target)] == "."

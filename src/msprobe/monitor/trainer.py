@@ -12,6 +12,7 @@ from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep, TrainingListening
 from msprobe.errors import InvalidInputError
+from msprobe.monitor.alerts.needs import unnoted
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig, load
 from msprobe.monitor.framework import Framework
@@ -59,6 +60,8 @@ class Monitor:
         self._groups = Groups()
         self._written = 0
         self._limit = self.config.collect_times
+        # Names of numbers that the program has told.
+        self._noted: set[str] = set()
         # What holds from the next step on.
         self._next_ops: tuple[str, ...] | None = None
         self._next_config: MonitorConfig | None = None
@@ -271,6 +274,7 @@ class Monitor:
             self._output.write_structure(watch.structure.text())
             self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
             return
+        self._noted.update(watch.state.gathering.scalars)
         measured = watch.finish()
         stacks = watch.take_stacks()
         if stacks:
@@ -279,6 +283,8 @@ class Monitor:
         self._written += 1
         if self._written == 2:
             self._tell_if_nothing()
+            for told in unnoted(self.config, self._noted):
+                log.once(("rules", told), "warning", f"Monitor: {told}.")
         if self._next_ops is not None:
             self.config = replace(self.config, ops=self._next_ops)
             watch.state.change_ops(self._next_ops)

@@ -75,7 +75,8 @@ class Watched:
             self.modules[key] = WatchedModule(stage, name, full)
             if module is model:
                 self.roots.add(key)
-            if not framework.is_wrapper(module) and (config.all_modules or self.targets.has_module(stage, full, name)):
+            is_target = self.targets.has_module(stage, full, name)
+            if not framework.is_wrapper(module) and (config.all_modules or is_target):
                 self.measured.add(key)
 
     def paths(self) -> list[str]:

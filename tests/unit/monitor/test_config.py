@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.monitor.alerts.needs import unmeasured, unnoted
 from msprobe.monitor.config import ENDLESS, MonitorConfig, from_object, load
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -152,3 +154,74 @@ def test_a_file_is_read_as_it_stands(tmp_path: Path) -> None:
     assert config.targets == ("fc1",)
     assert config.ops == ("min",)
     assert config.text == {"targets": {"fc1": {"input": "tuple[2]:0"}}, "ops": ["min"], "eps": 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"alert": {"rules": [], "records": True}},
+            "alert.records is not known and is not looked at.*did you mean record",
+        ),
+        (
+            {"alert": {"rules": [{"rule_name": "AnomalyNan", "arg": {}}]}},
+            r"alert.rules\[0\].arg is not known and is not looked at.*did you mean args\?",
+        ),
+        (
+            {"targets": {"fc1": {"xy_distributon": True}}},
+            r"targets\['fc1'\].xy_distributon is not looked at.*did you mean xy_distribution\?",
+        ),
+    ],
+)
+def test_keys_inside_of_fields_that_nobody_knows_are_told(
+    capfd: pytest.CaptureFixture[str], given: dict[str, Any], said: str
+) -> None:
+    from_object(given, "m.json")
+    assert re.search(said, capfd.readouterr().out)
+
+
+def test_parameters_of_a_rule_that_nobody_knows_are_told_with_the_nearest() -> None:
+    rule = {"rule_name": "AnomalyTurbulence", "args": {"treshold": 0.5}}
+    with pytest.raises(
+        TypeError, match=r"args.treshold is no parameter of AnomalyTurbulence.*did you mean threshold\?"
+    ):
+        from_object({"alert": {"rules": [rule]}}, "m.json")
+
+
+def test_what_older_configurations_say_of_targets_is_not_told(capfd: pytest.CaptureFixture[str]) -> None:
+    from_object({"targets": {"fc1": {"input": "tuple[1]:0", "output_grad": "tensor"}}}, "m.json")
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("rule", "config", "said"),
+    [
+        ("LossSpike", {}, None),
+        ("DeadGradient", {"param_distribution": True}, 'set "wg_distribution" to true'),
+        ("DeadGradient", {"wg_distribution": True, "ops": ["max"]}, 'add "norm" to ops'),
+        ("DeadGradient", {"wg_distribution": True, "ops": ["max", "min"]}, None),
+        ("ExplodingUpdateRatio", {"wg_distribution": True}, 'set "ur_distribution" to true'),
+        ("ExplodingUpdateRatio", {"ur_distribution": True}, None),
+        ("ExplodingUpdateRatio", {"param_distribution": True}, None),
+        ("FrozenWeights", {"wg_distribution": True}, 'set "param_distribution" to true'),
+        ("AnomalyNan", {"wg_distribution": True}, None),
+        ({"rule_name": "AnomalyNan", "args": {"quantities": ["actv"]}}, {"wg_distribution": True}, '"xy_distribution"'),
+        (
+            {"rule_name": "AnomalyTurbulence", "args": {"threshold": 1}},
+            {"wg_distribution": True, "ops": ["max"]},
+            "it looks at norm, mean, and measured is max",
+        ),
+    ],
+)
+def test_rules_that_can_never_fire_say_what_to_switch_on(rule: Any, config: dict[str, Any], said: str | None) -> None:
+    entry = {"rule_name": rule} if isinstance(rule, str) else rule
+    told = list(unmeasured(from_object({**config, "alert": {"rules": [entry]}}, "m.json")))
+    assert [said is not None and said in one for one in told] == ([True] if said else [])
+
+
+def test_rules_for_numbers_that_nobody_notes_say_what_to_call() -> None:
+    config = from_object({"alert": {"rules": [{"rule_name": "LossSpike"}, {"rule_name": "GradNormSpike"}]}}, "m.json")
+    loss, norm = unnoted(config, ())
+    assert "monitor.note(loss=loss.item())" in loss
+    assert "wg_distribution" in norm
+    assert not list(unnoted(config, ("loss", "grad_norm")))

@@ -395,6 +395,7 @@ class MindSporeRecorder:
         self.detach()
         self.session.close(is_end)
         self.bus.end_step()
+        self.bus.end_listening()
 
     def leave_to_parent(self) -> None:
         """After fork, in the child: nothing is recorded here. Hooks that MindSpore keeps stay, and do nothing: its

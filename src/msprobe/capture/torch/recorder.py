@@ -279,6 +279,7 @@ class TorchRecorder:
         self.detach()
         self.session.close(is_end)
         self.bus.end_step()
+        self.bus.end_listening()
         self._graph.remove()
         self.statistics.close()
 

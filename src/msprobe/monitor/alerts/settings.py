@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_args
 
@@ -65,6 +65,7 @@ def read_alert_settings(config: object) -> AlertSettings:
     if not isinstance(config, Mapping):
         raise AlertConfigError(f"alert must be an object with rules and dump, found {config!r}.")
     wrong: list[str] = []
+    _tell_unknown(config, ("rules", "dump"), "alert")
     dump = config.get("dump", False)
     if not isinstance(dump, bool):
         wrong.append(f"alert.dump must be true or false, found {dump!r}")
@@ -87,10 +88,9 @@ def _rule(entry: object, where: str, wrong: list[str]) -> Rule | None:
     name, args = entry.get("rule_name"), entry.get("args")
     kind = RULES.get(name) if isinstance(name, str) else None
     if kind is None:
-        near = difflib.get_close_matches(str(name), RULES, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        wrong.append(f"{where}.rule_name: {name!r} is not supported, rules are {', '.join(RULES)}{hint}")
+        wrong.append(f"{where}.rule_name: {name!r} is not supported, rules are {', '.join(RULES)}{_near(name, RULES)}")
         return None
+    _tell_unknown(entry, ("rule_name", "args"), where)
     if args is None:
         args = {}
     if not isinstance(args, Mapping):
@@ -103,7 +103,8 @@ def _rule(entry: object, where: str, wrong: list[str]) -> Rule | None:
     known = {part.name: part for part in fields(kind) if not part.name.startswith("_")}
     for key, value in args.items():
         if key not in known:
-            wrong.append(f"{where}.args.{key} is no parameter of {name}, which has {', '.join(known)}")
+            having = f"which has {', '.join(known)}{_near(key, known)}" if known else "which has none"
+            wrong.append(f"{where}.args.{key} is no parameter of {name}, {having}")
         elif not _PARAMETERS[key][1](value):
             wrong.append(f"{where}.args.{key} must be {_PARAMETERS[key][0]}, found {value!r}")
     wrong += [
@@ -115,3 +116,17 @@ def _rule(entry: object, where: str, wrong: list[str]) -> Rule | None:
         return None
     rule: Rule = kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in args.items()})
     return rule
+
+
+def _tell_unknown(given: Mapping[Any, Any], known: Collection[str], where: str) -> None:
+    """Warn of keys that nobody looks at."""
+    for key in given:
+        if key not in known:
+            log.warning(
+                f"{where}.{key} is not known and is not looked at; known are {', '.join(known)}{_near(key, known)}"
+            )
+
+
+def _near(word: object, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(word), known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -696,3 +696,45 @@ def test_one_text_in_the_place_of_several_is_told() -> None:
         Wants(kinds="pass")  # type: ignore[arg-type]
     with pytest.raises(listeners_error(), match=r"Changes: names must be a list of texts, found 'Functional.gelu'"):
         Changes(names="Functional.gelu")
+
+
+@pytest.mark.parametrize(
+    ("wants", "said"),
+    [
+        (Wants(modules=["frist"]), "no module of the model matches modules frist of its Wants; did you mean first?"),
+        (Wants(names=["Module.frist.*"]), "no module of the model matches names Module.frist.*"),
+        (Wants(names=["Functional.glue"]), "was told of no event: nothing that happened in its steps is called"),
+        (Wants(modules=["first"]), None),
+        (Wants(modules=["first", "frist"]), None),
+        (Wants(names=["Module.first.*"]), None),
+        (Wants(names=["Functional.gelu.9"]), None),
+        (Wants(names=["Distributed.all_reduce"]), None),
+        (Wants(kinds=["collective"], modules=["nowhere"]), None),
+        (Wants(kinds=["parameter_gradient"], modules=["la*"]), None),
+        (Wants(kinds=["accumulated_gradient"], names=["Module.first.*"]), None),
+    ],
+)
+def test_patterns_that_match_nothing_are_told_once(
+    capsys: pytest.CaptureFixture[str], wants: Wants, said: str | None
+) -> None:
+    model = Net()
+    with Listening(Told(wants)) as listening:
+        for _ in range(3):
+            with listening.step(model):
+                model(torch.ones(3, 4)).sum().backward()
+        at_the_end = "told of no event" in (said or "")
+        before = capsys.readouterr().out
+    lines = [line for line in (before + capsys.readouterr().out).splitlines() if "listener Told" in line]
+    assert len(lines) == (said is not None), lines
+    if said is not None:
+        assert said in lines[0]
+        assert ("listener Told" in before) != at_the_end
+
+
+def test_a_listener_that_was_never_on_is_not_blamed(capsys: pytest.CaptureFixture[str]) -> None:
+    model = Net()
+    told = Told(Wants(modules=["frist"]), Cadence(first=100))
+    other = Told(Wants(names=["Functional.glue"]), Cadence(first=100))
+    with Listening(told, other) as listening, listening.step(model):
+        model(torch.ones(3, 4)).sum().backward()
+    assert "listener Told" not in capsys.readouterr().out

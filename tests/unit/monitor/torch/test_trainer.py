@@ -321,6 +321,40 @@ def test_targets(
     assert ("nothing was measured" in said) == (not parameters)
 
 
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("fc3", "fc3 (did you mean fc"),
+        ("fc1.weigth", "fc1.weigth (did you mean fc1.weight?)"),
+        ("fc1.wei", "fc1.wei in targets is no whole name (did you mean fc1.weight?)"),
+        ("0:fc", "0:fc in targets is no whole name (did you mean fc"),
+    ],
+)
+def test_a_mistyped_target_is_told_with_the_nearest_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], target: str, said: str
+) -> None:
+    monitored(tmp_path, {"targets": {target: {}, "fc2": {}}, "xy_distribution": True}, train_m())
+    assert said in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["fc1", "fc1.", "fc1.weight", "0:fc1", "drop"])
+def test_a_target_that_is_a_whole_name_is_not_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], target: str
+) -> None:
+    config = {"targets": {target: {}}, "xy_distribution": True, "all_xy": True, "wg_distribution": True}
+    monitored(tmp_path, config, train_m())
+    assert "in targets" not in capfd.readouterr().out
+
+
+def test_rules_that_see_nothing_are_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rules = [{"rule_name": "ExplodingUpdateRatio"}, {"rule_name": "LossSpike"}]
+    config = {"wg_distribution": True, "alert": {"rules": rules}}
+    monitored(tmp_path, config, train_m(steps=4))
+    said = capfd.readouterr().out
+    assert said.count("ExplodingUpdateRatio can never fire") == 1
+    assert said.count("LossSpike has seen no loss") == 1
+
+
 def test_all_xy_keeps_targets_for_parameters(tmp_path: Path) -> None:
     config = {"targets": {"fc2": {}}, "xy_distribution": True, "all_xy": True, "wg_distribution": True}
     found = monitored(tmp_path, config, train_m())

@@ -1,0 +1,74 @@
+"""Listeners whose patterns match nothing: a mistyped name is told once, or its listener would be silent for ever."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from msprobe import log
+from msprobe.capture.routes import OF_MODULES, Listening
+
+# How the names of modules begin, and those of what a healthy training may never do.
+_MODULES = ("Module.", "Cell.")
+_RARE = ("Distributed.", "Optimizer.")
+_MOST_KNOWN = 5000
+_MOST_SHOWN = 3
+
+
+class Unheard:
+    """Says of each listener once that no module, or nothing that happened, is called as it asks.
+
+    Modules are known at the end of the first step in which a listener is on; what a program calls is known at the end.
+    """
+
+    def __init__(self) -> None:
+        # Key in events -> path, of the modules of the models.
+        self._modules: dict[str, str] = {}
+
+    def met_module(self, key: str, path: str) -> None:
+        """There is a module of this name."""
+        if len(self._modules) < _MOST_KNOWN:
+            self._modules[key] = path
+
+    def end_step(self, on: Iterable[Listening]) -> None:
+        """A step is over in which these were on: have their patterns met a module?"""
+        for one in on:
+            one.was_on = True
+            if one.is_checked or not self._modules:
+                continue
+            one.is_checked = True
+            wants = one.wants
+            if not OF_MODULES.union(("call",)).intersection(wants.kinds):
+                continue
+            if wants.modules and not one.met_module:
+                self._tell(one, "modules", wants.modules, self._modules.values())
+            elif wants.names and not one.met_name and all(name.startswith(_MODULES) for name in wants.names):
+                self._tell(one, "names", wants.names, self._modules)
+
+    def end_listening(self, listening: Iterable[Listening]) -> None:
+        """Nothing more will happen: was anything called as they ask?"""
+        for one in listening:
+            names = one.wants.names
+            is_told = one.is_checked and (bool(one.wants.modules and not one.met_module) or _are_of_modules(names))
+            if not one.was_on or one.dropped or is_told or not names or one.met_name:
+                continue
+            one.was_on = False
+            if "call" in one.wants.kinds and not all(name.startswith(_RARE) for name in names):
+                log.warning(
+                    f"The listener {one.name} was told of no event: nothing that happened in its steps is called"
+                    f" {' or '.join(names)}. Names are as a dump has them, without direction and number:"
+                    " Functional.linear, Tensor.add, Module.encoder.Linear."
+                )
+
+    def _tell(self, one: Listening, field: str, patterns: Sequence[str], known: Iterable[str]) -> None:
+        there = list(dict.fromkeys(known))
+        near = difflib.get_close_matches(patterns[0], there, 1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(there[:_MOST_SHOWN])}, ..."
+        log.warning(
+            f"The listener {one.name} is told of nothing: no module of the model matches {field}"
+            f" {', '.join(patterns)} of its Wants{hint}"
+        )
+
+
+def _are_of_modules(names: Sequence[str]) -> bool:
+    return bool(names) and all(name.startswith(_MODULES) for name in names)

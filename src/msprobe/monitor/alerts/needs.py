@@ -1,0 +1,114 @@
+"""Rules that can never fire, because what they look at is not measured; and what to switch on for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from msprobe.monitor.alerts.rules import (
+    DeadGradient,
+    ExplodingUpdateRatio,
+    FrozenWeights,
+    GradNormSpike,
+    LossSpike,
+    NotANumber,
+    Turbulence,
+)
+from msprobe.monitor.config import MonitorConfig
+
+_SWITCHES = {
+    "actv": "xy_distribution",
+    "actv_grad": "xy_distribution",
+    "grad_unreduced": "wg_distribution",
+    "grad_reduced": "wg_distribution",
+    "exp_avg": "mv_distribution",
+    "exp_avg_sq": "mv_distribution",
+    "param_origin": "param_distribution",
+    "param_updated": "param_distribution",
+    "update": "ur_distribution",
+    "other": "mg_direction",
+}
+# Columns of quantities that have their own.
+_OWN_OPS = {
+    "update": ("norm", "ratio"),
+    "attention_hook": ("entropy", "softmax_max"),
+    "linear_hook": ("sr", "kernel_norm"),
+    "moe_router_weight_hook": ("router_weight_similarity",),
+    "moe_router_logit_hook": ("per_token_expert_entropy",),
+}
+
+
+def unmeasured(config: MonitorConfig) -> Iterator[str]:
+    """For each rule of the configuration that looks at nothing that is measured: a sentence that says what it needs.
+
+    What a program notes by itself (``monitor.note(loss=...)``) is not known here: :func:`unnoted`.
+    """
+    if config.alert is None:
+        return
+    quantities = _quantities(config)
+    for rule in config.alert.settings.rules:
+        lacking = _lacking(rule, config, quantities)
+        if lacking:
+            yield f"the alert rule {rule.name} can never fire: {lacking}"
+
+
+def unnoted(config: MonitorConfig, noted: Collection[str]) -> Iterator[str]:
+    """The same of rules that look at numbers of the step as a whole. ``noted``: those that the program has told."""
+    for rule in config.alert.settings.rules if config.alert is not None else ():
+        if isinstance(rule, LossSpike) and "loss" not in noted:
+            yield (
+                "the alert rule LossSpike has seen no loss: call monitor.note(loss=loss.item()) in each step before"
+                " the optimizer steps"
+            )
+        if isinstance(rule, GradNormSpike) and "grad_norm" not in noted and not _has_norms(config):
+            yield (
+                'the alert rule GradNormSpike has seen no gradient norm: set "wg_distribution" to true, with "norm" in'
+                " ops, or call monitor.note(grad_norm=...) in each step"
+            )
+
+
+def _quantities(config: MonitorConfig) -> set[str]:
+    fields = {
+        "actv": config.forward,
+        "actv_grad": config.backward,
+        "other": config.mg_direction or config.cc_distribution.enable,
+    }
+    found = {name for name, field in _SWITCHES.items() if fields.get(name, bool(getattr(config, field)))}
+    return found | (set(config.l2_targets) if config.recording_l2_features else set())
+
+
+def _has_norms(config: MonitorConfig) -> bool:
+    return config.wg_distribution and "norm" in config.ops
+
+
+def _lacking(rule: Any, config: MonitorConfig, quantities: Collection[str]) -> str | None:
+    """What the rule needs and does not get; None if it can fire."""
+    ops = set(config.ops)
+    if isinstance(rule, DeadGradient):
+        if not config.wg_distribution:
+            return 'it looks at gradients; set "wg_distribution" to true'
+        return None if "norm" in ops or {"min", "max"} <= ops else 'it needs the norm; add "norm" to ops'
+    if isinstance(rule, ExplodingUpdateRatio):
+        if config.ur_distribution or (config.param_distribution and "norm" in ops):
+            return None
+        return (
+            'it looks at what a step changes a weight by; set "ur_distribution" to true (Adam), or'
+            ' "param_distribution" with "norm" in ops'
+        )
+    if isinstance(rule, FrozenWeights):
+        return None if config.param_distribution else 'it looks at weights; set "param_distribution" to true'
+    if isinstance(rule, (Turbulence, NotANumber)):
+        return _lacking_in(rule, ops, quantities)
+    return None
+
+
+def _lacking_in(rule: Turbulence | NotANumber, ops: Collection[str], quantities: Collection[str]) -> str | None:
+    looked_at = [name for name in rule.quantities or quantities if name in quantities]
+    if rule.quantities and not looked_at:
+        switches = dict.fromkeys(_SWITCHES.get(name, "recording_l2_features") for name in rule.quantities)
+        wanted = " and ".join(f'"{name}"' for name in switches)
+        return f"its quantities {', '.join(rule.quantities)} are not measured; set {wanted} to true"
+    there = {op for name in looked_at for op in _OWN_OPS.get(name, ops)}
+    if rule.ops and there and not there.intersection(rule.ops):
+        return f"it looks at {', '.join(rule.ops)}, and measured is {', '.join(sorted(there))}; add one of them to ops"
+    return None
