@@ -22,7 +22,9 @@ def page(tmp_path: Path, visit: Visit) -> Any:
 
 
 def test_what_stands_out_is_said_first(page: Any) -> None:
-    assert "B leaves the band of A at step 37, first in grad_reduced fc1.bias (norm)" in page.inner_text("#findings")
+    findings = page.inner_text("#findings")
+    assert findings.startswith("First bad step: 37.")
+    assert "B leaves the band of A at that step, first in grad_reduced fc1.bias (norm)" in findings
     assert page.locator("#curves .chart").count() == 3
     assert "grad_reduced: norm of fc1.bias" in page.inner_text("#tensor")
 

@@ -29,16 +29,26 @@ class Rows(torch.utils.data.Dataset):
         words = torch.randint(0, 32, (8,), generator=torch.Generator().manual_seed(i))
         return {"input_ids": words, "labels": words}
 
+losses = []
+
+class Watched(Trainer):
+    def training_step(self, *args, **more):
+        loss = super().training_step(*args, **more)
+        losses.append(float(loss))
+        return loss
+
 def train(callbacks):
     set_seed(3)
     model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32, n_positions=8))
     arguments = TrainingArguments("out", max_steps=3, per_device_train_batch_size=2, gradient_accumulation_steps=2,
                                   report_to=[], use_cpu=True, disable_tqdm=True, seed=3, save_strategy="no")
-    Trainer(model, arguments, train_dataset=Rows(), callbacks=callbacks).train()
+    Watched(model, arguments, train_dataset=Rows(), callbacks=callbacks).train()
     return [parameter.detach() for parameter in model.parameters()]
 
 plain = train([])
+losses.clear()
 watched = train([MsprobeCallback(monitor=sys.argv[1])])
+print("losses", [sum(losses[at:at + 2]) for at in range(0, 6, 2)])
 assert all(torch.equal(one, other) for one, other in zip(plain, watched))
 """
 
@@ -49,12 +59,16 @@ from torch import nn
 import lightning.pytorch as pl
 from msprobe.integrations.lightning import MsprobeCallback
 
+losses = []
+
 class Net(pl.LightningModule):
     def __init__(self):
         super().__init__()
         self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2))
     def training_step(self, batch, index):
-        return self.net(batch).square().mean()
+        loss = self.net(batch).square().mean()
+        losses.append(float(loss) / 2)
+        return loss
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=0.01)
 
@@ -67,7 +81,9 @@ def train(callbacks):
     return [parameter.detach() for parameter in model.parameters()]
 
 plain = train([])
+losses.clear()
 watched = train([MsprobeCallback(monitor=sys.argv[1])])
+print("losses", [sum(losses[at:at + 2]) for at in range(0, 6, 2)])
 assert all(torch.equal(one, other) for one, other in zip(plain, watched))
 """
 
@@ -101,3 +117,6 @@ def test_steps_and_micro_steps_of_a_trainer(
     assert f"0,{parameter},2," in text["grad_reduced_2-2.csv"]
     micro_steps = {line.split(",")[3] for line in text["actv_1-1.csv"].splitlines()[1:]}
     assert micro_steps == {"0", "1"}
+    noted = [float(text[f"scalars_{step}-{step}.csv"].splitlines()[1].split(",")[3]) for step in range(3)]
+    expected = json.loads(next(line for line in run.stdout.splitlines() if line.startswith("losses"))[7:])
+    assert noted == pytest.approx(expected, rel=1e-5)

@@ -64,7 +64,8 @@ class Debugger:
                 "second construction",
                 "warning",
                 "PrecisionDebugger exists already in this process; the arguments of the second construction"
-                " are ignored.",
+                " are ignored. Use the one that is there (PrecisionDebugger() without arguments gives it), change its"
+                " config.json, or call PrecisionDebugger.reset() before the second one is made.",
             )
         return self._ready
 

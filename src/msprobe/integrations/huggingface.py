@@ -32,7 +32,8 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
 
     Takes what PrecisionDebugger takes: ``config_path``, or fields of config.json as keywords, and raises its errors.
     Without any it uses the PrecisionDebugger that is there, else the defaults. ``monitor``: the configuration of a
-    monitor (:class:`msprobe.pytorch.TrainerMon`) that watches the training as well, or, without other arguments, alone.
+    monitor (:class:`msprobe.pytorch.TrainerMon`) that watches the training as well, or, without other arguments, alone;
+    the loss that the model returns is noted in it, unless the model is compiled.
     The folder ``step{k}`` holds the step
     that begins at ``global_step`` k, also in a training that is resumed. Evaluation is not recorded.
     """
@@ -51,6 +52,8 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
         if self._monitored is not None:
             accumulated = args.gradient_accumulation_steps
             self._monitored.begin(more["model"], more["optimizer"], accumulated, state.global_step)
+            if not getattr(args, "torch_compile", False):
+                self._monitored.watch_loss(more["model"], accumulated)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """A step begins, with its first micro-batch."""

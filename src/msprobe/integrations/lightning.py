@@ -42,7 +42,8 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
     Takes what PrecisionDebugger takes: ``config_path``, or fields of config.json as keywords, and raises its errors.
     Without any it uses the PrecisionDebugger that is there, else the defaults. ``monitor``: the configuration of a
     monitor (:class:`msprobe.pytorch.TrainerMon`) that watches the training as well, or, without other arguments, alone;
-    of several optimizers it watches the first. A training that is resumed counts on
+    of several optimizers it watches the first, and notes the sum of what goes backward as the loss.
+    A training that is resumed counts on
     from the steps of the checkpoint. Sanity checks and validation are not recorded, but for those between two
     micro-batches of a step.
     """
@@ -61,6 +62,11 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
             self._recording.begin(done, lambda: bool(trainer.training), trainer.optimizers)
         if self._monitored is not None:
             self._monitored.begin(pl_module, trainer.optimizers[0], trainer.accumulate_grad_batches, done)
+
+    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
+        """A micro batch has its loss, divided by their number."""
+        if self._monitored is not None:
+            self._monitored.note_loss(loss)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """The training is over."""

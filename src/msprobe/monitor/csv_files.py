@@ -42,7 +42,8 @@ class Table:
     """The rows of one quantity as columns, in the order of the files.
 
     ``steps``: [rows]. ``micro_steps``: [rows], 0 where the file has no such column. ``values``: [rows, ops] in double
-    precision; NaN also for what is missing. ``shapes``, ``dtypes``: as written; "nan" where there was no tensor.
+    precision; NaN also for what is missing. ``shapes``, ``dtypes``: as written; "nan" where there was no tensor, ""
+    where that is not told.
     ``has_micro_steps``: whether any file has the column.
     """
 
@@ -88,14 +89,9 @@ def quantities_of(folder: StrPath) -> dict[str, list[Path]]:
     return {quantity: [path for _, path in sorted(files)] for quantity, files in found.items()}
 
 
-def read_quantity(runs: Sequence[RunFolder], quantity: str) -> Table | None:
-    """All rows of a quantity in the runs of one rank, which are given from the oldest to the newest.
-
-    Of rows for the same tensor and step the last one counts, as a run that was resumed repeats steps. None if there
-    is no such file. Raises PathError for a file that cannot be read.
-    """
-    tables = [read_table(path) for run in runs for path in quantities_of(run.path).get(quantity, ())]
-    return None if not tables else merged(tables)
+def read_csv_tables(run: RunFolder, quantity: str) -> list[Table]:
+    """The csv files of a quantity in a run, in the order of their steps. Raises PathError."""
+    return [read_table(path) for path in quantities_of(run.path).get(quantity, ())]
 
 
 def read_table(path: StrPath) -> Table:
@@ -217,7 +213,8 @@ def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list
 
     def texts(name: str) -> list[str]:
         at = columns.get(name)
-        return ["nan"] * len(rows) if at is None else [shared.setdefault(row[at], row[at]) for row in rows]
+        # Files of features of layers have no such column.
+        return [""] * len(rows) if at is None else [shared.setdefault(row[at], row[at]) for row in rows]
 
     def numbers(name: str) -> list[int]:
         at = columns.get(name)

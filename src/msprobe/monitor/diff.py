@@ -18,6 +18,7 @@ from msprobe.monitor.locate import HALF, FirstBadStep, first_bad_step
 from msprobe.monitor.measurements import Quantity, Row, StepMetrics
 from msprobe.monitor.series import tables_of
 from msprobe.monitor.sketch import FILE_NAME, Sketch, Sketcher, read_sketches
+from msprobe.monitor.trend_reading import dtypes_of
 from msprobe.paths import StrPath
 
 _BYTES_OF_TYPES = 100_000
@@ -88,14 +89,15 @@ def _ends(lasts: set[tuple[int, int]]) -> tuple[int, ...]:
 
 def _half_rounding(runs: Sequence[RunFolder]) -> float:
     """By how much numbers may differ for their type alone: a half type among those of the newest run's csv files, of
-    which the first lines are read.
+    which the first lines are read, or of its database.
     """
     found = 0.0
     for path in files_of(runs[-1].path):
         with open(path, encoding="utf-8", errors="replace") as file:
             start = file.read(_BYTES_OF_TYPES)
         found = max([found, *(rounding for name, rounding in HALF.items() if f"torch.{name}" in start)])
-    return found
+    types = dtypes_of(runs[-1])
+    return max([found, *(rounding for name, rounding in HALF.items() if f"torch.{name}" in types)])
 
 
 def _ranks(path: StrPath) -> dict[int, list[RunFolder]]:

@@ -34,6 +34,8 @@ class Gathering:
         self.columns: dict[Quantity, tuple[str, ...]] = {}
         # Numbers of the step as a whole, and a digest of its data.
         self.scalars: dict[str, float] = {}
+        # Such numbers whose parts come with the micro batches.
+        self._parts: dict[str, list[Any]] = {}
         self.batch = ""
 
     def add(self, quantity: Quantity, stage: int, name: str, cells: Cells, micro_step: int | None = None) -> None:
@@ -71,7 +73,16 @@ class Gathering:
     @property
     def is_empty(self) -> bool:
         """True if nothing was measured."""
-        return not self._found and not self.scalars
+        return not self._found and not self.noted
+
+    @property
+    def noted(self) -> set[str]:
+        """The names of the numbers of the step as a whole."""
+        return {*self.scalars, *self._parts}
+
+    def add_part(self, name: str, number: Any) -> None:
+        """A part of a number of the step as a whole."""
+        self._parts.setdefault(name, []).append(number)
 
     def metrics(self) -> StepMetrics:
         """The rows, all numbers being there."""
@@ -87,7 +98,8 @@ class Gathering:
                     if cells.values is not None:
                         written.append(Row(stage, name, micro_step, cells.values, cells.shape, cells.dtype))
             rows[quantity] = written
-        return StepMetrics(self.step, self.ops, rows, dict(self.columns), dict(self.scalars), self.batch)
+        summed = {name: math.fsum(float(part) for part in parts) for name, parts in self._parts.items()}
+        return StepMetrics(self.step, self.ops, rows, dict(self.columns), {**summed, **self.scalars}, self.batch)
 
 
 def _merged(stage: int, name: str, ops: Sequence[str], found: Sequence[Cells]) -> Row:

@@ -41,7 +41,7 @@ class RecordNext:
     def want(self, alerts: Sequence[Any]) -> None:
         """Alerts were raised: the next step is to be recorded. Called in the thread that writes."""
         if self._times > 0 and not self._why and alerts:
-            self._why = str(getattr(alerts[0], "message", alerts[0]))
+            self._why = str(getattr(alerts[0], "text", alerts[0]))
 
     def between_steps(self, next_step: int) -> None:
         """A step is over: end what is recorded, begin where it is wanted."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from msprobe import log
-from msprobe.monitor.csv_files import Table, quantities_of, read_quantity
+from msprobe.monitor.csv_files import Table
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.files import RunFolder
+from msprobe.monitor.trend_reading import quantities_of, read_quantity
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -60,13 +61,14 @@ def place_of(quantity: str) -> int:
 
 def tables_of(runs: Sequence[RunFolder]) -> dict[str, Table]:
     """All quantities of the runs of one rank, in the order of a step. Raises PathError."""
-    names = sorted({name for run in runs for name in quantities_of(run.path)}, key=lambda name: (place_of(name), name))
+    names = sorted(quantities_of(runs), key=lambda name: (place_of(name), name))
     found = {name: read_quantity(runs, name) for name in names}
     if runs and not names:
         configs = [run.about.get("config") for run in runs]
-        asked = {str(one["format"]) for one in configs if isinstance(one, dict) and "format" in one} - {"csv"}
-        hint = f": it was written as {', '.join(sorted(asked))}, and this reads csv" if asked else ""
-        log.warning(f'"{runs[-1].path}" has no csv files of the monitor{hint}.')
+        asked = {str(one["format"]) for one in configs if isinstance(one, dict) and "format" in one}
+        asked -= {"csv", "sqlite"}
+        hint = f": it was written as {', '.join(sorted(asked))}, and this reads csv and sqlite" if asked else ""
+        log.warning(f'"{runs[-1].path}" has no csv files and no database of the monitor{hint}.')
     return {name: table for name, table in found.items() if table is not None and len(table)}
 
 

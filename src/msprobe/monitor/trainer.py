@@ -162,6 +162,14 @@ class Monitor:
             gathering.scalars.update((name, float(number)) for name, number in numbers.items())
             gathering.batch = batch or gathering.batch
 
+    def note_part(self, name: str, number: Any) -> None:
+        """Add to a number of the step that runs now: the share that a micro batch has in the loss. ``number``: a tensor
+        of one element is read when the step is over and written, so that nothing waits for a device here.
+        """
+        watch, training = self._watch, self._training
+        if watch is not None and training is not None and watch.has(training.recorder.session.step):
+            watch.state.gathering.add_part(name, number)
+
     def flush(self) -> None:
         """Wait until what was measured so far can be read."""
         self._output.flush()
@@ -274,7 +282,7 @@ class Monitor:
             self._output.write_structure(watch.structure.text())
             self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
             return
-        self._noted.update(watch.state.gathering.scalars)
+        self._noted.update(watch.state.gathering.noted)
         measured = watch.finish()
         stacks = watch.take_stacks()
         if stacks:

@@ -21,6 +21,10 @@ STATISTICS = (
 
 # The viewer scales by the extremes: what is larger is drawn as this, and infinity as one more.
 _LARGEST = 1e9
+#: What infinity is written as.
+INFINITE = _LARGEST + 1
+#: A table that the viewer does not know: shape and type of each tensor.
+TENSORS = "msprobe_tensors"
 
 _SCHEMA = """
 CREATE TABLE monitoring_targets (
@@ -61,6 +65,16 @@ CREATE TABLE trend_data (
     FOREIGN KEY (metric_id) REFERENCES monitoring_metrics(metric_id)
 ) WITHOUT ROWID;
 """
+# Files of earlier versions have none.
+_TENSORS_OF_OLDER = f"""
+CREATE TABLE IF NOT EXISTS {TENSORS} (
+    target_id INTEGER NOT NULL,
+    metric_id INTEGER NOT NULL,
+    shape TEXT NOT NULL,
+    dtype TEXT NOT NULL,
+    PRIMARY KEY (target_id, metric_id)
+) WITHOUT ROWID;
+"""
 
 #: Chunk, name, step, micro step (as the file is to have them), and the values in the order of the operators.
 TrendRow = tuple[int, str, int, int, Sequence[float | None]]
@@ -82,6 +96,7 @@ class TrendDatabase:
             self._base.execute("PRAGMA synchronous = NORMAL")
             if new:
                 self._base.executescript(_SCHEMA)
+            self._base.execute(_TENSORS_OF_OLDER)
             self._load()
         except sqlite3.Error as problem:
             raise self._failed(problem) from problem
@@ -93,6 +108,14 @@ class TrendDatabase:
         except sqlite3.Error as problem:
             raise self._failed(problem) from problem
 
+    def describe(self, quantity: str, stage: int, name: str, micro: int, shape: str, dtype: str) -> None:
+        """Remember shape and type of a tensor that was added."""
+        try:
+            place = self._target(name, stage, micro), self._metrics[quantity]
+            self._base.execute(f"INSERT OR REPLACE INTO {TENSORS} VALUES (?, ?, ?, ?)", (*place, shape, dtype))
+        except sqlite3.Error as problem:
+            raise self._failed(problem) from problem
+
     def commit(self) -> None:
         """Make what was added visible, and bring the extremes up to date."""
         try:
@@ -101,7 +124,7 @@ class TrendDatabase:
                 self._base.execute("UPDATE global_stats SET min_step = ?, max_step = ?, max_rank = ?", values)
             for quantity, found in self._statistics.items():
                 names = ",".join(sorted(found, key=_place))
-                self._base.execute(f"UPDATE global_stats SET {_identifier(quantity)} = ?", (names,))
+                self._base.execute(f"UPDATE global_stats SET {identifier(quantity)} = ?", (names,))
             self._base.commit()
         except sqlite3.Error as problem:
             raise self._failed(problem) from problem
@@ -129,12 +152,12 @@ class TrendDatabase:
         self._ranks: set[int] = {extremes[2]} if self._targets else set()
         self._statistics: dict[str, set[str]] = {}
         for quantity in self._metrics:
-            (text,) = read(f"SELECT {_identifier(quantity)} FROM global_stats").fetchone()
+            (text,) = read(f"SELECT {identifier(quantity)} FROM global_stats").fetchone()
             self._statistics[quantity] = set(filter(None, (text or "").split(",")))
 
     def _add(self, rank: int, quantity: str, ops: Sequence[str], rows: Iterable[TrendRow]) -> None:
         metric = self._metric(quantity, ops)
-        columns = ", ".join(map(_identifier, ops))
+        columns = ", ".join(map(identifier, ops))
         marks = ", ".join("?" * (4 + len(ops)))
         steps: set[int] = set()
         made = []
@@ -159,10 +182,10 @@ class TrendDatabase:
             metric = self._metrics[quantity] = self._insert(
                 "INSERT INTO monitoring_metrics (metric_name) VALUES (?)", quantity
             )
-            self._base.execute(f"ALTER TABLE global_stats ADD COLUMN {_identifier(quantity)} TEXT DEFAULT NULL")
+            self._base.execute(f"ALTER TABLE global_stats ADD COLUMN {identifier(quantity)} TEXT DEFAULT NULL")
             self._statistics[quantity] = set()
         for op in sorted(set(ops) - self._columns, key=_place):
-            self._base.execute(f"ALTER TABLE trend_data ADD COLUMN {_identifier(op)} REAL DEFAULT NULL")
+            self._base.execute(f"ALTER TABLE trend_data ADD COLUMN {identifier(op)} REAL DEFAULT NULL")
             self._columns.add(op)
         self._statistics[quantity].update(ops)
         return metric
@@ -220,10 +243,10 @@ def _clamped(value: float | None) -> float | None:
     if value is None or math.isnan(value):
         return None
     if math.isinf(value):
-        return math.copysign(_LARGEST + 1, value)
+        return math.copysign(INFINITE, value)
     return max(-_LARGEST, min(_LARGEST, float(value)))
 
 
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
     """A column's name as SQL takes any text for one."""
     return '"' + name.replace('"', '""') + '"'

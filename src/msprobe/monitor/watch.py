@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -16,11 +17,14 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from msprobe.errors import MsprobeError, PathError
-from msprobe.monitor.alerts.analysis import read_alerts
+from msprobe.monitor.alerts.analysis import read_alerts, read_details
 from msprobe.monitor.alerts.sink import FOLDER
 from msprobe.monitor.csv_files import Table, merged, quantities_of, read_table
 from msprobe.monitor.files import RunFolder, find_runs
 from msprobe.monitor.series import Curve, Numbers, Series, curves_of, series_of, update_ratio
+from msprobe.monitor.trend_database import FILE_NAME
+from msprobe.monitor.trend_reading import has_database, read_trend
+from msprobe.monitor.trend_reading import quantities_of as database_quantities_of
 from msprobe.paths import StrPath
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -28,6 +32,7 @@ _WIDTH = 40
 # Of long runs only the last files are read, at most so many bytes of each quantity.
 _MOST_BYTES = 8 << 20
 _MOST_FILES = 64
+_LAST_STEPS = 512
 _MOST_ALERTS = 5
 _USUAL_STEPS = 64
 _WANTED = ("grad_reduced", "grad_unreduced", "actv", "param_updated", "param_origin", "actv_grad")
@@ -77,12 +82,17 @@ def view(folder: StrPath, top: int = 12) -> RenderableType:
     return Group(*parts)
 
 
-def spark(values: Numbers | Sequence[float], width: int = _WIDTH) -> str:
-    """A line of small bars; logarithmic where the numbers differ much, ``!`` for what is not finite."""
+def spark(
+    values: Numbers | Sequence[float], width: int = _WIDTH, present: Sequence[bool] | np.ndarray[Any, Any] | None = None
+) -> str:
+    """A line of small bars; logarithmic where the numbers differ much, ``!`` for what is not finite. ``present``: where
+    there was a number; elsewhere the line is empty.
+    """
     numbers = np.asarray(values, dtype=np.float64)[-width:]
+    there = [True] * len(numbers) if present is None else [bool(one) for one in present][-width:]
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
-        return "!" * len(numbers)
+        return "".join("!" if known else " " for known in there)
     if finite.min() > 0 and finite.max() > 20 * finite.min():
         with np.errstate(all="ignore"):
             numbers, finite = np.log(numbers), np.log(finite)
@@ -90,7 +100,7 @@ def spark(values: Numbers | Sequence[float], width: int = _WIDTH) -> str:
     bars = [
         _BARS[int((x - low) / room * (len(_BARS) - 1) + 0.5)] if math.isfinite(x) else "!" for x in numbers.tolist()
     ]
-    return "".join(bars)
+    return "".join(bar if known else " " for bar, known in zip(bars, there, strict=True))
 
 
 def _state(run: RunFolder) -> State:
@@ -117,6 +127,12 @@ def _state(run: RunFolder) -> State:
                 continue
         if parts and sum(map(len, parts)):
             tables[quantity] = merged(parts)
+    if has_database(run):
+        last = max(last or 0.0, Path(run.path, FILE_NAME).stat().st_mtime)
+        for quantity in database_quantities_of([run]):
+            found = None if quantity in tables else read_trend(run, quantity, _LAST_STEPS)
+            if found is not None and len(found):
+                tables[quantity] = found
     return State(run, tables, None if last is None else max(0.0, time.time() - last))
 
 
@@ -150,9 +166,13 @@ def _tensors(state: State, top: int) -> RenderableType:
     series = next((found for name in _WANTED if (found := _norms(state.tables.get(name))) is not None), None)
     if series is None:
         return Text("")
-    scores = [_surprise(row) for row in series.values]
+    there = series.present[:, -1]
+    scores = [_surprise(row) if is_there else -1.0 for row, is_there in zip(series.values, there, strict=True)]
     ratios = update_ratio(state.tables)
-    ratio_of = {} if ratios is None else dict(zip(ratios.labels, ratios.values[:, -1].tolist(), strict=True))
+    ratio_of: dict[str, float | None] = {}
+    if ratios is not None:
+        last = zip(ratios.labels, ratios.values[:, -1].tolist(), ratios.present[:, -1], strict=True)
+        ratio_of = {label: value if is_there else None for label, value, is_there in last}
     grid = Grid(
         box=None, pad_edge=False, title=f"{series.quantity}: {series.op}", title_justify="left", title_style="bold"
     )
@@ -160,12 +180,18 @@ def _tensors(state: State, top: int) -> RenderableType:
         grid.add_column(name, justify="left" if name in ("tensor", "steps") else "right", header_style="dim")
     for at in sorted(range(len(scores)), key=lambda at: -scores[at])[:top]:
         row = series.values[at]
+        is_there = bool(there[at])
         usual = _usual(row)
         times = row[-1] / usual if usual else math.nan
-        style = "red" if not math.isfinite(row[-1]) or times > 10 else "yellow" if times > 3 else ""
+        is_wrong = not math.isfinite(row[-1]) or times > 10
+        style = "dim" if not is_there else "red" if is_wrong else "yellow" if times > 3 else ""
         more = [_number(ratio_of.get(series.labels[at]))] if ratio_of else []
         shown = Text(series.labels[at], overflow="ellipsis", no_wrap=True, style=style)
-        grid.add_row(shown, _number(row[-1]), _number(usual), _number(times, 3), spark(row, 24), *more)
+        bars = spark(row, 24, series.present[at])
+        known = not math.isnan(usual)
+        grid.add_row(
+            shown, _cell(row[-1], is_there), _cell(usual, known), _cell(times, is_there and known, 3), bars, *more
+        )
     return grid
 
 
@@ -192,13 +218,19 @@ def _surprise(row: Numbers) -> float:
 
 def _alerts(folder: Path) -> RenderableType:
     try:
-        alerts = list(read_alerts(folder).values())
+        details = read_details(folder)
+        alerts = [{**alert, **details.get(key, {})} for key, alert in read_alerts(folder).items()]
     except MsprobeError:  # none were written
         return Text("")
     lines = [Text(f"{len(alerts)} alerts, the last:", style="bold red")] if alerts else []
-    lines += [Text(str(alert.get("message", "")), style="red") for alert in alerts[-_MOST_ALERTS:]]
+    lines += [Text(str(alert.get("text") or alert.get("message", "")), style="red") for alert in alerts[-_MOST_ALERTS:]]
     return Group(*lines)
 
 
 def _number(value: float | None, digits: int = 5) -> str:
     return "-" if value is None else f"{value:.{digits}g}"
+
+
+def _cell(value: float, is_there: bool, digits: int = 5) -> str:
+    """A number of a tensor, of which NaN is told; ``-`` where there is none."""
+    return _number(value if is_there else None, digits)

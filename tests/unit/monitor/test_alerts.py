@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -134,9 +135,20 @@ def test_not_a_number_means_infinity_too_and_missing_values_are_none(tmp_path: P
     told = alerts_of(tmp_path, [metrics(4, {"grad_reduced": rows})], NOT_A_NUMBER, dump=True)
     assert [alert.tag.split("/")[0] for alert in told] == ["0:fc1.weight", "0:fc1.bias"]
     kept = json.loads((tmp_path / "anomaly_detected/rank0/anomaly_details.json").read_text())
-    assert next(iter(kept.values())) == {"rule": "AnomalyNan", "op": "norm", "value": "nan"}
+    text = "Alert at step 4: norm of grad_reduced fc1.weight is nan; rule AnomalyNan."
+    assert next(iter(kept.values())) == {"rule": "AnomalyNan", "op": "norm", "text": text, "value": "nan"}
     assert [record["value"] for record in kept.values()] == ["nan", "-inf"]
     assert kept.keys() == read_alerts(tmp_path / "anomaly_detected").keys()
+
+
+def test_how_to_record_the_step_of_an_alert_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [metrics(step, {"grad_reduced": [row("fc1.weight", NAN if step > 1 else 1.0)]}) for step in range(5)]
+    alerts_of(tmp_path, steps, NOT_A_NUMBER)
+    said = capsys.readouterr().out
+    assert said.count("msprobe run --config record.json") == 1
+    (asked,) = re.findall(r"(\{.*?\}) as record.json", said)
+    assert json.loads(asked)["step"] == [1, 2]
+    assert "Alert at step 2: norm of grad_reduced fc1.weight is nan (usual is 1); rule AnomalyNan." in said
 
 
 def test_a_count_of_nans_and_a_threshold_count(tmp_path: Path) -> None:
@@ -364,9 +376,10 @@ def test_the_command_names_the_first(detected: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_command_writes_where_it_is_told(detected: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    assert main(["-d", str(detected), "-o", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out" / "anomaly_analyse.json").exists()
+    assert main(["-d", str(detected), "-o", str(tmp_path / "new" / "out")]) == 0
+    assert (tmp_path / "new" / "out" / "anomaly_analyse.json").exists()
+    (tmp_path / "file").write_text("")
+    assert main(["-d", str(detected), "-o", str(tmp_path / "file")]) == 1
 
 
 @pytest.mark.parametrize(
@@ -376,7 +389,6 @@ def test_the_command_writes_where_it_is_told(detected: Path, tmp_path: Path) -> 
         (["-s", "3"], "The step list must be a resolvable list type"),
         (["-s", "[1,"], "The step list must be a resolvable list type"),
         (["-s", "['a']"], "integers of at least 0, found 'a'"),
-        (["-o", "/nowhere/at/all"], "does not exist"),
     ],
 )
 def test_a_bad_argument_is_one_sentence(

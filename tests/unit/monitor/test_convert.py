@@ -14,9 +14,9 @@ from unit.monitor.test_sinks import scalars_in
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.monitor.convert.csv_to_database import csv_to_database
 from msprobe.monitor.convert.csv_to_tensorboard import csv2tensorboard_by_step
-from msprobe.monitor.csv_files import read_quantity
 from msprobe.monitor.files import find_runs, stamp_text
 from msprobe.monitor.measurements import StepMetrics
+from msprobe.monitor.trend_reading import read_quantity
 
 MICRO = 3
 

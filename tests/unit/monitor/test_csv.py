@@ -23,6 +23,7 @@ from msprobe.monitor.csv_text import RowText, header
 from msprobe.monitor.files import find_runs
 from msprobe.monitor.measurements import Row
 from msprobe.monitor.sinks.csv import CsvSink
+from msprobe.monitor.trend_reading import read_quantity
 
 NAN, INF = math.nan, math.inf
 
@@ -107,7 +108,7 @@ def test_changed_operators_begin_a_file_of_their_own(tmp_path: Path) -> None:
         "grad_reduced_1-9.csv",
         "grad_reduced_4-9.csv",
     ]
-    table = csv_files.read_quantity(find_runs(tmp_path), "grad_reduced")
+    table = read_quantity(find_runs(tmp_path), "grad_reduced")
     assert table is not None
     found = {}
     for at_row, step in enumerate(table.steps.tolist()):
@@ -157,7 +158,7 @@ def test_of_steps_that_a_resumed_run_repeats_the_last_counts(tmp_path: Path) -> 
     run = begun(tmp_path, steps_per_file=10)
     write_run(run, [gradients(0, 1, 1, 1, 1), gradients(1, 2, 2, 2, 2)])
     write_run(run, [gradients(1, 7, 7, 7, 7)])
-    table = csv_files.read_quantity(find_runs(tmp_path), "grad_reduced")
+    table = read_quantity(find_runs(tmp_path), "grad_reduced")
     assert table is not None
     assert table.values[:, 0].tolist() == [1.0] * 4 + [7.0] * 4
 
@@ -230,7 +231,7 @@ def test_files_of_the_reference_are_read(tmp_path: Path) -> None:
     )
     (folder / "stack_info.csv").write_text("module_name,stack_info\nfc1,x\n")
     assert list(quantities_of(folder)) == ["actv"]
-    table = csv_files.read_quantity(find_runs(tmp_path), "actv")
+    table = read_quantity(find_runs(tmp_path), "actv")
     assert table is not None
     assert table.ops == ("norm", "min")
     assert table.keys() == [(0, "fc1.input", 0, 0), (0, ".input", 0, 1)]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from command_line import call
 from rich.console import Console
-from unit.monitor.runs import PARAMETERS, begun, metrics, row, write_run
+from unit.monitor.runs import PARAMETERS, begun, gradients, metrics, row, write_run
 
 from msprobe import log
 from msprobe.cli.monitor import SUBCOMMANDS
@@ -20,10 +20,11 @@ from msprobe.monitor.alerts import AlertSink, read_alert_settings
 from msprobe.monitor.band import departures
 from msprobe.monitor.csv_files import Table
 from msprobe.monitor.files import find_runs
-from msprobe.monitor.measurements import StepMetrics
+from msprobe.monitor.measurements import Row, StepMetrics
 from msprobe.monitor.report.page import render
 from msprobe.monitor.series import curves_of, tables_of
 from msprobe.monitor.sinks.csv import CsvSink
+from msprobe.monitor.sinks.sqlite import SqliteSink
 from msprobe.monitor.watch import spark, view, watch
 
 
@@ -148,6 +149,28 @@ def test_the_terminal_shows_the_last_step_and_what_stands_out(tmp_path: Path) ->
     assert "alerts, the last" in done.stdout
 
 
+def test_a_tensor_that_is_not_there_is_shown_as_a_dash(tmp_path: Path) -> None:
+    missing = [Row(0, "fc1.bias", None, (None,), None, None), row("fc1.weight", math.nan)]
+    steps = [gradients(0), gradients(1), metrics(2, {"grad_reduced": [*missing, row("fc2.bias", 0.5)]})]
+    for at, sink in enumerate((CsvSink(), SqliteSink())):
+        write_run(begun(tmp_path / str(at)), steps, sink)
+        shown = call("monitor", "watch", tmp_path / str(at), "--once").stdout
+        lines = {line.split()[0]: line.split() for line in shown.splitlines() if line.startswith("fc")}
+        assert lines["fc1.bias"][1] == "-"
+        assert lines["fc1.weight"][1] == "nan"
+        assert lines["fc2.bias"][1] == "0.5"
+
+
+def test_runs_in_databases_are_reported_and_compared(tmp_path: Path) -> None:
+    for name, options in (("a", {"noise": 1}), ("b", {"noise": 2, "fault_at": 37})):
+        write_run(begun(tmp_path / name), training(60, **options), SqliteSink())  # type: ignore[arg-type]
+    done = call("monitor", "diff", tmp_path / "a", tmp_path / "b")
+    assert done.returncode == 1
+    assert "first bad step: 37 (rank 0" in done.stdout
+    assert call("monitor", "report", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "x.html").returncode == 0
+    assert "no csv files" not in done.stderr
+
+
 def test_the_terminal_waits_for_a_run(tmp_path: Path) -> None:
     console = Console(record=True, width=100, file=open("/dev/null", "w"))  # noqa: SIM115
     watch(tmp_path, once=True, console=console)
@@ -168,6 +191,7 @@ def test_small_bars() -> None:
     assert spark([1, math.nan, 1e6, math.inf]) == "▁!█!"
     assert spark([math.nan]) == "!"
     assert spark([]) == ""
+    assert spark([1, math.nan, 8], present=[True, False, True]) == "▁ █"
 
 
 # ---------------------------------------------------------------- the other commands
@@ -177,7 +201,7 @@ def test_the_command_analyses(tmp_path: Path) -> None:
     made(tmp_path / "bad", noise=1, fault_at=37)
     done = call("monitor", "analyse", tmp_path / "bad", "-k", 2)
     assert done.returncode == 1
-    assert "fc1.bias/rank0/post_grad', 'norm') at step 37" in done.stdout
+    assert "Alert at step 37: norm of grad_reduced fc1.bias is 3." in done.stdout
     assert (tmp_path / "bad/anomaly_detected/anomaly_analyse.json").exists()
     healthy = call("monitor", "analyse", made(tmp_path / "good", noise=1))
     assert (healthy.returncode, healthy.stdout) == (
@@ -185,6 +209,10 @@ def test_the_command_analyses(tmp_path: Path) -> None:
         'There are no alerts. They are written where the field "alert" of the monitor has "dump": true.\n',
     )
     assert call("monitor", "analyse", tmp_path / "nothing").returncode == 2
+    assert call("monitor", "analyse", tmp_path / "bad", "-s", "[37]", "-o", tmp_path / "new/folder").returncode == 1
+    assert (tmp_path / "new/folder/anomaly_analyse.json").exists()
+    assert call("monitor", "analyse", tmp_path / "bad", "-s", "[3]").returncode == 0
+    assert call("monitor", "analyse", tmp_path / "bad", "-s", "3").returncode == 2
 
 
 @pytest.mark.parametrize("words", [("monitor", "to-db"), ("data2db",)])

@@ -9,17 +9,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from unit.monitor.runs import begun, gradients, metrics, row, write_run
 
 from msprobe import log
-from msprobe.errors import NotAvailableError
+from msprobe.errors import NotAvailableError, PathError
+from msprobe.monitor import trend_reading
+from msprobe.monitor.files import find_runs
 from msprobe.monitor.measurements import Row, StepMetrics
+from msprobe.monitor.series import series_of, tables_of
+from msprobe.monitor.sinks.csv import CsvSink
 from msprobe.monitor.sinks.memory import CallbackSink, MemorySink
 from msprobe.monitor.sinks.sqlite import SqliteSink
 from msprobe.monitor.sinks.tensorboard import TensorBoardSink
 from msprobe.monitor.sinks.wandb import WandbSink
 from msprobe.monitor.trend_database import FILE_NAME, tags_of
+from msprobe.monitor.trend_reading import dtypes_of, read_trend
 from msprobe.monitor.writer import Writer
 
 
@@ -82,6 +88,7 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from unit.monitor.runs import begun, gradients
 from msprobe.monitor.sinks.wandb import WandbSink
+from msprobe.monitor.trend_reading import dtypes_of, read_trend
 from msprobe.monitor.writer import Writer
 writer = Writer(begun(Path(sys.argv[1])), [WandbSink()])
 for step in range(3):
@@ -178,3 +185,54 @@ def test_a_function_is_called_with_each_step(tmp_path: Path) -> None:
     write_run(begun(tmp_path), map(gradients, range(2)), CallbackSink(lambda step, rows: calls.append((step, rows))))
     assert [step for step, _ in calls] == [0, 1]
     assert isinstance(calls[0][1]["grad_reduced"][0], Row)
+
+
+def test_a_database_reads_back_as_the_csv_files_do(tmp_path: Path) -> None:
+    def steps() -> list[StepMetrics]:
+        made = [activations(step) for step in range(4)]
+        grads = {"grad_reduced": [row("fc1.weight", math.nan), row("fc1.bias", math.inf), row("fc2.weight", 2.0)]}
+        made.append(metrics(4, grads, ("norm",), scalars={"loss": 0.5}))
+        nothing = Row(0, "fc1.weight", None, (None,), None, None)
+        made.append(metrics(5, {"grad_reduced": [nothing, row("fc2.weight", 3.0)]}, ("norm",)))
+        made.append(
+            metrics(
+                6,
+                {"attention_hook": [Row(0, "a.attention", 0, (1.5, 0.5), None, None)]},
+                ("norm",),
+                columns={"attention_hook": ("entropy", "softmax_max")},
+            )
+        )
+        return made
+
+    write_run(begun(tmp_path / "csv"), steps(), CsvSink())
+    folder = write_run(begun(tmp_path / "base"), steps(), SqliteSink())
+    ours, theirs = (tables_of(find_runs(tmp_path / name)) for name in ("csv", "base"))
+    assert ours.keys() == theirs.keys()
+    for quantity, expected in ours.items():
+        one, other = ({series.op: series for series in series_of(found)} for found in (expected, theirs[quantity]))
+        assert one.keys() == other.keys()
+        for op, series in one.items():
+            there = other[op]
+            assert (series.labels, series.steps.tolist()) == (there.labels, there.steps.tolist())
+            assert (series.present == there.present).all(), (quantity, op)
+            assert np.array_equal(series.values, there.values, equal_nan=True), (quantity, op)
+    assert set(theirs["grad_reduced"].dtypes) == {"torch.float32"}
+    assert dtypes_of(find_runs(folder)[0]) == {"torch.float32", "float64"}
+
+
+def test_a_database_is_read_in_parts_and_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trend_reading, "_ROWS_AT_ONCE", 3)
+    folder = write_run(begun(tmp_path), [gradients(step) for step in range(10)], SqliteSink())
+    (run,) = find_runs(folder)
+    whole, end = read_trend(run, "grad_reduced"), read_trend(run, "grad_reduced", last_steps=2)
+    assert whole is not None
+    assert end is not None
+    assert (len(whole), sorted(set(end.steps.tolist()))) == (40, [8, 9])
+    assert read_trend(run, "actv") is None
+
+
+def test_a_damaged_database_is_told(tmp_path: Path) -> None:
+    folder = write_run(begun(tmp_path), [gradients(0)], SqliteSink())
+    (folder / FILE_NAME).write_bytes(b"no database at all")
+    with pytest.raises(PathError, match="cannot be read"):
+        tables_of(find_runs(folder))

@@ -15,10 +15,11 @@ import pytest
 from unit.monitor.runs import begun, gradients, run_of
 
 from msprobe import log
-from msprobe.monitor.csv_files import read_quantity, whole_length
+from msprobe.monitor.csv_files import whole_length
 from msprobe.monitor.files import find_runs
 from msprobe.monitor.measurements import Run, StepMetrics
 from msprobe.monitor.sinks.csv import CsvSink
+from msprobe.monitor.trend_reading import read_quantity
 from msprobe.monitor.writer import Writer
 
 TESTS = Path(__file__).parents[2]

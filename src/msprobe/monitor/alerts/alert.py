@@ -51,6 +51,8 @@ class Alert:
     value: float | None
     message: str
     group_mates: tuple[int, ...]
+    #: For people: the tensor by the name of its csv file. ``message`` is that of 8.1.1.
+    text: str = ""
 
     @property
     def key(self) -> str:
@@ -76,6 +78,7 @@ class Alert:
         return {
             "rule": self.rule,
             "op": self.op,
+            "text": self.text,
             # JSON knows neither NaN nor infinity.
             "value": str(self.value) if self.value is not None and not _is_finite(self.value) else self.value,
         }

@@ -18,7 +18,14 @@ from typing import Any
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.monitor.alerts.alert import place_in_training
 from msprobe.monitor.alerts.sink import DETAILS_FILE, FILE
-from msprobe.paths import StrPath, check_output_folder, check_path_form, check_readable_file, write_atomically
+from msprobe.paths import (
+    StrPath,
+    check_output_folder,
+    check_path_form,
+    check_readable_file,
+    make_folder,
+    write_atomically,
+)
 
 RESULT_FILE = "anomaly_analyse.json"
 TOP = 8
@@ -51,10 +58,7 @@ def first_alerts(records: Records, top: int = TOP, steps: Collection[int] = ()) 
 
 def write_first_alerts(records: Records, folder: StrPath) -> Path:
     """Write ``anomaly_analyse.json``; its path. Raises PathError."""
-    place = check_output_folder(folder)
-    if not place.is_dir():
-        raise PathError(f'folder "{folder}" does not exist; give one that does, or leave out the output path.')
-    path = place / RESULT_FILE
+    path = make_folder(check_output_folder(folder)) / RESULT_FILE
     write_atomically(path, json.dumps(records, indent=2, ensure_ascii=False).encode("utf-8", "replace"))
     return path
 
@@ -76,7 +80,13 @@ def steps_of(text: str) -> list[int]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("-d", "--data_path", required=True, metavar="DIR", help="the folder anomaly_detected")
-    parser.add_argument("-o", "--out_path", default="", metavar="DIR", help="folder for the result (default: DIR)")
+    parser.add_argument(
+        "-o",
+        "--out_path",
+        default="",
+        metavar="DIR",
+        help="folder for the result, made if it is not there (default: DIR)",
+    )
     parser.add_argument("-k", "--topk", type=int, default=TOP, metavar="N", help=f"how many to name (default: {TOP})")
     parser.add_argument(
         "-s", "--step", "--step_list", default="[]", metavar="LIST", help='only these steps, as "[1,2]" (default: all)'
@@ -94,7 +104,9 @@ def analyse(data_path: str, out_path: str, top: int, steps: str) -> list[str]:
         where = f" of steps {wanted}" if wanted and records else ""
         return [*lines, f'There are no alerts{where} in "{data_path}".']
     lines.append(f"The first {len(first)} of {len(records)} alerts:")
-    return lines + [f"{at}: {record.get('message', key)}" for at, (key, record) in enumerate(first.items())]
+    details = read_details(data_path)
+    texts = [details.get(key, {}).get("text") or record.get("message", key) for key, record in first.items()]
+    return lines + [f"{at}: {text}" for at, text in enumerate(texts)]
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from msprobe.monitor.csv_files import Table, read_quantity
+from msprobe.monitor.csv_files import Table
 from msprobe.monitor.files import RunFolder
+from msprobe.monitor.trend_reading import read_quantity
 
 # What replicas of a model have in common.
 QUANTITIES = ("grad_reduced", "param_updated", "param_origin")

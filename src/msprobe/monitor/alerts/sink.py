@@ -13,6 +13,7 @@ from msprobe.monitor.alerts.cells import Block, History, Step
 from msprobe.monitor.alerts.rules import Found
 from msprobe.monitor.alerts.settings import AlertSettings
 from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.series import label_of
 from msprobe.monitor.tags import tag_of
 from msprobe.paths import make_folder, write_atomically
 
@@ -59,6 +60,7 @@ class AlertSink:
         self._repeats: dict[tuple[str, str, str], _Repeats] = {}
         self._unwritten = False
         self._begun = False
+        self._is_told_how = False
         self.alerts = 0
         self.held_back = 0
 
@@ -74,9 +76,10 @@ class AlertSink:
         if not alerts:
             return
         for alert in alerts[:_MOST_LINES_OF_STEP]:
-            log.warning(alert.message)
+            log.warning(alert.text)
         if len(alerts) > _MOST_LINES_OF_STEP:
             log.warning(f"{len(alerts) - _MOST_LINES_OF_STEP} more alerts at step {metrics.step}.")
+        self._tell_how_to_record(metrics.step)
         if self._settings.dump:
             for alert in alerts:
                 if len(self._records) < _MOST_RECORDS:
@@ -110,6 +113,12 @@ class AlertSink:
             log.info(f"anomaly.json is at {os.path.join(self._run.base, FOLDER, f'rank{self._run.rank}')}.")
         if self.held_back:
             log.info(f"{self.held_back} further alerts were held back: their tensors had raised several just before.")
+
+    def _tell_how_to_record(self, step: int) -> None:
+        """Once: what was wrong in a step is told when it is over; a second run records it."""
+        if not self._is_told_how:
+            self._is_told_how = True
+            log.warning(second_run(step))
 
     # ---------------------------------------------------------------- one step
 
@@ -147,7 +156,8 @@ class AlertSink:
             stage, name, micro = row.stage, row.name, row.micro_step
         quantity = name if found.quantity == "scalars" else found.quantity
         tag = tag_of(stage, name, micro, rank, quantity)
-        why = found.reason or f"history mean {_mean(block, found)}"
+        mean = _mean(block, found)
+        why = found.reason or f"history mean {mean}"
         return Alert(
             rank=rank,
             step=step.number,
@@ -162,6 +172,7 @@ class AlertSink:
             message=f"Rule {rule} reports anomaly signal in ('{tag}', '{found.op}') at step {step.number}, "
             f"current value {found.value}, {why}.",
             group_mates=tuple(self._group_mates or (rank,)),
+            text=_text_of(step.number, rule, label_of(stage, name, micro), quantity, found, mean),
         )
 
     def _keep_earlier(self, path: str, content: dict[str, dict[str, object]]) -> None:
@@ -204,6 +215,26 @@ def _mean(block: Block | None, found: Found) -> float | str:
     if block is None or column is None or block.seen[found.at, column] == 0:
         return "not known"
     return float(block.means[found.at, column])
+
+
+def second_run(step: int) -> str:
+    """How the step of an alert, and the one before it, are recorded by a second run."""
+    steps = [*([step - 1] if step else []), step]
+    return (
+        f"Step {step} is over, and cannot be recorded any more. Where the training can be repeated (seed and data, or a"
+        f" checkpoint before it), run it again with"
+        f' {{"task": "statistics", "level": "mix", "dump_path": "./dump_of_alert", "step": {steps}}} as record.json and'
+        " `msprobe run --config record.json SCRIPT` (--first-step N behind a checkpoint of step N), or with"
+        " PrecisionDebugger in the program; `msprobe check ./dump_of_alert` names where a NaN begins."
+    )
+
+
+def _text_of(step: int, rule: str, label: str, quantity: str, found: Found, mean: float | str) -> str:
+    """An alert for people, in the words of the csv files."""
+    where = f"{found.op} of {quantity} {label}" if quantity != label else quantity
+    usual = found.reason or (f"usual is {mean:.6g}" if isinstance(mean, float) else "")
+    value = f"{found.value:.6g}" if isinstance(found.value, float) else str(found.value)
+    return f"Alert at step {step}: {where} is {value}{f' ({usual})' if usual else ''}; rule {rule}."
 
 
 def _call_ids(step: Step) -> dict[tuple[str, int], int]:

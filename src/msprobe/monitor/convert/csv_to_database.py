@@ -10,9 +10,10 @@ from pathlib import Path
 
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
-from msprobe.monitor.csv_files import Table, quantities_of, read_quantity
+from msprobe.monitor.csv_files import Table, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs
 from msprobe.monitor.trend_database import FILE_NAME, TrendDatabase
+from msprobe.monitor.trend_reading import read_quantity
 from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder
 
 # What 26.2.0 brings into the database, in the order in which it has them; then our own.

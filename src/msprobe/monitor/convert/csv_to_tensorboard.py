@@ -20,9 +20,10 @@ from msprobe.monitor.convert.arguments import (
     wrong_process_number,
     wrong_times,
 )
-from msprobe.monitor.csv_files import Table, quantities_of, read_quantity
+from msprobe.monitor.csv_files import Table, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs, stamp_text
 from msprobe.monitor.sinks.event_file import EventFile, check_installed
+from msprobe.monitor.trend_reading import read_quantity
 from msprobe.paths import StrPath, check_output_folder
 
 

@@ -108,4 +108,11 @@ def _possible(config: MonitorConfig) -> MonitorConfig:
             "warning",
             f"Monitor: {' and '.join(without)} cannot be measured in MindSpore; all else is.",
         )
+    if config.scope == "global":
+        log.once(
+            ("monitor", "mindspore", "scope"),
+            "warning",
+            'Monitor: scope "global" is not known in MindSpore: each rank measures its own part of a tensor that is'
+            " spread over several.",
+        )
     return replace(config, ur_distribution=False, recording_l2_features=False)

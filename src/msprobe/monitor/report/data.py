@@ -179,7 +179,7 @@ def _alert(record: Mapping[str, Any]) -> dict[str, Any]:
         "quantity": quantity_of_kind(kind),
         "label": label_of(int(record.get("vpp_stage", 0) or 0), name, micro),
         "name": label_of(int(record.get("vpp_stage", 0) or 0), name, None),
-        "message": str(record.get("message", "")),
+        "message": str(record.get("text") or record.get("message", "")),
     }
 
 

@@ -46,15 +46,18 @@ function showFindings() {
   };
   const bad = data.first_bad;
   if (bad && bad.from_the_first) add("", "A and B differ by more than rounding from their first common step on: other data, another seed, or another model");
-  else if (bad) add("bad", `From step ${bad.step} on, rounding does not explain how B differs from A (rank ${bad.rank})`, bad.what);
+  else if (bad) add("bad", `First bad step: ${bad.step}. From it on, rounding does not explain how B differs from A (rank ${bad.rank})`, bad.what);
   if (data.compared) {
     const found = data.departures;
     if (found.length) {
       const one = found[0];
       const lines = found.slice(0, 8).map((d) => `${d.quantity} ${d.label}, ${d.op}: ${text(number(d.first))} in A, ${text(number(d.second))} in B (rank ${d.rank})`);
       if (found.length > 8) lines.push(`and ${found.length - 8} more at this step`);
-      add("bad", `B leaves the band of A at step ${one.step}, first in ${one.quantity} ${one.label} (${one.op})`, lines);
-    } else add("good", "B stays in the band of A in all steps that both have");
+      if (!bad) add("", `No bad step: rounding explains how B differs from A. It leaves the band of A at step ${one.step}, where numbers of A hardly change`, lines);
+      else if (bad.from_the_first) add("", `B is outside the band of A from step ${one.step} on`, lines);
+      else if (bad.step === one.step) add("", `B leaves the band of A at that step, first in ${one.quantity} ${one.label} (${one.op})`, lines);
+      else add("", `The bad step ${bad.step} shows in the curves, as more than A changes by itself, at step ${one.step}: first in ${one.quantity} ${one.label} (${one.op})`, lines);
+    } else add(bad ? "" : "good", "B stays in the band of A in all steps that both have");
   }
   for (const run of data.runs) {
     const whose = run.name ? `${run.name}: ` : "";
@@ -161,7 +164,7 @@ function showCurves() {
   const titles = { loss: "Loss", lr: "Learning rate", grad_norm: "Total gradient norm" };
   const order = (name) => { const at = ["loss", "grad_norm", "Update-to-weight ratio", "lr"].indexOf(name); return at < 0 ? 9 : at; };
   const bad = data.first_bad;
-  const marks = data.compared ? [bad, data.departures[0]].filter((one) => one && !one.from_the_first).map((one) => one.step) : [...new Set(data.runs[0].alerts.map((a) => a.step))].slice(0, 50);
+  const marks = data.compared ? [bad].filter((one) => one && !one.from_the_first).map((one) => one.step) : [...new Set(data.runs[0].alerts.map((a) => a.step))].slice(0, 50);
   for (const [name, lines] of [...by].sort((p, q) => order(p[0]) - order(q[0]))) place.append(chart(titles[name] ?? name, lines, marks));
   if (!by.size) place.append(el("div", { className: "dim" }, "Neither a loss nor gradients were measured."));
 }

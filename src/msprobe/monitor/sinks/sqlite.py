@@ -19,6 +19,8 @@ class SqliteSink:
     def __init__(self, renumber: bool = False) -> None:
         self._renumber = renumber
         self._next = 0
+        # (quantity, stage, name, micro step) -> shape and type, as they are in the file.
+        self._described: dict[tuple[str, int, str, int], tuple[str, str]] = {}
 
     def open(self, run: Run) -> None:
         """Begin the file, or go on with it. Raises PathError."""
@@ -44,8 +46,15 @@ class SqliteSink:
         self._database.close()
 
     def _add(self, step: int, first: int, quantity: str, ops: Sequence[str], rows: Sequence[Row]) -> None:
+        # A tensor that is not there in this step has no row, so that a row without a number is that of a NaN.
+        rows = [row for row in rows if row.dtype is not None or any(value is not None for value in row.values)]
         if self._renumber:
             given = [(row.stage, row.name, first + (row.micro_step or 0), 0, row.values) for row in rows]
         else:
             given = [(row.stage, row.name, step, row.micro_step or 0, row.values) for row in rows]
         self._database.add(self._rank, quantity, ops, given)
+        for row, (stage, name, _, micro, _) in zip(rows, given, strict=True):
+            kind = str(list(row.shape or ())), row.dtype or ""
+            if row.dtype is not None and self._described.get((quantity, stage, name, micro)) != kind:
+                self._described[quantity, stage, name, micro] = kind
+                self._database.describe(quantity, stage, name, micro, *kind)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
+import torch
+
+from msprobe import log
 from msprobe.monitor.torch.trainer import TrainerMon
 
 
@@ -17,6 +21,7 @@ class MonitoredTraining:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         self.monitor: TrainerMon | None = None
+        self._hook: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path}
@@ -24,6 +29,7 @@ class MonitoredTraining:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.path = state["path"]
         self.monitor = None
+        self._hook = None
 
     def begin(self, model: Any, optimizer: Any, micro_steps: int, first_step: int) -> None:
         """A training begins, or goes on behind ``first_step`` steps."""
@@ -33,8 +39,41 @@ class MonitoredTraining:
             model, optimizer=optimizer, grad_acc_steps=max(1, micro_steps), start_iteration=first_step
         )
 
+    def note_loss(self, loss: Any, share: float = 1.0) -> None:
+        """A micro batch of the step that runs has this loss, of which ``share`` counts in the loss of the step. It is
+        kept as it is now, and read when the step is written.
+        """
+        if self.monitor is None or not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            return
+        with torch.no_grad():
+            self.monitor.note_part("loss", loss.detach().reshape(()).double() * share)
+
+    def watch_loss(self, model: torch.nn.Module, micro_steps: int) -> None:
+        """Note the loss that ``model`` returns while it is trained, as models of transformers do for given labels.
+        ``micro_steps``: forward passes of a step, over which it is a mean, unless the model is told of how many items
+        it is one (``num_items_in_batch``).
+        """
+        self._remove_hook()
+
+        def note(module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            try:
+                if module.training and torch.is_grad_enabled():
+                    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+                    whole = kwargs.get("num_items_in_batch") is not None
+                    self.note_loss(loss, 1.0 if whole else 1.0 / max(1, micro_steps))
+            except Exception as error:
+                log.once("loss of a trainer", "warning", f"Monitor: the loss could not be noted: {error}")
+
+        self._hook = model.register_forward_hook(note, with_kwargs=True)
+
     def end(self) -> None:
         """It is over."""
+        self._remove_hook()
         monitor, self.monitor = self.monitor, None
         if monitor is not None:
             monitor.stop()
+
+    def _remove_hook(self) -> None:
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.remove()

@@ -1,0 +1,171 @@
+"""Reading back what the sink ``sqlite`` has written, while the training may still run: tables as of csv files."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from msprobe.errors import PathError
+from msprobe.monitor.csv_files import Table, merged, read_csv_tables
+from msprobe.monitor.csv_files import quantities_of as csv_quantities_of
+from msprobe.monitor.files import RunFolder
+from msprobe.monitor.trend_database import FILE_NAME, INFINITE, TENSORS, identifier
+
+# So many rows are read at once: a reader that holds the file for long would keep the training's writer waiting.
+_ROWS_AT_ONCE = 50_000
+_PLACE = ("rank", "step", "target_id", "metric_id")
+
+
+def quantities_of(runs: Sequence[RunFolder]) -> list[str]:
+    """The quantities that the runs have files or tables of. Raises PathError."""
+    found = {name: None for run in runs for name in csv_quantities_of(run.path)}
+    for run in runs:
+        with closing(_open(run)) as base:
+            found.update((name, None) for name in _metrics(run, base).values())
+    return list(found)
+
+
+def read_quantity(runs: Sequence[RunFolder], quantity: str, last_steps: int | None = None) -> Table | None:
+    """All rows of a quantity in the runs of one rank, which are given from the oldest to the newest: of csv files and
+    of databases. ``last_steps``: of databases only so many.
+
+    Of rows for the same tensor and step the last one counts, as a run that was resumed repeats steps. None if there
+    is nothing. Raises PathError for a file that cannot be read.
+    """
+    tables: list[Table] = []
+    for run in runs:
+        tables += read_csv_tables(run, quantity)
+        found = read_trend(run, quantity, last_steps)
+        if found is not None:
+            tables.append(found)
+    return merged(tables) if tables else None
+
+
+def has_database(run: RunFolder) -> bool:
+    """True if the run was written as a database."""
+    return Path(run.path, FILE_NAME).is_file()
+
+
+def dtypes_of(run: RunFolder) -> set[str]:
+    """The types of the tensors in the run's database. Raises PathError."""
+    try:
+        with closing(_open(run)) as base:
+            return {text for (text,) in base.execute(f"SELECT DISTINCT dtype FROM {TENSORS}") if text}
+    except sqlite3.Error:  # no database, or one that other tools have made
+        return set()
+
+
+def read_trend(run: RunFolder, quantity: str, last_steps: int | None = None) -> Table | None:
+    """The rows of a quantity in the run's database; None if it has none. Raises PathError."""
+    try:
+        with closing(_open(run)) as base:
+            metric = next((at for at, name in _metrics(run, base).items() if name == quantity), None)
+            if metric is None:
+                return None
+            (text,) = base.execute(f"SELECT {identifier(quantity)} FROM global_stats").fetchone()
+            ops = tuple(filter(None, (text or "").split(",")))
+            first = 0
+            if last_steps is not None:
+                (last,) = base.execute("SELECT max_step FROM global_stats").fetchone()
+                first = int(last or 0) - last_steps + 1
+            rows = list(_rows(base, run.rank, metric, ops, first))
+            return _table(quantity, ops, rows, _targets(base), _tensors(base, metric))
+    except (sqlite3.Error, ValueError, TypeError) as problem:
+        raise PathError(f'database "{Path(run.path, FILE_NAME)}" cannot be read: {problem}.') from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    name: str
+    stage: int
+    micro_step: int
+
+
+def _open(run: RunFolder) -> sqlite3.Connection:
+    path = Path(run.path, FILE_NAME)
+    if not path.is_file():
+        return sqlite3.connect(":memory:")
+    base = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=10.0)
+    base.execute("PRAGMA trusted_schema = OFF")
+    return base
+
+
+def _metrics(run: RunFolder, base: sqlite3.Connection) -> dict[int, str]:
+    if not has_database(run):
+        return {}
+    try:
+        return {
+            int(at): str(name) for at, name in base.execute("SELECT metric_id, metric_name FROM monitoring_metrics")
+        }
+    except sqlite3.Error as problem:
+        raise PathError(f'database "{Path(run.path, FILE_NAME)}" cannot be read: {problem}.') from None
+
+
+def _targets(base: sqlite3.Connection) -> dict[int, _Target]:
+    read = base.execute("SELECT target_id, target_name, vpp_stage, micro_step FROM monitoring_targets")
+    return {at: _Target(str(name), int(stage), int(micro)) for at, name, stage, micro in read}
+
+
+def _tensors(base: sqlite3.Connection, metric: int) -> dict[int, tuple[str, str]]:
+    """Target -> shape and type; of files of other tools nothing is known."""
+    try:
+        read = base.execute(f"SELECT target_id, shape, dtype FROM {TENSORS} WHERE metric_id = ?", (metric,))
+        return {at: (str(shape), str(dtype)) for at, shape, dtype in read}
+    except sqlite3.Error:
+        return {}
+
+
+def _rows(
+    base: sqlite3.Connection, rank: int, metric: int, ops: Sequence[str], first: int
+) -> Iterator[tuple[Any, ...]]:
+    columns = ", ".join((*_PLACE, *map(identifier, ops)))
+    after: tuple[int, ...] = (rank, first, -1, -1)
+    while True:
+        found = base.execute(
+            f"SELECT {columns} FROM trend_data WHERE rank = ? AND (rank, step, target_id, metric_id) > (?, ?, ?, ?)"
+            f" AND metric_id = ? ORDER BY rank, step, target_id, metric_id LIMIT {_ROWS_AT_ONCE}",
+            (rank, *after, metric),
+        ).fetchall()
+        yield from found
+        if len(found) < _ROWS_AT_ONCE:
+            return
+        after = tuple(found[-1][:4])
+
+
+def _table(
+    quantity: str,
+    ops: tuple[str, ...],
+    rows: Sequence[tuple[Any, ...]],
+    targets: dict[int, _Target],
+    tensors: dict[int, tuple[str, str]],
+) -> Table:
+    of = [targets[row[2]] for row in rows]
+    values = np.array([[_value(x) for x in row[4:]] for row in rows], dtype=np.float64).reshape(len(rows), len(ops))
+    kinds = [tensors.get(row[2], ("", "")) for row in rows]
+    return Table(
+        quantity,
+        ops,
+        [one.stage for one in of],
+        [one.name for one in of],
+        np.array([row[1] for row in rows], dtype=np.int64),
+        np.array([one.micro_step for one in of], dtype=np.int64),
+        values,
+        [shape for shape, _ in kinds],
+        [dtype for _, dtype in kinds],
+        any(one.micro_step for one in of),
+    )
+
+
+def _value(value: float | None) -> float:
+    """What a cell says: a tensor's NaN has no number there, and infinity one that no other has."""
+    if value is None:
+        return math.nan
+    return math.copysign(math.inf, value) if abs(value) == INFINITE else float(value)
