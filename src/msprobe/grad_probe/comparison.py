@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.grad_probe.reading import NUMBERS, RankFolder, StepRows, shape_of
 from msprobe.grad_probe.similarity import Similarity, compare_directions
+from msprobe.grad_probe.sizes import Verdict, sizes_of, verdict_of
 from msprobe.grad_probe.verdict import Problem, Thresholds, problems_of
 
 # What wrappers put before the name of a parameter, or between its parts.
@@ -75,12 +76,14 @@ def compare_rank(
     )
     lacking = _Lacking()
     numbers = _Numbers(result)
+    unjudged = _Unjudged(rank)
     for step in result.steps:
         try:
             left, right = one.rows(step), other.rows(step)
         except MsprobeError as problem:
             result.notes.append(f"step {step} is left out: {problem.message}")
             continue
+        sizes = sizes_of(left), sizes_of(right)
         for name, right_name in _pairs(step, left, right, partner, lacking):
             result.similarities.setdefault(name, {})
             if not with_directions:
@@ -95,11 +98,12 @@ def compare_rank(
                 lacking.add(found, name, step)
             else:
                 result.similarities[name][step] = found
+                unjudged.add(verdict_of(sizes[0], name, sizes[1], right_name), name, step)
     result.parameters = list(result.similarities)
-    result.notes += lacking.notes()
+    result.notes += lacking.notes() + unjudged.notes()
     for place, name in enumerate(result.parameters):
-        values = {step: found.value for step, found in result.similarities[name].items()}
-        result.problems += problems_of(rank, name, place, values, limits)
+        values = {step: found.value for step, found in result.similarities[name].items() if unjudged.allows(name, step)}
+        result.problems += [*unjudged.problems(name, place), *problems_of(rank, name, place, values, limits)]
     places = {name: place for place, name in enumerate(result.parameters)}
     result.problems += [
         Problem(
@@ -108,6 +112,43 @@ def compare_rank(
         for one in result.differences
     ]
     return result
+
+
+class _Unjudged:
+    """Steps of parameters whose similarity says nothing: gradients with NaN, and such as are rounding alone."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._steps: dict[str, dict[int, Verdict]] = {}
+
+    def add(self, verdict: Verdict, name: str, step: int) -> None:
+        """What was found of a parameter at a step; "" counts as nothing."""
+        if verdict:
+            self._steps.setdefault(name, {})[step] = verdict
+
+    def allows(self, name: str, step: int) -> bool:
+        """True if the similarity may be judged."""
+        return step not in self._steps.get(name, {})
+
+    def problems(self, name: str, place: int) -> list[Problem]:
+        """The first step at which one run has a NaN where the other has none."""
+        steps = self._steps.get(name, {})
+        found = [step for step, verdict in sorted(steps.items()) if verdict.startswith("NaN in the ")]
+        return [Problem(self._rank, name, step, steps[step], place) for step in found[:1]]
+
+    def notes(self) -> list[str]:
+        """What was not judged, and is no problem."""
+        reasons = {
+            "noise": "hardly any gradient in both runs (rounding alone: elements less than a hundred thousandth of the"
+            " usual size), whose direction is not judged",
+            "NaN in both runs": "NaN in both runs",
+        }
+        lacking = _Lacking()
+        for name, steps in self._steps.items():
+            for step, verdict in steps.items():
+                if verdict in reasons:
+                    lacking.add(reasons[verdict], name, step)
+        return lacking.notes()
 
 
 class _Lacking:

@@ -315,3 +315,45 @@ def test_pictures_as_the_published_tool_names_them(runs: tuple[Path, Path], tmp_
     }  # fmt: skip
     GradComparator.compare_distributed(*runs, tmp_path / "none", plot="none")
     assert not (tmp_path / "none" / "rank0" / "similarities_picture").exists()
+
+
+def write_norms(rank: Path, step: int, norms: Mapping[str, float], directions: Directions) -> None:
+    write_step(rank, step, directions)
+    lines = ["param_name,max,min,norm,shape"]
+    lines += [f'{name},1.0,-1.0,{norm!r},"{list(np.shape(directions[name]))}"' for name, norm in norms.items()]
+    (rank / f"grad_summary_{step}.csv").write_bytes(BOM + "\r\n".join([*lines, ""]).encode())
+
+
+def test_a_gradient_that_is_rounding_alone_is_noted_and_not_judged(tmp_path: Path) -> None:
+    for name, noise, size in (("a", 0, 1e-9), ("b", 5, 2e-9)):
+        for step in (0, 1):
+            norms = {"conv.weight": 1.0, "conv.bias": size, "head.weight": 0.5, "head.bias": 0.1}
+            directions = {one: flipped(10, noise if one == "conv.bias" else 0) for one in norms}
+            write_norms(tmp_path / name / "rank0", step, norms, directions)
+    found = GradComparator.compare_distributed(tmp_path / "a", tmp_path / "b", tmp_path / "out")
+    assert (found.problems, found.exit_code) == ([], 0)
+    assert any("conv.bias: hardly any gradient in both runs" in note for note in found.notes)
+    assert "conv.bias,0.5,0.5" in (tmp_path / "out/rank0/similarities.csv").read_text("utf-8-sig")
+
+
+def test_a_gradient_that_is_small_in_one_run_only_is_judged(tmp_path: Path) -> None:
+    for name, flips, size in (("a", 0, 1.0), ("b", 5, 1e-9)):
+        norms = {"conv.weight": 1.0, "conv.bias": size, "head.weight": 0.5}
+        write_norms(
+            tmp_path / name / "rank0", 0, norms, {one: flipped(10, flips if one == "conv.bias" else 0) for one in norms}
+        )
+    found = GradComparator.compare_distributed(tmp_path / "a", tmp_path / "b", tmp_path / "out")
+    assert [one.parameter for one in found.problems] == ["conv.bias"]
+
+
+def test_a_nan_of_one_run_is_named_as_nan(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        for step in (0, 1, 2):
+            is_bad = name == "b" and step > 0
+            norms = {"w": float("nan") if is_bad else 1.0, "b": 1.0, "both": float("nan")}
+            directions = {one: flipped(10, 10 if is_bad and one == "w" else 0) for one in norms}
+            write_norms(tmp_path / name / "rank0", step, norms, directions)
+    found = GradComparator.compare_distributed(tmp_path / "a", tmp_path / "b", tmp_path / "out")
+    assert [one.line for one in found.problems] == ["rank 0 step 1 w: NaN in the second run"]
+    assert "0,w,1,,,NaN in the second run" in (tmp_path / "out/verdict.csv").read_text("utf-8-sig")
+    assert any(note.endswith("both: NaN in both runs (step 0, 1, 2)") for note in found.notes)
