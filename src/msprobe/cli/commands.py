@@ -23,6 +23,8 @@ class Command(Protocol):
 
 # Name -> (module in this package, one line of help). The module is imported when the command is called.
 AVAILABLE: dict[str, tuple[str, str]] = {
+    "acc_check": ("run_ut", "the name of run_ut since 26.2"),
+    "api_precision_compare": ("api_precision_compare", "compare what run_ut found on two devices"),
     "check": ("check", "say what is wrong in one dump, without another to compare it with"),
     "code_mapping": ("code_mapping", "name the source lines of the kernels of a MindSpore graph"),
     "compare": ("compare", "compare two dumps: where they part, and a sheet of all tensors"),
@@ -35,24 +37,22 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     ),
     "merge_result": ("merge_result", "show the comparisons of several ranks in one workbook"),
     "monitor": ("monitor", "watch, report and convert what the monitor wrote of a training"),
+    "multi_acc_check": ("multi_run_ut", "the name of multi_run_ut since 26.2"),
+    "multi_run_ut": ("multi_run_ut", "run_ut in several processes"),
     "run": ("run", "record a training script without touching its source"),
+    "run_ut": ("run_ut", "check the calls of a dump on a device, one API at a time"),
     "summary": ("summary", "show what a dump contains"),
     "view": ("view", "show a run, or two runs side by side, in the browser"),
 }
 
 # Names that users of earlier tools know and that this version does not have yet.
 PLANNED: tuple[str, ...] = (
-    "acc_check",
-    "api_precision_compare",
     "config_check",
-    "multi_acc_check",
-    "multi_run_ut",
     "nan_analyze",
     "op_generate",
     "overflow_check",
     "parse",
     "run_overflow_check",
-    "run_ut",
 )
 
 

@@ -1,0 +1,34 @@
+"""``msprobe api_precision_compare``: the details files of two checks, one of them of a device that is trusted."""
+
+from __future__ import annotations
+
+import argparse
+
+from msprobe.cli.run_ut import STANDARDS
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    what = "accuracy_checking_details_*.csv of the device"
+    parser.add_argument("-npu", "--npu_csv_path", required=True, metavar="FILE", help=f"{what} under suspicion")
+    parser.add_argument("-gpu", "--gpu_csv_path", required=True, metavar="FILE", help=f"{what} that is trusted")
+    parser.add_argument("-o", "--out_path", default="./", metavar="DIR", help="folder of the results (./)")
+    parser.add_argument(
+        "--standard",
+        choices=STANDARDS,
+        default="strict",
+        help="strict (default) counts errors of the trusted device from a few units of rounding on; 8.1.1 and 26.2 "
+        "count none below 2**-14 in fp32",
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Compare the two and print where the files are."""
+    from msprobe.cli.output_folder import usable_output
+    from msprobe.precheck.precision_compare import compare
+    from msprobe.report.phrases import clean
+
+    usable_output(args.out_path)
+    for path in compare(args.npu_csv_path, args.gpu_csv_path, args.out_path, args.standard):
+        print(clean(f"  {path}"))
+    return 0

@@ -1,0 +1,175 @@
+"""``msprobe run_ut`` and ``acc_check``: check the calls of a dump, one API at a time, on the device under suspicion.
+
+Exit status: 0 done, whatever was found (``--fail-on error``: 1 if there are errors); 1 it could not be done; 2 wrong
+usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from msprobe.cli.parser import UsageError
+
+if TYPE_CHECKING:
+    from msprobe.precheck.check import CheckReport, CheckRequest
+
+STANDARDS = ("strict", "26.2", "8.1.1")
+LEAST_SPLITS, MOST_SPLITS = 1, 64
+_EPILOG = """\
+Each call of dump.json is made anew, from recorded values (task tensor) or from values that fit its statistics, and run
+forward and backward on the candidate and in double precision on the CPU. Writes into DIR
+accuracy_checking_result_TIME.csv (a row for each call), accuracy_checking_details_TIME.csv (a row for each output and
+gradient), and a summary that ranks what failed; with --control, the files of api_precision_compare as well.
+
+candidates: cpu, cuda:0, npu:1, xpu, mps; behind it +threads=1, +mkldnn=off, +deterministic, +dtype=bf16,
++autocast=bf16, +compile, +inject:scale=1e-3 (also tf32, swap, nan@0, inf@0, drop-tail); plugin:package.module:function,
+called with (function, args, kwargs); python:PATH, the torch of another environment.
+
+standards: strict judges each element by what rounding explains at its place; 8.1.1 and 26.2 judge as mindstudio-probe.
+"""
+
+
+def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    """Add the command's arguments; ``several``: those of ``multi_run_ut``."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "-api_info", "--api_info_file", default="", metavar="FILE", help="dump.json of one step and rank"
+    )
+    parser.add_argument("-o", "--out_path", default="./", metavar="DIR", help="folder of the results (./)")
+    parser.add_argument("-save_error_data", action="store_true", help="save arguments and results of calls that fail")
+    parser.add_argument("-j", "--jit_compile", action="store_true", help="NPU only: compile operators")
+    parser.add_argument(
+        "-d",
+        "--device",
+        nargs="+",
+        default=None,
+        metavar="ID",
+        help="numbers or names of devices (0): 0 1, cpu, cuda:0",
+    )
+    parser.add_argument(
+        "-csv_path", "--result_csv_path", default="", metavar="FILE", help="result file of a check to be continued"
+    )
+    parser.add_argument("-f", "--filter_api", action="store_true", help="check calls that are the same test only once")
+    parser.add_argument("-config", "--config_path", default="", metavar="FILE", help="config.json with section run_ut")
+    ours = parser.add_argument_group("beyond mindstudio-probe")
+    ours.add_argument("--standard", choices=STANDARDS, default="strict", help="by what results are judged (strict)")
+    ours.add_argument("--candidate", metavar="WHO", help="who is checked, see below (the best device there is)")
+    ours.add_argument(
+        "--control", default="", metavar="WHO", help="who plays the trusted device: its errors are allowed"
+    )
+    ours.add_argument("--seed", type=int, default=1234, help="of generated values (1234)")
+    ours.add_argument("--repeat", type=int, default=1, metavar="N", help="run each call N times: is it deterministic?")
+    ours.add_argument("--gradcheck", action="store_true", help="is each backward the derivative of its forward?")
+    ours.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one call (600)")
+    ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
+    ours.add_argument("--fail-on", choices=("error", "warning", "never"), default="never", help="exit with 1 on these")
+    if several:
+        parser.add_argument(
+            "-n",
+            "--num_splits",
+            type=int,
+            choices=range(LEAST_SPLITS, MOST_SPLITS + 1),
+            default=8,
+            metavar="{1..64}",
+            help="worker processes (8)",
+        )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Check with one worker."""
+    return check(args, 1)
+
+
+def check(args: argparse.Namespace, workers: int) -> int:
+    """Check with some workers, print what was found, and return the exit status."""
+    request = request_of(args, workers)
+    from msprobe.cli.output_folder import usable_output
+    from msprobe.cli.progress import progress
+    from msprobe.precheck.check import run_check
+
+    usable_output(args.out_path)
+    with progress("checking") as tell:
+        report = run_check(request, tell)
+    _show(report, args.top)
+    return _status(report, args.fail_on)
+
+
+def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
+    """The request of a command line. Raises UsageError or what reading the settings raises."""
+    if not args.api_info_file:
+        raise UsageError("provide api_info_file: -api_info DUMP/step0/rank0/dump.json.")
+    if args.repeat < 1 or args.timeout <= 0 or args.top < 0:
+        raise UsageError("--repeat must be 1 or more, --timeout above 0 and --top 0 or more.")
+    from msprobe.precheck.check import CheckRequest
+    from msprobe.precheck.executors import executor_of
+    from msprobe.precheck.job import Task
+    from msprobe.precheck.requests import open_requests
+    from msprobe.precheck.settings import load_settings
+
+    candidates = candidates_of(args)
+    for text in candidates:
+        executor_of(text)
+    if args.control:
+        executor_of(args.control, "--control")
+    settings = load_settings(args.config_path)
+    if settings.is_online:
+        raise UsageError('"is_online": true asks for the online check, which is not available in this version.')
+    task = Task(
+        dump=args.api_info_file,
+        standard=args.standard,
+        candidate=candidates[0],
+        control=args.control,
+        seed=args.seed,
+        repeat=args.repeat,
+        formula=args.gradcheck,
+        jit_compile=args.jit_compile,
+    )
+    open_requests(args.api_info_file)
+    return CheckRequest(
+        dump=args.api_info_file,
+        output=args.out_path,
+        task=task,
+        candidates=tuple(candidates),
+        workers=max(workers, 1),
+        settings=settings,
+        resume=args.result_csv_path,
+        filtered=args.filter_api,
+        save_errors=args.save_error_data,
+        timeout=args.timeout,
+        top=args.top,
+    )
+
+
+def candidates_of(args: argparse.Namespace) -> list[str]:
+    """The executors that are asked for by ``-d`` and ``--candidate``."""
+    devices = args.device or ["0"]
+    for word in devices:
+        if word.lstrip("-").isdigit() and int(word) < 0:
+            raise UsageError(f"argument -d/--device: must be >= 0, found {word}.")
+    if len(set(devices)) < len(devices):
+        raise UsageError(f"argument -d/--device: must be unique, found {' '.join(devices)}.")
+    if args.candidate and not args.candidate.startswith("inject:"):
+        if args.device:
+            raise UsageError("--candidate names a device; leave out -d.")
+        return [args.candidate]
+    named = [f"auto:{word}" if word.isdigit() else word for word in devices]
+    return [f"{name}+{args.candidate}" for name in named] if args.candidate else named
+
+
+def _show(report: CheckReport, top: int) -> None:
+    from msprobe import log
+    from msprobe.report.phrases import clean
+
+    for line in report.ranking.lines(top):
+        print(clean(line))
+    for path in (report.files.result, report.files.details, report.summary, *(report.compared or ())):
+        print(clean(f"  {path}"))
+    log.info("Successfully completed run_ut/multi_run_ut")
+
+
+def _status(report: CheckReport, fail_on: str) -> int:
+    if fail_on == "never":
+        return 0
+    return int(bool(report.ranking.failed) or (fail_on == "warning" and bool(report.ranking.warned)))

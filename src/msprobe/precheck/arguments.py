@@ -1,0 +1,155 @@
+"""The arguments and results of a recorded call as trees: tensors, plain values and containers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+TENSOR_TYPES = frozenset(
+    ("torch.Tensor", "torch.nn.parameter.Parameter", "mindspore.Tensor", "mindspore.Parameter", "numpy.ndarray")
+)
+_DEEPEST = 10
+_LIMITS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """What a record says of one tensor.
+
+    ``dtype`` is the framework's word without its prefix (``float32``). ``low`` and ``high`` are the recorded extremes,
+    NaN and infinities included; None where nothing was recorded. ``finite_low`` and ``finite_high`` are the extremes
+    of the finite elements, where the record has them. ``stride`` is None for a contiguous tensor, ``file`` is the name
+    of the file of its values.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+    mean: float | None = None
+    norm: float | None = None
+    finite_low: float | None = None
+    finite_high: float | None = None
+    zeros: int | None = None
+    stride: tuple[int, ...] | None = None
+    requires_grad: bool = False
+    file: str | None = None
+    is_array: bool = False
+
+    @property
+    def numel(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A value that is no tensor: ``kind`` is the recorded type (``int``, ``slice``, ``torch.dtype``)."""
+
+    kind: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list or tuple; a record does not tell which."""
+
+    items: tuple[Argument, ...]
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A dictionary with names as keys."""
+
+    items: dict[str, Argument]
+
+
+Argument = TensorInfo | Plain | Items | Mapping
+
+
+class UnreadableArgumentError(ValueError):
+    """A record says something of an argument that cannot be understood."""
+
+
+def argument_of(content: Any, depth: int = 0) -> Argument:
+    """The tree of one argument. Raises UnreadableArgumentError."""
+    if depth > _DEEPEST:
+        raise UnreadableArgumentError(f"lists are nested more than {_DEEPEST} deep")
+    if content is None:
+        return Plain("NoneType", None)
+    if isinstance(content, list):
+        return Items(tuple(argument_of(item, depth + 1) for item in content))
+    if not isinstance(content, dict):
+        return Plain(type(content).__name__, content)
+    kind = content.get("type")
+    if kind in TENSOR_TYPES:
+        return _tensor_of(content, str(kind))
+    if isinstance(kind, str):
+        if "value" in content:
+            return Plain(kind, content["value"])
+        if "format" in content:
+            return Plain(kind, content["format"])
+    if "unsupported" in content:
+        raise UnreadableArgumentError(f"the recorder could not describe it ({content['unsupported']})")
+    return Mapping({str(name): argument_of(item, depth + 1) for name, item in content.items()})
+
+
+def _tensor_of(content: dict[str, Any], kind: str) -> TensorInfo:
+    shape = content.get("shape")
+    dtype = content.get("dtype")
+    if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
+        raise UnreadableArgumentError(f"shape {shape!r} is no list of lengths")
+    if not isinstance(dtype, str):
+        raise UnreadableArgumentError(f"dtype {dtype!r} is no text")
+    stride = content.get("stride")
+    if stride is not None and (
+        not isinstance(stride, list) or len(stride) != len(shape) or not all(isinstance(n, int) for n in stride)
+    ):
+        stride = None
+    file = content.get("data_name")
+    return TensorInfo(
+        dtype=dtype.rpartition(".")[2].lower(),
+        shape=tuple(shape),
+        low=_number(content.get("Min")),
+        high=_number(content.get("Max")),
+        mean=_number(content.get("Mean")),
+        norm=_number(content.get("Norm")),
+        finite_low=_number(content.get("Min_except_inf_nan")),
+        finite_high=_number(content.get("Max_except_inf_nan")),
+        zeros=content["zero"] if isinstance(content.get("zero"), int) else None,
+        stride=None if stride is None else tuple(stride),
+        requires_grad=content.get("requires_grad") is True,
+        file=file if isinstance(file, str) and file != "-1" else None,
+        is_array=kind == "numpy.ndarray",
+    )
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, (bool, int, float)):
+        return float(value) if isinstance(value, float) else int(value)
+    return _LIMITS.get(value.lower()) if isinstance(value, str) else None
+
+
+def tensors_of(argument: Argument, path: str) -> Iterator[tuple[str, TensorInfo]]:
+    """All tensors of a tree with their paths (``0.1`` for the second of a list that is the first argument)."""
+    if isinstance(argument, TensorInfo):
+        yield path, argument
+    elif isinstance(argument, Items):
+        for place, item in enumerate(argument.items):
+            yield from tensors_of(item, f"{path}.{place}")
+    elif isinstance(argument, Mapping):
+        for name, item in argument.items.items():
+            yield from tensors_of(item, f"{path}.{name}")
+
+
+def form_of(argument: Argument) -> Any:
+    """What two calls must have in common to be the same test: types, shapes and plain values, no statistics."""
+    if isinstance(argument, TensorInfo):
+        return "tensor", argument.dtype, argument.shape, argument.stride, argument.requires_grad
+    if isinstance(argument, Items):
+        return "items", tuple(form_of(item) for item in argument.items)
+    if isinstance(argument, Mapping):
+        return "mapping", tuple((name, form_of(item)) for name, item in sorted(argument.items.items()))
+    return "plain", argument.kind, repr(argument.value)

@@ -1,0 +1,113 @@
+"""One check of a dump, from its file to the csv files: who is checked, who does it, and what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from msprobe import log
+from msprobe.errors import MsprobeError
+from msprobe.paths import write_atomically
+from msprobe.precheck import precision_compare
+from msprobe.precheck.job import Answer, Task, skipped
+from msprobe.precheck.pool import Pool, tasks_for
+from msprobe.precheck.ranking import Ranking, reproduction_command
+from msprobe.precheck.requests import Requests, open_requests
+from msprobe.precheck.selection import without_repeated
+from msprobe.precheck.settings import Settings
+from msprobe.precheck.writer import CheckFiles, CheckWriter
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """What is asked for. ``task`` says how each call is judged; ``candidates`` are taken in turn by ``workers``."""
+
+    dump: str
+    output: str
+    task: Task
+    candidates: tuple[str, ...] = ("auto",)
+    workers: int = 1
+    settings: Settings = field(default_factory=Settings)
+    resume: str = ""
+    filtered: bool = False
+    save_errors: bool = False
+    timeout: float = 600.0
+    top: int = 10
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What a check wrote and found."""
+
+    files: CheckFiles
+    ranking: Ranking
+    summary: Path
+    compared: tuple[Path, Path] | None
+
+
+def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: None) -> CheckReport:
+    """Check the calls of a dump and write the files. Raises MsprobeError."""
+    requests = open_requests(request.dump)
+    files = CheckFiles.existing(request.resume) if request.resume else CheckFiles.fresh(Path(request.output))
+    task = replace(
+        request.task, dump=str(Path(request.dump).absolute()), decimals=request.settings.decimals, error_folder=""
+    )
+    if request.save_errors:
+        folder = Path(request.settings.error_data_path or "./", f"ut_error_data{files.stamp}")
+        task = replace(task, error_folder=str(folder.absolute()))
+    writer = CheckWriter(files)
+    keys = without_repeated(requests, requests.keys) if request.filtered else requests.keys
+    ranking = Ranking(_stacks(requests), reproduction_command(str(requests.part.path), request.candidates[0]))
+    controls: list[list[str]] = []
+    todo = [key for key in keys if key not in writer.done]
+    for number, answer in enumerate(_answers(request, task, requests, todo)):
+        tell(f"APIs, {number + 1} of {len(todo)}")
+        writer.add(answer.result, answer.details)
+        ranking.add(answer)
+        controls += answer.control
+    compared = _compare(request, files, controls) if task.control else None
+    summary = files.result.with_name(f"accuracy_checking_summary_{files.stamp}.txt")
+    write_atomically(summary, ("\n".join(ranking.lines(100)) + "\n").encode())
+    return CheckReport(files, ranking, summary, compared)
+
+
+def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequence[str]) -> Iterator[Answer]:
+    """The answers in the order of the dump; calls that are not selected take no worker."""
+    refused = {key: why for key in keys if (why := request.settings.selection.refuse(key))}
+    todo = [(key, requests.has_backward(key)) for key in keys if key not in refused]
+    pool = Pool(tasks_for(task, request.candidates, max(1, request.workers)), request.timeout)
+    done = pool.answers(todo) if todo else iter(())
+    warned = False
+    for key in keys:
+        if key in refused:
+            further = (task.seed, request.candidates[0], task.control)
+            yield skipped(key, refused[key], requests.has_backward(key), task.decimals, further)
+            continue
+        answer = next(done)
+        if not warned and request.candidates[0].startswith(("auto", "inject")):
+            warned = True
+            if answer.details and answer.details[0][27].startswith("cpu"):
+                log.warning("there is no accelerator: the candidate is the CPU. Choose another with --candidate or -d.")
+        yield answer
+
+
+def _stacks(requests: Requests) -> Callable[[str], Sequence[str]]:
+    def stack_of(name: str) -> Sequence[str]:
+        try:
+            return requests.part.stack(name)
+        except MsprobeError:
+            return ()
+
+    return stack_of
+
+
+def _compare(request: CheckRequest, files: CheckFiles, controls: list[list[str]]) -> tuple[Path, Path]:
+    """The candidate against the control: a details file of the control, and the verdict of both."""
+    from msprobe.precheck.columns import DETAILS_HEADER, lines_of
+    from msprobe.precheck.writer import BOM
+
+    path = files.details.with_name(f"accuracy_checking_control_{files.stamp}.csv")
+    write_atomically(path, BOM + lines_of([DETAILS_HEADER, *controls]))
+    standard = request.task.standard
+    return precision_compare.compare(files.details, path, files.result.parent, standard, files.stamp)

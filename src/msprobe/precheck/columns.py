@@ -1,0 +1,101 @@
+"""The csv files of the pre-check: their headers, and how a result becomes cells."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from msprobe.precheck.metrics import Metrics
+
+BLANK = " "
+RESULT_HEADER = ("API name", "Forward Test Success", "Backward Test Success", "Message")
+
+#: Column -> the metric in it, in the order of the file.
+METRIC_COLUMNS = {
+    "余弦相似度": "cosine",
+    "最大绝对误差": "max_abs",
+    "双百指标": "hundredth",
+    "双千指标": "thousandth",
+    "双万指标": "ten_thousandth",
+    "二进制一致错误率": "unequal",
+    "误差均衡性": "balance",
+    "均方根误差": "rmse",
+    "小值域错误占比": "small_value",
+    "相对误差最大值": "max_relative",
+    "相对误差平均值": "mean_relative",
+    "inf/nan错误率": "non_finite",
+    "相对误差错误率": "relative_share",
+    "绝对误差错误率": "absolute_share",
+    "ULP误差最大值": "ulp_max",
+    "ULP误差平均值": "ulp_mean",
+    "ULP误差大于阈值占比": "ulp_share",
+}
+DETAILS_HEADER = (
+    *("API Name", "Bench Dtype", "DEVICE Dtype", "Shape", *METRIC_COLUMNS, "Status", "Message"),
+    # Ours: behind those that other tools read.
+    *("Index of max error", "p99 rel err", "Scaled error", "Seed", "Candidate", "Control"),
+)
+
+
+@dataclass
+class Judged:
+    """One result of a call, compared. ``name`` ends in ``.forward.output.0``; ``further`` holds the columns of ours."""
+
+    name: str
+    status: str
+    message: str = ""
+    bench_dtype: str = BLANK
+    device_dtype: str = BLANK
+    shape: tuple[int, ...] | None = None
+    metrics: Metrics = field(default_factory=dict)
+    index: tuple[int, ...] | None = None
+    p99: float | None = None
+    scaled: float | None = None
+
+    def cells(self, decimals: int, seed: Any, candidate: str, control: str) -> list[str]:
+        """The line of the details file."""
+        return [
+            self.name,
+            self.bench_dtype,
+            self.device_dtype,
+            BLANK if self.shape is None else str(self.shape),
+            *(number_text(self.metrics.get(name), decimals) for name in METRIC_COLUMNS.values()),
+            self.status,
+            self.message or BLANK,
+            BLANK if self.index is None else str(self.index),
+            number_text(self.p99, decimals),
+            number_text(self.scaled, decimals),
+            str(seed),
+            candidate,
+            control or BLANK,
+        ]
+
+
+def number_text(value: Any, decimals: int) -> str:
+    """A number as the files have it: floats with a fixed number of decimals, whole numbers as they are."""
+    if value is None:
+        return BLANK
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.{decimals}f}"
+    return str(value)
+
+
+def direction_status(rows: Sequence[Judged], warning: str) -> str:
+    """What the result file says of one direction: the worst of its outputs; one that only skipped some is a pass."""
+    found = {row.status for row in rows}
+    for status in ("error", warning):
+        if status in found:
+            return status
+    return "pass"
+
+
+def lines_of(rows: Sequence[Sequence[str]]) -> bytes:
+    """Rows as the text of a csv file, each with a CRLF behind it."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    return text.getvalue().encode("utf-8")

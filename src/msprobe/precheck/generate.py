@@ -1,0 +1,240 @@
+"""Values that fit what a record says of a tensor: the same on every machine, for any order of calls and workers.
+
+Each tensor has a generator of its own, seeded by the call, the argument and the user's seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from msprobe.precheck.arguments import TensorInfo
+from msprobe.precheck.metrics import Array
+
+_LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": float(np.finfo(np.float32).max),
+    "float8_e4m3fn": 448.0,
+    "float8_e5m2": 57344.0,
+}
+
+
+class CannotGenerateError(ValueError):
+    """A record says too little of a tensor to make values for it."""
+
+
+def generator_for(key: str, path: str, seed: int) -> np.random.Generator:
+    """The generator of one tensor."""
+    digest = hashlib.blake2b(f"{key}\0{path}\0{seed}".encode(), digest_size=8).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
+
+
+def values_for(info: TensorInfo, random: np.random.Generator, domain: str = "") -> Array:
+    """Values of the recorded shape: float64 (complex128, int64, uint64 or bool), to be converted by who asked.
+
+    Extremes are met exactly, by the first and the last element; in between, mean, norm and number of zeros are met on
+    average. Recorded NaN and infinities are put at a few places. Raises CannotGenerateError.
+    """
+    if info.numel == 0:
+        return np.zeros(info.shape)
+    if info.dtype.startswith("complex"):
+        return _complex(info, random)
+    if info.dtype == "bool":
+        return _truth(info, random)
+    if info.low is None or info.high is None:
+        raise CannotGenerateError("no Max and Min are recorded")
+    if info.dtype.startswith(("int", "uint")):
+        values = _whole(info, random)
+    elif info.dtype.startswith(("float", "bfloat")):
+        values = _floats(info, random)
+    else:
+        raise CannotGenerateError(f"values of type {info.dtype} cannot be made")
+    adjust = _DOMAINS.get(domain)
+    return adjust(values.reshape(info.shape), random) if adjust else values.reshape(info.shape)
+
+
+def _complex(info: TensorInfo, random: np.random.Generator) -> Array:
+    # Records have no extremes of complex numbers; the norm is that of the sizes.
+    typical = 1.0
+    if info.norm is not None and math.isfinite(info.norm) and info.norm > 0:
+        typical = info.norm / math.sqrt(info.numel)
+    parts = random.standard_normal((2, *info.shape)) * typical / math.sqrt(2)
+    return np.asarray(parts[0] + 1j * parts[1])
+
+
+def _truth(info: TensorInfo, random: np.random.Generator) -> Array:
+    if info.low is not None and info.low == info.high:
+        return np.full(info.shape, bool(info.low))
+    share = 0.5 if info.zeros is None else 1 - info.zeros / info.numel
+    values = random.random(info.numel) < share
+    values[0], values[-1] = False, True
+    return values.reshape(info.shape)
+
+
+def _whole(info: TensorInfo, random: np.random.Generator) -> Array:
+    assert info.low is not None
+    assert info.high is not None
+    if not (math.isfinite(info.low) and math.isfinite(info.high)):
+        raise CannotGenerateError("the recorded extremes of whole numbers are not finite")
+    low, high = int(info.low), int(info.high)
+    kind: Any = np.uint64 if info.dtype == "uint64" else np.int64
+    limits = np.iinfo(kind)
+    low, high = max(low, int(limits.min)), min(high, int(limits.max))
+    if low > high:
+        raise CannotGenerateError(f"the recorded Min {low} is above Max {high}")
+    values = random.integers(low, high, info.numel, dtype=kind, endpoint=True)
+    values[0], values[-1] = low, high
+    return values
+
+
+def _floats(info: TensorInfo, random: np.random.Generator) -> Array:
+    assert info.low is not None
+    assert info.high is not None
+    limit = _LARGEST.get(info.dtype, float(np.finfo(np.float64).max))
+    low, high = _finite_bounds(info, limit)
+    if low > high:
+        raise CannotGenerateError(f"the recorded Min {low:g} is above Max {high:g}")
+    count = info.numel
+    zeros = info.zeros if info.zeros is not None and low <= 0 <= high else 0
+    values = np.zeros(count)
+    filled = random.permutation(count)[zeros:] if zeros else np.arange(count)
+    values[filled] = _between(info, low, high, len(filled), random)
+    if zeros < count - 1 or zeros == 0:
+        values[0], values[-1] = low, high
+    return _with_specials(values, info)
+
+
+def _finite_bounds(info: TensorInfo, limit: float) -> tuple[float, float]:
+    low = info.finite_low if info.finite_low is not None else info.low
+    high = info.finite_high if info.finite_high is not None else info.high
+    assert low is not None
+    assert high is not None
+    finite = [one for one in (low, high) if math.isfinite(one)]
+    # Only what is not finite was recorded: any usual size does for the rest.
+    if not finite:
+        return -1.0, 1.0
+    low = low if math.isfinite(low) else min(-1.0, finite[0])
+    high = high if math.isfinite(high) else max(1.0, finite[-1])
+    return max(float(low), -limit), min(float(high), limit)
+
+
+def _between(info: TensorInfo, low: float, high: float, count: int, random: np.random.Generator) -> Array:
+    """Numbers in an interval with the recorded mean and norm, of a beta distribution; uniform where none has them."""
+    width = high - low
+    if width == 0 or count == 0:
+        return np.full(count, low)
+    if not math.isfinite(width):
+        return np.asarray(random.uniform(-1, 1, count) * high)
+    form = _beta_form(info, low, width, count)
+    drawn = random.random(count) if form is None else random.beta(*form, count)
+    return np.clip(low + width * drawn, low, high)
+
+
+def _beta_form(info: TensorInfo, low: float, width: float, count: int) -> tuple[float, float] | None:
+    """The two parameters of the beta distribution by the method of moments."""
+    if info.mean is None or info.norm is None or not (math.isfinite(info.mean) and math.isfinite(info.norm)):
+        return None
+    all_of = info.numel / count  # zeros are put in apart: what is left has all of the sum
+    mean = info.mean * all_of
+    try:
+        variance = (info.norm**2 / info.numel) * all_of - mean**2
+    except OverflowError:
+        return None
+    mean, variance = (mean - low) / width, variance / width**2
+    if not (0 < mean < 1 and 0 < variance < mean * (1 - mean)):
+        return None
+    common = mean * (1 - mean) / variance - 1
+    first, second = mean * common, (1 - mean) * common
+    # A distribution of nearly nothing but its ends is no test.
+    return (first, second) if min(first, second) > 1e-2 and max(first, second) < 1e8 else None
+
+
+def _with_specials(values: Array, info: TensorInfo) -> Array:
+    """Recorded NaN and infinities: one each, away from the extremes where there is room."""
+    specials = [one for one in (info.low, info.high) if one is not None and not math.isfinite(one)]
+    for place, special in enumerate(dict.fromkeys("nan" if s != s else str(s) for s in specials)):
+        if special == "nan":
+            values[1 + place if values.size > 2 + place else 0] = math.nan
+        else:
+            values[-1 if special == "inf" else 0] = float(special)
+    return values
+
+
+def _sorted(values: Array, random: np.random.Generator) -> Array:
+    return np.sort(values, axis=-1)
+
+
+def _offsets(values: Array, random: np.random.Generator) -> Array:
+    values = np.sort(values, axis=-1)
+    values[..., 0] = 0
+    return values
+
+
+def _unlike(values: Array, random: np.random.Generator) -> Array:
+    """Whole numbers of which no two in a row are the same, where the range allows it."""
+    low, high = int(values.min()), int(values.max())
+    room, length = high - low + 1, values.shape[-1] if values.ndim else 1
+    if values.ndim == 0 or room < length:
+        return values
+    rows = values.reshape(-1, length)
+    for row in rows:
+        row[:] = low + random.permutation(room)[:length]
+    return values
+
+
+def _positive_definite(values: Array, random: np.random.Generator) -> Array:
+    if values.ndim < 2 or values.shape[-1] != values.shape[-2]:
+        return values
+    size = values.shape[-1]
+    return np.asarray(values @ np.swapaxes(values, -1, -2) / size + np.eye(size))
+
+
+def _regular(values: Array, random: np.random.Generator) -> Array:
+    """Square matrices that can be inverted."""
+    if values.ndim < 2 or values.shape[-1] != values.shape[-2]:
+        return values
+    size = float(np.max(np.abs(values))) or 1.0
+    return np.asarray(values + np.eye(values.shape[-1]) * size * math.sqrt(values.shape[-1]))
+
+
+_DOMAINS: dict[str, Callable[[Array, np.random.Generator], Array]] = {
+    "sorted": _sorted,
+    "offsets": _offsets,
+    "unlike": _unlike,
+    "positive definite": _positive_definite,
+    "regular": _regular,
+}
+
+
+@dataclass(frozen=True)
+class _Place:
+    names: frozenset[str]
+    path: str
+    domain: str
+
+
+def _places(names: str, path: str, domain: str) -> _Place:
+    return _Place(frozenset(names.split()), path, domain)
+
+
+#: What arguments of some APIs must be beside in their range: names of APIs, the argument, its domain.
+_ARGUMENT_DOMAINS = (
+    _places("index_copy index_copy_ index_fill index_fill_ index_put index_put_", "2", "unlike"),
+    _places("scatter scatter_", "2", "unlike"),
+    _places("searchsorted", "0", "sorted"),
+    _places("bucketize", "1", "sorted"),
+    _places("embedding_bag", "2", "offsets"),
+    _places("cholesky linalg.cholesky linalg_cholesky linalg.cholesky_ex", "0", "positive definite"),
+    _places("inverse linalg.inv linalg_inv linalg.solve linalg_solve linalg.det linalg.slogdet", "0", "regular"),
+)
+
+
+def domain_of(api: str, path: str) -> str:
+    """The domain of an argument of an API; empty for none."""
+    return next((row.domain for row in _ARGUMENT_DOMAINS if row.path == path and api in row.names), "")

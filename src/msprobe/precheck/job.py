@@ -1,0 +1,74 @@
+"""What a worker is told of its check, and what it answers: plain data, as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Task:
+    """One check: the dump, and how its calls are run and judged. Paths are absolute."""
+
+    dump: str
+    standard: str = "strict"
+    candidate: str = "auto"
+    control: str = ""
+    seed: int = 1234
+    decimals: int = 14
+    error_folder: str = ""
+    repeat: int = 1
+    formula: bool = False
+    backward: bool = True
+    jit_compile: bool = False
+    kind: str = "torch"
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Task:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+@dataclass
+class Answer:
+    """What became of one call: the two lines of the files, and what the summary needs."""
+
+    key: str
+    result: list[str]
+    details: list[list[str]] = field(default_factory=list)
+    #: Rows of the control, in the form of ``details``; empty without one.
+    control: list[list[str]] = field(default_factory=list)
+    worst: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """True if a direction is an error."""
+        return "error" in self.result[1:3]
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self))
+
+
+def answer_of(content: dict[str, Any]) -> Answer:
+    """Read what a worker wrote."""
+    return Answer(**content)
+
+
+def skipped(
+    key: str, message: str, has_backward: bool, decimals: int = 14, further: tuple[Any, ...] = ("", "", "")
+) -> Answer:
+    """The answer for a call that was not checked."""
+    from msprobe.precheck.columns import BLANK, Judged
+
+    message = " ".join(message.split()) or "no reason was given."
+    directions = ["forward", *(["backward"] if has_backward else [])]
+    rows = [Judged(f"{key}.{direction}.output.0", "SKIP", message) for direction in directions]
+    result = [key, "SKIP", "SKIP" if has_backward else BLANK, message]
+    return Answer(key, result, [row.cells(decimals, *further) for row in rows])

@@ -1,0 +1,162 @@
+"""One result of a call: the reference's beside the candidate's, as arrays, and what the profile says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from msprobe.precheck import metrics, standards
+from msprobe.precheck.columns import Judged
+from msprobe.precheck.first_verdict import dropout_verdict, first_verdict
+from msprobe.precheck.metrics import Array
+from msprobe.precheck.standards import Profile
+from msprobe.precheck.strict import judge_exact, judge_floats
+
+_MEASURED = ("float16", "bfloat16", "float32")
+
+
+@dataclass
+class Value:
+    """One tensor as an array. ``dtype`` is the framework's full word (``torch.bfloat16``); bfloat16 comes as float32,
+    complex numbers as a last dimension of two. ``shape`` is that of the tensor.
+    """
+
+    array: Array
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def kind(self) -> str:
+        """The type without its prefix, that of the parts of complex numbers."""
+        word = self.dtype.rpartition(".")[2]
+        return {"complex64": "float32", "complex128": "float64", "complex32": "float16"}.get(word, word)
+
+    @property
+    def is_complex(self) -> bool:
+        """True for complex numbers."""
+        return "complex" in self.dtype
+
+    @property
+    def is_float(self) -> bool:
+        """True for float and complex numbers."""
+        return self.array.dtype.kind == "f"
+
+
+@dataclass
+class Pair:
+    """One result of both sides; each a :class:`Value`, a plain Python value or None.
+
+    ``rounded``: the reference rounded to the candidate's type, ``movement``: how far disturbed inputs move each
+    element (strict only).
+    """
+
+    name: str
+    bench: Any
+    device: Any
+    rounded: Array | None = None
+    movement: Array | None = None
+
+
+def judge(pair: Pair, api: str, profile: Profile, dropout: bool = False) -> Judged:
+    """The row of one result. ``api``: the name without type and number."""
+    bench, device = pair.bench, pair.device
+    if bench is None and device is None:
+        return Judged(pair.name, "SKIP", "the result is None.")
+    if isinstance(bench, Value) != isinstance(device, Value):
+        return Judged(pair.name, "error", f"the candidate gives a {_kind(device)}, the reference a {_kind(bench)}.")
+    if not isinstance(bench, Value):
+        return _judge_plain(pair)
+    row = Judged(pair.name, "pass", "", bench.dtype, device.dtype, device.shape)
+    if bench.shape != device.shape:
+        row.status, row.message = "error", f"the shapes differ: {device.shape}, in the reference {bench.shape}."
+    elif problem := _cannot_compare(bench, device, profile):
+        row.status, row.message = "error", problem
+    elif device.array.size == 0:
+        row.status = profile.empty_result
+        row.message = "" if row.status == "pass" else "the result has no elements."
+    elif dropout:
+        row.status = dropout_verdict(bench.array, device.array)
+    elif not device.is_float:
+        _judge_whole_numbers(row, pair, bench, device, api, profile)
+    else:
+        _judge_float(row, pair, bench, device, api, profile)
+    return row
+
+
+def _kind(value: Any) -> str:
+    return "tensor" if isinstance(value, Value) else type(value).__name__
+
+
+def _judge_plain(pair: Pair) -> Judged:
+    bench, device = pair.bench, pair.device
+    row = Judged(pair.name, "pass", "", str(type(bench)), str(type(device)), ())
+    numbers = isinstance(bench, (int, float)) and isinstance(device, (int, float))
+    if not numbers and type(bench) is not type(device):
+        row.status, row.message = "error", f"the candidate gives a {_kind(device)}, the reference a {_kind(bench)}."
+        return row
+    equal = bench == device or (bench != bench and device != device)
+    if not equal and pair.movement is not None and numbers:
+        equal = abs(bench - device) <= 32 * float(np.max(pair.movement))
+    row.metrics["unequal"] = 0 if equal else 1
+    if not equal:
+        row.status, row.message = "error", f"{device!r} instead of {bench!r}."
+    return row
+
+
+def _cannot_compare(bench: Value, device: Value, profile: Profile) -> str:
+    if bench.is_complex or device.is_complex:
+        if profile.name != "strict":
+            return f"complex results ({device.dtype}) cannot be compared by this standard."
+        if bench.is_complex != device.is_complex:
+            return f"the types differ: {device.dtype}, in the reference {bench.dtype}."
+    b, d = bench.array.dtype.kind, device.array.dtype.kind
+    words = bench.kind, device.kind
+    if b == "f" or d == "f":
+        return "" if b == d else f"the types differ: {device.dtype}, in the reference {bench.dtype}."
+    if profile.name == "strict":
+        return "" if words[0] == words[1] else f"the types differ: {device.dtype}, in the reference {bench.dtype}."
+    for group in (("bool", "uint8"), ("int32", "int64")):
+        if words[0] in group and words[1] in group:
+            return ""
+    if words[0] == words[1] and words[0] in profile.small_integers:
+        return ""
+    return f"cannot compare {device.dtype} with {bench.dtype}."
+
+
+def _judge_whole_numbers(row: Judged, pair: Pair, bench: Value, device: Value, api: str, profile: Profile) -> None:
+    row.metrics["unequal"] = share = metrics.unequal_share(bench.array, device.array)
+    if profile.by_element:
+        verdict = judge_exact(bench.array, device.array, None if pair.movement is None else pair.movement > 0)
+        row.status, row.message, row.index, row.scaled = verdict.status, verdict.message, verdict.index, verdict.scaled
+        return
+    if share:
+        row.status, row.message = "error", f"{share:.6g} of the elements differ."
+        if profile.name == "26.2" and api in _QUANTIZED:
+            far = np.max(np.abs(device.array.astype(np.int64) - bench.array.astype(np.int64)))
+            if far <= 1:
+                row.status, row.message = "pass", ""
+
+
+_QUANTIZED = ("npu_rms_norm_dynamic_quant", "npu_dynamic_quant", "npu_quant_lightning_indexer")
+
+
+def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str, profile: Profile) -> None:
+    b, d, dtype = bench.array, device.array, device.kind
+    standard = "benchmark" if profile.benchmark_for_floats else standards.standard_of(api)
+    if dtype in _MEASURED:
+        row.metrics.update(metrics.measure(standard, b, d, dtype))
+    if not profile.by_element:
+        row.status, found, row.message = first_verdict(b, d, dtype, profile)
+        row.metrics.update(found)
+        if dtype not in _MEASURED and not row.message:
+            row.message = f"{device.dtype}: no metrics of a standard, only the first verdict."
+        return
+    verdict_rows = first_verdict(b, d, dtype, standards.PROFILES["8.1.1"])[1]
+    row.metrics.update(verdict_rows)
+    wide = b.astype(np.float64)
+    rounded = wide if pair.rounded is None else pair.rounded
+    verdict = judge_floats(wide, rounded, d.astype(np.float64), dtype, pair.movement)
+    row.status, row.message = verdict.status, verdict.message
+    row.index, row.p99, row.scaled = verdict.index, verdict.p99, verdict.scaled

@@ -1,0 +1,310 @@
+"""The verdict of two checks of the same dump: the candidate's errors beside those of a device that is trusted.
+
+Input are the details files of both, ours or those of mindstudio-probe 8.1.1 and 26.2.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import StrPath, check_readable_file, make_folder, write_atomically
+from msprobe.precheck.columns import BLANK, METRIC_COLUMNS, lines_of
+from msprobe.precheck.standards import LABELS, PROFILES, Profile, Standard, ratios_of, standard_of, thresholds_of
+from msprobe.precheck.writer import BOM, time_stamp
+
+RESULT_HEADER = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
+DETAILS_HEADER = (
+    *("API Name", "小值域错误比值", "小值域判定结果", "均方根误差比值", "均方根误差判定结果", "相对误差最大值比值"),
+    *("相对误差最大值判定结果", "相对误差平均值比值", "相对误差平均值判定结果", "误差均衡性比值", "误差均衡性判定结果"),
+    *("inf/nan错误率", "inf/nan判定结果", "相对误差错误率", "相对误差判定结果", "绝对误差错误率", "绝对误差判定结果"),
+    *(
+        "二进制一致错误率",
+        "二进制一致错误率判定结果",
+        "ULP误差平均值",
+        "ULP误差大于阈值占比",
+        "ULP误差大于阈值占比比值",
+    ),
+    *("ULP误差判定结果", "双千指标", "双千指标判定结果", "比对结果", "比对算法", "Message"),
+)
+REQUIRED = (
+    *("API Name", "DEVICE Dtype", "小值域错误占比", "均方根误差", "相对误差最大值", "相对误差平均值", "误差均衡性"),
+    *("二进制一致错误率", "inf/nan错误率", "相对误差错误率", "绝对误差错误率", "ULP误差平均值", "ULP误差大于阈值占比"),
+    "双千指标",
+)
+_COLUMN = {metric: column for column, metric in METRIC_COLUMNS.items()}
+_COMPARED = frozenset(("torch.float16", "torch.bfloat16", "torch.float32"))
+_NOT_COMPARED = frozenset(("torch.float64", "torch.complex64", "torch.complex128"))
+_UNSORTED = "topk with sorted=False: the order is not defined, and has no effect on an NPU."
+
+
+class Table:
+    """The rows of one details file by ``API Name``. Raises PathError or InvalidInputError."""
+
+    def __init__(self, path: StrPath, option: str) -> None:
+        self.path = Path(path)
+        check_readable_file(path, ".csv", 1 << 33)
+        try:
+            text = self.path.read_bytes().removeprefix(BOM).decode("utf-8")
+            rows = list(csv.reader(io.StringIO(text, newline="")))
+        except (OSError, UnicodeDecodeError, csv.Error) as problem:
+            raise PathError(f'{option} "{path}" is no readable csv file: {problem}.') from None
+        header = rows[0] if rows else []
+        missing = [name for name in REQUIRED if name not in header]
+        if missing:
+            raise InvalidInputError(
+                f'{option} "{path}" lacks the columns {", ".join(missing)}; give an accuracy_checking_details_*.csv.'
+            )
+        self.rows = [dict(zip(header, row, strict=False)) for row in rows[1:] if row]
+        self.counts = Counter(row["API Name"] for row in self.rows)
+        self.by_name = {row["API Name"]: row for row in self.rows}
+
+
+@dataclass
+class Compared:
+    """One output: the cells that its standard fills, its status and why."""
+
+    name: str
+    status: str = "SKIP"
+    standard: Standard | None = None
+    message: str = ""
+    cells: dict[str, str] = field(default_factory=dict)
+
+    def line(self) -> list[str]:
+        """The line of the details file."""
+        filled = {
+            **self.cells,
+            "API Name": self.name,
+            "比对结果": self.status,
+            "比对算法": LABELS[self.standard] if self.standard else BLANK,
+            "Message": self.message or BLANK,
+        }
+        return [filled.get(column, BLANK) for column in DETAILS_HEADER]
+
+
+def compare(
+    candidate: StrPath, control: StrPath, output: StrPath, standard: str = "8.1.1", stamp: str | None = None
+) -> tuple[Path, Path]:
+    """Compare two details files; gives the paths of the result and the details file that it wrote."""
+    ours, theirs = Table(candidate, "-npu"), Table(control, "-gpu")
+    twice = [name for name, count in theirs.counts.items() if count > 1 and name in ours.by_name]
+    if twice:
+        raise InvalidInputError(
+            f'-gpu "{control}" has several rows of {", ".join(twice[:5])}{" and others" if len(twice) > 5 else ""}; '
+            "each API may be in it once."
+        )
+    profile = PROFILES[standard]
+    rows = [compare_row(row, theirs.by_name.get(row["API Name"]), profile) for row in ours.rows]
+    folder = make_folder(output)
+    stamp = stamp or time_stamp()
+    paths = tuple(folder / f"api_precision_compare_{kind}_{stamp}.csv" for kind in ("result", "details"))
+    write_atomically(paths[0], BOM + lines_of([RESULT_HEADER, *_results(rows)]))
+    write_atomically(paths[1], BOM + lines_of([DETAILS_HEADER, *(row.line() for row in rows)]))
+    return paths[0], paths[1]
+
+
+def _results(rows: Sequence[Compared]) -> list[list[str]]:
+    """One row for each API, in the order of the candidate's file."""
+    groups: dict[str, dict[str, list[Compared]]] = {}
+    for row in rows:
+        key, direction = _split(row.name)
+        groups.setdefault(key, {"forward": [], "backward": []})[direction].append(row)
+    found = []
+    for key, directions in groups.items():
+        statuses = [_status(directions[direction]) for direction in ("forward", "backward")]
+        skips = [row for row in directions["forward"] + directions["backward"] if row.status == "SKIP"]
+        message = skips[0].message if "SKIP" in statuses and skips else ""
+        if "topk" in key and "error" in statuses:
+            message = _UNSORTED
+        found.append([key, *statuses, message])
+    return found
+
+
+def _split(name: str) -> tuple[str, str]:
+    for direction in ("backward", "forward"):
+        if f".{direction}." in name:
+            return name.partition(f".{direction}.")[0], direction
+    return name, "forward"
+
+
+def _status(rows: Sequence[Compared]) -> str:
+    found = {row.status for row in rows}
+    if not found:
+        return BLANK
+    for status in ("error", "Warning", "pass"):
+        if status in found:
+            return status
+    return "SKIP"
+
+
+def compare_row(ours: dict[str, str], theirs: dict[str, str] | None, profile: Profile) -> Compared:
+    """The verdict on one output. A row of one side that cannot be compared is a SKIP with the reason."""
+    row = Compared(ours["API Name"])
+    dtype = ours["DEVICE Dtype"].strip()
+    if theirs is None:
+        row.message = "the control's file has no row of this output."
+        return row
+    if not dtype or ours.get("Status", "").strip() == "SKIP":
+        row.message = ours.get("Message", "").strip() or "skipped by the check."
+        return row
+    if dtype in _NOT_COMPARED:
+        row.message = f"{dtype} is not compared."
+        return row
+    if _is_empty(ours.get("Shape", "")):
+        row.message = "the result has no elements."
+        return row
+    api = _api_of(row.name)
+    row.standard = "binary" if dtype not in _COMPARED else standard_of(api)
+    if profile.benchmark_for_floats and dtype in _COMPARED:
+        row.standard = "benchmark"
+    try:
+        row.status = _JUDGES[row.standard](_Sides(ours, theirs, dtype.rpartition(".")[2], api, profile), row.cells)
+    except _MissingNumberError as problem:
+        row.status, row.message = "SKIP", str(problem)
+        if ours.get("Status", "").strip() == "error":
+            # The check itself could not compare the two: shapes or types differ.
+            row.status, row.message = "error", ours.get("Message", "").strip() or row.message
+    return row
+
+
+def _is_empty(shape: str) -> bool:
+    return any(part.strip() == "0" for part in shape.strip("() ").split(",")) if shape.strip("() ") else False
+
+
+def _api_of(name: str) -> str:
+    parts = _split(name)[0].split(".")
+    return parts[-2] if len(parts) > 2 else name
+
+
+class _MissingNumberError(ValueError):
+    """A cell that the standard needs is blank."""
+
+
+@dataclass
+class _Sides:
+    ours: dict[str, str]
+    theirs: dict[str, str]
+    dtype: str
+    api: str
+    profile: Profile
+
+    def number(self, metric: str, control: bool = False) -> float:
+        column = _COLUMN[metric]
+        text = (self.theirs if control else self.ours)[column].strip()
+        if not text and self.profile.name == "26.2":
+            return 0.0
+        try:
+            return float(text)
+        except ValueError:
+            side = "control" if control else "candidate"
+            what = f"is {text!r}" if text else "is blank"
+            raise _MissingNumberError(f"{column} of the {side} {what}.") from None
+
+    def ratio(self, metric: str) -> float:
+        """The candidate's error in errors of the control, which count as no less than the type's smallest."""
+        ours, theirs = self.number(metric), self.number(metric, control=True)
+        if math.isnan(ours) and math.isnan(theirs):
+            return 1.0
+        if math.isinf(ours) and math.isinf(theirs) and (ours > 0) == (theirs > 0):
+            return 1.0
+        if not (math.isfinite(ours) and math.isfinite(theirs)):
+            return math.inf
+        limits = thresholds_of(self.dtype)
+        least = limits.strict_least_error if self.profile.by_element else limits.least_error
+        return abs(ours) / max(abs(theirs), least)
+
+
+def _text(value: float) -> str:
+    return f"{value:.14f}"
+
+
+def _benchmark(sides: _Sides, cells: dict[str, str]) -> str:
+    limits = ratios_of(sides.api, sides.profile)
+    failed = []
+    for metric, label, limit, decides in (
+        ("small_value", "小值域", limits.small_value, True),
+        ("rmse", "均方根误差", limits.rmse, True),
+        ("max_relative", "相对误差最大值", limits.max_relative, True),
+        ("mean_relative", "相对误差平均值", limits.mean_relative, True),
+        ("balance", "误差均衡性", limits.balance, False),
+    ):
+        ratio = sides.ratio(metric)
+        column = f"{label}错误比值" if metric == "small_value" else f"{label}比值"
+        cells[column] = _text(ratio)
+        cells[f"{label}判定结果"] = "error" if ratio > limit else "pass"
+        failed.append(decides and ratio > limit)
+    return "error" if any(failed) else "pass"
+
+
+def _zeros(cells: dict[str, str], sides: _Sides) -> list[bool]:
+    found = []
+    for metric, column, verdict in (
+        ("non_finite", "inf/nan错误率", "inf/nan判定结果"),
+        ("relative_share", "相对误差错误率", "相对误差判定结果"),
+        ("absolute_share", "绝对误差错误率", "绝对误差判定结果"),
+    ):
+        value = sides.number(metric)
+        cells[column] = _text(value)
+        cells[verdict] = "pass" if value == 0 else "error"
+        found.append(value == 0)
+    return found
+
+
+def _absolute(sides: _Sides, cells: dict[str, str]) -> str:
+    return "pass" if all(_zeros(cells, sides)) else "error"
+
+
+def _accumulative(sides: _Sides, cells: dict[str, str]) -> str:
+    good = _zeros(cells, sides)
+    balance = sides.number("balance")
+    limit = thresholds_of(sides.dtype).accumulated_balance
+    cells["误差均衡性比值"] = _text(balance)
+    cells["误差均衡性判定结果"] = "pass" if balance <= limit else "error"
+    return "pass" if all(good) and balance <= limit else "error"
+
+
+def _binary(sides: _Sides, cells: dict[str, str]) -> str:
+    value = sides.number("unequal")
+    cells["二进制一致错误率"] = _text(value)
+    cells["二进制一致错误率判定结果"] = status = "pass" if value == 0 else "error"
+    return status
+
+
+def _ulp(sides: _Sides, cells: dict[str, str]) -> str:
+    mean, share, ratio = sides.number("ulp_mean"), sides.number("ulp_share"), sides.ratio("ulp_share")
+    if sides.dtype == "float32":
+        good = mean < 64 or share < 0.05 or ratio < 1
+    else:
+        good = share < 0.001 or ratio < 1
+    cells["ULP误差平均值"], cells["ULP误差大于阈值占比"] = _text(mean), _text(share)
+    cells["ULP误差大于阈值占比比值"] = _text(ratio)
+    cells["ULP误差判定结果"] = status = "pass" if good or _same(sides, "ulp_share") else "error"
+    return status
+
+
+def _same(sides: _Sides, metric: str) -> bool:
+    """True where the candidate is exactly as far off as the control: compared with itself a check passes."""
+    return sides.profile.by_element and sides.number(metric) == sides.number(metric, control=True)
+
+
+def _thousandth(sides: _Sides, cells: dict[str, str]) -> str:
+    value = sides.number("thousandth")
+    cells["双千指标"] = _text(value)
+    cells["双千指标判定结果"] = status = "pass" if value >= 0.999 else "error"
+    return status
+
+
+_JUDGES: dict[Standard, Callable[[_Sides, dict[str, str]], str]] = {
+    "benchmark": _benchmark,
+    "ulp": _ulp,
+    "absolute": _absolute,
+    "binary": _binary,
+    "thousandth": _thousandth,
+    "accumulative": _accumulative,
+}

@@ -1,0 +1,176 @@
+"""The calls of a dump that are to be checked, each with the gradients that came back to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import StrPath, check_path_form
+from msprobe.precheck.arguments import Argument, Items, UnreadableArgumentError, argument_of, form_of
+from msprobe.store.part import DumpPart
+from msprobe.store.reader import open_dump
+
+FORWARD, BACKWARD = ".forward", ".backward"
+# Records that are no call of an API: passes of modules and cells, optimizer steps, parameters' gradients.
+_NO_CALLS = ("Module", "Cell", "Optimizer", "Primitive", "Jit")
+
+
+@dataclass(frozen=True)
+class ApiName:
+    """``Functional.linear.0`` or ``Torch.linalg.inv.0``: the type, the name within it and the number of the call."""
+
+    prefix: str
+    name: str
+    number: str
+
+
+@dataclass(frozen=True)
+class ApiCall:
+    """One recorded call. ``gradients`` are those that arrived at its results; None if no backward was recorded."""
+
+    key: str
+    api: ApiName
+    args: tuple[Argument, ...]
+    kwargs: dict[str, Argument]
+    outputs: tuple[Argument, ...]
+    gradients: tuple[Argument, ...] | None
+
+    @property
+    def form(self) -> Any:
+        """Equal for calls that are the same test with other numbers."""
+        kwargs = tuple((name, form_of(value)) for name, value in sorted(self.kwargs.items()))
+        return self.api.prefix, self.api.name, tuple(map(form_of, self.args)), kwargs, self.gradients is None
+
+
+class Requests:
+    """The calls of one ``dump.json``, in the order of their forward records. Records are parsed when asked for."""
+
+    def __init__(self, part: DumpPart) -> None:
+        self.part = part
+        framework = part.header.get("framework")
+        self.framework = framework if isinstance(framework, str) else "pytorch"
+        self.keys: list[str] = []
+        self._backward: set[str] = set()
+        for name in part.names():
+            if "Module" in name or name.startswith(_NO_CALLS) or name.startswith("Parameter"):
+                continue
+            if name.endswith(FORWARD):
+                self.keys.append(name.removesuffix(FORWARD))
+            elif name.endswith(BACKWARD):
+                self._backward.add(name.removesuffix(BACKWARD))
+            elif not name.endswith((".parameters_grad", ".debug")) and "." in name:
+                raise InvalidInputError(
+                    f'"{part.path}": the key {name!r} ends in neither {FORWARD} nor {BACKWARD}; '
+                    "a dump of level L1 or mix is needed."
+                )
+
+    @property
+    def has_values(self) -> bool:
+        """True if the dump was made with task tensor: the files of its values lie beside it."""
+        return bool(self.part.header.get("dump_data_dir"))
+
+    def call(self, key: str) -> ApiCall:
+        """The call of one key. Raises UnreadableArgumentError, or what the reader raises."""
+        record = self.part.record(key + FORWARD)
+        if not isinstance(record, dict):
+            raise UnreadableArgumentError(f"the record of {key}{FORWARD} is no object")
+        args, kwargs = record.get("input_args"), record.get("input_kwargs") or {}
+        if args is None:
+            args = record.get("input", [])
+        if not isinstance(args, list) or not isinstance(kwargs, dict):
+            raise UnreadableArgumentError("input_args must be a list and input_kwargs an object")
+        gradients: tuple[Argument, ...] | None = None
+        if key in self._backward:
+            backward = self.part.record(key + BACKWARD)
+            found = backward.get("input") if isinstance(backward, dict) else None
+            gradients = _each(found if isinstance(found, list) else [found], "gradient")
+        outputs = record.get("output")
+        return ApiCall(
+            key,
+            api_name(key),
+            _each(args, "argument"),
+            {name: _one(value, f"argument {name}") for name, value in kwargs.items()},
+            _each(outputs if isinstance(outputs, list) else [outputs], "output"),
+            gradients,
+        )
+
+    def has_backward(self, key: str) -> bool:
+        """True if a backward record belongs to this call."""
+        return key in self._backward
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys)
+
+
+def _each(contents: list[Any], what: str) -> tuple[Argument, ...]:
+    return tuple(_one(content, f"{what} {place}") for place, content in enumerate(contents))
+
+
+def _one(content: Any, what: str) -> Argument:
+    try:
+        return argument_of(content)
+    except UnreadableArgumentError as problem:
+        raise UnreadableArgumentError(f"{what}: {problem}") from None
+
+
+def api_name(key: str) -> ApiName:
+    """The parts of a key. Raises UnreadableArgumentError if it has not three or four of them."""
+    parts = key.split(".")
+    if len(parts) == 3:
+        return ApiName(*parts)
+    if len(parts) == 4:
+        return ApiName(parts[0], f"{parts[1]}.{parts[2]}", parts[3])
+    raise UnreadableArgumentError(f"the name {key!r} has not the form Type.name.number")
+
+
+def open_requests(path: StrPath) -> Requests:
+    """The calls of a ``dump.json``. Raises PathError or InvalidInputError with the file and what is wrong in it."""
+    given = check_path_form(path, "dump")
+    if not os.path.lexists(given):
+        raise PathError(f'api_info_file "{given}" does not exist; give the dump.json of a step and rank.')
+    if given.is_file() and given.suffix != ".json":
+        raise PathError(f'api_info_file "{given}" must end in .json; give the dump.json of a step and rank.')
+    part = _json_part(given) if given.is_file() else open_dump(given).part()
+    if not part.header and not len(part):
+        raise InvalidInputError(f'"{part.path}" has no key "data"; it is no dump.')
+    return Requests(part)
+
+
+def _json_part(path: Path) -> DumpPart:
+    """A dump by its file, whatever that is called: users keep several beside each other."""
+    if path.name in ("dump.json", "debug.json"):
+        return open_dump(path).part()
+    return NamedPart(path)
+
+
+class NamedPart(DumpPart):
+    """A dump whose file has a name of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._named = path
+        super().__init__(path.parent, "dump", None, path.parent.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NamedPart, (self._named,)
+
+    def _read(self) -> None:
+        self.path = self._named
+        from msprobe.store import json_index
+
+        index = self._index = json_index.read_index(self.path)
+        self.header, self.ours = dict(index.header), dict(index.ours)
+        self._sources.append((self.path, index.text))
+        self._places = index.places
+
+
+def flat(arguments: tuple[Argument, ...]) -> Iterator[Argument]:
+    """The leaves of several trees, in order."""
+    for argument in arguments:
+        if isinstance(argument, Items):
+            yield from flat(argument.items)
+        else:
+            yield argument

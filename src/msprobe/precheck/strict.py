@@ -1,0 +1,150 @@
+"""The strict verdict: every element is judged by what rounding explains at its place.
+
+The reference is computed in double precision from the very numbers that the candidate was given, so what differs is
+the candidate's arithmetic. A backward stable algorithm gives the exact result of inputs that are off by a few units of
+rounding (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 1.5). How far such inputs move each
+element is measured: the reference is computed again with its inputs disturbed by one unit of rounding. An element's
+*scale* is the largest of that movement, of one unit in the last place of the result, and of one unit of rounding at the
+size of a typical element of the result; its scaled error is its difference in scales.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from msprobe.precheck.metrics import Array
+
+#: Scaled errors up to which a result passes, and up to which it is a warning. Healthy kernels of PyTorch's own
+#: operator samples stay below the first in float32, float16 and bfloat16 (``bench/precheck``).
+PASS_UP_TO = 32.0
+WARNING_UP_TO = 128.0
+
+#: Mantissa bits, least exponent and largest number of the float types.
+FLOATS: dict[str, tuple[int, int, float]] = {
+    "float64": (52, -1022, float(np.finfo(np.float64).max)),
+    "float32": (23, -126, float(np.finfo(np.float32).max)),
+    "float16": (10, -14, 65504.0),
+    "bfloat16": (7, -126, 3.3895313892515355e38),
+    "float8_e4m3fn": (3, -6, 448.0),
+    "float8_e5m2": (2, -14, 57344.0),
+}
+
+
+@dataclass(frozen=True)
+class StrictVerdict:
+    """The status, why, and the numbers of the worst element."""
+
+    status: str
+    message: str
+    scaled: float | None = None
+    index: tuple[int, ...] | None = None
+    p99: float | None = None
+
+
+def unit_in_last_place(values: Array, dtype: str) -> Array:
+    """The distance from each number to the next of ``dtype``."""
+    mantissa, least, _ = FLOATS.get(dtype, FLOATS["float32"])
+    with np.errstate(all="ignore"):
+        exponent = np.floor(np.log2(np.abs(values)))
+    exponent = np.maximum(np.where(np.isfinite(exponent), exponent, least), least)
+    return np.asarray(np.exp2(exponent - mantissa))
+
+
+def judge_floats(bench: Array, rounded: Array, device: Array, dtype: str, movement: Array | None) -> StrictVerdict:
+    """Judge one result of a float type.
+
+    ``bench`` is the reference in float64, ``rounded`` the same rounded to ``dtype``, ``device`` the candidate's result;
+    both as float64. ``movement`` says how far disturbed inputs move each element.
+    """
+    unlike = _unlike_specials(bench, rounded, device, dtype, movement)
+    if unlike is not None:
+        return unlike
+    finite = np.isfinite(rounded) & np.isfinite(device)
+    if not finite.any():
+        return StrictVerdict("pass", "", 0.0)
+    b, r, d = bench[finite], rounded[finite], device[finite]
+    mantissa = FLOATS.get(dtype, FLOATS["float32"])[0]
+    units = unit_in_last_place(r, dtype)
+    typical = float(np.sqrt(np.mean(np.square(b)))) * 2.0**-mantissa if np.max(np.abs(b)) < 1e150 else 0.0
+    scale = np.maximum(units, typical)
+    if movement is not None:
+        scale = np.maximum(scale, movement[finite])
+    errors = np.abs(d - b)
+    # Within one unit of the rounded reference nothing better can be asked for.
+    scaled = np.where(np.abs(d - r) <= units, 0.0, errors / scale)
+    worst = int(np.argmax(scaled))
+    largest = float(scaled[worst])
+    place = tuple(int(n) for n in np.argwhere(finite)[worst])
+    with np.errstate(all="ignore"):
+        relative = errors / np.maximum(np.abs(b), units)
+    p99 = float(np.quantile(relative, 0.99))
+    if largest <= PASS_UP_TO:
+        return StrictVerdict("pass", "", largest, place, p99)
+    status = "Warning" if largest <= WARNING_UP_TO else "error"
+    bad = int((scaled > PASS_UP_TO).sum())
+    message = (
+        f"{bad} of {scaled.size} elements are off by more than rounding explains; the worst at {list(place)}: "
+        f"{float(d[worst]):.9g} instead of {float(b[worst]):.9g}, "
+        f"{largest:.3g} times its scale of {float(scale[worst]):.3g}."
+    )
+    return StrictVerdict(status, message, largest, place, p99)
+
+
+def _unlike_specials(
+    bench: Array, rounded: Array, device: Array, dtype: str, movement: Array | None
+) -> StrictVerdict | None:
+    """A verdict where infinities and NaN are not at the same places."""
+    same = (np.isfinite(rounded) & np.isfinite(device)) | (rounded == device) | (np.isnan(rounded) & np.isnan(device))
+    if same.all():
+        return None
+    limit = FLOATS.get(dtype, FLOATS["float32"])[2]
+    # At the edge of the type rounding decides whether a result is finite.
+    slack = np.maximum(0 if movement is None else movement * PASS_UP_TO, limit * 2.0**-6)
+    with np.errstate(all="ignore"):
+        at_edge = (
+            (np.abs(bench) + slack >= limit)
+            & ~np.isnan(device)
+            & ~np.isnan(bench)
+            & (np.sign(bench) == np.sign(device))
+        )
+        at_edge &= np.abs(device) >= limit * (1 - 2.0**-3)
+    wrong = ~same & ~at_edge
+    if not wrong.any():
+        return None
+    place = tuple(int(n) for n in np.argwhere(wrong)[0])
+    theirs, ours = float(device[place]), float(rounded[place])
+    where = (
+        "only on the device"
+        if np.isfinite(ours)
+        else "only in the reference"
+        if np.isfinite(theirs)
+        else "of another kind"
+    )
+    what = "NaN" if theirs != theirs or (np.isfinite(theirs) and ours != ours) else "infinity"
+    count = f"{int(wrong.sum())} such elements of {wrong.size}"
+    message = f"{what} {where}: {theirs:g} instead of {ours:g} at {list(place)}, {count}."
+    return StrictVerdict("error", message, float("inf"), place)
+
+
+def judge_exact(bench: Array, device: Array, moves: Array | None) -> StrictVerdict:
+    """Judge whole numbers and truth values: equal, but for those that a unit of rounding in the inputs changes."""
+    unequal = bench != device
+    if not unequal.any():
+        return StrictVerdict("pass", "")
+    explained = np.zeros_like(unequal) if moves is None else moves & (device >= bench.min()) & (device <= bench.max())
+    wrong = unequal & ~explained
+    if not wrong.any():
+        return StrictVerdict("pass", f"{int(unequal.sum())} elements differ where rounding of the inputs decides.")
+    place = tuple(int(n) for n in np.argwhere(wrong)[0])
+    message = (
+        f"{int(wrong.sum())} of {wrong.size} elements differ; the first at {list(place)}: "
+        f"{_plain(device[place])} instead of {_plain(bench[place])}."
+    )
+    return StrictVerdict("error", message, float("inf"), place)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,110 @@
+"""Names in a dump -> functions of torch. They are looked up in lists; a name of a stranger's dump runs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.nn.functional
+
+from msprobe.capture.api_list import shipped_list
+
+_REFUSED = frozenset("load save compile from_file __reduce_ex__ __setstate__ __torch_function__ share_memory_".split())
+# prefix -> (where its functions are, the group of the list)
+_SPACES: dict[str, tuple[Any, str]] = {
+    "Functional": (torch.nn.functional, "functional"),
+    "Tensor": (torch.Tensor, "tensor"),
+    "Torch": (torch, "torch"),
+    "VF": (torch._VF, "torch"),
+}
+
+
+class UnknownApiError(LookupError):
+    """A name that no list has."""
+
+
+def find_function(prefix: str, name: str) -> Callable[..., Any]:
+    """The function of one API. Raises UnknownApiError."""
+    if prefix in ("NPU", "NPUFusion"):
+        from msprobe.precheck.torch.fused import FORWARD
+
+        if name in FORWARD:
+            return _of_npu(name) or FORWARD[name]
+        raise UnknownApiError(f"{name} of torch_npu has no implementation for other devices")
+    if prefix not in _SPACES:
+        raise UnknownApiError(f"{prefix!r} is no type of API that is known")
+    space, group = _SPACES[prefix]
+    listed = name in shipped_list("msprobe.capture.torch").get(group, ())
+    found: Any = space
+    for part in name.split("."):
+        if part in _REFUSED or not part.isidentifier():
+            raise UnknownApiError(f"{prefix}.{name} is no API that is run")
+        # vars before getattr: a lazily imported submodule of torch stays where it is.
+        found = getattr(found, part, None)
+    if found is None and prefix == "Torch":
+        found = getattr(torch._C._nn, name, None) or getattr(torch.nn.functional, name, None)
+        listed = listed or found is not None
+    if found is None:
+        raise UnknownApiError(f"{prefix}.{name} does not exist in torch {torch.__version__}")
+    if not callable(found):
+        if hasattr(found, "__get__") and name in ("T", "mT", "H", "mH", "real", "imag"):
+            descriptor = found
+            return lambda tensor: descriptor.__get__(tensor)
+        raise UnknownApiError(f"{prefix}.{name} is no function")
+    if isinstance(found, type) or not (listed or _is_operation(found, prefix, name)):
+        raise UnknownApiError(f"{prefix}.{name} is no API that is run: no list has it")
+    return found  # type: ignore[no-any-return]
+
+
+def _is_operation(found: Any, prefix: str, name: str) -> bool:
+    """True for what torch itself lists as a function of tensors, and for what it implements in C."""
+    if prefix == "VF":
+        return type(found).__name__ == "builtin_function_or_method"
+    return found in _operations() or name in _CREATE
+
+
+_CREATE = frozenset(
+    """arange linspace logspace zeros ones full eye tensor rand randn randint randperm normal scalar_tensor complex
+    polar heaviside as_tensor asarray from_numpy hann_window hamming_window bartlett_window blackman_window
+    tril_indices triu_indices""".split()
+)
+
+
+@lru_cache(maxsize=1)
+def _operations() -> frozenset[Any]:
+    from torch.overrides import get_overridable_functions
+
+    found = set()
+    for functions in get_overridable_functions().values():
+        for function in functions:
+            try:
+                found.add(function)
+            except TypeError:
+                continue
+    return frozenset(found)
+
+
+def _of_npu(name: str) -> Callable[..., Any] | None:
+    """The function of torch_npu itself, where that is installed."""
+    try:
+        import torch_npu
+    except ImportError:
+        return None
+    found: Callable[..., Any] | None = getattr(torch_npu, name, None)
+    return found
+
+
+#: Calls that draw random numbers: two runs give other numbers, so only how they are spread is compared.
+RANDOM = frozenset(
+    """bernoulli bernoulli_ rand randn randint randint_like rand_like randn_like randperm normal normal_ uniform_
+    multinomial poisson exponential_ cauchy_ geometric_ log_normal_ random_ gumbel_softmax rrelu rrelu_
+    fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices
+    svd_lowrank pca_lowrank binomial""".split()
+)
+
+
+def is_dropout(name: str) -> bool:
+    """True for dropout in all its forms."""
+    return "dropout" in name

@@ -1,0 +1,135 @@
+"""The trusted side: the same arguments in higher precision on the CPU, and how far rounding of them reaches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from msprobe.precheck.generate import generator_for
+from msprobe.precheck.torch.inputs import Inputs, for_device, map_tree
+from msprobe.precheck.torch.machine import Outcome, run_call
+
+_COUNTED = (torch.float16, torch.bfloat16, torch.float32)
+_LEGACY = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
+_UP = {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
+_NO_PROMOTION = frozenset(("type_as",))
+_FP32_STAYS = frozenset(("conv1d", "conv2d"))
+_DRAWS = 2
+
+
+def eps_of(dtype: torch.dtype) -> float:
+    """The unit of rounding of a float or complex type; 0 for others."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return float(torch.finfo(dtype).eps)
+    return 0.0
+
+
+def float_types(inputs: Inputs) -> list[torch.dtype]:
+    """The types fp16, bf16 and fp32 among the arguments, each once."""
+    return list(dict.fromkeys(tensor.dtype for tensor in inputs.tensors() if tensor.dtype in _COUNTED))
+
+
+def autocast_of(inputs: Inputs, recorded: list[str]) -> torch.dtype | None:
+    """The type in which the recorded call was autocast; None for none.
+
+    A call of several float types, or whose results have another type than its arguments, ran under autocast.
+    """
+    found = float_types(inputs)
+    halves = [dtype for dtype in found if dtype is not torch.float32]
+    if len(found) > 1:
+        return halves[0]
+    if len(found) == 1 and recorded:
+        first = getattr(torch, recorded[0], None)
+        if first in (torch.float16, torch.bfloat16) and first is not found[0]:
+            return first  # type: ignore[no-any-return]
+    return None
+
+
+def promoted(inputs: Inputs, api: str, double: bool) -> Inputs:
+    """The arguments of the reference: in double precision, or as 8.1.1 promotes them."""
+    found = float_types(inputs)
+
+    def target(dtype: torch.dtype) -> torch.dtype:
+        if double:
+            return torch.float64 if dtype.is_floating_point else _UP.get(dtype, dtype)
+        if dtype is torch.float32 and api in _FP32_STAYS:
+            return dtype
+        if len(found) > 1 and dtype in _COUNTED:
+            return torch.float32
+        return _LEGACY.get(dtype, dtype)
+
+    def up(tensor: torch.Tensor, path: str) -> torch.Tensor:
+        return tensor.to(target(tensor.dtype))
+
+    if api in _NO_PROMOTION and not double:
+        args, kwargs = inputs.args, inputs.kwargs
+    else:
+        args, kwargs = inputs.map(up)
+    if double:
+        args, kwargs = _wide_types(args), _wide_types(kwargs)
+
+    def up_gradient(tensor: torch.Tensor, path: str) -> torch.Tensor:
+        if double:
+            return tensor.to(torch.float64 if tensor.is_floating_point() else _UP.get(tensor.dtype, tensor.dtype))
+        return tensor.to(_LEGACY.get(tensor.dtype, tensor.dtype))
+
+    gradients = None if inputs.gradients is None else [map_tree(one, "", up_gradient) for one in inputs.gradients]
+    device = torch.device("cpu")
+    return Inputs(for_device(args, device), for_device(kwargs, device), gradients, inputs.wanted)
+
+
+def _wide_types(value: Any) -> Any:
+    """Types among the arguments (``dtype=torch.float32``) would round the reference: float64 in their place."""
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value.is_floating_point else _UP.get(value, value)
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        return type(value)(_wide_types(item) for item in value)
+    if isinstance(value, dict):
+        return {name: _wide_types(item) for name, item in value.items()}
+    return value
+
+
+def disturbed(
+    function: Callable[..., Any], inputs: Inputs, reference: Outcome, eps: float, key: str, seed: int
+) -> dict[str, Any]:
+    """How far each element of the reference moves when its inputs are off by up to ``eps`` of their size.
+
+    By ``output.0`` and the paths of gradients; the largest of a few draws. Inputs are made smaller only, so that they
+    stay in their domain (a probability stays below 1). Nothing where the disturbed call fails.
+    """
+    moved: dict[str, Any] = {}
+    for draw in range(_DRAWS):
+        random = torch.Generator().manual_seed(int(generator_for(key, f"disturb {draw}", seed).integers(1 << 62)))
+
+        def off(tensor: torch.Tensor, path: str, random: torch.Generator = random) -> torch.Tensor:
+            if not (tensor.is_floating_point() or tensor.is_complex()):
+                return tensor
+            share = torch.randint(0, 2, tensor.shape, generator=random, dtype=torch.int8)
+            return tensor * (1 - eps * share)
+
+        args, kwargs = inputs.map(off)
+        gradients = None if inputs.gradients is None else [map_tree(one, "", off) for one in inputs.gradients]
+        with contextlib.suppress(Exception):
+            again = run_call(function, Inputs(args, kwargs, gradients, inputs.wanted), bool(reference.gradients))
+            for place, (old, new) in enumerate(zip(reference.outputs, again.outputs, strict=True)):
+                _note(moved, f"output.{place}", old, new)
+            for path, gradient in reference.gradients.items():
+                _note(moved, path, gradient, again.gradients.get(path))
+    return moved
+
+
+def _note(moved: dict[str, Any], name: str, old: Any, new: Any) -> None:
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+        old, new = torch.tensor(float(old)), torch.tensor(float(new))
+    if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor) or old.shape != new.shape:
+        return
+    if old.is_complex():
+        old, new = torch.view_as_real(old.resolve_conj()), torch.view_as_real(new.resolve_conj())
+    if not old.is_floating_point():
+        distance = (old != new).to(torch.float64)
+    else:
+        distance = torch.nan_to_num((old.double() - new.double()).abs(), nan=0.0, posinf=0.0)
+    moved[name] = torch.maximum(moved[name], distance) if name in moved else distance

@@ -1,0 +1,324 @@
+"""Checks one call after the other: makes its arguments, runs it on all sides, and compares what they give."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from msprobe.errors import MsprobeError
+from msprobe.precheck.arguments import TensorInfo, UnreadableArgumentError
+from msprobe.precheck.columns import BLANK, Judged, direction_status
+from msprobe.precheck.executors import executor_of
+from msprobe.precheck.job import Answer, Task, skipped
+from msprobe.precheck.judge import Pair, Value, judge
+from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
+from msprobe.precheck.standards import PROFILES, Profile
+from msprobe.precheck.torch import errors_kept, reference, spread
+from msprobe.precheck.torch.functions import RANDOM, UnknownApiError, find_function, is_dropout
+from msprobe.precheck.torch.inputs import InputError, InputMaker, Inputs
+from msprobe.precheck.torch.machine import Machine, Outcome, cpu, run_call
+
+#: Results whose gradient is compared by 8.1.1, of calls with several.
+_ONE_GRADIENT = {"topk": 0, "npu_fusion_attention": 0}
+_NO_BACKWARD = frozenset(("repeat_interleave", "masked_select"))
+
+
+def runner(task: Task) -> TorchRunner:
+    """What a worker asks for."""
+    return TorchRunner(task, open_requests(task.dump))
+
+
+@dataclass
+class Sides:
+    """What the sides gave for one call."""
+
+    inputs: Inputs
+    bench: Outcome
+    device: Outcome
+    control: Outcome | None
+    moved: dict[str, Any]
+
+
+class TorchRunner:
+    """Runs the calls of one dump with one candidate, and with a control where one is asked for."""
+
+    def __init__(self, task: Task, requests: Requests | None) -> None:
+        self._task = task
+        self._requests = requests
+        self._profile: Profile = PROFILES[task.standard]
+        self._candidate = Machine(executor_of(task.candidate))
+        self._control = Machine(executor_of(task.control, "--control")) if task.control else None
+        self._maker = InputMaker(requests, task.seed) if requests is not None else None
+        if task.jit_compile and self._candidate.device.type == "npu":
+            torch.npu.set_compile_mode(jit_compile=True)  # type: ignore[attr-defined]
+        self._further = (task.seed, self._candidate.name, self._control.name if self._control else "")
+
+    def run(self, key: str) -> Answer:
+        """Check one call of the dump."""
+        assert self._requests is not None
+        assert self._maker is not None
+        has_backward = self._requests.has_backward(key)
+        try:
+            call = self._requests.call(key)
+            function = find_function(call.api.prefix, call.api.name)
+            inputs = self._maker.make(call)
+            recorded = [one.dtype for one in flat(call.outputs) if isinstance(one, TensorInfo)]
+            return self.check(key, call.api.name, function, inputs, has_backward, recorded, call)
+        except MsprobeError as problem:
+            return self._skip(key, problem.message, has_backward)
+        except (UnreadableArgumentError, UnknownApiError, InputError) as problem:
+            return self._skip(key, str(problem), has_backward)
+        except MemoryError:
+            return self._skip(key, "there is not enough memory for it.", has_backward)
+        except Exception as problem:
+            return self._skip(key, _text_of(problem), has_backward)
+
+    def _skip(self, key: str, message: str, has_backward: bool) -> Answer:
+        return skipped(key, message, has_backward, self._task.decimals, self._further)
+
+    def check(
+        self,
+        key: str,
+        api: str,
+        function: Callable[..., Any],
+        inputs: Inputs,
+        has_backward: bool,
+        recorded: list[str],
+        call: ApiCall | None = None,
+    ) -> Answer:
+        """Check one call whose arguments are made. ``recorded``: the types of its recorded results."""
+        if api.endswith("scaled_dot_product_attention"):
+            _without_dropout(inputs)
+        why = self._no_backward(api, inputs, has_backward, call)
+        backward = has_backward and not why
+        if api in RANDOM or (is_dropout(api) and self._profile.by_element):
+            return self._check_spread(key, function, inputs, has_backward)
+        sides = self._run(key, api, function, inputs, backward, recorded)
+        rows = self._forward(key, api, sides.bench, sides.device, sides)
+        forward = direction_status(rows, self._profile.warning)
+        status, message = BLANK, ""
+        if has_backward:
+            why = why or sides.bench.backward_problem or sides.device.backward_problem
+            if why:
+                rows.append(Judged(f"{key}.backward.output.0", "SKIP", why))
+                status, message = "SKIP", why
+            else:
+                gradients = self._backward(key, api, sides.bench, sides.device, sides)
+                status = direction_status(gradients, self._profile.warning)
+                rows += gradients
+        notes = self._repeat(function, inputs, backward, sides) if self._task.repeat > 1 else []
+        if self._task.formula and backward:
+            rows.append(self._formula(key, function, inputs))
+            status = "error" if rows[-1].status == "error" else status
+        answer = self._answer(key, rows, forward, status, message)
+        answer.notes += notes
+        if self._control is not None and sides.control is not None:
+            answer.control = self._cells(
+                self._forward(key, api, sides.bench, sides.control, sides)
+                + (self._backward(key, api, sides.bench, sides.control, sides) if backward and not why else [])
+            )
+        if self._task.error_folder and answer.failed:
+            errors_kept.save(Path(self._task.error_folder), key, inputs, sides.bench, sides.device)
+        return answer
+
+    def _answer(self, key: str, rows: list[Judged], forward: str, backward: str, message: str) -> Answer:
+        skips = "SKIP" in (forward, backward)
+        result = [key, forward, backward, (message or "skipped.") if skips else ""]
+        worst = max((row.scaled for row in rows if row.scaled is not None), default=0.0)
+        if worst == 0.0 and "error" in (forward, backward):
+            worst = max((row.metrics.get("max_relative") or 0.0 for row in rows), default=0.0)
+        return Answer(key, result, self._cells(rows), worst=worst)
+
+    def _cells(self, rows: list[Judged]) -> list[list[str]]:
+        return [row.cells(self._task.decimals, *self._further) for row in rows]
+
+    def _no_backward(self, api: str, inputs: Inputs, has_backward: bool, call: ApiCall | None) -> str:
+        """Why a recorded backward is not run; empty if it is."""
+        if not has_backward:
+            return ""
+        if "out" in inputs.kwargs:
+            return "a call with out= has no gradient of its own."
+        if self._profile.all_gradients:
+            return ""
+        if api in _NO_BACKWARD:
+            return f"the backward of {api} is not checked by this standard."
+        if call is not None and len(list(flat(call.outputs))) > 1 and api not in _ONE_GRADIENT:
+            return "the backward through several results (multiple backward) is not checked by this standard."
+        return ""
+
+    def _run(
+        self, key: str, api: str, function: Callable[..., Any], inputs: Inputs, backward: bool, recorded: list[str]
+    ) -> Sides:
+        autocast = reference.autocast_of(inputs, recorded) if "type" not in api else None
+        try:
+            device = self._candidate.run(function, inputs, backward, autocast)
+        except Exception:
+            if autocast is None:
+                raise
+            device = self._candidate.run(function, inputs, backward)
+        wide = reference.promoted(inputs, api, self._profile.double_reference)
+        bench = run_call(find_reference(function, api), wide, backward)
+        moved: dict[str, Any] = {}
+        if self._profile.by_element:
+            eps = _coarsest(device, inputs)
+            if eps:
+                moved = reference.disturbed(function, wide, bench, eps, key, self._task.seed)
+        control = self._control.run(function, inputs, backward, autocast) if self._control is not None else None
+        return Sides(inputs, bench, device, control, moved)
+
+    def _forward(self, key: str, api: str, bench: Outcome, device: Outcome, sides: Sides) -> list[Judged]:
+        name = f"{key}.forward.output"
+        if len(bench.outputs) > len(device.outputs):
+            message = f"the candidate gives {len(device.outputs)} results, the reference {len(bench.outputs)}."
+            return [Judged(f"{name}.0", "error", message)]
+        return [
+            self._judged(f"{name}.{place}", api, ours, device.outputs[place], sides.moved.get(f"output.{place}"))
+            for place, ours in enumerate(bench.outputs)
+        ]
+
+    def _backward(self, key: str, api: str, bench: Outcome, device: Outcome, sides: Sides) -> list[Judged]:
+        rows = []
+        paths = list(sides.bench.gradients)
+        if not self._profile.all_gradients:
+            paths = [path for path in paths if path.partition(".")[0].isdigit()]
+        for place, path in enumerate(paths):
+            name = f"{key}.backward.output.{place}"
+            ours, theirs = bench.gradients[path], device.gradients.get(path)
+            rows.append(self._judged(name, api, ours, theirs, sides.moved.get(path)))
+            if ours is None and theirs is None:
+                rows[-1].message = f"argument {path} has no gradient."
+        return rows
+
+    def _judged(self, name: str, api: str, bench: Any, device: Any, moved: Any) -> Judged:
+        pair = Pair(name, value_of(bench), value_of(device))
+        if moved is not None:
+            pair.movement = moved.numpy()
+        if isinstance(bench, torch.Tensor) and isinstance(device, torch.Tensor) and self._profile.by_element:
+            pair.rounded = _rounded(bench, device.dtype)
+            _widen(pair.bench, device)
+        elif isinstance(pair.bench, Value) and isinstance(pair.device, Value) and pair.device.kind == "bfloat16":
+            pair.bench.array = pair.bench.array.astype(np.float32) if pair.bench.is_float else pair.bench.array
+        return judge(pair, api.rpartition(".")[2], self._profile, dropout=is_dropout(api))
+
+    def _check_spread(self, key: str, function: Callable[..., Any], inputs: Inputs, has_backward: bool) -> Answer:
+        """A call that draws random numbers: how its results are spread, beside those of the CPU."""
+        device = self._candidate.run(function, inputs, False)
+        bench = cpu().run(function, inputs, False)
+        rows = [
+            spread.judge_spread(f"{key}.forward.output.{place}", ours, theirs)
+            for place, (ours, theirs) in enumerate(zip(bench.outputs, device.outputs, strict=True))
+        ]
+        status, message = BLANK, ""
+        if has_backward:
+            status, message = "SKIP", "random: another draw has another gradient."
+            rows.append(Judged(f"{key}.backward.output.0", "SKIP", message))
+        return self._answer(key, rows, direction_status(rows, self._profile.warning), status, message)
+
+    def _repeat(self, function: Callable[..., Any], inputs: Inputs, backward: bool, sides: Sides) -> list[str]:
+        """Notes of results that differ between runs of the candidate."""
+        notes = []
+        for number in range(1, self._task.repeat):
+            again = self._candidate.run(function, inputs, backward)
+            for place, (first, second) in enumerate(zip(sides.device.outputs, again.outputs, strict=True)):
+                if isinstance(first, torch.Tensor) and not same_bits(first, second):
+                    notes.append(
+                        f"output {place} differs in run {number + 1} of {self._task.repeat}: not deterministic."
+                    )
+            for path, gradient in sides.device.gradients.items():
+                if gradient is not None and not same_bits(gradient, again.gradients[path]):
+                    notes.append(f"gradient of {path} differs in run {number + 1}: not deterministic.")
+        return list(dict.fromkeys(notes))
+
+    def _formula(self, key: str, function: Callable[..., Any], inputs: Inputs) -> Judged:
+        """The formula of the backward against differences of the forward, in double precision."""
+        from msprobe.precheck.torch.formula import check_formula
+
+        return check_formula(f"{key}.backward.formula", function, reference.promoted(inputs, "", True))
+
+
+def find_reference(function: Callable[..., Any], api: str) -> Callable[..., Any]:
+    """What the reference calls: the function itself, or what computes the same on a CPU."""
+    if api.startswith("npu_"):
+        from msprobe.precheck.torch.fused import FORWARD
+
+        return FORWARD.get(api, function)
+    return function
+
+
+def _coarsest(device: Outcome, inputs: Inputs) -> float:
+    """The unit of rounding of the coarsest float type among the results; of the arguments, without such a result."""
+    found = [reference.eps_of(value.dtype) for value in device.outputs if isinstance(value, torch.Tensor)]
+    found += [reference.eps_of(value.dtype) for value in device.gradients.values() if value is not None]
+    return max(found, default=0.0) or max((reference.eps_of(one.dtype) for one in inputs.tensors()), default=0.0)
+
+
+def _without_dropout(inputs: Inputs) -> None:
+    if "dropout_p" in inputs.kwargs:
+        inputs.kwargs["dropout_p"] = 0.0
+    if len(inputs.args) > 4:
+        inputs.args[4] = 0.0
+
+
+def same_bits(first: torch.Tensor, second: Any) -> bool:
+    """True for tensors that are equal bit for bit."""
+    if not isinstance(second, torch.Tensor) or first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    one, other = first.contiguous().view(torch.uint8) if first.dim() else first.reshape(1).view(torch.uint8), None
+    other = second.contiguous().view(torch.uint8) if second.dim() else second.reshape(1).view(torch.uint8)
+    return bool(torch.equal(one, other))
+
+
+def value_of(result: Any) -> Any:
+    """A tensor as what is compared; anything else as it is."""
+    if not isinstance(result, torch.Tensor):
+        return result if result is None or isinstance(result, (bool, int, float, str, complex)) else str(result)
+    shape, dtype = tuple(result.shape), str(result.dtype)
+    if result.layout is not torch.strided:
+        result = result.to_dense()
+    if result.is_quantized:
+        result = result.dequantize()
+    if result.is_complex():
+        result = torch.view_as_real(result.resolve_conj())
+    if result.dtype is torch.bfloat16 or (result.is_floating_point() and result.element_size() == 1):
+        result = result.float()
+    return Value(result.resolve_neg().numpy(), dtype, shape)
+
+
+def _rounded(bench: torch.Tensor, dtype: torch.dtype) -> Any:
+    """The reference rounded to the candidate's type, as float64; None where one of them is no float."""
+    if bench.is_complex() or dtype.is_complex:
+        bench = torch.view_as_real(bench.to_dense().resolve_conj()) if bench.is_complex() else bench
+        dtype = {torch.complex64: torch.float32, torch.complex32: torch.float16}.get(dtype, torch.float64)
+    if bench.layout is not torch.strided:
+        bench = bench.to_dense()
+    if not (bench.is_floating_point() and dtype.is_floating_point):
+        return None
+    return bench.to(dtype).double().numpy()
+
+
+def _widen(bench: Any, device: torch.Tensor) -> None:
+    """Whole numbers and truth values of both sides in one type, where the reference's is only wider."""
+    if isinstance(bench, Value) and bench.is_complex and device.is_complex():
+        bench.array = bench.array.astype(np.float64)
+
+
+def _text_of(problem: Exception) -> str:
+    """The class and the text of what a call raised, and the line of ours where there is no text."""
+    text = " ".join(str(problem).split())[:500]
+    if text:
+        return f"{type(problem).__name__}: {text}"
+    last = traceback.extract_tb(problem.__traceback__)[-1]
+    return f"{type(problem).__name__} in {os.path.basename(last.filename)}:{last.lineno}"
+
+
+with contextlib.suppress(RuntimeError):
+    # Workers share the machine: one thread each, unless the executor says otherwise.
+    torch.set_num_threads(int(os.environ.get("MSPROBE_PRECHECK_THREADS", "1")))

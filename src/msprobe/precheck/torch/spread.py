@@ -1,0 +1,53 @@
+"""Calls that draw random numbers: no two runs agree, so how the numbers are spread is compared."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from msprobe.precheck.columns import Judged
+
+# Standard errors apart that no healthy generator is: one in half a billion draws of a normal distribution.
+_MOST_STANDARD_ERRORS = 6.0
+_LEAST_ELEMENTS = 30
+
+
+def judge_spread(name: str, bench: Any, device: Any) -> Judged:
+    """Shape and type must agree; share of zeros, mean and deviation within six standard errors."""
+    if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
+        return Judged(name, "pass", "random.")
+    row = Judged(name, "pass", "random: compared by how it is spread.", str(bench.dtype), str(device.dtype))
+    row.shape = tuple(device.shape)
+    if bench.shape != device.shape or bench.dtype != device.dtype:
+        row.status = "error"
+        row.message = f"random: {device.dtype} {tuple(device.shape)} instead of {bench.dtype} {tuple(bench.shape)}."
+        return row
+    ours, theirs = (side.flatten().to(torch.float64) for side in (bench, device))
+    if ours.isfinite().all() and not theirs.isfinite().all():
+        row.status, row.message = "error", "random: NaN or infinity only on the candidate."
+        return row
+    count = ours.numel()
+    if count < _LEAST_ELEMENTS or not ours.isfinite().all():
+        row.message = f"random: {count} elements are too few to compare."
+        return row
+    zeros = [float((side == 0).double().mean()) for side in (ours, theirs)]
+    share = sum(zeros) / 2
+    far = _apart(zeros[0], zeros[1], math.sqrt(2 * share * (1 - share) / count))
+    far = max(
+        far, _apart(float(ours.mean()), float(theirs.mean()), math.sqrt(float(ours.var() + theirs.var()) / count))
+    )
+    row.scaled = far
+    if far > _MOST_STANDARD_ERRORS:
+        row.status = "error"
+        row.message = (
+            f"random: mean or share of zeros is {far:.3g} standard errors off ({_MOST_STANDARD_ERRORS:g} allowed)."
+        )
+    return row
+
+
+def _apart(first: float, second: float, error: float) -> float:
+    if first == second:
+        return 0.0
+    return abs(first - second) / error if error else math.inf

@@ -1,0 +1,53 @@
+"""A process that checks calls: ``python -m msprobe.precheck.worker``. It reads its task and then names of calls from
+stdin, a line each, and answers each with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Protocol, cast
+
+from msprobe.precheck.job import Answer, Task
+
+#: Kind of task -> the module whose ``runner(task)`` makes what runs it.
+RUNNERS = {
+    "torch": "msprobe.precheck.torch.runner",
+    "overflow": "msprobe.precheck.torch.overflow",
+    "samples": "msprobe.precheck.torch.samples",
+    "mindspore": "msprobe.precheck.mindspore.runner",
+}
+
+
+class Runner(Protocol):
+    """Checks single calls."""
+
+    def run(self, key: str) -> Answer:
+        """Check one call. Problems of the call are part of the answer."""
+
+
+def runner_of(task: Task) -> Runner:
+    """What runs a task; its framework is imported here."""
+    module = importlib.import_module(RUNNERS[task.kind])
+    return cast(Runner, module.runner(task))
+
+
+def main() -> int:
+    """Answer until stdin ends."""
+    # What is checked may print: the answers have a way of their own.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    task = Task.from_json(sys.stdin.readline())
+    runner = runner_of(task)
+    answers.write("ready\n")
+    answers.flush()
+    for line in sys.stdin:
+        answer = runner.run(line.rstrip("\n"))
+        answers.write(answer.to_json() + "\n")
+        answers.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""The two csv files of one check: written by one process, a call at a time, and continued after a kill.
+
+The details of a call come first and its result last, each in one write. A call without a result is one that was
+interrupted: when the files are continued, its details are dropped and it is done again.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import FILE_MODE, check_readable_file, make_folder, write_atomically
+from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER, lines_of
+
+_RESULT_NAME = re.compile(r"accuracy_checking_result_(\d{14})\.csv")
+BOM = b"\xef\xbb\xbf"
+_MOST_BYTES = 1 << 33
+
+
+def time_stamp() -> str:
+    """The local time, as it stands in the names of files."""
+    return time.strftime("%Y%m%d%H%M%S")
+
+
+@dataclass(frozen=True)
+class CheckFiles:
+    """Where the files of one check are."""
+
+    result: Path
+    details: Path
+    stamp: str
+
+    @classmethod
+    def fresh(cls, folder: Path, stamp: str | None = None) -> CheckFiles:
+        """The files of a new check in ``folder``."""
+        stamp = stamp or time_stamp()
+        result, details = (folder / f"accuracy_checking_{kind}_{stamp}.csv" for kind in ("result", "details"))
+        return cls(result, details, stamp)
+
+    @classmethod
+    def existing(cls, result: str) -> CheckFiles:
+        """The files of a check that is to be continued, by its result file. Raises InvalidInputError or PathError."""
+        path = Path(result)
+        match = _RESULT_NAME.fullmatch(path.name)
+        if match is None:
+            raise InvalidInputError(f'-csv_path "{result}": the name must be accuracy_checking_result_<14 digits>.csv.')
+        check_readable_file(path, ".csv", _MOST_BYTES)
+        files = cls(path, path.with_name(f"accuracy_checking_details_{match.group(1)}.csv"), match.group(1))
+        if not files.details.is_file():
+            raise PathError(
+                f'"{files.details}" does not exist; it belongs to "{path}", and both are continued together.'
+            )
+        return files
+
+
+class CheckWriter:
+    """The one writer of the two files.
+
+    ``done``: the calls that the files have results of already. Raises PathError if they cannot be written.
+    """
+
+    def __init__(
+        self, files: CheckFiles, result_header: Sequence[str] = RESULT_HEADER, header: Sequence[str] = DETAILS_HEADER
+    ) -> None:
+        self.files = files
+        self.done: dict[str, list[str]] = {}
+        make_folder(files.result.parent)
+        if files.result.exists():
+            self._continue(tuple(result_header), tuple(header))
+        else:
+            for path, names in ((files.result, result_header), (files.details, header)):
+                write_atomically(path, BOM + lines_of([names]))
+
+    def _continue(self, result_header: tuple[str, ...], header: tuple[str, ...]) -> None:
+        results, details = (_whole_rows(path) for path in (self.files.result, self.files.details))
+        self.done = {row[0]: row for row in results[1:] if row}
+        kept = [row for row in details[1:] if row and _call_of(row[0]) in self.done]
+        # The header that is there stays, of other tools too.
+        first = details[0] if details else list(header)
+        write_atomically(self.files.details, BOM + lines_of([first, *kept]))
+        write_atomically(
+            self.files.result, BOM + lines_of([results[0] if results else result_header, *self.done.values()])
+        )
+
+    def add(self, result: Sequence[str], details: Sequence[Sequence[str]]) -> None:
+        """One call: its details, then its result."""
+        if details:
+            _append(self.files.details, lines_of(details))
+        _append(self.files.result, lines_of([result]))
+
+
+def _call_of(name: str) -> str:
+    for part in (".forward.", ".backward."):
+        if part in name:
+            return name.partition(part)[0]
+    return name
+
+
+def _append(path: Path, data: bytes) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
+    except OSError as problem:
+        raise PathError(f'"{path}" cannot be written: {(problem.strerror or str(problem)).lower()}.') from problem
+
+
+def _whole_rows(path: Path) -> list[list[str]]:
+    """The rows of a csv file but for a last one that was cut."""
+    try:
+        data = path.read_bytes()
+    except OSError as problem:
+        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+    whole = data[: data.rfind(b"\n") + 1].removeprefix(BOM)
+    try:
+        return list(csv.reader(io.StringIO(whole.decode("utf-8"), newline="")))
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise InvalidInputError(f'"{path}" is no csv file of a check: {problem}.') from problem

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from msprobe.errors import InvalidInputError
+from msprobe.precheck.executors import Executor, Fault, executor_of
+
+
+@pytest.mark.parametrize(
+    ("text", "executor"),
+    [
+        ("cpu", Executor("cpu", "cpu")),
+        ("cuda:1", Executor("cuda:1", "cuda:1")),
+        ("cpu+mkldnn=off+threads=1", Executor("cpu+mkldnn=off+threads=1", "cpu", mkldnn=False, threads=1)),
+        ("cpu+dtype=double", Executor("cpu+dtype=double", "cpu", dtype="float64")),
+        ("inject:scale=1e-3", Executor("inject:scale=1e-3", "auto", fault=Fault("scale", 1e-3))),
+        ("cpu+inject:nan@5", Executor("cpu+inject:nan@5", "cpu", fault=Fault("nan", place=5))),
+        ("plugin:pkg.mod:run", Executor("plugin:pkg.mod:run", "cpu", plugin=("pkg.mod", "run"))),
+    ],
+)
+def test_what_an_executor_is_asked_for(text: str, executor: Executor) -> None:
+    assert executor_of(text) == executor
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["gpu", "cuda:x", "cpu+threads=0", "cpu+fast", "inject:scale", "inject:nan@-1", "plugin:os", "", "cpu+dtype=x"],
+)
+def test_what_no_executor_is_called_is_refused_in_one_sentence(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="--candidate"):
+        executor_of(text)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from msprobe.precheck.strict import judge_exact, judge_floats, unit_in_last_place
+
+RANDOM = np.random.default_rng(0)
+
+
+def judged(bench: Any, device: Any, dtype: str = "float32", movement: Any = None) -> Any:
+    bench = np.asarray(bench, dtype=np.float64)
+    rounded = bench.astype(np.float16 if dtype == "float16" else np.float32).astype(np.float64)
+    return judge_floats(bench, rounded, np.asarray(device, dtype=np.float64), dtype, movement)
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("float32", 2**-23), ("float16", 2**-10), ("bfloat16", 2**-7)])
+def test_the_unit_of_one_is_that_of_the_type(dtype: str, unit: float) -> None:
+    assert unit_in_last_place(np.array([1.0, 1.5, -1.0]), dtype).tolist() == [unit] * 3
+
+
+def test_a_result_within_one_unit_of_the_rounded_reference_has_no_error() -> None:
+    bench = RANDOM.standard_normal(1000)
+    device = np.nextafter(bench.astype(np.float32), np.float32(np.inf))
+    verdict = judged(bench, device)
+    assert (verdict.status, verdict.scaled) == ("pass", 0.0)
+
+
+def test_the_same_infinities_and_nan_on_both_sides_pass() -> None:
+    values = [1.0, np.inf, -np.inf, np.nan]
+    assert judged(values, values).status == "pass"
+
+
+def test_nan_only_on_the_device_is_an_error_that_names_the_place() -> None:
+    verdict = judged([[1.0, 2.0]], [[1.0, np.nan]])
+    assert verdict.status == "error"
+    assert verdict.index == (0, 1)
+    assert "NaN only on the device" in verdict.message
+
+
+def test_at_the_edge_of_half_precision_rounding_may_give_infinity() -> None:
+    assert judged([65519.0, 1.0], [np.inf, 1.0], "float16").status == "pass"
+    assert judged([60.0, 1.0], [np.inf, 1.0], "float16").status == "error"
+
+
+def test_what_disturbed_inputs_move_is_allowed() -> None:
+    bench = np.array([1e-6, 1.0])
+    device = np.array([1e-6 + 1e-4, 1.0])
+    assert judged(bench, device).status == "error"
+    assert judged(bench, device, movement=np.array([1e-5, 1e-7])).status == "pass"
+
+
+def test_a_scale_fault_of_a_thousandth_is_an_error_in_single_precision() -> None:
+    bench = RANDOM.standard_normal(100)
+    assert judged(bench, bench * 1.001).status == "error"
+
+
+def test_whole_numbers_may_differ_only_where_rounding_decides() -> None:
+    bench, device = np.array([1, 5, 3]), np.array([1, 3, 3])
+    assert judge_exact(bench, device, None).status == "error"
+    assert judge_exact(bench, device, np.array([True, False, True])).status == "error"
+    assert judge_exact(bench, device, np.array([False, True, False])).status == "pass"
+    assert judge_exact(bench, np.array([1, 99, 3]), np.array([False, True, False])).status == "error"

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER
+from msprobe.precheck.writer import BOM, CheckFiles, CheckWriter
+
+STAMP = "20260101000000"
+
+
+def written(folder: Path, count: int) -> CheckFiles:
+    files = CheckFiles.fresh(folder, STAMP)
+    writer = CheckWriter(files)
+    for number in range(count):
+        name = f"Torch.add.{number}"
+        writer.add([name, "pass", " ", ""], [[f"{name}.forward.output.{n}", "two\nlines"] for n in range(2)])
+    return files
+
+
+def test_files_begin_with_a_mark_of_utf_8_and_the_header_and_end_lines_with_cr_lf(tmp_path: Path) -> None:
+    files = written(tmp_path, 1)
+    assert files.result.read_bytes().startswith(BOM + ",".join(RESULT_HEADER).encode() + b"\r\n")
+    assert files.details.read_bytes().startswith(BOM + ",".join(DETAILS_HEADER).encode() + b"\r\n")
+    assert files.result.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_check_that_was_killed_goes_on_without_losing_or_doubling_a_row(tmp_path: Path) -> None:
+    files = written(tmp_path, 3)
+    whole = files.details.read_bytes(), files.result.read_bytes()
+    # Killed between the details of the last call and its result, in the middle of a line.
+    files.result.write_bytes(files.result.read_bytes()[:-8])
+    writer = CheckWriter(CheckFiles.existing(str(files.result)))
+    assert list(writer.done) == ["Torch.add.0", "Torch.add.1"]
+    writer.add(["Torch.add.2", "pass", " ", ""], [[f"Torch.add.2.forward.output.{n}", "two\nlines"] for n in range(2)])
+    assert (files.details.read_bytes(), files.result.read_bytes()) == whole
+
+
+@pytest.mark.parametrize(
+    "name", ["result.csv", "accuracy_checking_result_1.csv", f"accuracy_checking_details_{STAMP}.csv"]
+)
+def test_only_a_file_of_the_right_name_is_continued(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(InvalidInputError, match="accuracy_checking_result_<14 digits>"):
+        CheckFiles.existing(str(tmp_path / name))
+
+
+def test_a_result_without_its_details_is_not_continued(tmp_path: Path) -> None:
+    files = written(tmp_path, 1)
+    files.details.unlink()
+    with pytest.raises(PathError, match="accuracy_checking_details_"):
+        CheckFiles.existing(str(files.result))
