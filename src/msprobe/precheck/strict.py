@@ -33,6 +33,10 @@ FLOATS: dict[str, tuple[int, int, float]] = {
 }
 
 
+# Many devices take numbers below the smallest normal one for zero; for half precision they do not.
+_SUBNORMAL = {"float32": 2.0**-126 / PASS_UP_TO, "bfloat16": 2.0**-126 / PASS_UP_TO, "float64": 2.0**-1022 / PASS_UP_TO}
+
+
 @dataclass(frozen=True)
 class StrictVerdict:
     """The status, why, and the numbers of the worst element."""
@@ -69,7 +73,7 @@ def judge_floats(bench: Array, rounded: Array, device: Array, dtype: str, moveme
     mantissa = FLOATS.get(dtype, FLOATS["float32"])[0]
     units = unit_in_last_place(r, dtype)
     typical = float(np.sqrt(np.mean(np.square(b)))) * 2.0**-mantissa if np.max(np.abs(b)) < 1e150 else 0.0
-    scale = np.maximum(units, typical)
+    scale = np.maximum(np.maximum(units, typical), _SUBNORMAL.get(dtype, 0.0))
     if movement is not None:
         scale = np.maximum(scale, movement[finite])
     errors = np.abs(d - b)

@@ -101,7 +101,8 @@ RANDOM = frozenset(
     """bernoulli bernoulli_ rand randn randint randint_like rand_like randn_like randperm normal normal_ uniform_
     multinomial poisson exponential_ cauchy_ geometric_ log_normal_ random_ gumbel_softmax rrelu rrelu_
     fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices
-    svd_lowrank pca_lowrank binomial""".split()
+    svd_lowrank pca_lowrank binomial uniform exponential cauchy geometric log_normal
+    random""".split()
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.torch.inputs import Inputs, for_device, map_tree
-from msprobe.precheck.torch.machine import Outcome, run_call
+from msprobe.precheck.torch.machine import Outcome, flat_outputs, run_call
 
 _COUNTED = (torch.float16, torch.bfloat16, torch.float32)
 _LEGACY = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
@@ -119,6 +120,44 @@ def disturbed(
             for path, gradient in reference.gradients.items():
                 _note(moved, path, gradient, again.gradients.get(path))
     return moved
+
+
+#: Of the error of an ordinary kernel of the same type counts this part, so that eight times as much passes.
+_ORDINARY_SHARE = 0.25
+
+
+def add_ordinary_errors(moved: dict[str, Any], reference: Outcome, ordinary: Outcome, inputs: Inputs, eps: float) -> None:
+    """Widen what is allowed by what an ordinary kernel of the same type, that of the CPU, loses at each place.
+
+    Rounding inside of a call is not seen by disturbing its inputs: where a result cancels exactly, any kernel leaves
+    some. No more counts than the square root of ``eps`` at the size of results and inputs, half of the digits: a CPU
+    kernel that is wrong does not excuse another.
+    """
+    sizes = [_size_of(value) for value in (*inputs.tensors(), *reference.outputs, *reference.gradients.values())]
+    sizes += [_size_of(value) for value in flat_outputs(inputs.gradients or [])]
+    limit = math.sqrt(eps) * max(sizes, default=0.0)
+    pairs = [(f"output.{n}", *both) for n, both in enumerate(zip(reference.outputs, ordinary.outputs, strict=False))]
+    pairs += [(path, value, ordinary.gradients.get(path)) for path, value in reference.gradients.items()]
+    for name, ours, theirs in pairs:
+        if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor) or ours.numel() == 0:
+            continue
+        if not (ours.is_floating_point() or ours.is_complex()) or ours.layout is not torch.strided:
+            continue
+        lost: dict[str, Any] = {}
+        _note(lost, name, ours, theirs.to(ours.dtype))
+        if name in lost:
+            error = lost[name].clamp(max=limit)
+            error = torch.maximum(error, error.square().mean().sqrt()) * _ORDINARY_SHARE
+            moved[name] = torch.maximum(moved[name], error) if name in moved else error
+
+
+def _size_of(value: Any) -> float:
+    if not isinstance(value, torch.Tensor) or value.numel() == 0 or value.layout is not torch.strided:
+        return 0.0
+    if not (value.is_floating_point() or value.is_complex()):
+        return 0.0
+    size = value.detach().abs().double().nan_to_num(0.0, 0.0, 0.0).max()
+    return float(size)
 
 
 def _note(moved: dict[str, Any], name: str, old: Any, new: Any) -> None:

@@ -28,6 +28,8 @@ from msprobe.precheck.torch.machine import Machine, Outcome, cpu, run_call
 
 #: Results whose gradient is compared by 8.1.1, of calls with several.
 _ONE_GRADIENT = {"topk": 0, "npu_fusion_attention": 0}
+#: Vectors that these give may point the other way: sizes are compared.
+_UP_TO_SIGN = frozenset("eigh linalg_eigh svd linalg_svd qr linalg_qr eig linalg_eig geqrf pca_lowrank".split())
 _NO_BACKWARD = frozenset(("repeat_interleave", "masked_select"))
 
 
@@ -56,10 +58,11 @@ class TorchRunner:
         self._profile: Profile = PROFILES[task.standard]
         self._candidate = Machine(executor_of(task.candidate))
         self._control = Machine(executor_of(task.control, "--control")) if task.control else None
+        self._cpu = cpu()
         self._maker = InputMaker(requests, task.seed) if requests is not None else None
         if task.jit_compile and self._candidate.device.type == "npu":
             torch.npu.set_compile_mode(jit_compile=True)  # type: ignore[attr-defined]
-        self._further = (task.seed, self._candidate.name, self._control.name if self._control else "")
+        self.further = (task.seed, self._candidate.name, self._control.name if self._control else "")
 
     def run(self, key: str) -> Answer:
         """Check one call of the dump."""
@@ -79,10 +82,10 @@ class TorchRunner:
         except MemoryError:
             return self._skip(key, "there is not enough memory for it.", has_backward)
         except Exception as problem:
-            return self._skip(key, _text_of(problem), has_backward)
+            return self._skip(key, text_of(problem), has_backward)
 
     def _skip(self, key: str, message: str, has_backward: bool) -> Answer:
-        return skipped(key, message, has_backward, self._task.decimals, self._further)
+        return skipped(key, message, has_backward, self._task.decimals, self.further)
 
     def check(
         self,
@@ -99,7 +102,7 @@ class TorchRunner:
             _without_dropout(inputs)
         why = self._no_backward(api, inputs, has_backward, call)
         backward = has_backward and not why
-        if api in RANDOM or (is_dropout(api) and self._profile.by_element):
+        if api.rpartition(".")[2] in RANDOM or (is_dropout(api) and self._profile.by_element):
             return self._check_spread(key, function, inputs, has_backward)
         sides = self._run(key, api, function, inputs, backward, recorded)
         rows = self._forward(key, api, sides.bench, sides.device, sides)
@@ -138,7 +141,7 @@ class TorchRunner:
         return Answer(key, result, self._cells(rows), worst=worst)
 
     def _cells(self, rows: list[Judged]) -> list[list[str]]:
-        return [row.cells(self._task.decimals, *self._further) for row in rows]
+        return [row.cells(self._task.decimals, *self.further) for row in rows]
 
     def _no_backward(self, api: str, inputs: Inputs, has_backward: bool, call: ApiCall | None) -> str:
         """Why a recorded backward is not run; empty if it is."""
@@ -171,8 +174,26 @@ class TorchRunner:
             eps = _coarsest(device, inputs)
             if eps:
                 moved = reference.disturbed(function, wide, bench, eps, key, self._task.seed)
+                ordinary = self._ordinary(function, inputs, backward, autocast, device)
+                if ordinary is not None:
+                    reference.add_ordinary_errors(moved, bench, ordinary, wide, eps)
         control = self._control.run(function, inputs, backward, autocast) if self._control is not None else None
         return Sides(inputs, bench, device, control, moved)
+
+    def _ordinary(
+        self,
+        function: Callable[..., Any],
+        inputs: Inputs,
+        backward: bool,
+        autocast: torch.dtype | None,
+        device: Outcome,
+    ) -> Outcome | None:
+        """The same call by the CPU's own kernel of the same type; None where it has none."""
+        if self._candidate.executor.text in ("cpu", "auto", "auto:0") and self._candidate.device.type == "cpu":
+            return device
+        with contextlib.suppress(Exception):
+            return self._cpu.run(function, inputs, backward, autocast)
+        return None
 
     def _forward(self, key: str, api: str, bench: Outcome, device: Outcome, sides: Sides) -> list[Judged]:
         name = f"{key}.forward.output"
@@ -198,6 +219,8 @@ class TorchRunner:
         return rows
 
     def _judged(self, name: str, api: str, bench: Any, device: Any, moved: Any) -> Judged:
+        if self._profile.by_element and api.rpartition(".")[2] in _UP_TO_SIGN:
+            bench, device = _sizes(bench), _sizes(device)
         pair = Pair(name, value_of(bench), value_of(device))
         if moved is not None:
             pair.movement = moved.numpy()
@@ -253,6 +276,10 @@ def find_reference(function: Callable[..., Any], api: str) -> Callable[..., Any]
     return function
 
 
+def _sizes(value: Any) -> Any:
+    return value.abs() if isinstance(value, torch.Tensor) and value.layout is torch.strided else value
+
+
 def _coarsest(device: Outcome, inputs: Inputs) -> float:
     """The unit of rounding of the coarsest float type among the results; of the arguments, without such a result."""
     found = [reference.eps_of(value.dtype) for value in device.outputs if isinstance(value, torch.Tensor)]
@@ -289,7 +316,7 @@ def value_of(result: Any) -> Any:
         result = torch.view_as_real(result.resolve_conj())
     if result.dtype is torch.bfloat16 or (result.is_floating_point() and result.element_size() == 1):
         result = result.float()
-    return Value(result.resolve_neg().numpy(), dtype, shape)
+    return Value(result.numpy(force=True), dtype, shape)
 
 
 def _rounded(bench: torch.Tensor, dtype: torch.dtype) -> Any:
@@ -310,7 +337,7 @@ def _widen(bench: Any, device: torch.Tensor) -> None:
         bench.array = bench.array.astype(np.float64)
 
 
-def _text_of(problem: Exception) -> str:
+def text_of(problem: Exception) -> str:
     """The class and the text of what a call raised, and the line of ours where there is no text."""
     text = " ".join(str(problem).split())[:500]
     if text:
