@@ -39,6 +39,8 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "monitor": ("monitor", "watch, report and convert what the monitor wrote of a training"),
     "multi_acc_check": ("multi_run_ut", "the name of multi_run_ut since 26.2"),
     "multi_run_ut": ("multi_run_ut", "run_ut in several processes"),
+    "op_generate": ("op_generate", "write a script that reproduces one call of a dump"),
+    "reproduce": ("reproduce", "write a script that reproduces the call which a verdict names"),
     "run": ("run", "record a training script without touching its source"),
     "run_ut": ("run_ut", "check the calls of a dump on a device, one API at a time"),
     "summary": ("summary", "show what a dump contains"),
@@ -49,7 +51,6 @@ AVAILABLE: dict[str, tuple[str, str]] = {
 PLANNED: tuple[str, ...] = (
     "config_check",
     "nan_analyze",
-    "op_generate",
     "overflow_check",
     "parse",
     "run_overflow_check",

@@ -126,7 +126,9 @@ def disturbed(
 _ORDINARY_SHARE = 0.25
 
 
-def add_ordinary_errors(moved: dict[str, Any], reference: Outcome, ordinary: Outcome, inputs: Inputs, eps: float) -> None:
+def add_ordinary_errors(
+    moved: dict[str, Any], reference: Outcome, ordinary: Outcome, inputs: Inputs, eps: float
+) -> None:
     """Widen what is allowed by what an ordinary kernel of the same type, that of the CPU, loses at each place.
 
     Rounding inside of a call is not seen by disturbing its inputs: where a result cancels exactly, any kernel leaves

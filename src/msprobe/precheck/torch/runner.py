@@ -110,6 +110,8 @@ class TorchRunner:
         status, message = BLANK, ""
         if has_backward:
             why = why or sides.bench.backward_problem or sides.device.backward_problem
+            if api.rpartition(".")[2] in _UP_TO_SIGN and self._profile.by_element:
+                why = why or "the gradient depends on the signs of the vectors, which are not defined."
             if why:
                 rows.append(Judged(f"{key}.backward.output.0", "SKIP", why))
                 status, message = "SKIP", why

@@ -1,6 +1,6 @@
 """PyTorch's own samples of each operator (OpInfo), as calls to be checked: no dump is needed.
 
-They are in a private module of torch, ``torch.testing._internal.common_methods_invocations``, tried with torch 2.1 to 2.13.
+They are in a private module of torch, ``torch.testing._internal.common_methods_invocations``, tried with torch 2.13.
 """
 
 from __future__ import annotations
@@ -121,14 +121,16 @@ def operators() -> list[Any]:
         try:
             module: Any = importlib.import_module("torch.testing._internal.common_methods_invocations")
         except ImportError as problem:
-            raise NotAvailableError(f"the samples of torch {torch.__version__} cannot be imported: {problem}.") from None
+            raise NotAvailableError(
+                f"the samples of torch {torch.__version__} cannot be imported: {problem}."
+            ) from None
     found: list[Any] = [one for one in module.op_db if one.name not in _LEFT_OUT]
     return found
 
 
 @contextlib.contextmanager
 def _stand_in_for_expecttest() -> Iterator[None]:
-    """torch's samples import a base class of its tests from a package that torch does not bring; nothing of it is used."""
+    """torch's samples import a base class of tests from a package that torch does not bring; nothing uses it."""
     if importlib.util.find_spec("expecttest") is not None:
         yield
         return
@@ -170,4 +172,3 @@ def _inputs_of(sample: Any) -> Inputs:
 
     inputs.args, inputs.kwargs = inputs.map(see)
     return inputs
-

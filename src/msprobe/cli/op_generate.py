@@ -1,0 +1,102 @@
+"""``msprobe op_generate``: a script that reproduces one call of a dump, and needs torch alone.
+
+- ``msprobe op_generate --dump dump.json --api Functional.softmax.0 -o DIR``: with the values of the dump, or those of
+  ``run_ut``
+- ``msprobe -f pytorch op_generate -i config_op.json -o DIR``: as mindstudio-probe 8.1.1
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from msprobe.cli.parser import UsageError
+
+_EPILOG = """\
+The script runs the call on a device and in double precision on the CPU, prints what differs and a verdict; its exit
+status is 1 if that is an error. Large values are written beside it. `python SCRIPT --minimize` looks for a smaller call
+that still fails, and writes it beside the script.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("-i", "--config_input", metavar="FILE", help="config_op.json: which call of which dump")
+    parser.add_argument("-o", "--api_output_path", required=True, metavar="DIR", help="existing folder for the script")
+    parser.add_argument("--dump", metavar="FILE", help="dump.json, in place of -i")
+    parser.add_argument("--api", metavar="NAME", help="the call, as Functional.softmax.0")
+    parser.add_argument("--propagation", choices=("forward", "backward"), default="forward", help="forward (default)")
+    parser.add_argument("--seed", type=int, default=1234, help="of values that the dump does not have (1234)")
+    add_script_options(parser)
+
+
+def add_script_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say how a script is written and run."""
+    parser.add_argument("--device", default="", metavar="WHO", help="default of the script's own --device")
+    parser.add_argument("--data-in-files", action="store_true", help="write all values beside the script")
+    parser.add_argument(
+        "--minimize", action="store_true", help="run the script, and look for a smaller call that fails"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Write the script, and run it for ``--minimize``."""
+    folder = Path(args.api_output_path)
+    if not folder.is_dir():
+        raise UsageError(f'-o "{folder}" is no existing folder; make it first.')
+    if (args.config_input is None) == (args.dump is None):
+        raise UsageError("give either -i config_op.json or --dump dump.json and --api NAME.")
+    if args.config_input is not None:
+        from msprobe.precheck.script import generate, load_op_config
+
+        return run_script(generate(load_op_config(args.config_input), folder), args.minimize)
+    if args.api is None:
+        raise UsageError("--dump needs --api: the name of a call, as Functional.softmax.0.")
+    from msprobe.precheck.requests import open_requests
+
+    requests = open_requests(args.dump)
+    return write_and_run(requests, args, args.api, args.propagation, args.seed, folder)
+
+
+def write_and_run(
+    requests: object, args: argparse.Namespace, api: str, propagation: str, seed: int, folder: Path
+) -> int:
+    """Write the script of one call with the options of the command line, and run it for ``--minimize``."""
+    from msprobe.precheck.requests import Requests
+    from msprobe.precheck.script import ScriptRequest, write_script
+
+    assert isinstance(requests, Requests)
+    device, inject = _device_and_fault(args.device)
+    request = ScriptRequest(
+        api, propagation, folder, seed=seed, device=device, inject=inject, in_files=args.data_in_files
+    )
+    return run_script(write_script(requests, request), args.minimize)
+
+
+def _device_and_fault(text: str) -> tuple[str, str]:
+    """What a script knows of an executor: its device, and a fault that is put in."""
+    from msprobe.precheck.executors import executor_of
+
+    if not text:
+        return "", ""
+    plan = executor_of(text, "--device")
+    device = "" if plan.device.startswith("auto") else plan.device
+    fault = plan.fault
+    if fault is None:
+        return device, ""
+    return device, f"scale={fault.amount!r}" if fault.kind == "scale" else fault.kind
+
+
+def run_script(path: Path, minimize: bool) -> int:
+    """Print where the script is; run it for ``--minimize``."""
+    from msprobe.report.phrases import clean
+
+    print(clean(f"  {path}"))
+    if not minimize:
+        return 0
+    sys.stdout.flush()
+    return 0 if subprocess.run([sys.executable, str(path), "--minimize"], check=False).returncode in (0, 1) else 1

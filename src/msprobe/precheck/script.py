@@ -1,0 +1,274 @@
+"""Scripts that reproduce one call: written from a dump, they need torch alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msprobe.errors import InvalidInputError
+from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder, write_atomically
+from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo, UnreadableArgumentError
+from msprobe.precheck.generate import CannotGenerateError, domain_of, generator_for, values_for
+from msprobe.precheck.metrics import Array
+from msprobe.precheck.requests import ApiCall, Requests, open_requests
+from msprobe.precheck.standalone_text import ending
+from msprobe.precheck.standards import Standard, standard_of
+from msprobe.store.values import read_values
+
+TYPES = ("Functional", "Tensor", "Torch")
+PROPAGATIONS = ("forward", "backward")
+MOST_ITERATIONS = 1000
+MOST_NAME_LENGTH = 30
+_MOST_EMBEDDED_BYTES = 1 << 20
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}\.\d+")
+_STANDARDS: dict[Standard, str] = {
+    "binary": "Binary Equality Standard",
+    "absolute": "Absolute Threshold Standard",
+    "ulp": "ULP error Standard",
+    "thousandth": "Thousandth Standard",
+    "benchmark": "Benchmark Standard",
+    "accumulative": "Benchmark Standard",
+}
+
+
+@dataclass(frozen=True)
+class ScriptRequest:
+    """What is asked for. ``values``: ``recorded`` (those of the dump, or those that run_ut makes), or ``random``, drawn
+    between the recorded extremes at each of ``iterations``.
+    """
+
+    api: str
+    propagation: str
+    output: Path
+    values: str = "recorded"
+    seed: int = 1234
+    iterations: int = 1
+    device: str = ""
+    inject: str = ""
+    in_files: bool = False
+
+
+def write_script(requests: Requests, request: ScriptRequest) -> Path:
+    """Write the script of one call, and the files of large values beside it. Raises MsprobeError."""
+    call = _call_of(requests, request)
+    maker = _Maker(requests, call, request)
+    content = {
+        "api": call.key,
+        "type": call.api.prefix,
+        "name": call.api.name,
+        "propagation": request.propagation,
+        "standard": _STANDARDS[standard_of(call.api.name.rpartition(".")[2])],
+        "seed": request.seed,
+        "iterations": request.iterations,
+        "device": request.device,
+        "inject": request.inject,
+        "args": maker.args(),
+        "kwargs": {name: maker.node(value, name) for name, value in call.kwargs.items()},
+        "gradients": [maker.node(value, f"gradient.{n}") for n, value in enumerate(call.gradients or ())]
+        if request.propagation == "backward"
+        else None,
+    }
+    source = files("msprobe.precheck").joinpath("standalone.py").read_text(encoding="utf-8")
+    path = make_folder(request.output) / f"{call.key}.{request.propagation}.py"
+    write_atomically(path, (source + ending(content)).encode())
+    return path
+
+
+def _call_of(requests: Requests, request: ScriptRequest) -> ApiCall:
+    if request.api not in requests.keys:
+        raise InvalidInputError(
+            f'"{requests.part.path}" has no API {request.api!r}; {_near(request.api, requests.keys)}.'
+        )
+    try:
+        call = requests.call(request.api)
+    except UnreadableArgumentError as problem:
+        raise InvalidInputError(f'"{requests.part.path}", record {request.api!r}: {problem}.') from None
+    if call.api.prefix not in TYPES:
+        raise InvalidInputError(f"{request.api!r}: the type must be one of {', '.join(TYPES)}.")
+    if request.propagation == "backward" and call.gradients is None:
+        raise InvalidInputError(
+            f'"{requests.part.path}" has no backward of {request.api!r}; choose propagation forward.'
+        )
+    return call
+
+
+def _near(name: str, keys: list[str]) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(name, keys, 3)
+    return f"did you mean {', '.join(found)}?".rstrip("?") if found else f"it has {len(keys)} others"
+
+
+class _Maker:
+    """Describes the arguments of a call for its script."""
+
+    def __init__(self, requests: Requests, call: ApiCall, request: ScriptRequest) -> None:
+        self._requests, self._call, self._request = requests, call, request
+        self._bytes = 0
+
+    def args(self) -> list[Any]:
+        nodes = [self.node(value, str(place)) for place, value in enumerate(self._call.args)]
+        if self._call.api.name in ("__getitem__", "__setitem__") and len(nodes) > 1 and _is_tuple(nodes[1]):
+            nodes[1]["tuple"] = True
+        return nodes
+
+    def node(self, argument: Argument, path: str) -> Any:
+        if isinstance(argument, TensorInfo):
+            return {"tensor": self._tensor(argument, path)}
+        if isinstance(argument, Items):
+            return {"items": [self.node(item, f"{path}.{place}") for place, item in enumerate(argument.items)]}
+        if isinstance(argument, Mapping):
+            return {"mapping": {name: self.node(item, f"{path}.{name}") for name, item in argument.items.items()}}
+        assert isinstance(argument, Plain)
+        if argument.kind in ("int", "bool", "str", "NoneType"):
+            return argument.value
+        return {"kind": argument.kind, "value": argument.value}
+
+    def _tensor(self, info: TensorInfo, path: str) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "dtype": info.dtype,
+            "shape": list(info.shape),
+            "stride": list(info.stride) if info.stride else None,
+            "requires_grad": info.requires_grad,
+            "low": _plain(info.finite_low if info.finite_low is not None else info.low),
+            "high": _plain(info.finite_high if info.finite_high is not None else info.high),
+        }
+        if self._request.values == "random":
+            return found
+        array = self._array(info, path)
+        if array.dtype == np.float64 and info.dtype in ("float32", "float16", "bfloat16"):
+            array = array.astype(np.float32)
+        found["stored"] = array.dtype.name
+        data = np.ascontiguousarray(array).tobytes()
+        self._bytes += len(data)
+        if self._request.in_files or self._bytes > _MOST_EMBEDDED_BYTES:
+            name = f"{self._call.key}.{path}.bin"
+            write_atomically(make_folder(self._request.output) / name, data)
+            found["file"] = name
+        else:
+            found["data"] = base64.b64encode(data).decode()
+        return found
+
+    def _array(self, info: TensorInfo, path: str) -> Array:
+        if info.file is not None and self._requests.has_values:
+            return read_values(self._requests.part.tensor_path(info.file)).array
+        try:
+            random = generator_for(self._call.key, path, self._request.seed)
+            return values_for(info, random, domain_of(self._call.api.name, path))
+        except CannotGenerateError as problem:
+            raise InvalidInputError(f"{self._call.key}, argument {path}: {problem}.") from None
+
+
+def _is_tuple(node: Any) -> bool:
+    return isinstance(node, dict) and "items" in node and not all(type(item) is int for item in node["items"])
+
+
+def _plain(value: float | None) -> float | None:
+    return value if value is not None and abs(value) < float("inf") else None
+
+
+@dataclass(frozen=True)
+class OpConfig:
+    """The content of ``config_op.json``."""
+
+    dump: str
+    api: str
+    extract: Path
+    propagation: str
+    data_mode: str
+    seed: int
+    iterations: int
+
+
+def load_op_config(path: StrPath) -> OpConfig:
+    """Read ``config_op.json``; all mistakes are told at once. Raises PathError or InvalidInputError."""
+    file = check_readable_file(path, ".json")
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as problem:
+        raise InvalidInputError(f'"{path}" is no readable JSON file: {problem}.') from None
+    if not isinstance(content, dict):
+        raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(content).__name__}.')
+    mistakes = [
+        f'"{field}": found {content.get(field)!r}; allowed: {allowed}'
+        for field, (fits, allowed) in _FIELDS.items()
+        if not fits(content.get(field, _DEFAULTS.get(field)))
+    ]
+    if mistakes:
+        raise InvalidInputError(f'"{path}": {"; ".join(mistakes)}.')
+    values = {**_DEFAULTS, **content}
+    return OpConfig(
+        dump=values["dump_json_path"],
+        api=values["api_name"],
+        extract=Path(values["extract_api_path"]),
+        propagation=values["propagation"],
+        data_mode=values["data_mode"],
+        seed=values["random_seed"],
+        iterations=1 if values["data_mode"] == "real_data" else values["iter_times"],
+    )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_DEFAULTS: dict[str, Any] = {
+    "dump_json_path": "",
+    "propagation": "forward",
+    "data_mode": "random_data",
+    "random_seed": 1234,
+    "iter_times": 1,
+}
+_FIELDS: dict[str, tuple[Any, str]] = {
+    "dump_json_path": (lambda v: isinstance(v, str), 'the path of a dump.json, or "" for the file of extract_api_path'),
+    "api_name": (
+        lambda v: isinstance(v, str) and _NAME.fullmatch(v) is not None,
+        "the name of a call, as Functional.softmax.0",
+    ),
+    "extract_api_path": (lambda v: isinstance(v, str) and v.endswith(".json"), "the path of a .json file"),
+    "propagation": (lambda v: v in PROPAGATIONS, "forward or backward"),
+    "data_mode": (lambda v: v in ("random_data", "real_data"), "random_data or real_data"),
+    "random_seed": (_is_int, "a whole number"),
+    "iter_times": (
+        lambda v: _is_int(v) and 1 <= v <= MOST_ITERATIONS,
+        f"a whole number from 1 to {MOST_ITERATIONS}",
+    ),
+}
+
+
+def generate(config: OpConfig, output: StrPath) -> Path:
+    """Extract one call from its dump, and write its script, as ``config_op.json`` says."""
+    folder = check_output_folder(output)
+    if config.dump:
+        requests = open_requests(config.dump)
+        if config.data_mode == "real_data" and not requests.has_values:
+            raise InvalidInputError(
+                f'"{config.dump}" has no values of tensors (task tensor), which data_mode real_data asks for.'
+            )
+        _extract(requests, config)
+    else:
+        check_readable_file(config.extract, ".json")
+        requests = open_requests(config.extract)
+    values = "recorded" if config.data_mode == "real_data" else "random"
+    request = ScriptRequest(config.api, config.propagation, folder, values, config.seed, config.iterations)
+    return write_script(requests, request)
+
+
+def _extract(requests: Requests, config: OpConfig) -> None:
+    """Write the records of the call into a file of their own, with absolute paths of values."""
+    names = [f"{config.api}.{direction}" for direction in PROPAGATIONS]
+    found = {name: requests.part.record(name) for name in names if name in requests.part}
+    if not found:
+        raise InvalidInputError(
+            f'"{requests.part.path}" has no API {config.api!r}; {_near(config.api, requests.keys)}.'
+        )
+    content = {"framework": requests.framework, "dump_data_dir": None, "data": found}
+    make_folder(config.extract.parent)
+    write_atomically(config.extract, json.dumps(content, indent=1).encode())

@@ -1,0 +1,450 @@
+"""Reproduces one API call: runs it on a device and in double precision on the CPU, and compares.
+
+This file needs torch alone. Its last lines describe the call; exit status 0 means that all results agree, 1 that they
+do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PASS_UP_TO, WARNING_UP_TO = 32.0, 128.0
+_MANTISSA = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7, torch.float64: 52}
+_LEAST = {torch.float32: -126, torch.float16: -14, torch.bfloat16: -126, torch.float64: -1022}
+# rtol, small value, and its absolute tolerance: the constants of scripts of mindstudio-probe 8.1.1
+_LIMITS = {torch.float16: (1e-3, 1e-3, 1e-5), torch.bfloat16: (4e-3, 1e-3, 1e-5)}
+_OTHER_LIMITS = (1e-6, 1e-6, 1e-9)
+
+
+class Call:
+    """The arguments of the call on the CPU, as they were recorded."""
+
+    def __init__(self, content: dict[str, Any], folder: Path, iteration: int = 0) -> None:
+        self.content = content
+        self.folder = folder
+        self.random = torch.Generator().manual_seed(content.get("seed", 1234) + iteration)
+        self.wanted: list[torch.Tensor] = []
+        self.args = [self.value(node) for node in content["args"]]
+        self.kwargs = {name: self.value(node) for name, node in content["kwargs"].items()}
+        self.gradients = [self.value(node) for node in content.get("gradients") or []]
+
+    def value(self, node: Any) -> Any:
+        """One argument of the description."""
+        if not isinstance(node, dict):
+            return node
+        if "items" in node:
+            items = [self.value(item) for item in node["items"]]
+            return tuple(items) if node.get("tuple") else items
+        if "mapping" in node:
+            return {name: self.value(item) for name, item in node["mapping"].items()}
+        if "tensor" in node:
+            return self.tensor(node["tensor"])
+        kind, value = node["kind"], node["value"]
+        if kind == "slice":
+            return slice(*value)
+        if kind == "ellipsis":
+            return ...
+        if kind == "torch.Size":
+            return torch.Size(value)
+        if kind == "complex":
+            return complex(*value)
+        if kind == "float":
+            return float(value)
+        if kind in ("torch.dtype", "torch.memory_format", "torch.layout"):
+            return getattr(torch, str(value).rpartition(".")[2])
+        if kind == "torch.device":
+            return torch.device("cpu")
+        return value
+
+    def tensor(self, info: dict[str, Any]) -> torch.Tensor:
+        """A tensor: its values are embedded, in a file beside the script, or drawn between the recorded extremes."""
+        dtype, shape = getattr(torch, info["dtype"]), info["shape"]
+        if "data" in info or "file" in info:
+            data = base64.b64decode(info["data"]) if "data" in info else (self.folder / info["file"]).read_bytes()
+            stored = getattr(torch, info["stored"])
+            flat = torch.frombuffer(bytearray(data), dtype=stored) if data else torch.empty(0, dtype=stored)
+            tensor = flat.reshape(shape).to(dtype)
+        else:
+            tensor = self.drawn(info, dtype, shape)
+        if info.get("stride"):
+            with contextlib.suppress(RuntimeError):
+                tensor = strided(tensor, info["stride"])
+        if info.get("requires_grad") and (tensor.is_floating_point() or tensor.is_complex()):
+            tensor.requires_grad_()
+        return tensor
+
+    def drawn(self, info: dict[str, Any], dtype: torch.dtype, shape: list[int]) -> torch.Tensor:
+        """Uniform numbers between the recorded extremes, which are the first and the last element."""
+        low, high = float(info.get("low") or 0), float(info.get("high") or 0)
+        if dtype is torch.bool:
+            return torch.rand(shape, generator=self.random) < 0.5
+        if dtype.is_floating_point:
+            tensor = torch.rand(shape, generator=self.random, dtype=torch.float64) * (high - low) + low
+        else:
+            tensor = torch.randint(int(low), int(high) + 1, shape, generator=self.random)
+        tensor = tensor.to(dtype)
+        if tensor.numel():
+            tensor.view(-1)[0], tensor.view(-1)[-1] = low, high
+        return tensor
+
+
+def strided(tensor: torch.Tensor, stride: list[int]) -> torch.Tensor:
+    """The same values with these strides."""
+    if 0 in stride:
+        narrow = tensor[tuple(slice(0, 1) if step == 0 else slice(None) for step in stride)]
+        return narrow.contiguous().expand(tensor.shape)
+    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype).copy_(tensor)
+
+
+def each(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """A tree with each tensor replaced."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        return type(value)(each(item, change) for item in value)
+    if isinstance(value, dict):
+        return {name: each(item, change) for name, item in value.items()}
+    return value
+
+
+def leaves(value: Any) -> list[Any]:
+    """The leaves of a tree, in order."""
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        return [leaf for item in value for leaf in leaves(item)]
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in leaves(item)]
+    return [value]
+
+
+def function_of(content: dict[str, Any]) -> Callable[..., Any]:
+    """The function of the description."""
+    spaces: dict[str, Any] = {"Functional": torch.nn.functional, "Tensor": torch.Tensor, "Torch": torch}
+    found = spaces[content["type"]]
+    for part in content["name"].split("."):
+        found = getattr(found, part)
+    return found if callable(found) else lambda tensor: found.__get__(tensor)
+
+
+def run(
+    call: Call, change: Callable[[torch.Tensor], torch.Tensor], fault: str = "", device: str = "cpu"
+) -> list[tuple[str, Any]]:
+    """Results, or for propagation backward the gradients, with their names; brought to the CPU."""
+    wanted: list[torch.Tensor] = []
+    backward = call.content["propagation"] == "backward"
+
+    def place(tensor: torch.Tensor) -> torch.Tensor:
+        moved = change(tensor.detach()).to(device)
+        moved = moved.clone() if moved is tensor or moved.data_ptr() == tensor.data_ptr() else moved
+        if fault == "tf32" and moved.dtype is torch.float32 and moved.numel():
+            moved = (moved.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
+        if not (backward and tensor.requires_grad):
+            return moved
+        wanted.append(moved.requires_grad_())
+        return moved * 1  # in-place calls cannot write to leaves
+
+    with torch.set_grad_enabled(backward):
+        args, kwargs = each(call.args, place), each(call.kwargs, place)
+        result = function_of(call.content)(*args, **kwargs)
+    outputs = leaves(args[0] if result is None else result)
+    if not backward:
+        return [(str(number), spoiled(home(value), fault)) for number, value in enumerate(outputs)]
+    given = leaves(call.gradients)
+    pairs = [
+        (output, gradient)
+        for output, gradient in zip(outputs, given, strict=False)
+        if isinstance(output, torch.Tensor) and output.requires_grad and isinstance(gradient, torch.Tensor)
+    ]
+    sent = [change(gradient).to(output.device, output.dtype) for output, gradient in pairs]
+    found = torch.autograd.grad([output for output, _ in pairs], wanted, sent, allow_unused=True)
+    return [(str(number), spoiled(home(value), fault)) for number, value in enumerate(found)]
+
+
+def home(value: Any) -> Any:
+    """A tensor on the CPU."""
+    return value.detach().cpu() if isinstance(value, torch.Tensor) else value
+
+
+def spoiled(value: Any, fault: str) -> Any:
+    """A result with the fault that was asked for."""
+    kind, _, amount = fault.partition("=")
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() == 0:
+        return value
+    if kind == "scale":
+        return value * (1 + float(amount))
+    flat = value.clone().contiguous()
+    if kind == "nan":
+        flat.view(-1)[0] = math.nan
+    if kind == "drop-tail":
+        flat.view(-1)[-max(1, flat.numel() // 16) :] = 0
+    return flat
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor in double precision."""
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def movement(call: Call, eps: float, bench: list[tuple[str, Any]]) -> list[Any]:
+    """How far each element of the reference moves when inputs are off by one unit of rounding."""
+    moved: list[Any] = [None] * len(bench)
+    for seed in range(2):
+        random = torch.Generator().manual_seed(seed)
+
+        def off(tensor: torch.Tensor, random: torch.Generator = random) -> torch.Tensor:
+            tensor = wide(tensor)
+            if not (tensor.is_floating_point() or tensor.is_complex()):
+                return tensor
+            return tensor * (1 - eps * torch.randint(0, 2, tensor.shape, generator=random))
+
+        with contextlib.suppress(Exception):
+            for number, ((_, old), (_, new)) in enumerate(zip(bench, run(call, off), strict=True)):
+                if isinstance(old, torch.Tensor) and old.is_floating_point():
+                    distance = (old - new).abs().nan_to_num(0.0, 0.0, 0.0)
+                    moved[number] = distance if moved[number] is None else torch.maximum(moved[number], distance)
+    return moved
+
+
+def judge(device: Any, bench: Any, moved: Any) -> tuple[str, float, str]:
+    """``pass``, ``Warning`` or ``error``; the error in scales of rounding; and why."""
+    if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
+        equal = device == bench or (isinstance(bench, float) and math.isclose(device, bench, rel_tol=1e-5))
+        return ("pass", 0.0, "") if equal else ("error", math.inf, f"{device!r} instead of {bench!r}")
+    if device.shape != bench.shape:
+        return "error", math.inf, f"shape {tuple(device.shape)} instead of {tuple(bench.shape)}"
+    if device.is_complex():
+        device, bench, moved = torch.view_as_real(device), torch.view_as_real(bench), None
+    if not device.is_floating_point():
+        wrong = int((device != bench).sum())
+        return ("error", math.inf, f"{wrong} of {device.numel()} elements differ") if wrong else ("pass", 0.0, "")
+    rounded, d = bench.to(device.dtype).double(), device.double()
+    same = (rounded == d) | (rounded.isnan() & d.isnan()) | (rounded.isfinite() & d.isfinite())
+    if not bool(same.all()):
+        return "error", math.inf, f"{int((~same).sum())} elements are infinite or NaN on one side only"
+    finite = rounded.isfinite() & d.isfinite()
+    b, r, d = bench.double()[finite], rounded[finite], d[finite]
+    if b.numel() == 0:
+        return "pass", 0.0, ""
+    mantissa, least = _MANTISSA.get(device.dtype, 23), _LEAST.get(device.dtype, -126)
+    units = torch.exp2(torch.floor(torch.log2(r.abs())).clamp(min=least) - mantissa)
+    scale = torch.maximum(units, torch.full_like(units, float(b.square().mean().sqrt()) * 2.0**-mantissa))
+    if moved is not None:
+        scale = torch.maximum(scale, moved[finite])
+    scaled = torch.where((d - r).abs() <= units, torch.zeros_like(b), (d - b).abs() / scale)
+    worst = float(scaled.max())
+    status = "pass" if worst <= PASS_UP_TO else "Warning" if worst <= WARNING_UP_TO else "error"
+    return status, worst, "" if status == "pass" else f"{int((scaled > PASS_UP_TO).sum())} elements of {b.numel()}"
+
+
+def metrics(device: torch.Tensor, bench: torch.Tensor, standard: str) -> list[tuple[str, Any]]:
+    """The numbers of the API's standard."""
+    rows: list[tuple[str, Any]] = [
+        ("Shape", tuple(device.shape)),
+        ("Dtype of out_device", device.dtype),
+        ("Dtype of out_bench", bench.dtype),
+        ("Compare Standard", standard),
+    ]
+    d, b = device.double().flatten(), bench.to(torch.float64).flatten()
+    if d.numel() == 0 or d.shape != b.shape:
+        return rows
+    if standard == "Binary Equality Standard" or not device.is_floating_point():
+        return [*rows, ("Error Rate", float((d != b).double().mean()))]
+    rtol, small_value, atol = _LIMITS.get(device.dtype, _OTHER_LIMITS)
+    error = (d - b).abs()
+    relative = error / (b.abs() + 2.0**-52)
+    small = b.abs() <= small_value
+    normal = ~small & d.isfinite() & b.isfinite()
+    if standard == "Absolute Threshold Standard":
+        over, off = (relative > rtol) & normal, (error > atol) & small
+        return [*rows, ("Relative Error Ratio", share(over, normal)), ("Absolute Error Ratio", share(off, small))]
+    if standard == "ULP error Standard":
+        mantissa, least = _MANTISSA.get(device.dtype, 23), _LEAST.get(device.dtype, -126)
+        exponent = torch.where(b == 0, torch.zeros_like(b), torch.floor(torch.log2(b.abs()))).clamp(min=least)
+        ulp = error * torch.exp2(mantissa - exponent)
+        over = ulp > (32 if device.dtype is torch.float32 else 1)
+        names = ("Maximum ULP Error", "Mean ULP Error", "ULP Error Proportion")
+        return rows + list(zip(names, (float(ulp.max()), float(ulp.mean()), float(over.double().mean())), strict=True))
+    if standard == "Thousandth Standard":
+        return [*rows, ("Thousandth ratio", float((relative < 0.001).double().mean()))]
+    chosen = relative[normal]
+    square = error[normal].square().sum() / max(int(normal.sum()), 1)
+    return [
+        *rows,
+        ("Small Value Error Proportion", share((error > atol) & small, small)),
+        ("Maximum Relative Error", float(chosen.max()) if chosen.numel() else 0.0),
+        ("Mean Relative Error", float(chosen.mean()) if chosen.numel() else 0.0),
+        ("Root Mean Squared Error", math.sqrt(float(square))),
+        ("Error Balance", abs(int((d > b).sum()) - int((d < b).sum())) / d.numel()),
+    ]
+
+
+def share(bad: torch.Tensor, of: torch.Tensor) -> float:
+    """The part of ``of`` that is bad."""
+    return float((bad & of).sum()) / max(int(of.sum()), 1)
+
+
+def check(call: Call, options: argparse.Namespace, show: bool = True) -> str:
+    """Run both sides, print what differs, and return the verdict."""
+    dtype = getattr(torch, options.dtype) if options.dtype else None
+
+    def chosen(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
+
+    device = run(call, chosen, options.inject, options.device)
+    bench = run(call, lambda tensor: wide(chosen(tensor)))
+    types = [value.dtype for _, value in device if isinstance(value, torch.Tensor) and value.is_floating_point()]
+    moved = movement(call, max((float(torch.finfo(one).eps) for one in types), default=2.0**-23), bench)
+    verdicts = []
+    for number, ((name, ours), (_, theirs)) in enumerate(zip(device, bench, strict=True)):
+        status, scaled, why = judge(ours, theirs, moved[number])
+        verdicts.append(status)
+        if show:
+            if len(device) > 1:
+                print(f"index {name}:")
+            rows: list[tuple[str, Any]] = []
+            if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor) and not ours.is_complex():
+                rows = metrics(ours, theirs, call.content["standard"])
+            print_table([*rows, ("Scaled error", scaled), ("Verdict", f"{status} {why}".strip())])
+    return next((word for word in ("error", "Warning") if word in verdicts), "pass")
+
+
+def print_table(rows: list[tuple[str, Any]]) -> None:
+    """Print names and values in two columns."""
+    width = max(len(name) for name, _ in rows)
+    print(f"{'Metric':<{width}} | Value")
+    for name, value in rows:
+        print(f"{name:<{width}} | {value}")
+
+
+def smaller(content: dict[str, Any], length: int) -> dict[str, Any]:
+    """The description with every dimension, and every whole number, of this length halved. Raises ValueError."""
+    half = length // 2
+
+    def walk(node: Any, key: str = "") -> Any:
+        if isinstance(node, dict) and "tensor" in node:
+            return {"tensor": cut(node["tensor"], length, half)}
+        if isinstance(node, dict):
+            return {name: walk(value, name) for name, value in node.items()}
+        if isinstance(node, list):
+            return [walk(item) for item in node]
+        return half if type(node) is int and node == length else node
+
+    parts = {name: walk(content[name]) for name in ("args", "kwargs", "gradients") if content.get(name)}
+    return {**content, **parts}
+
+
+def cut(info: dict[str, Any], length: int, half: int) -> dict[str, Any]:
+    """A tensor with the first half of each dimension of this length."""
+    if length not in info["shape"]:
+        return info
+    if "file" in info:
+        raise ValueError("values in a file")
+    shape = [half if n == length else n for n in info["shape"]]
+    found = {**info, "shape": shape, "stride": None}
+    if "data" in info:
+        stored = getattr(torch, info["stored"])
+        whole = torch.frombuffer(bytearray(base64.b64decode(info["data"])), dtype=stored).reshape(info["shape"])
+        part = whole[tuple(slice(0, n) for n in shape)].contiguous()
+        found["data"] = base64.b64encode(bytes(part.view(torch.uint8).flatten().tolist())).decode()
+    return found
+
+
+def minimize(content: dict[str, Any], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """The smallest call that still fails: dimensions are halved and arguments left out while it does."""
+
+    def fails(candidate: dict[str, Any]) -> bool:
+        try:
+            return check(Call(candidate, folder), options, show=False) == "error"
+        except Exception:
+            return False
+
+    shrunk = True
+    while shrunk:
+        shrunk = False
+        for length in sorted(lengths(content), reverse=True):
+            try:
+                candidate = smaller(content, length)
+            except ValueError:
+                continue
+            if fails(candidate):
+                content, shrunk = candidate, True
+        for name in list(content["kwargs"]):
+            candidate = {**content, "kwargs": {word: node for word, node in content["kwargs"].items() if word != name}}
+            if fails(candidate):
+                content, shrunk = candidate, True
+        if len(content["args"]) > 1 and fails({**content, "args": content["args"][:-1]}):
+            content, shrunk = {**content, "args": content["args"][:-1]}, True
+    return content
+
+
+def lengths(node: Any) -> set[int]:
+    """All lengths above 1 of dimensions."""
+    if isinstance(node, dict) and "tensor" in node:
+        return {n for n in node["tensor"]["shape"] if n > 1}
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return {n for child in children for n in lengths(child)}
+
+
+def shapes(node: Any) -> list[list[int]]:
+    """The shapes of all tensors."""
+    if isinstance(node, dict) and "tensor" in node:
+        return [node["tensor"]["shape"]]
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [shape for child in children for shape in shapes(child)]
+
+
+def main(content: dict[str, Any], path: str) -> int:
+    """The command line of the script."""
+    parser = argparse.ArgumentParser(description=f"Reproduces {content['api']} ({content['propagation']}).")
+    parser.add_argument("--device", default=content.get("device") or best_device(), help="cpu, cuda:0, npu:0, ...")
+    parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16", "float64"), help="of float arguments")
+    parser.add_argument("--inject", default=content.get("inject", ""), help="a fault: scale=1e-3, nan, drop-tail, tf32")
+    parser.add_argument("--minimize", action="store_true", help="look for a smaller call that fails; write it beside")
+    options = parser.parse_args()
+    torch.manual_seed(content.get("seed", 1234))
+    folder = Path(path).resolve().parent
+    verdicts = []
+    for iteration in range(content.get("iterations", 1)):
+        print(f"iter: {iteration}:")
+        print("Compare result:")
+        verdicts.append(check(Call(content, folder, iteration), options))
+    verdict = next((word for word in ("error", "Warning") if word in verdicts), "pass")
+    print("Compare finished.")
+    print(f"Verdict: {verdict} ({content['api']}.{content['propagation']} on {options.device})")
+    if options.minimize and verdict == "error":
+        least = minimize({**content, "device": options.device, "inject": options.inject}, options, folder)
+        target = Path(path).with_suffix(".min.py")
+        target.write_text(Path(path).read_text(encoding="utf-8").partition("\nCALL = ")[0] + ending(least), "utf-8")
+        print(f"Smallest failing call: {least['api']} with shapes {shapes([least['args'], least['kwargs']])}: {target}")
+    elif options.minimize:
+        print("Nothing fails, so nothing is made smaller.")
+    return int(verdict == "error")
+
+
+def best_device() -> str:
+    """The accelerator of this machine, or the CPU."""
+    with contextlib.suppress(ImportError):
+        __import__("torch_npu")
+    for kind in ("npu", "cuda", "xpu"):
+        module = getattr(torch, kind, None)
+        if module is not None and module.is_available():
+            return f"{kind}:0"
+    return "cpu"
+
+
+def ending(content: dict[str, Any]) -> str:
+    """The last lines of a script: the call, and the start."""
+    text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
+    return (
+        f"\nCALL = json.loads('{text}')\n\nif __name__ == \"__main__\":\n    raise SystemExit(main(CALL, __file__))\n"
+    )

@@ -1,0 +1,57 @@
+"""The call that a finding of ``verdict.json`` names, in the dump that it was found in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from msprobe.errors import InvalidInputError
+from msprobe.paths import StrPath, check_readable_file
+from msprobe.precheck.requests import BACKWARD, FORWARD, Requests
+from msprobe.store.reader import open_dump
+
+
+def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tuple[Requests, str, str]:
+    """The calls of the part, the name of the call and ``forward`` or ``backward``. Raises MsprobeError."""
+    path = Path(verdict) / "verdict.json" if Path(verdict).is_dir() else Path(verdict)
+    content = _read(check_readable_file(path, ".json"))
+    findings = content.get("findings")
+    if not isinstance(findings, list) or not findings:
+        raise InvalidInputError(f'"{path}" has no findings: there is nothing to reproduce.')
+    if not 1 <= number <= len(findings):
+        raise InvalidInputError(f'--finding {number}: "{path}" has the findings 1 to {len(findings)}.')
+    finding = findings[number - 1]
+    entry = finding.get("entry") if isinstance(finding, dict) else None
+    direction = next((word for word in (FORWARD, BACKWARD) if isinstance(entry, str) and entry.endswith(word)), None)
+    if not isinstance(entry, str) or direction is None or entry.startswith(("Module.", "Cell.", "Optimizer.")):
+        raise InvalidInputError(
+            f'finding {number} of "{path}" names {entry!r}, which is no call of an API; choose another with --finding.'
+        )
+    side = "reference" if finding.get("evidence", {}).get("side") == "reference" else "candidate"
+    where = dump if dump is not None else _place(content.get(side), path)
+    opened = open_dump(where)
+    step, rank = finding.get("step"), finding.get("rank")
+    if step not in opened.steps and len(opened.steps) == 1:
+        step = opened.steps[0]
+    ranks = opened.ranks(step)
+    requests = Requests(opened.part(step, rank if rank in ranks or len(ranks) != 1 else ranks[0]))
+    return requests, entry.removesuffix(direction), direction.removeprefix(".")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as problem:
+        raise InvalidInputError(f'"{path}" is no readable JSON file: {problem}.') from None
+    if not isinstance(content, dict):
+        raise InvalidInputError(f'"{path}" is no verdict: it must hold a JSON object.')
+    return content
+
+
+def _place(given: Any, path: Path) -> Path:
+    """Where the dump is: as the verdict says, from here or from the folder of the verdict."""
+    if not isinstance(given, str) or not given:
+        raise InvalidInputError(f'"{path}" does not say where its dumps are; name one with --dump.')
+    beside = path.parent / given
+    return beside if not Path(given).exists() and beside.exists() else Path(given)
