@@ -39,9 +39,11 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "monitor": ("monitor", "watch, report and convert what the monitor wrote of a training"),
     "multi_acc_check": ("multi_run_ut", "the name of multi_run_ut since 26.2"),
     "multi_run_ut": ("multi_run_ut", "run_ut in several processes"),
+    "op_check": ("op_check", "check PyTorch's own samples of each operator on a device"),
     "op_generate": ("op_generate", "write a script that reproduces one call of a dump"),
     "reproduce": ("reproduce", "write a script that reproduces the call which a verdict names"),
     "run": ("run", "record a training script without touching its source"),
+    "run_overflow_check": ("run_overflow_check", "say of each call whether its overflow is one on the CPU, too"),
     "run_ut": ("run_ut", "check the calls of a dump on a device, one API at a time"),
     "summary": ("summary", "show what a dump contains"),
     "view": ("view", "show a run, or two runs side by side, in the browser"),
@@ -53,7 +55,6 @@ PLANNED: tuple[str, ...] = (
     "nan_analyze",
     "overflow_check",
     "parse",
-    "run_overflow_check",
 )
 
 

@@ -445,6 +445,5 @@ def best_device() -> str:
 def ending(content: dict[str, Any]) -> str:
     """The last lines of a script: the call, and the start."""
     text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
-    return (
-        f"\nCALL = json.loads('{text}')\n\nif __name__ == \"__main__\":\n    raise SystemExit(main(CALL, __file__))\n"
-    )
+    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, __file__))\n'
+    return f"\nCALL = json.loads('{text}')\n\n{start}"

@@ -9,6 +9,5 @@ from typing import Any
 def ending(content: dict[str, Any]) -> str:
     """The call, and the start."""
     text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
-    return (
-        f"\nCALL = json.loads('{text}')\n\nif __name__ == \"__main__\":\n    raise SystemExit(main(CALL, __file__))\n"
-    )
+    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, __file__))\n'
+    return f"\nCALL = json.loads('{text}')\n\n{start}"

@@ -17,6 +17,7 @@ __all__ = [
     "Memory",
     "PrecisionDebugger",
     "TrainerMon",
+    "check_api",
     "compare",
     "compare_distributed",
     "module_dump",
@@ -35,6 +36,10 @@ _NOT_YET = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "check_api":
+        from msprobe.precheck.torch.check_api import check_api
+
+        return check_api
     work = _NOT_YET.get(name)
     if work is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

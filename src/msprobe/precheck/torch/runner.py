@@ -35,6 +35,8 @@ _NO_BACKWARD = frozenset(("repeat_interleave", "masked_select"))
 
 def runner(task: Task) -> TorchRunner:
     """What a worker asks for."""
+    # Workers share the machine: one thread each, unless the executor says otherwise.
+    torch.set_num_threads(1)
     return TorchRunner(task, open_requests(task.dump))
 
 
@@ -346,8 +348,3 @@ def text_of(problem: Exception) -> str:
         return f"{type(problem).__name__}: {text}"
     last = traceback.extract_tb(problem.__traceback__)[-1]
     return f"{type(problem).__name__} in {os.path.basename(last.filename)}:{last.lineno}"
-
-
-with contextlib.suppress(RuntimeError):
-    # Workers share the machine: one thread each, unless the executor says otherwise.
-    torch.set_num_threads(int(os.environ.get("MSPROBE_PRECHECK_THREADS", "1")))

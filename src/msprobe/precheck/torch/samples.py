@@ -21,12 +21,11 @@ from msprobe.errors import NotAvailableError
 from msprobe.precheck.executors import DTYPES
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.job import Answer, Task, skipped
+from msprobe.precheck.sample_check import LIST
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
 from msprobe.precheck.torch.runner import TorchRunner, text_of
 
-#: Asked instead of a call: the names of all calls, as the notes of the answer.
-LIST = "?"
 # Give memory that nobody has written, or have nothing to compare.
 _LEFT_OUT = frozenset(
     """empty empty_like empty_permuted empty_strided new_empty new_empty_strided to_sparse item

@@ -1,0 +1,65 @@
+"""``msprobe op_check``: check PyTorch's own samples of each operator on a device; no dump is needed.
+
+Exit status: 0 no errors; 1 there are some, or it could not be done; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from msprobe.cli.parser import UsageError
+from msprobe.cli.run_ut import STANDARDS
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--ops", default="", metavar="A,B", help="names of operators: matmul,softmax (all)")
+    parser.add_argument(
+        "--candidate", default="auto", metavar="WHO", help="who is checked; `msprobe run_ut -h` lists them"
+    )
+    parser.add_argument("--control", default="", metavar="WHO", help="who plays the trusted device")
+    parser.add_argument("--dtypes", default="fp32", metavar="A,B", help="types of the samples: fp32,bf16,fp16 (fp32)")
+    parser.add_argument("--samples", type=int, default=3, metavar="N", help="samples of each operator and type (3)")
+    parser.add_argument("-o", "--out_path", default="./", metavar="DIR", help="folder of the results (./)")
+    parser.add_argument("-n", "--num_splits", type=int, default=1, metavar="N", help="worker processes (1)")
+    parser.add_argument("--standard", choices=STANDARDS, default="strict", help="by what results are judged (strict)")
+    parser.add_argument("--seed", type=int, default=1234, help="of the samples (1234)")
+    parser.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one sample (600)")
+    parser.add_argument("--top", type=int, default=10, metavar="K", help="failed samples that are shown (10)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Check the samples, print what was found."""
+    from msprobe.cli.output_folder import usable_output
+    from msprobe.cli.progress import progress
+    from msprobe.precheck.executors import DTYPES, executor_of
+    from msprobe.precheck.job import Task
+    from msprobe.precheck.sample_check import check_samples
+    from msprobe.report.phrases import clean
+
+    unknown = [name for name in args.dtypes.split(",") if name not in DTYPES]
+    if unknown:
+        raise UsageError(f"--dtypes: {', '.join(unknown)} is no type; allowed: {', '.join(DTYPES)}.")
+    if args.samples < 1 or not 1 <= args.num_splits <= 64:
+        raise UsageError("--samples must be 1 or more, -n from 1 to 64.")
+    if ":" in args.ops:
+        raise UsageError(f"--ops: {args.ops!r} is no list of names of operators.")
+    executor_of(args.candidate)
+    if args.control:
+        executor_of(args.control, "--control")
+    folder = usable_output(args.out_path)
+    task = Task(
+        f"{args.ops}:{args.dtypes}:{args.samples}",
+        standard=args.standard,
+        candidate=args.candidate,
+        control=args.control,
+        seed=args.seed,
+        kind="samples",
+    )
+    with progress("checking") as tell:
+        files, ranking = check_samples(task, folder, args.num_splits, args.timeout, tell)
+    for line in ranking.lines(args.top):
+        print(clean(line))
+    for path in (files.result, files.details):
+        print(clean(f"  {path}"))
+    return int(bool(ranking.failed))

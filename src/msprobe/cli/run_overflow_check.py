@@ -1,0 +1,48 @@
+"""``msprobe run_overflow_check``: is what overflowed on the device an overflow on the CPU as well?
+
+Prints a line for each call, and writes no file.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from msprobe.cli.parser import UsageError
+
+_SKIPPED = ("Distributed", "MindSpeed", "NPU")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("-api_info", "--api_info_file", required=True, metavar="FILE", help="dump.json")
+    parser.add_argument("-j", "--jit_compile", metavar="WORD", help="accepted for old command lines")
+    parser.add_argument("-d", "--device", default="0", metavar="ID", help="number or name of the device (0)")
+    parser.add_argument("--candidate", metavar="WHO", help="in place of -d; `msprobe run_ut -h` lists them")
+    parser.add_argument("--seed", type=int, default=1234, help="of generated values (1234)")
+    parser.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one call (600)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Check all calls and print what was found."""
+    if args.device.lstrip("-").isdigit() and int(args.device) < 0:
+        raise UsageError(f"argument -d/--device: must be >= 0, found {args.device}.")
+    from pathlib import Path
+
+    from msprobe import log
+    from msprobe.precheck.executors import executor_of
+    from msprobe.precheck.job import Task
+    from msprobe.precheck.pool import Pool
+    from msprobe.precheck.requests import open_requests
+    from msprobe.precheck.selection import Selection
+    from msprobe.report.phrases import clean
+
+    candidate = args.candidate or (f"auto:{args.device}" if args.device.isdigit() else args.device)
+    executor_of(candidate)
+    requests = open_requests(args.api_info_file)
+    task = Task(str(Path(args.api_info_file).absolute()), candidate=candidate, seed=args.seed, kind="overflow")
+    keys = [key for key in requests.keys if not Selection().refuse(key, _SKIPPED)]
+    for answer in Pool([task], args.timeout).answers([(key, False) for key in keys]):
+        said = answer.notes or [f"The {answer.key} was skipped: {answer.result[3]}"]
+        log.info(clean(said[0]))
+    log.info("Successfully completed run_overflow_check")
+    return 0

@@ -1,0 +1,79 @@
+"""``check_api``: one call of a program or a notebook, checked as ``run_ut`` checks those of a dump."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from msprobe.errors import InvalidInputError
+from msprobe.precheck.columns import DETAILS_HEADER
+from msprobe.precheck.generate import generator_for
+from msprobe.precheck.job import Task
+from msprobe.precheck.standards import PROFILES
+from msprobe.precheck.torch.inputs import Inputs
+from msprobe.precheck.torch.machine import run_call
+from msprobe.precheck.torch.runner import TorchRunner
+
+
+@dataclass(frozen=True)
+class ApiReport:
+    """What was found of one call: ``forward`` and ``backward`` (``pass``, ``Warning``, ``error``, ``SKIP`` or blank),
+    and a row for each result and gradient, by the columns of the details file. True where nothing is an error.
+    """
+
+    forward: str
+    backward: str
+    rows: tuple[dict[str, str], ...]
+
+    def __bool__(self) -> bool:
+        return "error" not in (self.forward, self.backward)
+
+
+def check_api(
+    function: Callable[..., Any],
+    *args: Any,
+    candidate: str = "auto",
+    standard: str = "strict",
+    seed: int = 1234,
+    **kwargs: Any,
+) -> ApiReport:
+    """Run ``function(*args, **kwargs)`` on the candidate and in double precision on the CPU, and compare.
+
+    Tensors may be on any device and are not changed; gradients of those that require one are compared as well, for
+    random gradients of the results. ``candidate`` is an executor as of ``msprobe run_ut --candidate``. Raises
+    InvalidInputError for a candidate or standard that there is not, and what the function itself raises.
+    """
+    from msprobe.precheck.executors import executor_of
+
+    executor_of(candidate, "candidate")
+    if standard not in PROFILES:
+        raise InvalidInputError(f"standard {standard!r} is none of {', '.join(PROFILES)}.")
+    name = getattr(function, "__name__", type(function).__name__)
+    key = f"Call.{name}.0"
+    inputs = Inputs(list(args), dict(kwargs))
+
+    def see(tensor: torch.Tensor, path: str) -> torch.Tensor:
+        if tensor.requires_grad:
+            inputs.wanted.append(path)
+        return tensor.detach().cpu()
+
+    inputs.args, inputs.kwargs = inputs.map(see)
+    if inputs.wanted:
+        inputs.gradients = _gradients(function, inputs, key, seed)
+    runner = TorchRunner(Task("", standard=standard, candidate=candidate, seed=seed), None)
+    answer = runner.check(key, name, function, inputs, bool(inputs.wanted), [])
+    rows = tuple(dict(zip(DETAILS_HEADER, row, strict=True)) for row in answer.details)
+    return ApiReport(answer.result[1], answer.result[2], rows)
+
+
+def _gradients(function: Callable[..., Any], inputs: Inputs, key: str, seed: int) -> list[Any]:
+    random = torch.Generator().manual_seed(int(generator_for(key, "gradients", seed).integers(1 << 62)))
+    return [
+        torch.randn(value.shape, generator=random, dtype=torch.float64).to(value.dtype)
+        if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+        else None
+        for value in run_call(function, inputs, False).outputs
+    ]

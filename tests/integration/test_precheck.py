@@ -1,0 +1,334 @@
+"""The pre-check as its users run it: a dump of a real training, real worker processes, real files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command_line import Completed, call
+from torch import nn
+
+from msprobe.pytorch import PrecisionDebugger, check_api
+
+
+class Small(nn.Module):
+    """A bit of everything: indices, convolution, attention, in-place writes, masks, half precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(30, 8)
+        self.norm = nn.LayerNorm(8)
+        self.conv = nn.Conv1d(8, 8, 3, padding=1)
+        self.out = nn.Linear(8, 30)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.embedding(tokens))
+        x = x + self.conv(x.transpose(1, 2)).transpose(1, 2)
+        x = torch.softmax(x @ x.transpose(-1, -2), -1) @ x
+        positive = x > 0
+        x = torch.where(positive, x, x * 0.1)
+        x.mul_(2.0)
+        low = x.to(torch.bfloat16)
+        x = x + (low @ low.transpose(1, 2)).float().mean() + torch.topk(x, 3, -1)[0].sum() * 0.01
+        return self.out(x)
+
+
+def record(folder: Path, task: str) -> Path:
+    torch.manual_seed(0)
+    model = Small()
+    PrecisionDebugger.reset()
+    debugger = PrecisionDebugger(dump_path=str(folder), task=task, level="L1")
+    debugger.start(model=model)
+    tokens = torch.randint(0, 30, (2, 6))
+    nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
+    debugger.stop()
+    debugger.step()
+    PrecisionDebugger.reset()
+    return next(folder.glob("step0/*/dump.json"))
+
+
+@pytest.fixture(scope="module")
+def statistics(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("statistics"), "statistics")
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("tensor"), "tensor")
+
+
+def rows(folder: Path, kind: str = "result", tool: str = "accuracy_checking") -> list[list[str]]:
+    (path,) = folder.glob(f"{tool}_{kind}_*.csv")
+    return read(path)
+
+
+def read(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.reader(file))
+
+
+def checked(dump: Path, folder: Path, *words: object, command: str = "run_ut") -> Completed:
+    found = call(command, "-api_info", dump, "-o", folder, *words)
+    assert found.returncode == 0, found.stderr
+    return found
+
+
+def test_a_healthy_dump_has_one_passing_row_for_each_forward_entry(statistics: Path, tmp_path: Path) -> None:
+    checked(statistics, tmp_path)
+    keys = [name.removesuffix(".forward") for name in json.loads(statistics.read_text())["data"] if "forward" in name]
+    found = rows(tmp_path)
+    assert found[0] == ["API name", "Forward Test Success", "Backward Test Success", "Message"]
+    assert [row[0] for row in found[1:]] == keys
+    by_name = {row[0]: row for row in found}
+    assert by_name["Tensor.to.0"][1:3] == ["SKIP", "SKIP"]
+    assert by_name["Tensor.__gt__.0"][1:3] == ["pass", " "]
+    assert by_name["Torch.topk.0"][1:3] == ["pass", "pass"]
+    assert all(row[1] in ("pass", "SKIP") and row[2] in ("pass", "SKIP", " ") for row in found[1:])
+    assert {row[1] for row in found[1:] if not row[0].startswith("Tensor.to.")} == {"pass"}
+
+
+def test_workers_change_nothing_of_the_files(statistics: Path, tmp_path: Path) -> None:
+    checked(statistics, tmp_path / "1", "-n", 1, command="multi_run_ut")
+    checked(statistics, tmp_path / "3", "-n", 3, command="multi_acc_check")
+    for kind in ("result", "details"):
+        assert rows(tmp_path / "1", kind) == rows(tmp_path / "3", kind)
+
+
+def test_a_fault_of_a_thousandth_is_an_error_of_every_float_api(statistics: Path, tmp_path: Path) -> None:
+    found = checked(statistics, tmp_path, "--candidate", "inject:scale=1e-3", "--top", 2, command="acc_check")
+    details = rows(tmp_path, "details")[1:]
+    for row in details:
+        if row[21] != "SKIP" and row[2] in ("torch.float32", "torch.bool", "torch.int64"):
+            # A gradient that is zero stays it.
+            expected = "error" if row[2] == "torch.float32" and float(row[5].strip() or 1) > 0 else "pass"
+            assert row[21] == expected, row
+    assert "reproduce: msprobe op_generate --dump" in found.stdout
+
+
+@pytest.mark.parametrize("fault", ["tf32", "nan@0", "drop-tail"])
+def test_injected_faults_are_found(statistics: Path, tmp_path: Path, fault: str) -> None:
+    checked(statistics, tmp_path, "--candidate", f"inject:{fault}")
+    by_name = {row[0]: row for row in rows(tmp_path)}
+    for name in ("Functional.linear.0", "Functional.layer_norm.0", "Functional.conv1d.0", "Torch.softmax.0"):
+        assert by_name[name][1] == "error"
+    if fault == "nan@0":
+        messages = [row[22] for row in rows(tmp_path, "details") if row[21] == "error"]
+        assert any("NaN only on the device" in message and "at [0" in message for message in messages)
+
+
+def test_healthy_half_precision_is_a_warning_of_8_1_1_and_passes_strictly(statistics: Path, tmp_path: Path) -> None:
+    for standard, status in (("8.1.1", "Warning"), ("strict", "pass"), ("26.2", "warning")):
+        checked(statistics, tmp_path / standard, "--standard", standard)
+        by_name = {row[0]: row for row in rows(tmp_path / standard)}
+        assert by_name["Tensor.__matmul__.2"][1] == status
+
+
+def test_recorded_values_are_used_and_a_missing_file_costs_its_call_only(values: Path, tmp_path: Path) -> None:
+    (values.parent / "dump_tensor_data" / "Functional.conv1d.0.forward.input.1.pt").unlink()
+    checked(values, tmp_path)
+    by_name = {row[0]: row for row in rows(tmp_path)}
+    assert by_name["Functional.conv1d.0"][1:3] == ["SKIP", "SKIP"]
+    assert "Functional.conv1d.0.forward.input.1.pt" in by_name["Functional.conv1d.0"][3]
+    assert by_name["Functional.linear.0"][1:3] == ["pass", "pass"]
+
+
+def test_a_worker_that_dies_costs_one_call(statistics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "crashing.py").write_text(
+        "import os\n\n\ndef run(function, args, kwargs):\n"
+        "    if getattr(function, '__name__', '') == 'softmax':\n        os.abort()\n"
+        "    return function(*args, **kwargs)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    checked(statistics, tmp_path / "out", "--candidate", "plugin:crashing:run")
+    by_name = {row[0]: row for row in rows(tmp_path / "out")}
+    assert by_name["Torch.softmax.0"][1:3] == ["SKIP", "SKIP"]
+    assert "worker died of SIGABRT" in by_name["Torch.softmax.0"][3]
+    assert by_name["Functional.linear.0"][1:3] == ["pass", "pass"]
+
+
+def test_a_check_goes_on_where_it_was_cut(statistics: Path, tmp_path: Path) -> None:
+    checked(statistics, tmp_path)
+    (result,), (details,) = (list(tmp_path.glob(f"*_{kind}_*.csv")) for kind in ("result", "details"))
+    whole = result.read_bytes(), details.read_bytes()
+    result.write_bytes(b"".join(whole[0].splitlines(keepends=True)[:5])[:-3])
+    checked(statistics, tmp_path, "-csv_path", result)
+    assert (result.read_bytes(), details.read_bytes()) == whole
+
+
+def test_lists_choose_what_is_checked(statistics: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"run_ut": {"white_list": ["linear", "softmax"], "black_list": ["softmax"]}}))
+    checked(statistics, tmp_path, "-config", config)
+    passed = [row[0] for row in rows(tmp_path)[1:] if row[1] == "pass"]
+    assert passed == ["Functional.linear.0"]
+
+
+def test_error_data_holds_arguments_of_both_forms_and_loads_safely(statistics: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"run_ut": {"error_data_path": str(tmp_path), "white_list": ["linear"]}}))
+    checked(statistics, tmp_path, "-config", config, "-save_error_data", "--candidate", "inject:nan@0")
+    (folder,) = tmp_path.glob("ut_error_data*")
+    names = {path.name for path in folder.iterdir()}
+    assert {f"Functional.linear.0.forward.input.{place}.pt" for place in range(3)} <= names
+    assert "Functional.linear.0.backward.output.device.0.pt" in names
+    assert torch.load(folder / "Functional.linear.0.forward.output.device.0.pt", weights_only=True).isnan().any()
+
+
+def test_a_control_gives_the_verdict_of_three_and_a_check_agrees_with_itself(statistics: Path, tmp_path: Path) -> None:
+    checked(statistics, tmp_path, "--control", "cpu+threads=1")
+    found = rows(tmp_path, tool="api_precision_compare")
+    assert found[0] == ["API Name", "Forward Test Success", "Backward Test Success", "Message"]
+    assert {row[1] for row in found[1:]} <= {"pass", "SKIP", "error"}
+    (details,) = tmp_path.glob("accuracy_checking_details_*.csv")
+    again = tmp_path / "again"
+    assert call("api_precision_compare", "-npu", details, "-gpu", details, "-o", again).returncode == 0
+    benchmark = [row for row in rows(again, "details", "api_precision_compare") if row[26] == "标杆比对法"]
+    assert benchmark
+    assert {row[25] for row in benchmark} == {"pass"}
+
+
+def test_the_script_of_a_call_tells_a_verdict_and_finds_the_smallest_call(statistics: Path, tmp_path: Path) -> None:
+    words = ("--dump", statistics, "--api", "Functional.linear.0", "-o", tmp_path)
+    assert call("op_generate", *words, "--propagation", "backward").returncode == 0
+    script = tmp_path / "Functional.linear.0.backward.py"
+    healthy = subprocess.run([sys.executable, script, "--device", "cpu"], capture_output=True, text=True, check=False)
+    assert healthy.returncode == 0, healthy.stderr
+    assert "Maximum ULP Error" in healthy.stdout
+    assert "Verdict: pass" in healthy.stdout
+    broken = subprocess.run(
+        [sys.executable, script, "--device", "cpu", "--inject", "scale=1e-3", "--minimize"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert broken.returncode == 1
+    assert "Smallest failing call" in broken.stdout
+    smallest = subprocess.run([sys.executable, script.with_suffix(".min.py")], capture_output=True, check=False)
+    assert smallest.returncode == 1
+
+
+def test_reproduce_writes_the_script_of_the_call_that_a_verdict_names(statistics: Path, tmp_path: Path) -> None:
+    finding = {"entry": "Torch.softmax.0.forward", "step": 0, "rank": "rank", "evidence": {}}
+    verdict = tmp_path / "verdict.json"
+    verdict.write_text(json.dumps({"candidate": str(statistics.parents[2]), "findings": [finding]}))
+    assert call("reproduce", verdict, "-o", tmp_path).returncode == 0
+    assert (tmp_path / "Torch.softmax.0.forward.py").is_file()
+    wrong = call("reproduce", verdict, "--finding", 2, "-o", tmp_path)
+    assert wrong.returncode == 1
+    assert "has the findings 1 to 1" in wrong.stderr
+
+
+def test_overflow_on_both_sides_is_normal_and_on_one_is_not(tmp_path: Path, capsys: Any) -> None:
+    tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "requires_grad": False}
+    data = {
+        "Torch.exp.0.forward": {"input_args": [{**tensor, "Max": 1e30, "Min": 1e30}], "input_kwargs": {}, "output": []},
+        "Torch.linalg.norm.0.forward": {"input_args": [{**tensor, "Max": 2.0, "Min": 1.0}], "input_kwargs": {}},
+    }
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"task": "statistics", "framework": "pytorch", "dump_data_dir": None, "data": data}))
+    said = call("run_overflow_check", "-api_info", dump).stdout
+    assert "The Torch.exp.0 overflow is a normal overflow." in said
+    assert "The Torch.linalg.norm.0 overflow is a normal overflow." in said
+    said = call("run_overflow_check", "-api_info", dump, "--candidate", "inject:nan@0").stdout
+    assert "The Torch.linalg.norm.0 overflow is an abnormal overflow." in said
+
+
+def test_names_of_a_stranger_run_nothing(tmp_path: Path) -> None:
+    text = {"type": "str", "value": str(tmp_path / "made")}
+    data = {
+        f"{name}.0.forward": {"input_args": [text], "input_kwargs": {}, "output": []}
+        for name in (
+            "Torch.load",
+            "Torch.os.system",
+            "Torch.hub.load",
+            "Torch.compile",
+            "Tensor.__class__",
+            "Os.system",
+        )
+    }
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps({"task": "statistics", "framework": "pytorch", "dump_data_dir": None, "data": data}))
+    checked(dump, tmp_path)
+    assert {row[1] for row in rows(tmp_path)[1:]} == {"SKIP"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-d", "0", "0"], "must be unique"),
+        (["-d", "-1"], "must be >= 0"),
+        (["--candidate", "gpu"], "is no device"),
+        (["-csv_path", "x.csv"], "accuracy_checking_result_<14 digits>.csv"),
+        (["-config", "missing.json"], "does not exist"),
+    ],
+)
+def test_bad_words_get_one_line(statistics: Path, tmp_path: Path, words: list[str], said: str) -> None:
+    found = call("run_ut", "-api_info", statistics, "-o", tmp_path, *words)
+    assert found.returncode != 0
+    assert said in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"white_list": "linear"}, "white_list"),
+        ({"white_list": ["nosuch"]}, "'nosuch'"),
+        ({"error_data_path": "/no/such"}, "/no/such"),
+        ({"port": 70000}, "70000"),
+        ({"host": "300.1.1.1"}, "300.1.1.1"),
+        ({"is_online": "yes"}, "is_online"),
+        ({"rank_list": ["a"]}, "rank_list"),
+        ({"tls_path": "."}, "server.key"),
+    ],
+)
+def test_a_mistake_in_the_settings_names_its_field(
+    statistics: Path, tmp_path: Path, section: dict[str, Any], said: str
+) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"run_ut": section}))
+    found = call("run_ut", "-api_info", statistics, "-config", config, "-o", tmp_path / "out")
+    assert found.returncode == 1
+    assert said in found.stderr
+    assert next(iter(section)) in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "dump.json"),
+        ("[1]", "dump.json"),
+        ('{"task": "statistics"}', "data"),
+        ('{"data": {"X.relu.0.sideways": {}}}', "X.relu.0.sideways"),
+    ],
+)
+def test_a_broken_dump_is_told_of_in_one_line(tmp_path: Path, content: str, said: str) -> None:
+    dump = tmp_path / "dump.json"
+    dump.write_text(content)
+    found = call("run_ut", "-api_info", dump, "-o", tmp_path / "out")
+    assert found.returncode == 1
+    assert said in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_an_empty_dump_gives_empty_files(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.json"
+    dump.write_text('{"task": "statistics", "framework": "pytorch", "data": {}}')
+    checked(dump, tmp_path)
+    assert len(rows(tmp_path)) == 1
+
+
+def test_check_api_judges_a_call_of_a_program() -> None:
+    x, weight = torch.randn(4, 5, requires_grad=True), torch.randn(3, 5, requires_grad=True)
+    healthy = check_api(nn.functional.linear, x, weight, bias=None)
+    assert healthy
+    assert (healthy.forward, healthy.backward, len(healthy.rows)) == ("pass", "pass", 3)
+    assert not check_api(nn.functional.linear, x, weight, candidate="inject:tf32")
+    assert x.grad is None
