@@ -9,7 +9,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.paths import write_atomically
-from msprobe.precheck import precision_compare
+from msprobe.precheck import mindspore_rows, precision_compare
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.pool import Pool, tasks_for
 from msprobe.precheck.ranking import Ranking, reproduction_command
@@ -56,8 +56,13 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
     if request.save_errors:
         folder = Path(request.settings.error_data_path or "./", f"ut_error_data{files.stamp}")
         task = replace(task, error_folder=str(folder.absolute()))
-    writer = CheckWriter(files)
     keys = without_repeated(requests, requests.keys) if request.filtered else requests.keys
+    if requests.framework == "mindspore":
+        task = replace(task, kind="mindspore", control="")
+        keys = [key for key in keys if mindspore_rows.is_checked(key)]
+        writer = CheckWriter(files, mindspore_rows.RESULT_HEADER, mindspore_rows.DETAILS_HEADER)
+    else:
+        writer = CheckWriter(files)
     ranking = Ranking(_stacks(requests), reproduction_command(str(requests.part.path), request.candidates[0]))
     controls: list[list[str]] = []
     todo = [key for key in keys if key not in writer.done]
@@ -82,12 +87,15 @@ def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequen
     for key in keys:
         if key in refused:
             further = (task.seed, request.candidates[0], task.control)
+            if task.kind == "mindspore":
+                yield mindspore_rows.skipped(key, refused[key], requests.has_backward(key))
+                continue
             yield skipped(key, refused[key], requests.has_backward(key), task.decimals, further)
             continue
         answer = next(done)
         if not warned and request.candidates[0].startswith(("auto", "inject")):
             warned = True
-            if answer.details and answer.details[0][27].startswith("cpu"):
+            if task.kind == "torch" and answer.details and answer.details[0][27].startswith("cpu"):
                 log.warning("there is no accelerator: the candidate is the CPU. Choose another with --candidate or -d.")
         yield answer
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.errors import MsprobeError, NotAvailableError
+from msprobe.precheck import mindspore_rows
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import Answer, Task, answer_of, skipped
 
@@ -183,8 +184,7 @@ class Pool:
             try:
                 self._done.put((number, answer_of(worker.ask(key, self._timeout))))
             except WorkerFailedError as problem:
-                further = (task.seed, task.candidate, task.control)
-                self._done.put((number, skipped(key, str(problem), calls[number][1], task.decimals, further)))
+                self._done.put((number, _lost(task, key, str(problem), calls[number][1])))
             except MsprobeError as problem:
                 self._done.put((number, problem))
                 return
@@ -194,6 +194,14 @@ class Pool:
                         (number, MsprobeError(f"checking {key} failed: {type(problem).__name__}: {problem}"))
                     )
                 return
+
+
+def _lost(task: Task, key: str, message: str, has_backward: bool) -> Answer:
+    """The answer for a call that cost a worker."""
+    if task.kind == "mindspore":
+        return mindspore_rows.skipped(key, message, has_backward)
+    further = (task.seed, task.candidate, task.control)
+    return skipped(key, message, has_backward, task.decimals, further)
 
 
 def tasks_for(task: Task, candidates: Sequence[str], count: int) -> list[Task]:

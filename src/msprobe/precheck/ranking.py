@@ -63,9 +63,10 @@ class Ranking:
         return found
 
     def _entry(self, number: int, answer: Answer) -> list[str]:
-        bad = next(row for row in answer.details if row[21] == "error")
+        bad = next(row for row in answer.details if "error" in row)
+        why = bad[bad.index("error") + 1].strip() or "error"
         direction = "backward" if ".backward." in bad[0] else "forward"
-        lines = [f"{number}. {bad[0]}: {bad[22].strip() or 'error'}"]
+        lines = [f"{number}. {bad[0]}: {why}"]
         frame = next((frame for frame in self.stack_of(f"{answer.key}.forward") if "site-packages" not in frame), "")
         if frame:
             lines.append(f"   called in {' '.join(frame.split())[:200]}")

@@ -1,0 +1,198 @@
+"""Checks calls of a MindSpore dump: in their recorded types, and in double precision, both by MindSpore.
+
+No torch is needed. With recorded values (task tensor) what is judged is the recorded result: the call itself is run in
+double precision only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindspore import mint
+
+from msprobe.errors import MsprobeError
+from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo, UnreadableArgumentError
+from msprobe.precheck.columns import direction_status
+from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
+from msprobe.precheck.job import Answer, Task
+from msprobe.precheck.mindspore_rows import Row, judge, skipped
+from msprobe.precheck.requests import ApiCall, flat, open_requests
+from msprobe.store.values import read_values
+
+_SPACES: dict[str, Any] = {"Mint": mint, "MintFunctional": mint.nn.functional, "Tensor": mindspore.Tensor}
+_HALVES = ("float16", "bfloat16")
+
+
+class _CallError(ValueError):
+    """A call cannot be made again."""
+
+
+def runner(task: Task) -> MindSporeRunner:
+    """What a worker asks for."""
+    return MindSporeRunner(task)
+
+
+class MindSporeRunner:
+    """Runs the calls of one dump on the CPU."""
+
+    def __init__(self, task: Task) -> None:
+        mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+        self._task = task
+        self._requests = open_requests(task.dump)
+
+    def run(self, key: str) -> Answer:
+        """Check one call of the dump."""
+        has_backward = self._requests.has_backward(key)
+        try:
+            return self._check(self._requests.call(key))
+        except MsprobeError as problem:
+            return skipped(key, problem.message, has_backward)
+        except (UnreadableArgumentError, CannotGenerateError, _CallError) as problem:
+            return skipped(key, str(problem), has_backward)
+        except Exception as problem:
+            text = " ".join(str(problem).split())[:300]
+            return skipped(key, f"{type(problem).__name__}: {text}", has_backward)
+
+    def _check(self, call: ApiCall) -> Answer:
+        function = _function_of(call)
+        tested = self._inputs(call, wide=False)
+        bench = self._inputs(call, wide=True)
+        outputs = _flat(_run(function, bench))
+        recorded = self._recorded(call)
+        if recorded is None:
+            recorded = [_array(value) for value in _flat(_run(function, tested))]
+        rows = [
+            judge(f"{call.key}.forward.output.{place}", _array(ours), theirs)
+            for place, (ours, theirs) in enumerate(zip(outputs, recorded, strict=False))
+        ]
+        forward, backward, message = direction_status(rows, "Warning"), "", ""
+        if call.gradients is not None:
+            try:
+                gradients = self._backward(call, function, tested, bench)
+                backward = direction_status(gradients, "Warning")
+            except Exception as problem:
+                message = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
+                gradients = [Row(f"{call.key}.backward.output.0", "SKIP", message)]
+                backward = "SKIP"
+            rows += gradients
+        message = message or next((row.message for row in rows if row.status == "error"), "")
+        return Answer(call.key, [call.key, forward, backward, message], [row.cells() for row in rows])
+
+    def _backward(self, call: ApiCall, function: Callable[..., Any], tested: Any, bench: Any) -> list[Row]:
+        sides = []
+        for inputs, wide in ((bench, True), (tested, False)):
+            given = [self._made(one, f"gradient.{n}", call, wide) for n, one in enumerate(call.gradients or ())]
+            sides.append([_array(value) for value in _gradients(function, inputs, given)])
+        return [
+            judge(f"{call.key}.backward.output.{place}", ours, theirs)
+            for place, (ours, theirs) in enumerate(zip(*sides, strict=True))
+        ]
+
+    def _inputs(self, call: ApiCall, wide: bool) -> tuple[list[Any], dict[str, Any]]:
+        args = [self._made(one, str(place), call, wide) for place, one in enumerate(call.args)]
+        return args, {name: self._made(one, name, call, wide) for name, one in call.kwargs.items()}
+
+    def _made(self, argument: Argument, path: str, call: ApiCall, wide: bool) -> Any:
+        if isinstance(argument, TensorInfo):
+            return self._tensor(argument, path, call, wide)
+        if isinstance(argument, Items):
+            return tuple(self._made(one, f"{path}.{place}", call, wide) for place, one in enumerate(argument.items))
+        if isinstance(argument, Mapping):
+            return {name: self._made(one, f"{path}.{name}", call, wide) for name, one in argument.items.items()}
+        return _plain(argument, path)
+
+    def _tensor(self, info: TensorInfo, path: str, call: ApiCall, wide: bool) -> Any:
+        if info.file is not None and self._requests.has_values:
+            array = np.array(read_values(self._requests.part.tensor_path(info.file)).array)
+        else:
+            array = np.asarray(values_for(info, generator_for(call.key, path, self._task.seed)))
+        kind = getattr(mindspore, info.dtype, None) or getattr(mindspore, f"{info.dtype}_", None)
+        if kind is None:
+            raise _CallError(f"argument {path}: MindSpore has no type {info.dtype!r}.")
+        if info.dtype.startswith(("float", "bfloat")):
+            # Halves of both sides are the same numbers: they are rounded before they are widened.
+            tensor = mindspore.Tensor(array.astype(np.float32 if info.dtype != "float64" else np.float64)).astype(kind)
+            return tensor.astype(mindspore.float32).astype(mindspore.float64) if wide else tensor
+        return mindspore.Tensor(array).astype(kind)
+
+    def _recorded(self, call: ApiCall) -> list[Any] | None:
+        """The recorded results; None where they were not."""
+        infos = list(flat(call.outputs))
+        if not self._requests.has_values or not all(isinstance(one, TensorInfo) and one.file for one in infos):
+            return None
+        return [
+            (np.array(read_values(self._requests.part.tensor_path(one.file)).array), one.dtype)
+            for one in infos
+            if isinstance(one, TensorInfo) and one.file
+        ]
+
+
+def _function_of(call: ApiCall) -> Callable[..., Any]:
+    found = _SPACES.get(call.api.prefix)
+    for part in call.api.name.split("."):
+        if part.startswith("_") and not part.endswith("__"):
+            raise _CallError(f"{call.key}: {part!r} is no API that is run.")
+        found = getattr(found, part, None)
+    if found is None or not callable(found) or isinstance(found, type):
+        raise _CallError(f"MindSpore {mindspore.__version__} has no API {call.api.prefix}.{call.api.name}.")
+    return found  # type: ignore[no-any-return]
+
+
+def _run(function: Callable[..., Any], inputs: tuple[list[Any], dict[str, Any]]) -> Any:
+    args, kwargs = inputs
+    return function(*args, **kwargs)
+
+
+def _gradients(function: Callable[..., Any], inputs: tuple[list[Any], dict[str, Any]], given: list[Any]) -> list[Any]:
+    """Gradients of the float tensors among the positional arguments."""
+    args, kwargs = inputs
+    places = [place for place, one in enumerate(args) if _is_float(one)]
+
+    def call(*tensors: Any) -> Any:
+        whole = list(args)
+        for place, tensor in zip(places, tensors, strict=True):
+            whole[place] = tensor
+        return function(*whole, **kwargs)
+
+    outputs, pull = mindspore.vjp(call, *(args[place] for place in places))
+    sent = [one.astype(output.dtype) for one, output in zip(given, _flat(outputs), strict=False)]
+    found = pull(*sent) if len(sent) > 1 else pull(sent[0])
+    return _flat(found)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, mindspore.Tensor) and str(value.dtype).startswith(("Float", "BFloat"))
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in _flat(item)]
+    return [value]
+
+
+def _array(value: Any) -> tuple[Any, str]:
+    """A tensor as an array, and its type in MindSpore's word (``Float32``)."""
+    if not isinstance(value, mindspore.Tensor):
+        return value, type(value).__name__
+    word = str(value.dtype)
+    return (value.astype(mindspore.float32) if word == "BFloat16" else value).asnumpy(), word
+
+
+def _plain(argument: Plain, path: str) -> Any:
+    kind, value = argument.kind, argument.value
+    if kind == "mindspore.dtype":
+        found = getattr(mindspore, str(value).rpartition(".")[2].lower(), None)
+        if found is not None:
+            return found
+    if kind == "slice":
+        return slice(*value)
+    if kind == "ellipsis":
+        return ...
+    if kind == "float":
+        return float(value)
+    if kind in ("NoneType", "int", "bool", "str"):
+        return value
+    raise _CallError(f"argument {path}: a value of type {kind} ({value!r}) cannot be made again.")

@@ -1,0 +1,97 @@
+"""The files of a check of MindSpore calls, and the verdict in them (mindstudio-probe 8.1.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from msprobe.precheck.columns import Judged
+from msprobe.precheck.job import Answer
+from msprobe.precheck.metrics import Array
+
+RESULT_HEADER = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
+DETAILS_HEADER = (
+    *("API Name", "Bench Dtype", "Tested Dtype", "Shape", "Cosine", "MaxAbsErr", "MaxRelativeErr", "Status", "Message"),
+)
+COSINE_OVER = 0.99
+MAX_ABS_BELOW = 0.001
+_EPSILON = 1e-8
+#: Units of rounding of half types: results are compared with the reference rounded to their type.
+_HALF_EPS = {"Float16": 2.0**-10, "BFloat16": 2.0**-7, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_API_TYPES = ("Mint", "MintFunctional")
+_TENSOR_APIS = frozenset(
+    """add_ add addmm_ all allclose any bool byte ceil clamp contiguous copy_ cos clone cumprod expand_as flatten float
+    half int is_contiguous isnan item log log2 long masked_fill max mean min numel numpy repeat repeat_interleave
+    reshape round select sin size split sqrt square sub swapaxes to t tolist topk transpose trunc type
+    unsqueeze view view_as fill_ floor_ clamp_ type_as zero_""".split()
+)
+
+
+def is_checked(key: str) -> bool:
+    """True for calls that are checked; the others have no row."""
+    prefix, _, rest = key.partition(".")
+    return prefix in _API_TYPES or (prefix == "Tensor" and rest.rpartition(".")[0] in _TENSOR_APIS)
+
+
+@dataclass
+class Row(Judged):
+    """One result of a call."""
+
+    cosine: float | None = None
+    max_abs: float | None = None
+    max_relative: float | None = None
+
+    def cells(self, *unused: Any) -> list[str]:
+        """The line of the details file; floats are written so that they can be read back exactly."""
+        numbers = ("" if n is None else repr(float(n)) for n in (self.cosine, self.max_abs, self.max_relative))
+        shape = "" if self.shape is None else str(self.shape)
+        bench, device = self.bench_dtype.strip(), self.device_dtype.strip()
+        return [self.name, bench, device, shape, *numbers, self.status, self.message]
+
+
+def judge(name: str, bench: tuple[Any, str], tested: tuple[Any, str]) -> Row:
+    """Compare one result; each side is an array (or a plain value) and the word of its type."""
+    (ours, our_type), (theirs, their_type) = bench, tested
+    row = Row(name, "pass", "", our_type, their_type)
+    if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
+        row.status = "pass" if ours == theirs else "error"
+        row.message = "" if row.status == "pass" else f"{theirs!r} instead of {ours!r}."
+        return row
+    row.shape = tuple(theirs.shape)
+    if ours.shape != theirs.shape:
+        row.status, row.message = "error", f"the shapes differ: {theirs.shape}, in the reference {ours.shape}."
+        return row
+    if theirs.size == 0:
+        return row
+    b, d = ours.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
+    if not np.array_equal(np.isfinite(b), np.isfinite(d)):
+        row.status, row.message = "error", "infinities or NaN are not at the same places."
+        return row
+    finite = np.isfinite(b)
+    b, d = b[finite], d[finite]
+    if b.size == 0:
+        return row
+    row.cosine = float((b @ d + _EPSILON) / (np.linalg.norm(b) * np.linalg.norm(d) + _EPSILON))
+    row.max_abs = float(np.max(np.abs(d - b)))
+    row.max_relative = float(np.max(np.abs(d - b) / (np.abs(b) + _EPSILON)))
+    # A half type cannot be nearer than its rounding, at sizes above one.
+    allowed = max(MAX_ABS_BELOW, 2 * _HALF_EPS.get(their_type, 0.0) * _largest(b))
+    if row.cosine <= COSINE_OVER:
+        row.status, row.message = "error", f"cosine {row.cosine:.6g} is not above {COSINE_OVER}."
+    elif row.max_abs >= allowed:
+        row.status, row.message = "error", f"the largest difference {row.max_abs:.6g} is not below {allowed:.3g}."
+    return row
+
+
+def _largest(values: Array) -> float:
+    return float(np.max(np.abs(values)))
+
+
+def skipped(key: str, message: str, has_backward: bool) -> Answer:
+    """The answer for a call that was not checked."""
+    directions = ["forward", *(["backward"] if has_backward else [])]
+    rows = [Row(f"{key}.{direction}.output.0", "SKIP", message) for direction in directions]
+    result = [key, "SKIP", "SKIP" if has_backward else "", message]
+    return Answer(key, result, [row.cells() for row in rows])
