@@ -4,7 +4,7 @@ The reference is computed in double precision from the very numbers that the can
 the candidate's arithmetic. A backward stable algorithm gives the exact result of inputs that are off by a few units of
 rounding (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 1.5). How far such inputs move each
 element is measured: the reference is computed again with its inputs disturbed by one unit of rounding. An element's
-*scale* is the largest of that movement, of one unit in the last place of the result, and of one unit of rounding at the
+*scale* is the largest of that movement, of one unit in the last place of the result, and of an eighth of one at the
 size of a typical element of the result; its scaled error is its difference in scales.
 """
 
@@ -72,7 +72,7 @@ def judge_floats(bench: Array, rounded: Array, device: Array, dtype: str, moveme
     b, r, d = bench[finite], rounded[finite], device[finite]
     mantissa = FLOATS.get(dtype, FLOATS["float32"])[0]
     units = unit_in_last_place(r, dtype)
-    typical = float(np.sqrt(np.mean(np.square(b)))) * 2.0**-mantissa if np.max(np.abs(b)) < 1e150 else 0.0
+    typical = float(np.sqrt(np.mean(np.square(b)))) * 2.0**-mantissa / 8 if np.max(np.abs(b)) < 1e150 else 0.0
     scale = np.maximum(np.maximum(units, typical), _SUBNORMAL.get(dtype, 0.0))
     if movement is not None:
         scale = np.maximum(scale, movement[finite])
