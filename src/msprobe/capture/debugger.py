@@ -42,6 +42,8 @@ class Debugger:
     _probe_module: ClassVar[str]
     _probe: Any = None
     _frames_iterations = False
+    # The online check: what its module gave, which sends the records of this process.
+    _sending: Any = None
     _home: ClassVar[type[Debugger]]
     _instance: ClassVar[Any] = None
 
@@ -262,6 +264,23 @@ class Debugger:
             return
         self._end_tokens()
         self.recorder.close()
+        self._end_sending()
+
+    # ---------------------------------------------------------------- records that are sent to be checked
+
+    def _begin_sending(self) -> None:
+        """Send the records to who checks them, if the settings say so. Raises PathError or InvalidInputError."""
+        if self.settings.online is None:
+            return
+        if self._sending is None:
+            module = importlib.import_module("msprobe.precheck.online.sending")
+            self._sending = module.Sending(self.settings.online)
+        self.recorder.session.record_into(self._sending.sink)
+
+    def _end_sending(self) -> None:
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.close()
 
     def _end_tokens(self) -> None:
         tokens, self._tokens = self._tokens, None
@@ -300,6 +319,8 @@ class Debugger:
             renewed.session.number_steps_from(session.step)
             renewed.bus.adopt(self.recorder.bus)
             self.recorder = renewed
+            self.settings = settings
+            self._begin_sending()
         self.settings = settings
 
     def _renewed(self, settings: Settings) -> Any:

@@ -13,6 +13,7 @@ from msprobe.cli.parser import UsageError
 
 if TYPE_CHECKING:
     from msprobe.precheck.check import CheckReport, CheckRequest
+    from msprobe.precheck.settings import Settings
 
 STANDARDS = ("strict", "26.2", "8.1.1")
 LEAST_SPLITS, MOST_SPLITS = 1, 64
@@ -24,7 +25,8 @@ gradient), and a summary that ranks what failed; with --control, the files of ap
 
 candidates: cpu, cuda:0, npu:1, xpu, mps; behind it +threads=1, +mkldnn=off, +deterministic, +dtype=bf16,
 +autocast=bf16, +compile, +inject:scale=1e-3 (also tf32, swap, nan@0, inf@0, drop-tail); plugin:package.module:function,
-called with (function, args, kwargs); python:PATH, the torch of another environment.
+called with (function, args, kwargs); python:PATH, the torch of another environment; recorded, the results in the dump
+themselves (task tensor), for which nothing is run but the reference.
 
 standards: strict judges each element by what rounding explains at its place; 8.1.1 and 26.2 judge as mindstudio-probe.
 """
@@ -65,6 +67,11 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     ours.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one call (600)")
     ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
     ours.add_argument("--fail-on", choices=("error", "warning", "never"), default="never", help="exit with 1 on these")
+    online = parser.add_argument_group("online check (is_online in config.json)")
+    online.add_argument("--ranks", type=int, default=1, metavar="N", help="end when so many ranks have ended (1)")
+    online.add_argument(
+        "--idle", type=float, default=600.0, metavar="S", help="or when nothing came for S seconds (600)"
+    )
     if several:
         parser.add_argument(
             "-n",
@@ -84,6 +91,12 @@ def execute(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace, workers: int) -> int:
     """Check with some workers, print what was found, and return the exit status."""
+    if args.config_path and not args.api_info_file:
+        from msprobe.precheck.settings import load_settings
+
+        settings = load_settings(args.config_path)
+        if settings.is_online:
+            return _check_online(args, settings, workers)
     request = request_of(args, workers)
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
@@ -94,6 +107,31 @@ def check(args: argparse.Namespace, workers: int) -> int:
         report = run_check(request, tell)
     _show(report, args.top)
     return _status(report, args.fail_on)
+
+
+def _check_online(args: argparse.Namespace, settings: Settings, workers: int) -> int:
+    """Check what trainings send, until they have ended."""
+    from msprobe.cli.output_folder import usable_output
+    from msprobe.cli.progress import progress
+    from msprobe.precheck.executors import executor_of
+    from msprobe.precheck.job import Task
+    from msprobe.precheck.online.receiving import OnlineRequest, run_online
+
+    if args.ranks < 1 or args.idle <= 0 or args.timeout <= 0:
+        raise UsageError("--ranks must be 1 or more, --idle and --timeout above 0.")
+    if args.control:
+        executor_of(args.control, "--control")
+    usable_output(args.out_path)
+    task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed)
+    request = OnlineRequest(args.out_path, task, settings, max(workers, 1), args.ranks, args.idle, args.timeout)
+    with progress("checking") as tell:
+        report = run_online(request, tell)
+    print(f"{report.checked} calls of {len(report.steps)} steps were checked, {len(report.failed)} of them are wrong")
+    for rank, step, key in report.failed[: args.top]:
+        print(f"  rank {rank}, step {step}: {key}")
+    for files in report.files.values():
+        print(f"  {files.result}\n  {files.details}")
+    return 1 if report.failed and args.fail_on != "never" else 0
 
 
 def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
@@ -115,7 +153,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         executor_of(args.control, "--control")
     settings = load_settings(args.config_path)
     if settings.is_online:
-        raise UsageError('"is_online": true asks for the online check, which is not available in this version.')
+        raise UsageError('"is_online": true listens for calls, so give no -api_info; or set it to false.')
     task = Task(
         dump=args.api_info_file,
         standard=args.standard,

@@ -27,7 +27,7 @@ from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, GradientProbeFields,
 from msprobe.config.ranges import expand
 from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level
 from msprobe.config.sections import Section, read_section, unknown_field_warnings
-from msprobe.config.settings import TASKS, GradientProbe, ProbeTask, Settings, Task, TensorSlice, quoted
+from msprobe.config.settings import TASKS, GradientProbe, Online, ProbeTask, Settings, Task, TensorSlice, quoted
 from msprobe.errors import InvalidInputError, PathError
 
 StrPath = str | os.PathLike[str]
@@ -178,13 +178,9 @@ def _what_is_not_available(active: str, section: Fields, load: LoadFields, sourc
         missing.append((("task",), f'task "{active}" is not available in this version; choose {able}'))
     if load.path:
         missing.append((("load",), "replacing module inputs is not available in this version; remove it"))
-    if isinstance(section, TensorFields):
-        if section.online_run_ut:
-            text = "streaming to a remote checker is not available in this version; set it to false"
-            missing.append(((active, "online_run_ut"), text))
-        if section.bench_path:
-            text = "comparing while recording is not available in this version; remove it"
-            missing.append(((active, "bench_path"), text))
+    if isinstance(section, TensorFields) and section.bench_path:
+        text = "comparing while recording is not available in this version; remove it"
+        missing.append(((active, "bench_path"), text))
     return [source.mistake(path, text, "unavailable") for path, text in missing]
 
 
@@ -222,6 +218,8 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         own["device_precision"] = section.precision or "high"
         own["slice"] = tuple(TensorSlice(part.dim, part.begin, part.end, part.size) for part in section.slices)
         own["request_id"] = section.request_id
+    if isinstance(section, TensorFields) and section.online_run_ut:
+        own["online"] = Online(section.nfs_path, section.host, section.port, section.tls_path)
     level = effective_level(common)
     tensor_list = getattr(section, "tensor_list", ())
     for name in ("file_format", "overflow_nums", "check_mode"):

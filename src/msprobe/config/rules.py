@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msprobe.config.fields import CommonFields, FilterFields, StatisticsFields, ValueFields
+from msprobe.config.fields import CommonFields, FilterFields, StatisticsFields, TensorFields, ValueFields
 from msprobe.config.mistakes import Mistake, Source, shown
 from msprobe.config.scope_patterns import API_EXAMPLE, MODULE_EXAMPLE, entry_kind, scope_kinds
 from msprobe.config.sections import Section
@@ -24,7 +24,11 @@ def effective_level(common: CommonFields) -> Level:
 
 def cross_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: Source) -> list[Mistake]:
     """All mistakes that several fields make together. A field that is broken by itself takes part in none."""
-    return [*_scope_mistakes(common, section, source), *_async_mistakes(common, section, source)]
+    return [
+        *_scope_mistakes(common, section, source),
+        *_async_mistakes(common, section, source),
+        *_online_mistakes(common, section, source),
+    ]
 
 
 def adjustment_warnings(common: CommonFields, section: FilterFields, source: Source) -> list[str]:
@@ -66,6 +70,24 @@ def _scope_mistakes(common: Section[CommonFields], section: Section[FilterFields
             what = "not the full name of an entry" if kind is None else f"the name of {_ARTICLE[kind]} entry"
             text = f"found {shown(name)} ({what}); allowed: {permitted}"
             found.append(source.mistake((*path, index), text, "scope"))
+    return found
+
+
+def _online_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: Source) -> list[Mistake]:
+    """Records that are sent to be checked need an address, and calls among them."""
+    values = section.fields
+    if not isinstance(values, TensorFields) or not values.online_run_ut or common.fields.task != "tensor":
+        return []
+    found = []
+    if not values.nfs_path and not (values.host and values.port > 0):
+        text = (
+            'found true without an address; give "host" and "port" of the process that checks, or "nfs_path", a folder '
+            "that both sides see"
+        )
+        found.append(source.mistake(("tensor", "online_run_ut"), text))
+    if effective_level(common.fields) not in ("L1", "mix"):
+        text = f'found true at level "{effective_level(common.fields)}"; allowed: level "L1" or "mix", which have calls'
+        found.append(source.mistake(("tensor", "online_run_ut"), text))
     return found
 
 

@@ -82,6 +82,18 @@ class GradientProbe:
 
 
 @dataclass(frozen=True)
+class Online:
+    """Where records are sent to be checked, in place of a folder: ``nfs_path``, a folder that both sides see, or
+    ``host`` and ``port``. ``tls_path``: the folder of keys and certificates; empty for plain TCP.
+    """
+
+    nfs_path: str = ""
+    host: str = ""
+    port: int = -1
+    tls_path: str = ""
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything the recorder needs to know; made by :func:`msprobe.config.load.load_settings`.
 
@@ -149,6 +161,8 @@ class Settings:
     # eager: they run uncompiled while recording.
     compile: CompiledRegions = "boundary"
     buffers: bool = False
+    # Task tensor with online_run_ut; None: records go to dump_path.
+    online: Online | None = None
     # Task grad_probe; None with any other.
     gradient_probe: GradientProbe | None = None
 

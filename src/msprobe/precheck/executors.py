@@ -3,7 +3,8 @@
 ``cpu``, ``cuda:0``, ``npu:1``, ``xpu``, ``mps``; behind it, each with a ``+``: ``mkldnn=off``, ``threads=N``,
 ``deterministic``, ``dtype=bf16``, ``autocast=bf16``, ``compile``, ``inject:FAULT``. A fault alone runs on the best
 device there is. ``plugin:pkg.mod:function`` is given ``(function, args, kwargs)`` and returns the result.
-``python:PATH`` runs calls with the torch of another environment.
+``python:PATH`` runs calls with the torch of another environment. ``recorded`` runs nothing: the results that the dump
+has are judged.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ DTYPES = {
     "float64": "float64",
     "double": "float64",
 }
+#: The candidate whose results are those of the dump.
+RECORDED = "recorded"
 _FAULTS = ("tf32", "scale", "swap", "nan", "inf", "drop-tail", "abort", "hang")
 _DEVICE = re.compile(rf"({'|'.join(DEVICES)})(?::(\d+))?")
 _PLUGIN = re.compile(r"plugin:([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 _ALLOWED = (
     "allowed: cpu, cuda:0, npu:0, xpu, mps or auto, with +mkldnn=off, +threads=N, +deterministic, +dtype=bf16, "
-    "+autocast=bf16, +compile or +inject:FAULT behind it; plugin:package.module:function; python:PATH"
+    "+autocast=bf16, +compile or +inject:FAULT behind it; plugin:package.module:function; python:PATH; recorded"
 )
 
 
@@ -70,6 +73,8 @@ def executor_of(text: str, option: str = "--candidate") -> Executor:
         if match is None:
             raise InvalidInputError(f"{option} {text!r}: a plugin is plugin:package.module:function.")
         return Executor(text, "cpu", plugin=(match[1], match[2]))
+    if text == RECORDED and option == "--candidate":
+        return Executor(text, "cpu")
     if text.startswith("python:"):
         return Executor(text, "cpu", python=text.removeprefix("python:"))
     first, *words = re.split(r"\+(?=[a-z])", text)

@@ -98,6 +98,12 @@ class Requests:
             gradients,
         )
 
+    def gradients_of_arguments(self, key: str) -> tuple[Argument, ...]:
+        """What the backward of a call gave, in the order of the graph; empty if none was recorded."""
+        backward = self.part.record(key + BACKWARD) if key in self._backward else None
+        found = backward.get("output") if isinstance(backward, dict) else None
+        return _each(found if isinstance(found, list) else [found], "gradient of an argument")
+
     def has_backward(self, key: str) -> bool:
         """True if a backward record belongs to this call."""
         return key in self._backward

@@ -30,6 +30,12 @@ class Settings:
     error_data_path: str = "./"
     decimals: int = 14
     is_online: bool = False
+    #: Of the online check: where to listen, and which ranks are checked (all if empty).
+    nfs_path: str = ""
+    host: str = ""
+    port: int = -1
+    tls_path: str = ""
+    ranks: tuple[int, ...] = ()
 
 
 def load_settings(path: str | None) -> Settings:
@@ -59,7 +65,19 @@ def load_settings(path: str | None) -> Settings:
     _check_online(section, mistakes)
     if mistakes:
         raise InvalidInputError(f'"{path}", section "run_ut": {"; ".join(mistakes)}.')
-    return Settings(selection, folder, decimals, section.get("is_online", False))
+    tls = section.get("tls_path", "")
+    return Settings(
+        selection,
+        folder,
+        decimals,
+        section.get("is_online", False),
+        section.get("nfs_path", ""),
+        section.get("host", ""),
+        section.get("port", -1),
+        # The default that 8.1.1 documents; a folder without keys means none.
+        "" if tls == "./" and not any(Path(tls, name).is_file() for name in TLS_FILES) else tls,
+        tuple(section.get("rank_list", [0])),
+    )
 
 
 def _names(value: Any, field: str, mistakes: list[str]) -> list[str]:
@@ -92,6 +110,8 @@ def _check_online(section: dict[str, Any], mistakes: list[str]) -> None:
     if not isinstance(ranks, list) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in ranks):
         mistakes.append(f'"rank_list": found {ranks!r}; allowed: a list of ranks, whole numbers of 0 or more')
     shared = section.get("nfs_path", "")
+    if online is True and not shared and not (host and port != -1):
+        mistakes.append('"is_online": true needs "host" and "port" to listen at, or "nfs_path", a shared folder')
     if not isinstance(shared, str) or (shared and not Path(shared).is_dir()):
         mistakes.append(f'"nfs_path": {shared!r} is no existing folder')
     tls = section.get("tls_path", "")

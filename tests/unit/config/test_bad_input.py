@@ -432,7 +432,6 @@ class TestNotAvailable:
                 {"load": {"path": "/dump/step0", "modules": ["a"], "step": [0], "dump_after_load": True}},
                 "load",
             ),
-            (tensor(online_run_ut=True, nfs_path="/nfs"), "tensor.online_run_ut"),
             (tensor(summary_mode="md5", bench_path="/dump", diff_nums=2), "tensor.bench_path"),
         ],
     )

@@ -97,6 +97,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     def _set_up(self, settings: Settings, model: Any, load: Callable[[], Settings]) -> None:
         self.settings = settings
         self.recorder = TorchRecorder(settings)
+        self._begin_sending()
         self._model = ModelReference(model)
         self._tokens: TokenRange | None = None
         self._loader: LoaderSteps | None = None

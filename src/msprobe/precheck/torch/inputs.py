@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +88,10 @@ class InputMaker:
                 self._made(argument, f"gradient.{place}", call, []) for place, argument in enumerate(call.gradients)
             ]
         return inputs
+
+    def values(self, call: ApiCall, arguments: Sequence[Argument]) -> list[Any]:
+        """Recorded results or gradients of a call. Raises InputError."""
+        return [self._made(argument, f"result.{place}", call, []) for place, argument in enumerate(arguments)]
 
     def _made(self, argument: Argument, path: str, call: ApiCall, wanted: list[str]) -> Any:
         if isinstance(argument, TensorInfo):

@@ -16,7 +16,7 @@ import torch
 from msprobe.errors import MsprobeError
 from msprobe.precheck.arguments import TensorInfo, UnreadableArgumentError
 from msprobe.precheck.columns import BLANK, Judged, direction_status
-from msprobe.precheck.executors import executor_of
+from msprobe.precheck.executors import RECORDED, executor_of
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.judge import Pair, Value, judge
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
@@ -25,6 +25,7 @@ from msprobe.precheck.torch import errors_kept, reference, spread
 from msprobe.precheck.torch.functions import RANDOM, UnknownApiError, find_function, is_dropout
 from msprobe.precheck.torch.inputs import InputError, InputMaker, Inputs
 from msprobe.precheck.torch.machine import Machine, Outcome, cpu, run_call
+from msprobe.precheck.torch.recorded import RecordedResults, place_gradients
 
 #: Results whose gradient is compared by 8.1.1, of calls with several.
 _ONE_GRADIENT = {"topk": 0, "npu_fusion_attention": 0}
@@ -58,10 +59,12 @@ class TorchRunner:
         self._task = task
         self._requests = requests
         self._profile: Profile = PROFILES[task.standard]
-        self._candidate = Machine(executor_of(task.candidate))
+        self._maker = InputMaker(requests, task.seed) if requests is not None else None
+        executor = executor_of(task.candidate)
+        self._recorded = RecordedResults(executor, requests, self._maker) if task.candidate == RECORDED else None
+        self._candidate = self._recorded or Machine(executor)
         self._control = Machine(executor_of(task.control, "--control")) if task.control else None
         self._cpu = cpu()
-        self._maker = InputMaker(requests, task.seed) if requests is not None else None
         if task.jit_compile and self._candidate.device.type == "npu":
             torch.npu.set_compile_mode(jit_compile=True)  # type: ignore[attr-defined]
         self.further = (task.seed, self._candidate.name, self._control.name if self._control else "")
@@ -75,6 +78,8 @@ class TorchRunner:
             call = self._requests.call(key)
             function = find_function(call.api.prefix, call.api.name)
             inputs = self._maker.make(call)
+            if self._recorded is not None:
+                self._recorded.take(call)
             recorded = [one.dtype for one in flat(call.outputs) if isinstance(one, TensorInfo)]
             return self.check(key, call.api.name, function, inputs, has_backward, recorded, call)
         except MsprobeError as problem:
@@ -173,6 +178,8 @@ class TorchRunner:
             device = self._candidate.run(function, inputs, backward)
         wide = reference.promoted(inputs, api, self._profile.double_reference)
         bench = run_call(find_reference(function, api), wide, backward)
+        if self._recorded is not None and backward:
+            place_gradients(device, bench)
         moved: dict[str, Any] = {}
         if self._profile.by_element:
             eps = _coarsest(device, inputs)

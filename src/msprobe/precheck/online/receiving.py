@@ -1,0 +1,140 @@
+"""The online check: what ranks send is checked step by step while they train.
+
+Each call is judged as by ``--candidate recorded``: nothing is run on the training's device again, what that device gave
+is held against the reference. With a control, that is run here, and the verdict is one of three parties.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from msprobe import log
+from msprobe.errors import MsprobeError
+from msprobe.paths import write_atomically
+from msprobe.precheck import precision_compare
+from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER, lines_of
+from msprobe.precheck.executors import RECORDED
+from msprobe.precheck.job import Answer, Task, skipped
+from msprobe.precheck.online.shared_folder import FolderReceiver
+from msprobe.precheck.online.spool import ReceivedStep, Spool
+from msprobe.precheck.online.tcp import TcpReceiver
+from msprobe.precheck.online.tls import context_for
+from msprobe.precheck.pool import Pool, tasks_for
+from msprobe.precheck.requests import Requests, open_requests
+from msprobe.precheck.settings import Settings
+from msprobe.precheck.writer import BOM, CheckFiles, CheckWriter, time_stamp
+
+STEP = "Step"
+
+
+@dataclass(frozen=True)
+class OnlineRequest:
+    """What is asked for. ``senders``: the check ends when so many ranks have ended. ``idle``: seconds without a word
+    of anybody, after which it ends as well.
+    """
+
+    output: str
+    task: Task
+    settings: Settings
+    workers: int = 1
+    senders: int = 1
+    idle: float = 600.0
+    timeout: float = 600.0
+
+
+@dataclass
+class OnlineReport:
+    """What came and what was found: the files of each rank, and how many calls of it failed in each step."""
+
+    files: dict[int, CheckFiles] = field(default_factory=dict)
+    steps: list[tuple[int, int]] = field(default_factory=list)
+    #: (rank, step, call) of those that failed, in the order in which they came.
+    failed: list[tuple[int, int, str]] = field(default_factory=list)
+    checked: int = 0
+
+
+def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text: None) -> OnlineReport:
+    """Listen, check what comes, and write the files of each rank, until all have ended. Raises MsprobeError."""
+    settings = request.settings
+    receiver: TcpReceiver | FolderReceiver
+    if settings.nfs_path:
+        receiver = FolderReceiver(settings.nfs_path, request.senders, request.idle)
+        log.info(f'online check: waiting for ranks in "{settings.nfs_path}".')
+    else:
+        tls = context_for(settings.tls_path, "server")
+        receiver = TcpReceiver(settings.host, settings.port, tls, request.senders, request.idle)
+        log.info(f"online check: listening at {settings.host}:{receiver.port}{' with TLS' if tls else ''}.")
+    report, stamp = OnlineReport(), time_stamp()
+    writers: dict[int, CheckWriter] = {}
+    try:
+        with tempfile.TemporaryDirectory(prefix="msprobe-online-") as spool:
+            for step in Spool(Path(spool), settings.ranks).steps(receiver.frames()):
+                tell(f"steps, rank {step.rank}, step {step.step}")
+                if step.rank not in writers:
+                    writers[step.rank] = _writer(Path(request.output), stamp, step.rank)
+                    report.files[step.rank] = writers[step.rank].files
+                _check(request, step, writers[step.rank], report, stamp)
+                step.drop()
+    finally:
+        receiver.close()
+    return report
+
+
+def _writer(folder: Path, stamp: str, rank: int) -> CheckWriter:
+    result, details = (folder / f"accuracy_checking_{kind}_{stamp}_rank{rank}.csv" for kind in ("result", "details"))
+    return CheckWriter(CheckFiles(result, details, stamp), (*RESULT_HEADER, STEP), (*DETAILS_HEADER, STEP))
+
+
+def _check(request: OnlineRequest, step: ReceivedStep, writer: CheckWriter, report: OnlineReport, stamp: str) -> None:
+    """Check one step; one that cannot be read is told of in the log."""
+    report.steps.append((step.rank, step.step))
+    try:
+        requests = open_requests(step.folder / "dump.json")
+        answers = list(_answers(request, step, requests))
+    except MsprobeError as problem:
+        log.error(f"online check: step {step.step} of rank {step.rank} is not checked: {problem.message}")
+        return
+    for answer in answers:
+        writer.add([*answer.result, str(step.step)], [[*row, str(step.step)] for row in answer.details])
+        report.checked += 1
+        if answer.failed:
+            report.failed.append((step.rank, step.step, answer.key))
+            log.warning(f"online check: {answer.key} of step {step.step}, rank {step.rank} is wrong.")
+    if request.task.control:
+        _compare(request, step, answers, stamp)
+
+
+def _answers(request: OnlineRequest, step: ReceivedStep, requests: Requests) -> Iterator[Answer]:
+    selection = request.settings.selection
+    refused = {key: why for key in requests.keys if (why := selection.refuse(key))}
+    task = replace(
+        request.task,
+        dump=str(step.folder / "dump.json"),
+        candidate=RECORDED,
+        decimals=request.settings.decimals,
+    )
+    todo = [(key, requests.has_backward(key)) for key in requests.keys if key not in refused]
+    pool = Pool(tasks_for(task, (RECORDED,), request.workers), request.timeout)
+    done = pool.answers(todo) if todo else iter(())
+    for key in requests.keys:
+        if key in refused:
+            further = (task.seed, RECORDED, task.control)
+            yield skipped(key, refused[key], requests.has_backward(key), task.decimals, further)
+        else:
+            yield next(done)
+
+
+def _compare(request: OnlineRequest, step: ReceivedStep, answers: list[Answer], stamp: str) -> None:
+    """The recorded results against the control's: a file for each step, as each has the same names."""
+    named = f"{stamp}_rank{step.rank}_step{step.step}"
+    ours = _table(step.folder / "candidate.csv", [row for answer in answers for row in answer.details])
+    theirs = _table(step.folder / "control.csv", [row for answer in answers for row in answer.control])
+    precision_compare.compare(ours, theirs, request.output, request.task.standard, named)
+
+
+def _table(path: Path, rows: list[list[str]]) -> Path:
+    write_atomically(path, BOM + lines_of([DETAILS_HEADER, *rows]))
+    return path

@@ -1,0 +1,229 @@
+"""The training's side: what its recorder writes down goes to who checks it, in place of a dump folder.
+
+Frames wait in a queue of bounded size and are sent by a thread of their own. When nobody takes them any more, the rest
+is dropped, with one line in the log, and the training goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from msprobe import log
+from msprobe.capture import native
+from msprobe.capture.sinks import StepFacts
+from msprobe.errors import MsprobeError
+from msprobe.precheck.online.frames import Frame
+
+#: So many bytes wait to be sent; the training waits for room then.
+MOST_WAITING_BYTES = 1 << 30
+# What a frame takes beside its data.
+_FRAME_BYTES = 512
+
+
+class Sender(Protocol):
+    """Whatever takes frames (:mod:`tcp`, :mod:`shared_folder`)."""
+
+    def send(self, frame: Frame) -> None:
+        """Send one. Raises MsprobeError if it is not taken."""
+
+    def close(self) -> None:
+        """No more comes."""
+
+
+class Stream:
+    """Frames on their way. ``connect`` is called in the thread that sends, with the first frame.
+
+    ``patience``: the training waits so many seconds for room, then the stream fails.
+    """
+
+    def __init__(self, connect: Callable[[], Sender], patience: float = 60.0, most: int = MOST_WAITING_BYTES) -> None:
+        self._connect = connect
+        self._patience = patience
+        self._most = most
+        self._waiting: deque[Frame] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        #: True when frames were lost.
+        self.failed = False
+
+    def put(self, frame: Frame) -> None:
+        """Send a frame soon. Never raises."""
+        size = len(memoryview(frame.data).cast("B")) + _FRAME_BYTES
+        with self._changed:
+            if self.failed or self._closing:
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True, name="msprobe-online")
+                self._thread.start()
+            has_room = self._changed.wait_for(
+                lambda: self.failed or not self._bytes or self._bytes + size <= self._most, self._patience
+            )
+            if not has_room:
+                self._fail(f"nobody has taken a frame for {self._patience:g} seconds")
+            if self.failed:
+                return
+            self._waiting.append(frame)
+            self._bytes += size
+            self._changed.notify_all()
+
+    def close(self, seconds: float = 60.0) -> None:
+        """Send what waits, and say that no more comes."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(seconds)
+
+    def _fail(self, why: str) -> None:
+        self.failed = True
+        self._waiting.clear()
+        log.error(f"online check: {why}. Nothing more is sent; the training goes on.")
+        self._changed.notify_all()
+
+    def _work(self) -> None:
+        try:
+            sender = self._connect()
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._waiting or self._closing or self.failed)
+                    if self.failed or not self._waiting:
+                        break
+                    frame = self._waiting[0]
+                sender.send(frame)
+                with self._changed:
+                    if self._waiting:
+                        self._waiting.popleft()
+                    self._bytes -= len(memoryview(frame.data).cast("B")) + _FRAME_BYTES
+                    self._changed.notify_all()
+            sender.close()
+        except Exception as error:
+            with self._changed:
+                if not self.failed:
+                    self._fail(error.message if isinstance(error, MsprobeError) else f"{type(error).__name__}: {error}")
+
+
+class StreamSink:
+    """Where the records of a run go (:class:`msprobe.capture.sinks.Sink`)."""
+
+    #: Nobody has to be told where the records are.
+    place: str | None = None
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def begin(self, facts: StepFacts) -> StreamStep:
+        """See :class:`msprobe.capture.sinks.Sink`."""
+        return StreamStep(facts, self.stream)
+
+    def tensors(self, step: Any) -> StreamTensors:
+        """See :class:`msprobe.capture.sinks.Sink`."""
+        return StreamTensors(step)
+
+    def readable(self, step: Any) -> int:
+        """See :class:`msprobe.capture.sinks.Sink`."""
+        return int(step.count)
+
+
+class StreamStep:
+    """Sends the records of one step (:class:`msprobe.capture.sinks.StepSink`)."""
+
+    def __init__(self, facts: StepFacts, stream: Stream) -> None:
+        self._stream = stream
+        self._step, self._rank = facts.step, facts.rank or 0
+        self.count = 0
+        self.send(
+            "begin",
+            has_rank=facts.rank is not None,
+            header=facts.header,
+            extra=facts.extra,
+            kind=facts.kind,
+            with_stacks=facts.with_stacks,
+            with_construct=facts.with_construct,
+            with_tensors=facts.with_tensors,
+        )
+
+    @property
+    def failed(self) -> bool:
+        """True if something is missing."""
+        return self._stream.failed
+
+    def send(self, what: str, data: Any = b"", **content: Any) -> None:
+        """One frame of this step."""
+        self._stream.put(Frame(what, self._step, self._rank, content, data))
+
+    def put_call(self, name: str, tree: object, stack_id: int | None, parent: Any) -> None:
+        """See :class:`msprobe.capture.sinks.StepSink`."""
+        self.count += 1
+        self.send("record", native.encode(tree, 0), name=name, stack=stack_id, parent=parent)
+
+    def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
+        """See :class:`msprobe.capture.sinks.StepSink`."""
+        self.send("stack", stack=stack_id, frames=list(frames))
+
+    def put_parent(self, child: str, parent: Any) -> None:
+        """See :class:`msprobe.capture.sinks.StepSink`."""
+        self.send("parent", name=child, parent=parent)
+
+    def reserve(self, name: str) -> None:
+        """See :class:`msprobe.capture.sinks.StepSink`."""
+        self.send("reserve", name=name)
+
+    def error(self, text: str) -> None:
+        """See :class:`msprobe.capture.sinks.StepSink`."""
+        self.send("error", text=text)
+
+    def publish(self, final: bool, interrupted: bool = False) -> None:
+        """See :class:`msprobe.capture.sinks.StepSink`."""
+        if final:
+            self.send("end", is_complete=not interrupted)
+
+    def give_up(self) -> None:
+        """See :class:`msprobe.capture.sinks.StepSink`."""
+        self.send("end", is_complete=False)
+
+
+class _Room:
+    __slots__ = ("data",)
+
+    def __init__(self, nbytes: int) -> None:
+        self.data = memoryview(bytearray(nbytes))
+
+
+class StreamTensors:
+    """Sends whole tensors (:class:`msprobe.capture.sinks.TensorSink`)."""
+
+    def __init__(self, step: StreamStep) -> None:
+        self._step = step
+
+    @property
+    def failed(self) -> bool:
+        """True if some are missing."""
+        return self._step.failed
+
+    def room(self, nbytes: int) -> _Room | None:
+        """See :class:`msprobe.capture.sinks.TensorSink`."""
+        return None if self.failed else _Room(nbytes)
+
+    def give_back(self, room: _Room) -> None:
+        """It goes by itself."""
+
+    def save(self, name: str, payload: Any, crc32: int | None = None, room: _Room | None = None) -> None:
+        """See :class:`msprobe.capture.sinks.TensorSink`."""
+        data = payload.data if room is not None else bytes(payload.data)
+        self._step.send("tensor", data, name=name, dtype=payload.dtype_name, shape=list(payload.shape))
+
+    def link(self, name: str, existing_name: str) -> None:
+        """See :class:`msprobe.capture.sinks.TensorSink`."""
+        self._step.send("link", name=name, existing=existing_name)
+
+    def flush(self) -> None:
+        """All that was saved is sent in its order, before the end of the step."""
+
+    def close(self) -> None:
+        """Nothing is held."""

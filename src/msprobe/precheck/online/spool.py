@@ -1,0 +1,176 @@
+"""The checking side: what ranks send becomes dumps on a disk of this machine, a folder for each step and rank.
+
+A stranger's frame can write nowhere else: names become file names that have no folder in them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msprobe import log
+from msprobe.capture import native
+from msprobe.precheck.online.frames import Frame
+from msprobe.store import layout
+from msprobe.store.dtypes import ELEMENT_TYPES
+from msprobe.store.tensor_files import TensorFileWriter
+from msprobe.store.writer import DumpWriter
+
+
+@dataclass(frozen=True)
+class ReceivedStep:
+    """A step that has come whole. ``folder`` holds its ``dump.json``; remove it when it is checked (:meth:`drop`)."""
+
+    step: int
+    rank: int
+    folder: Path
+
+    def drop(self) -> None:
+        """Remove its files."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Spool:
+    """Writes down what comes. ``ranks``: those that are wanted; empty for all."""
+
+    def __init__(self, folder: Path, ranks: Collection[int] = ()) -> None:
+        self._folder = folder
+        self._ranks = frozenset(ranks)
+        self._open: dict[tuple[int, int], _Step] = {}
+
+    def steps(self, frames: Iterable[Frame]) -> Iterator[ReceivedStep]:
+        """The steps in the order in which they end. One that never ends is told of in the log."""
+        for frame in frames:
+            if self._ranks and frame.rank not in self._ranks:
+                continue
+            try:
+                ended = self._take(frame)
+            except (KeyError, TypeError, ValueError, RecursionError) as error:
+                log.error(f"online check: a {frame.what!r} of step {frame.step}, rank {frame.rank} is wrong: {error}")
+                continue
+            if ended is not None:
+                yield ended
+        for (rank, step), one in self._open.items():
+            log.warning(f"online check: step {step} of rank {rank} has not come to its end and is not checked.")
+            one.give_up()
+        self._open.clear()
+
+    def _take(self, frame: Frame) -> ReceivedStep | None:
+        key = frame.rank, frame.step
+        if frame.what == "begin":
+            if key in self._open:
+                self._open.pop(key).give_up()
+            folder = layout.rank_folder(layout.step_folder(self._folder, frame.step), frame.rank)
+            shutil.rmtree(folder, ignore_errors=True)
+            self._open[key] = _Step(folder, frame.content)
+            return None
+        step = self._open.get(key)
+        if step is None:
+            # Of a step whose beginning was refused, or that was given up.
+            return None
+        if frame.what != "end":
+            step.take(frame)
+            return None
+        del self._open[key]
+        if frame.content.get("is_complete") is not True:
+            step.give_up()
+            return None
+        return ReceivedStep(frame.step, frame.rank, step.finish())
+
+
+class _Step:
+    """One step of one rank on its way to the disk."""
+
+    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
+        header, extra, kind = facts["header"], facts["extra"], facts["kind"]
+        if not isinstance(header, dict) or not isinstance(extra, dict) or kind not in ("dump", "debug"):
+            raise ValueError("it says of itself what no recorder says")
+        tensors = folder / layout.TENSOR_FOLDER
+        header = {**header, "dump_data_dir": str(tensors) if facts.get("with_tensors") else None, "msprobe": extra}
+        self._writer = DumpWriter(
+            folder,
+            header,
+            # Records come as text.
+            encode=lambda tree, depth: tree if isinstance(tree, bytes) else native.encode(tree, depth),
+            kind=kind,
+            with_stacks=facts.get("with_stacks") is True,
+            with_construct=facts.get("with_construct") is True,
+        )
+        self._writer.open()
+        self._tensors = TensorFileWriter(tensors)
+
+    def take(self, frame: Frame) -> None:
+        """One of its frames. Raises KeyError, TypeError, ValueError for what is none."""
+        content = frame.content
+        if frame.what == "record":
+            text = bytes(frame.data)
+            if not isinstance(json.loads(text), (dict, list)):
+                raise ValueError("a record is no object")
+            stack = content["stack"]
+            self._writer.put_call(
+                _text(content["name"]), text, stack if type(stack) is int else None, content["parent"]
+            )
+        elif frame.what == "stack":
+            self._writer.define_stack(int(content["stack"]), [_text(one) for one in content["frames"]])
+        elif frame.what == "parent":
+            self._writer.put_parent(_text(content["name"]), content["parent"])
+        elif frame.what == "reserve":
+            self._writer.reserve(_text(content["name"]))
+        elif frame.what == "error":
+            self._writer.error(_text(content["text"]))
+        elif frame.what == "tensor":
+            self._tensors.save(_file_name(content["name"]), _payload(content, frame.data))
+        elif frame.what == "link":
+            self._tensors.link(_file_name(content["name"]), _file_name(content["existing"]))
+        else:
+            raise ValueError("nothing is known of its kind")
+
+    def finish(self) -> Path:
+        """It is over: the folder with its files."""
+        self._tensors.close()
+        self._writer.publish(final=True)
+        return self._writer.folder
+
+    def give_up(self) -> None:
+        """It is not wanted."""
+        self._tensors.close()
+        self._writer.give_up()
+        shutil.rmtree(self._writer.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Payload:
+    dtype_name: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+
+def _payload(content: Mapping[str, Any], data: Any) -> _Payload:
+    known = ELEMENT_TYPES.get(content["dtype"])
+    shape = tuple(content["shape"])
+    if known is None or not all(type(length) is int and length >= 0 for length in shape):
+        raise ValueError(f"a tensor of type {content['dtype']!r} and shape {content['shape']!r}")
+    if math.prod(shape) * np.dtype(known.stored).itemsize != len(data):
+        raise ValueError(f"{len(data)} bytes for a tensor of type {known.name} and shape {list(shape)}")
+    return _Payload(known.name, shape, memoryview(data).cast("B"))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _file_name(value: Any) -> str:
+    # TensorFileWriter makes it a name without a folder.
+    name = _text(value)
+    if not name.endswith(".pt"):
+        raise ValueError(f"{name!r} is no name of a file of values")
+    return name

@@ -1,0 +1,220 @@
+"""Frames over TCP: the training connects, sends frames and waits for a word on each; the other side listens.
+
+The word on a frame is four letters and the frame's number: ``TAKE`` it is there, ``MORE`` it came damaged and is wanted
+again, ``DONE`` the farewell has been heard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+from msprobe import log
+from msprobe.errors import NotAvailableError, PathError
+from msprobe.precheck.online import frames
+from msprobe.precheck.online.frames import Frame, FrameError
+
+_WORD = struct.Struct(">4sQ")
+_TAKE, _MORE, _DONE = b"TAKE", b"MORE", b"DONE"
+#: A frame without content says that this rank sends no more.
+_FAREWELL = frames.HEAD.pack(b"BYE!", 0, 0, 0)
+_SENT_AGAIN = 2
+
+
+class TcpSender:
+    """The training's end of a connection. One thread uses it.
+
+    ``patience``: seconds to wait for the other side to listen, and for its word on a frame. Raises NotAvailableError
+    if nobody listens, or the other side is not who it should be.
+    """
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None, patience: float = 60.0) -> None:
+        self._address = (host, port)
+        self._tls = tls
+        self._patience = patience
+        # Greater than that of any sender before, so that a frame which is sent again is known.
+        self._sequence = time.time_ns()
+        self._socket = self._connect()
+
+    def send(self, frame: Frame) -> None:
+        """Send one frame and wait until it is taken. Raises NotAvailableError if it is not."""
+        self._sequence += 1
+        pieces = frames.pack(frame, self._sequence)
+        for attempt in range(_SENT_AGAIN + 1):
+            try:
+                for piece in pieces:
+                    self._socket.sendall(piece)
+                word, number = _WORD.unpack(_exactly(self._socket, _WORD.size))
+            except (OSError, EOFError) as error:
+                if attempt == _SENT_AGAIN:
+                    raise NotAvailableError(f"{self._where()} has hung up: {error}") from error
+                self._socket.close()
+                self._socket = self._connect()
+                continue
+            if word == _TAKE and number == self._sequence:
+                return
+        raise NotAvailableError(f"{self._where()} does not take a {frame.what}, sent {_SENT_AGAIN + 1} times")
+
+    def close(self) -> None:
+        """Say that no more comes."""
+        with contextlib.suppress(OSError, EOFError), self._socket:
+            self._socket.sendall(_FAREWELL)
+            _exactly(self._socket, _WORD.size)
+
+    def _where(self) -> str:
+        return f"{self._address[0]}:{self._address[1]}"
+
+    def _connect(self) -> socket.socket:
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                found = socket.create_connection(self._address, timeout=self._patience)
+            except OSError as error:
+                if time.monotonic() > until:
+                    raise NotAvailableError(f"nobody listens at {self._where()}: {error}") from error
+                time.sleep(0.2)
+                continue
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is None:
+                return found
+            try:
+                return self._tls.wrap_socket(found)
+            except (ssl.SSLError, OSError) as error:
+                found.close()
+                raise NotAvailableError(f"{self._where()} does not agree on TLS: {error}") from error
+
+
+class TcpReceiver:
+    """The other end: takes frames of any number of ranks, in the order in which they come.
+
+    ``senders``: it is over when so many ranks have said farewell, or have been lost. ``idle``: or when nothing has
+    come for so many seconds. ``held``: so many frames wait to be taken; senders wait when there are more.
+    Raises PathError if the address cannot be listened at.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        senders: int = 1,
+        idle: float = 600.0,
+        held: int = 20,
+    ) -> None:
+        self._tls = tls
+        self._senders = senders
+        self._idle = idle
+        self._frames: queue.Queue[Frame | None] = queue.Queue(held)
+        self._is_open = True
+        self._lock = threading.Lock()
+        self._ended = 0
+        # Rank -> the number of its last frame.
+        self._last: dict[int, int] = {}
+        try:
+            self._listening = socket.create_server((host, port), family=_family(host))
+        except OSError as error:
+            raise PathError(f"cannot listen at {host}:{port}: {error}.") from error
+        #: The port that is listened at; one that was free, if 0 was given.
+        self.port: int = self._listening.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True, name="msprobe-accept").start()
+
+    def frames(self) -> Iterator[Frame]:
+        """All frames, until every sender has ended."""
+        while True:
+            try:
+                frame = self._frames.get(timeout=self._idle)
+            except queue.Empty:
+                log.warning(f"nothing has come for {self._idle:g} seconds: the check ends with what is there.")
+                return
+            if frame is None:
+                return
+            yield frame
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._is_open = False
+        # An accept() that waits is not woken by close() alone.
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while self._is_open:
+            try:
+                connection, address = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(
+                target=self._serve, args=(connection, f"{address[0]}:{address[1]}"), daemon=True, name="msprobe-receive"
+            ).start()
+
+    def _serve(self, connection: socket.socket, who: str) -> None:
+        """Take what one sender sends, until it ends; whatever it sends, nothing else is harmed."""
+        try:
+            if self._tls is not None:
+                connection.settimeout(30)
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            connection.settimeout(self._idle)
+        except (ssl.SSLError, OSError) as error:
+            log.error(f"{who} does not agree on TLS and was sent away: {error}")
+            connection.close()
+            return
+        with connection:
+            try:
+                while self._take(connection, who):
+                    pass
+            except (FrameError, OSError, EOFError, MemoryError) as error:
+                # It may connect again and go on; if it has died, the wait for the next frame ends the check.
+                log.warning(f"the connection from {who} has ended without a farewell: {error}")
+
+    def _take(self, connection: socket.socket, who: str) -> bool:
+        """One frame; False when the sender has said farewell."""
+        head = _exactly(connection, frames.HEAD.size)
+        if bytes(head) == _FAREWELL:
+            connection.sendall(_WORD.pack(_DONE, 0))
+            with self._lock:
+                self._ended += 1
+                is_last = self._ended >= self._senders
+            if is_last:
+                self._frames.put(None)
+            return False
+        waiting: list[bytes | bytearray] = [head]
+
+        def read(length: int) -> bytes | bytearray:
+            return waiting.pop() if waiting else _exactly(connection, length)
+
+        try:
+            frame, sequence = frames.unpack(read)
+        except FrameError as error:
+            if not error.is_whole:
+                raise
+            log.warning(f"{who}: {error}; it is asked for once more.")
+            connection.sendall(_WORD.pack(_MORE, 0))
+            return True
+        # One that was taken, but whose sender was not told so, comes again.
+        if sequence > self._last.get(frame.rank, -1):
+            self._last[frame.rank] = sequence
+            self._frames.put(frame)
+        connection.sendall(_WORD.pack(_TAKE, sequence))
+        return True
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _exactly(connection: socket.socket, length: int) -> bytearray:
+    """The next ``length`` bytes; memory is taken as they come, so that a length alone takes none."""
+    found = bytearray()
+    while len(found) < length:
+        piece = connection.recv(min(length - len(found), 1 << 20))
+        if not piece:
+            raise EOFError(f"{len(found)} of {length} bytes came")
+        found += piece
+    return found

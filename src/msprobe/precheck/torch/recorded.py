@@ -1,0 +1,87 @@
+"""``--candidate recorded``: nothing is run on the candidate's side; what is judged is what the training itself got."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from msprobe.errors import NotAvailableError
+from msprobe.precheck.executors import RECORDED, Executor
+from msprobe.precheck.requests import ApiCall, Requests
+from msprobe.precheck.torch.inputs import InputMaker, Inputs
+from msprobe.precheck.torch.machine import Outcome, flat_outputs
+
+
+@dataclass
+class RecordedOutcome(Outcome):
+    """Results of a record, and its gradients in the order of the graph, which does not say whose they are."""
+
+    unplaced: list[torch.Tensor] = field(default_factory=list)
+
+
+class RecordedResults:
+    """Stands where a :class:`msprobe.precheck.torch.machine.Machine` does. ``take`` says which call comes next.
+
+    Raises NotAvailableError if the dump has no values.
+    """
+
+    name = RECORDED
+    device = torch.device("cpu")
+
+    def __init__(self, executor: Executor, requests: Requests | None, maker: InputMaker | None) -> None:
+        if requests is None or maker is None or not requests.has_values:
+            raise NotAvailableError(
+                f"--candidate {RECORDED} judges recorded results; it needs a dump with their values (task tensor)."
+            )
+        self.executor = executor
+        self._requests = requests
+        self._maker = maker
+        self._call: ApiCall | None = None
+
+    def take(self, call: ApiCall) -> None:
+        """The next results are those of this call."""
+        self._call = call
+
+    def run(
+        self, function: Callable[..., Any], inputs: Inputs, backward: bool, autocast: torch.dtype | None = None
+    ) -> Outcome:
+        """What was recorded."""
+        call = self._call
+        assert call is not None
+        outcome = RecordedOutcome(flat_outputs(self._maker.values(call, call.outputs)))
+        if backward:
+            arrived = self._requests.gradients_of_arguments(call.key)
+            found = flat_outputs(self._maker.values(call, arrived))
+            outcome.unplaced = [one for one in found if isinstance(one, torch.Tensor)]
+        return outcome
+
+
+def place_gradients(outcome: Outcome, bench: Outcome) -> None:
+    """Say of each recorded gradient whose it is: of those that the reference has with its shape, or with that of its
+    transpose (the graph has the gradient of ``weight.t()``), the nearest. What has no partner is not judged.
+    """
+    assert isinstance(outcome, RecordedOutcome)
+    free = {path: one for path, one in bench.gradients.items() if one is not None}
+    for gradient in outcome.unplaced:
+        fitting = [(path, form) for path, one in free.items() for form in _forms(gradient) if form.shape == one.shape]
+        if fitting:
+            path, form = min(fitting, key=lambda pair: _distance(pair[1], free[pair[0]]))
+            outcome.gradients[path] = form
+            del free[path]
+    for path in [path for path in bench.gradients if path not in outcome.gradients]:
+        del bench.gradients[path]
+    if not outcome.gradients and not bench.backward_problem:
+        bench.backward_problem = "no recorded gradient belongs to an argument."
+
+
+def _forms(gradient: torch.Tensor) -> list[torch.Tensor]:
+    return [gradient, gradient.t()] if gradient.dim() == 2 else [gradient]
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    wide = torch.complex128 if one.is_complex() or other.is_complex() else torch.float64
+    apart = (one.to(wide) - other.to(wide)).abs()
+    return float(apart[apart.isfinite()].sum())

@@ -1,0 +1,176 @@
+"""A recorder whose records go over the wire leaves, on the other side, the dump that it would have written itself."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from msprobe.errors import NotAvailableError
+from msprobe.precheck.online.frames import Frame
+from msprobe.precheck.online.sink import Stream, StreamSink
+from msprobe.precheck.online.spool import ReceivedStep, Spool
+from msprobe.precheck.online.tcp import TcpReceiver, TcpSender
+from msprobe.pytorch import PrecisionDebugger
+
+
+@pytest.fixture(autouse=True)
+def _one_debugger() -> Iterator[None]:
+    PrecisionDebugger.reset()
+    yield
+    PrecisionDebugger.reset()
+
+
+def train(folder: Path, sink: Any = None, steps: int = 2, **settings: Any) -> list[torch.Tensor]:
+    """A small training in bfloat16 and float32, with writes in place; its weights."""
+    PrecisionDebugger.reset()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Linear(8, 2))
+    adam = torch.optim.Adam(model.parameters())
+    debugger = PrecisionDebugger(dump_path=str(folder), task="tensor", level="mix", **settings)
+    if sink is not None:
+        debugger.recorder.session.record_into(sink)
+    for _ in range(steps):
+        debugger.start(model)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(torch.randn(3, 4)).square().mean()
+        loss.backward()
+        adam.step()
+        adam.zero_grad()
+        debugger.stop()
+        debugger.step()
+    PrecisionDebugger.reset()
+    return [one.detach().clone() for one in model.parameters()]
+
+
+def content(folder: Path) -> Any:
+    """What a dump says, without where it lies."""
+    found = json.loads((folder / "dump.json").read_text())
+    found.pop("dump_data_dir")
+    return found, json.loads((folder / "stack.json").read_text()), json.loads((folder / "construct.json").read_text())
+
+
+@pytest.mark.parametrize("settings", [{}, {"async_dump": True, "list": ["linear", "relu"]}], ids=str)
+def test_what_arrives_is_the_dump(tmp_path: Path, settings: dict[str, Any]) -> None:
+    receiver = TcpReceiver("127.0.0.1", 0)
+    found: list[ReceivedStep] = []
+    thread = threading.Thread(target=lambda: found.extend(Spool(tmp_path / "spool").steps(receiver.frames())))
+    thread.start()
+    stream = Stream(lambda: TcpSender("127.0.0.1", receiver.port))
+    # From one line, as call stacks tell.
+    weights, wanted = [
+        train(tmp_path / name, sink, **settings) for name, sink in (("none", StreamSink(stream)), ("dump", None))
+    ]
+    stream.close()
+    thread.join(60)
+    receiver.close()
+    assert not (tmp_path / "none").exists()
+    assert all(map(torch.equal, weights, wanted))
+    assert [one.step for one in found] == [0, 1]
+    for one in found:
+        own = tmp_path / "dump" / f"step{one.step}" / "rank"
+        assert content(one.folder) == content(own)
+        files = sorted(path.name for path in (own / "dump_tensor_data").iterdir())
+        assert sorted(path.name for path in (one.folder / "dump_tensor_data").iterdir()) == files
+        assert len(files) > 10
+        for name in files:
+            ours, theirs = (torch.load(place / "dump_tensor_data" / name) for place in (one.folder, own))
+            assert ours.dtype == theirs.dtype
+            assert torch.equal(ours, theirs)
+        one.drop()
+        assert not one.folder.exists()
+
+
+def test_a_training_goes_on_when_nobody_listens(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def connect() -> Any:
+        raise NotAvailableError("nobody listens at here:1")
+
+    wanted = train(tmp_path / "dump")
+    stream = Stream(connect)
+    assert all(map(torch.equal, train(tmp_path / "none", StreamSink(stream)), wanted))
+    stream.close()
+    assert capfd.readouterr().out.count("Nothing more is sent; the training goes on.") == 1
+
+
+def test_a_training_waits_for_room_and_then_goes_on_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    gate = threading.Event()
+
+    class Stuck:
+        def send(self, frame: Frame) -> None:
+            gate.wait(30)
+
+        def close(self) -> None:
+            """Nothing."""
+
+    stream = Stream(Stuck, patience=0.2, most=4096)
+    for number in range(10):
+        stream.put(Frame("tensor", number, 0, {}, b"x" * 2000))
+    assert stream.failed
+    gate.set()
+    stream.close()
+    assert "nobody has taken a frame for 0.2 seconds" in capfd.readouterr().out
+
+
+BEGIN = {
+    "header": {"task": "tensor"},
+    "extra": {},
+    "kind": "dump",
+    "with_stacks": True,
+    "with_construct": True,
+    "with_tensors": True,
+}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame("record", 0, 0, {"name": "a", "stack": None, "parent": None}, b"no json"),
+        Frame("record", 0, 0, {"name": "a", "stack": None, "parent": None}, b"1"),
+        Frame("record", 0, 0, {"name": 7, "stack": None, "parent": None}, b"{}"),
+        Frame("record", 0, 0, {}, b"{}"),
+        Frame("tensor", 0, 0, {"name": "a.pt", "dtype": "float32", "shape": [3]}, b"1234"),
+        Frame("tensor", 0, 0, {"name": "a.pt", "dtype": "os.system", "shape": [1]}, b"1234"),
+        Frame("tensor", 0, 0, {"name": "a.sh", "dtype": "float32", "shape": [1]}, b"1234"),
+        Frame("tensor", 0, 0, {"name": "a.pt", "dtype": "float32", "shape": [-1]}, b""),
+        Frame("link", 0, 0, {"name": "a.pt"}),
+        Frame("stack", 0, 0, {"stack": "x", "frames": [1]}),
+        Frame("run", 0, 0, {"command": "true"}),
+    ],
+    ids=lambda frame: f"{frame.what} {frame.content} {frame.data!r}"[:60],
+)
+def test_what_is_wrong_is_left_out(tmp_path: Path, frame: Frame, capfd: pytest.CaptureFixture[str]) -> None:
+    sound = Frame("record", 0, 0, {"name": "Torch.add.0.forward", "stack": None, "parent": None}, b'{"a": 1}')
+    frames = [Frame("begin", 0, 0, BEGIN), sound, frame, Frame("end", 0, 0, {"is_complete": True})]
+    (step,) = Spool(tmp_path).steps(frames)
+    assert json.loads((step.folder / "dump.json").read_text())["data"] == {"Torch.add.0.forward": {"a": 1}}
+    assert "of step 0, rank 0 is wrong" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["../../outside.pt", "/tmp/outside.pt", "a/../../b.pt", "..\\b.pt", ".pt", "\x00.pt"])
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    frames = [
+        Frame("begin", 3, 1, BEGIN),
+        Frame("tensor", 3, 1, {"name": name, "dtype": "int8", "shape": [4]}, b"1234"),
+        Frame("link", 3, 1, {"name": f"x{name}", "existing": name}),
+        Frame("end", 3, 1, {"is_complete": True}),
+    ]
+    (step,) = Spool(tmp_path / "spool").steps(frames)
+    assert [path.name for path in tmp_path.iterdir()] == ["spool"]
+    folder = tmp_path / "spool" / "step3" / "rank1" / "dump_tensor_data"
+    assert all(path.parent == folder for path in (tmp_path / "spool").rglob("*.pt"))
+    assert step.folder == folder.parent
+
+
+def test_steps_that_do_not_end_and_ranks_that_are_not_wanted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ranks = range(3)
+    frames = [Frame("begin", 0, rank, BEGIN) for rank in ranks]
+    frames += [Frame("end", 0, rank, {"is_complete": rank != 1}) for rank in (1, 2)]
+    assert [one.rank for one in Spool(tmp_path, ranks=(0, 1)).steps(frames)] == []
+    assert "step 0 of rank 0 has not come to its end" in capfd.readouterr().out
+    assert list(tmp_path.rglob("*.json")) == []
