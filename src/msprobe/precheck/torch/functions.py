@@ -44,8 +44,9 @@ def find_function(prefix: str, name: str) -> Callable[..., Any]:
         # vars before getattr: a lazily imported submodule of torch stays where it is.
         found = getattr(found, part, None)
     if found is None and prefix == "Torch":
-        found = getattr(torch._C._nn, name, None) or getattr(torch.nn.functional, name, None)
-        listed = listed or found is not None
+        # Functions of these are recorded without the name of their module.
+        for space in (torch.linalg, torch.fft, torch.special, torch.nn.functional, torch.sparse):
+            found = found or getattr(space, name, None)
     if found is None:
         raise UnknownApiError(f"{prefix}.{name} does not exist in torch {torch.__version__}")
     if not callable(found):

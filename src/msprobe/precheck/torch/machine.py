@@ -108,6 +108,9 @@ class Machine:
                 torch.use_deterministic_algorithms(True, warn_only=True)
                 stack.callback(torch.use_deterministic_algorithms, deterministic)
             if not plan.mkldnn:
+                # Entering and leaving warn of switches for GPUs that are not touched.
+                stack.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")
                 stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
             if autocast is not None:
                 stack.enter_context(torch.autocast(self.device.type, dtype=autocast))

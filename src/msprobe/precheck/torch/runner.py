@@ -50,6 +50,7 @@ class Sides:
     device: Outcome
     control: Outcome | None
     moved: dict[str, Any]
+    autocast: torch.dtype | None
 
 
 class TorchRunner:
@@ -175,6 +176,7 @@ class TorchRunner:
         except Exception:
             if autocast is None:
                 raise
+            autocast = None
             device = self._candidate.run(function, inputs, backward)
         wide = reference.promoted(inputs, api, self._profile.double_reference)
         bench = run_call(find_reference(function, api), wide, backward)
@@ -189,7 +191,7 @@ class TorchRunner:
                 if ordinary is not None:
                     reference.add_ordinary_errors(moved, bench, ordinary, wide, eps)
         control = self._control.run(function, inputs, backward, autocast) if self._control is not None else None
-        return Sides(inputs, bench, device, control, moved)
+        return Sides(inputs, bench, device, control, moved, autocast)
 
     def _ordinary(
         self,
@@ -260,7 +262,7 @@ class TorchRunner:
         """Notes of results that differ between runs of the candidate."""
         notes = []
         for number in range(1, self._task.repeat):
-            again = self._candidate.run(function, inputs, backward)
+            again = self._candidate.run(function, inputs, backward, sides.autocast)
             for place, (first, second) in enumerate(zip(sides.device.outputs, again.outputs, strict=True)):
                 if isinstance(first, torch.Tensor) and not same_bits(first, second):
                     notes.append(
