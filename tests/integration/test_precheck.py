@@ -191,6 +191,28 @@ def test_a_control_gives_the_verdict_of_three_and_a_check_agrees_with_itself(sta
     benchmark = [row for row in rows(again, "details", "api_precision_compare") if row[26] == "标杆比对法"]
     assert benchmark
     assert {row[25] for row in benchmark} == {"pass"}
+    assert {row[1] for row in rows(again, tool="api_precision_compare")[1:]} <= {"pass", "SKIP"}
+
+
+def test_a_candidate_that_is_worse_than_the_control_is_an_error_by_each_standard(
+    statistics: Path, tmp_path: Path
+) -> None:
+    checked(statistics, tmp_path / "good")
+    checked(statistics, tmp_path / "bad", "--candidate", "inject:scale=0.02")
+    (bad,), (good,) = ((tmp_path / side).glob("accuracy_checking_details_*.csv") for side in ("bad", "good"))
+    assert call("api_precision_compare", "-npu", bad, "-gpu", good, "-o", tmp_path).returncode == 0
+    found = rows(tmp_path, "details", "api_precision_compare")[1:]
+    # 8.1.1 lets ULP errors pass whose share is small; a fault of two hundredths is in every element.
+    labels = {row[26] for row in found if row[25] == "error"}
+    assert labels >= {"标杆比对法", "ULP误差比对法", "绝对阈值法", "二进制一致法", "双千指标法"}
+    twice = tmp_path / "twice.csv"
+    twice.write_bytes(good.read_bytes() + good.read_bytes().splitlines(keepends=True)[2])
+    wrong = call("api_precision_compare", "-npu", bad, "-gpu", twice, "-o", tmp_path)
+    assert wrong.returncode == 1
+    assert "several rows of Functional.embedding.0.forward.output.0" in wrong.stderr
+    lacking = tmp_path / "lacking.csv"
+    lacking.write_text("API Name,Status\n")
+    assert "DEVICE Dtype" in call("api_precision_compare", "-npu", lacking, "-gpu", good, "-o", tmp_path).stderr
 
 
 def test_the_script_of_a_call_tells_a_verdict_and_finds_the_smallest_call(statistics: Path, tmp_path: Path) -> None:

@@ -70,25 +70,24 @@ def write_and_run(
     from msprobe.precheck.script import ScriptRequest, write_script
 
     assert isinstance(requests, Requests)
-    device, inject = _device_and_fault(args.device)
+    device, inject, dtype = _device_and_fault(args.device)
     request = ScriptRequest(
-        api, propagation, folder, seed=seed, device=device, inject=inject, in_files=args.data_in_files
+        api, propagation, folder, seed=seed, device=device, inject=inject, dtype=dtype, in_files=args.data_in_files
     )
     return run_script(write_script(requests, request), args.minimize)
 
 
-def _device_and_fault(text: str) -> tuple[str, str]:
-    """What a script knows of an executor: its device, and a fault that is put in."""
+def _device_and_fault(text: str) -> tuple[str, str, str]:
+    """What a script knows of an executor: its device, a fault that is put in, and the type of float arguments."""
     from msprobe.precheck.executors import executor_of
 
     if not text:
-        return "", ""
+        return "", "", ""
     plan = executor_of(text, "--device")
     device = "" if plan.device.startswith("auto") else plan.device
     fault = plan.fault
-    if fault is None:
-        return device, ""
-    return device, f"scale={fault.amount!r}" if fault.kind == "scale" else fault.kind
+    inject = "" if fault is None else f"scale={fault.amount!r}" if fault.kind == "scale" else fault.kind
+    return device, inject, plan.dtype or ""
 
 
 def run_script(path: Path, minimize: bool) -> int:

@@ -52,6 +52,7 @@ class ScriptRequest:
     iterations: int = 1
     device: str = ""
     inject: str = ""
+    dtype: str = ""
     in_files: bool = False
 
 
@@ -69,6 +70,7 @@ def write_script(requests: Requests, request: ScriptRequest) -> Path:
         "iterations": request.iterations,
         "device": request.device,
         "inject": request.inject,
+        "dtype": request.dtype or None,
         "args": maker.args(),
         "kwargs": {name: maker.node(value, name) for name, value in call.kwargs.items()},
         "gradients": [maker.node(value, f"gradient.{n}") for n, value in enumerate(call.gradients or ())]

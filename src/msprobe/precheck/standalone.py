@@ -130,7 +130,8 @@ def function_of(content: dict[str, Any]) -> Callable[..., Any]:
     spaces: dict[str, Any] = {"Functional": torch.nn.functional, "Tensor": torch.Tensor, "Torch": torch}
     found = spaces[content["type"]]
     for part in content["name"].split("."):
-        found = getattr(found, part)
+        places = [found, torch.linalg, torch.fft, torch.special] if found is torch else [found]
+        found = next(getattr(place, part) for place in places if hasattr(place, part))
     return found if callable(found) else lambda tensor: found.__get__(tensor)
 
 
@@ -407,7 +408,7 @@ def main(content: dict[str, Any], path: str) -> int:
     """The command line of the script."""
     parser = argparse.ArgumentParser(description=f"Reproduces {content['api']} ({content['propagation']}).")
     parser.add_argument("--device", default=content.get("device") or best_device(), help="cpu, cuda:0, npu:0, ...")
-    parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16", "float64"), help="of float arguments")
+    parser.add_argument("--dtype", default=content.get("dtype"), help="of float arguments: float32, bfloat16, ...")
     parser.add_argument("--inject", default=content.get("inject", ""), help="a fault: scale=1e-3, nan, drop-tail, tf32")
     parser.add_argument("--minimize", action="store_true", help="look for a smaller call that fails; write it beside")
     options = parser.parse_args()
