@@ -340,6 +340,13 @@ def test_a_broken_dump_is_told_of_in_one_line(tmp_path: Path, content: str, said
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.parametrize("count", ["0", "65", "x"])
+def test_the_number_of_workers_has_limits(statistics: Path, count: str) -> None:
+    found = call("multi_run_ut", "-api_info", statistics, "-n", count)
+    assert found.returncode == 2
+    assert "must be from 1 to 64" in found.stderr
+
+
 def test_an_empty_dump_gives_empty_files(tmp_path: Path) -> None:
     dump = tmp_path / "dump.json"
     dump.write_text('{"task": "statistics", "framework": "pytorch", "data": {}}')

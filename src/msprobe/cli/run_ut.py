@@ -76,12 +76,17 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
         parser.add_argument(
             "-n",
             "--num_splits",
-            type=int,
-            choices=range(LEAST_SPLITS, MOST_SPLITS + 1),
+            type=_splits,
             default=8,
-            metavar="{1..64}",
-            help="worker processes (8)",
+            metavar="N",
+            help="worker processes, 1 to 64 (8)",
         )
+
+
+def _splits(text: str) -> int:
+    if not text.isdigit() or not LEAST_SPLITS <= int(text) <= MOST_SPLITS:
+        raise argparse.ArgumentTypeError(f"must be from {LEAST_SPLITS} to {MOST_SPLITS}, found {text}")
+    return int(text)
 
 
 def execute(args: argparse.Namespace) -> int:
