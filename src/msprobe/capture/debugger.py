@@ -40,6 +40,9 @@ class Debugger:
     # Task grad_probe: the module of the room above this one that watches gradients, what watches them here, and whether
     # the program frames its iterations by start and stop.
     _probe_module: ClassVar[str]
+    # Task free_benchmark: the module of the room that makes calls again, and its listener here.
+    _benchmark_module: ClassVar[str]
+    _benchmark: Any = None
     _probe: Any = None
     _frames_iterations = False
     # The online check: what its module gave, which sends the records of this process.
@@ -222,6 +225,19 @@ class Debugger:
             )
         return True
 
+    def _listen_for_benchmark(self) -> None:
+        """Give the recorder, which is new, the listener of task ``free_benchmark`` if the settings ask for it."""
+        self._end_benchmark()
+        if self.settings.free_benchmark is not None:
+            self._benchmark = importlib.import_module(self._benchmark_module).free_benchmark(self.settings)
+            self.recorder.bus.add(self._benchmark)
+
+    def _end_benchmark(self) -> None:
+        benchmark, self._benchmark = self._benchmark, None
+        if benchmark is not None:
+            self.recorder.bus.remove(benchmark)
+            self.recorder.session.guard(benchmark.end)
+
     def _end_probe(self) -> None:
         probe, self._probe = self._probe, None
         if probe is not None:
@@ -264,6 +280,7 @@ class Debugger:
             return
         self._end_tokens()
         self.recorder.close()
+        self._end_benchmark()
         self._end_sending()
 
     # ---------------------------------------------------------------- records that are sent to be checked
@@ -319,9 +336,10 @@ class Debugger:
             renewed.session.number_steps_from(session.step)
             renewed.bus.adopt(self.recorder.bus)
             self.recorder = renewed
-            self.settings = settings
+        before, self.settings = self.settings, settings
+        if replace(settings, dump_enable=None) != replace(before, dump_enable=None):
             self._begin_sending()
-        self.settings = settings
+            self._listen_for_benchmark()
 
     def _renewed(self, settings: Settings) -> Any:
         """A recorder for other settings, in place of the one there is: each framework's own."""

@@ -284,8 +284,13 @@ class Session:
     def _end_step(self, interrupted: bool = False) -> None:
         begun = self._begun
         self.publish(final=True, interrupted=interrupted)
-        if begun and self.keeps_records and not self.recorded_anything and not self.settings.keeps_few:
+        if begun and self.keeps_records and not self.recorded_anything and not self._expects_nothing:
             log.once("nothing", "warning", nothing_recorded(self.step))
+
+    @property
+    def _expects_nothing(self) -> bool:
+        """A step without a record is as it should be."""
+        return self.settings.keeps_few or self.settings.keeps_none
 
     def leave_to_parent(self) -> None:
         """After fork, in the child: the dump belongs to the parent; nothing is recorded here."""
@@ -376,6 +381,12 @@ class Session:
         if self.with_construct:
             with self.lock:
                 (self._writer or self._open()).put_parent(child, parent)
+
+    def begin_files(self) -> None:
+        """Claim the folder of this step now: what others write into it is not taken for files of an earlier run."""
+        with self.lock:
+            if self._writer is None:
+                self._attempt("the dump", self._open)
 
     def can_save(self) -> bool:
         """True if whole tensors of this step have a place to go."""

@@ -27,7 +27,9 @@ def put_arguments(
     task = section_name(arguments.get("task", raw.get("task")))
     section = raw.get(task) if raw.get(task) is not None else {}
     common_names = known_names(CommonFields)
-    section_names = known_names(TASK_SECTIONS[task]) if task in TASK_SECTIONS else ()
+    models = {**OTHER_TASK_SECTIONS, **TASK_SECTIONS}
+    model = models.get(task)
+    section_names = known_names(model) if model is not None else ()
     taken: dict[FieldPath, str] = {}
     unknown = []
     for argument, value in arguments.items():
@@ -41,7 +43,7 @@ def put_arguments(
             taken[(task, field)] = argument
         elif field not in section_names:
             hint = did_you_mean(argument, [*common_names, *section_names])
-            owners = [owner for owner, model in TASK_SECTIONS.items() if field in known_names(model)]
+            owners = [owner for owner, one in models.items() if one is not None and field in known_names(one)]
             if owners:
                 hint = f"; it is a field of task {' and '.join(owners)}"
             unknown.append(

@@ -16,7 +16,7 @@ from msprobe.config.ranges import LARGEST, MOST_ELEMENTS, Interval, parse_elemen
 from msprobe.config.scope_patterns import compile_list_item
 
 # Tasks of the file that are not the recorder's.
-OtherTask = Literal["free_benchmark", "run_ut", "acc_check", "diff_check"]
+OtherTask = Literal["run_ut", "acc_check", "diff_check"]
 
 
 class Fields(BaseModel):

@@ -21,9 +21,10 @@ from msprobe.config.fields import (
     allowed,
     known_names,
 )
+from msprobe.config.free_benchmark import benchmark_mistakes, complete_benchmark
 from msprobe.config.jsonc import Document, FieldPath
 from msprobe.config.mistakes import Mistake, Source, dotted, raise_mistakes, shown
-from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, GradientProbeFields, LoadFields
+from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, FreeBenchmarkFields, GradientProbeFields, LoadFields
 from msprobe.config.ranges import expand
 from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level
 from msprobe.config.sections import Section, read_section, unknown_field_warnings
@@ -93,6 +94,8 @@ def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], conf
     section = _active_section(active, raw, source)
     mistakes.extend(section.mistakes)
     mistakes.extend(_missing_bounds(active, raw, source))
+    if isinstance(section.fields, FreeBenchmarkFields):
+        mistakes.extend(benchmark_mistakes(cast(Section[FreeBenchmarkFields], section), raw, source))
     load = read_section(LoadFields, raw.get("load"), ("load",), source)
     mistakes.extend(load.mistakes)
     mistakes.extend(_dump_path_mistakes(common, raw, source))
@@ -109,6 +112,8 @@ def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], conf
         raise_mistakes(mistakes, source.name)
     if isinstance(section.fields, GradientProbeFields):
         return _complete_probe(common.fields, section.fields, config_path)
+    if isinstance(section.fields, FreeBenchmarkFields):
+        return complete_benchmark(common.fields, section.fields, source, config_path)
     return _complete(common.fields, cast(FilterFields, section.fields), config_path)
 
 

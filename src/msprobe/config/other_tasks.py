@@ -5,17 +5,25 @@ their mistakes are told.
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PlainValidator
+from pydantic_core import PydanticCustomError
 
 from msprobe.config.fields import Fields, Ranges, choices
-from msprobe.config.settings import Checksum, DirectionKind, GradientLevel
+from msprobe.config.settings import (
+    Checksum,
+    DirectionKind,
+    FuzzStage,
+    GradientLevel,
+    HandlerType,
+    NoiseKind,
+    PerturbationMode,
+    RiskReport,
+    quoted,
+)
 
-FuzzDevice = Literal["npu", "cpu"]
-PerturbationMode = Literal["improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu"]
-HandlerType = Literal["check", "fix"]
-FuzzStage = Literal["forward", "backward"]
+FuzzDevice = Literal["npu", "cpu", "gpu", "cuda", "device"]
 
 _TEXTS = "a list of texts"
 _BOOL = "true or false"
@@ -30,19 +38,43 @@ def _ascending(bounds: list[int | float]) -> list[int | float]:
     return bounds
 
 
+def _modes(value: object) -> object:
+    known = get_args(PerturbationMode)
+    if isinstance(value, list) and value:
+        unknown = [mode for mode in value if mode not in known]
+        if not unknown:
+            return list(dict.fromkeys(value))
+        raise ValueError(f"no such mode: {', '.join(map(repr, unknown))}")
+    if isinstance(value, str) and value in known:
+        return [value]
+    # As if it were a Literal: the nearest allowed value is told.
+    raise PydanticCustomError("literal_error", "")
+
+
 class FreeBenchmarkFields(Fields):
     """Section ``free_benchmark``."""
 
     scope: list[str] = Field([], description=_TEXTS)
     api_list: list[str] = Field([], alias="list", description=_TEXTS)
     fuzz_device: FuzzDevice = Field("npu", description=choices(FuzzDevice))
-    pert_mode: PerturbationMode = Field("improve_precision", description=choices(PerturbationMode))
+    pert_mode: Annotated[list[PerturbationMode], PlainValidator(_modes)] = Field(
+        ["improve_precision"],
+        description=f"{choices(PerturbationMode)}, or a list of several of {quoted(get_args(PerturbationMode))}",
+    )
     handler_type: HandlerType = Field("check", description=choices(HandlerType))
     fuzz_level: Literal["L1"] = Field("L1", description='"L1"')
     fuzz_stage: FuzzStage = Field("forward", description=choices(FuzzStage))
     if_preheat: bool = Field(False, description=_BOOL)
     preheat_step: int = Field(15, gt=0, description=_COUNT)
     max_sample: int = Field(15, gt=0, description=_COUNT)
+    # Ours.
+    noise: NoiseKind = Field("ulp", description=choices(NoiseKind))
+    noise_scale: int = Field(1, gt=0, le=1024, description="a whole number 1..1024")
+    sample_ratio: int | float = Field(1.0, gt=0, le=1, description="a number above 0, at most 1")
+    max_calls_per_api: int | None = Field(None, gt=0, description=_COUNT)
+    fix_graph: bool = Field(False, description=_BOOL)
+    offload: bool = Field(False, description=_BOOL)
+    report: RiskReport | None = Field(None, description=choices(RiskReport))
 
 
 class RunUtFields(Fields):

@@ -14,11 +14,16 @@ from msprobe.statistics_table import NAMES
 
 Task = Literal["statistics", "tensor", "structure", "overflow_check", "nan_check", "exception_dump"]
 # Tasks of rooms above the recorder.
-ProbeTask = Literal["grad_probe"]
+ProbeTask = Literal["grad_probe", "free_benchmark"]
 Level = Literal["L0", "L1", "L2", "mix", "debug"]
 GradientLevel = Literal["L0", "L1", "L2"]
 Checksum = Literal["crc32", "md5"]
 DirectionKind = Literal["bool", "ternary", "packed"]
+PerturbationMode = Literal["improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu"]
+HandlerType = Literal["check", "fix"]
+FuzzStage = Literal["forward", "backward"]
+NoiseKind = Literal["ulp", "absolute"]
+RiskReport = Literal["all", "risks"]
 SummaryMode = Literal["statistics", "md5", "xor", "xxh3"]
 # What MindSpore itself can tell of the kernels of a static graph.
 KernelKind = Literal[
@@ -94,6 +99,37 @@ class Online:
 
 
 @dataclass(frozen=True)
+class FreeBenchmark:
+    """What task ``free_benchmark`` does to calls; the names are those of its section, but for ``modes`` (``pert_mode``
+    there) and ``api_list`` (``list``).
+    """
+
+    modes: tuple[PerturbationMode, ...] = ("improve_precision",)
+    scope: tuple[str, ...] = ()
+    api_list: tuple[str, ...] = ()
+    handler: HandlerType = "check"
+    stage: FuzzStage = "forward"
+    if_preheat: bool = False
+    preheat_step: int = 15
+    max_sample: int = 15
+    noise: NoiseKind = "ulp"
+    noise_scale: int = 1
+    sample_ratio: float = 1.0
+    max_calls_per_api: int | None = None
+    fix_graph: bool = False
+    offload: bool = False
+    # None: by the mode, see :meth:`lists`.
+    report: RiskReport | None = None
+
+    def lists(self, mode: PerturbationMode, is_risk: bool) -> bool:
+        """True if a deviation of this kind has a row in ``free_benchmark.csv``. Of modes that ask how strongly a call
+        reacts all have one, unless ``report`` says otherwise.
+        """
+        reacts = mode in ("add_noise", "bit_noise", "change_value")
+        return is_risk or self.report == "all" or (self.report is None and reacts)
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything the recorder needs to know; made by :func:`msprobe.config.load.load_settings`.
 
@@ -165,6 +201,8 @@ class Settings:
     online: Online | None = None
     # Task grad_probe; None with any other.
     gradient_probe: GradientProbe | None = None
+    # Task free_benchmark; None with any other.
+    free_benchmark: FreeBenchmark | None = None
 
     # The file these settings came from; None for the packaged default.
     config_path: Path | None = field(default=None, compare=False)
@@ -186,6 +224,11 @@ class Settings:
     def keeps_few(self) -> bool:
         """True if what a record holds decides whether it is kept: few are, and those with their tensors."""
         return self.task in ("overflow_check", "nan_check", "exception_dump")
+
+    @property
+    def keeps_none(self) -> bool:
+        """True if the dump has no records: what is found stands in other files."""
+        return self.free_benchmark is not None
 
     def list_patterns(self) -> tuple[ListPattern, ...]:
         """``list``, ready to match entry names."""

@@ -22,6 +22,8 @@ TENSOR_FOLDER = "dump_tensor_data"
 STEP_BY_STEP = "pynative"
 COMPILED = "graph"
 ERROR_FILE = "dump_error_info.log"
+#: Of task free_benchmark, beside an empty dump.
+BENCHMARK_FILES = ("free_benchmark.csv", "free_benchmark_details.csv")
 
 Kind = Literal["dump", "debug"]
 Existing = Literal["clean", "overwrite", "refuse"]
@@ -171,7 +173,11 @@ def _remove(files: Iterable[Path]) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    return name in _JSON_FILES or name == ERROR_FILE or is_journal(name) or _TEMPORARY.fullmatch(name) is not None
+    return (
+        name in (*_JSON_FILES, *BENCHMARK_FILES, ERROR_FILE)
+        or is_journal(name)
+        or _TEMPORARY.fullmatch(name) is not None
+    )
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

@@ -175,7 +175,7 @@ BAD_VALUES = [
 ]
 
 
-OTHER_TASKS = ["free_benchmark", "run_ut", "acc_check", "diff_check"]
+OTHER_TASKS = ["run_ut", "acc_check", "diff_check"]
 
 
 @pytest.mark.parametrize(("content", "field", "told"), BAD_VALUES)

@@ -6,6 +6,7 @@ import functools
 from typing import Any, NamedTuple
 
 from msprobe import log
+from msprobe.capture.heard import HeardCalls
 from msprobe.capture.heard_units import arguments_of
 from msprobe.capture.method_arguments import check_api
 from msprobe.capture.torch import private
@@ -109,7 +110,10 @@ def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) ->
             return inner(*args, **kwargs)
         target, mode = targets.calls, recorder.mode
         with _without_functions():
-            call = target.begin_call(name, args, kwargs, 1)
+            if type(target) is HeardCalls:
+                call = target.begin_call(name, args, kwargs, 1, inner)
+            else:
+                call = target.begin_call(name, args, kwargs, 1)
         if call is None:
             return inner(*args, **kwargs)
         given, named = arguments_of(call, args, kwargs)

@@ -43,6 +43,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
 
     recorder: TorchRecorder
     _probe_module = "msprobe.grad_probe.torch"
+    _benchmark_module = "msprobe.perturb.torch"
     # The debugger of this process is that of `msprobe run`: makes room for one that the script constructs, and is told
     # in words what that is.
     _give_way: Callable[[str], None] | None = None
@@ -98,6 +99,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self.settings = settings
         self.recorder = TorchRecorder(settings)
         self._begin_sending()
+        self._listen_for_benchmark()
         self._model = ModelReference(model)
         self._tokens: TokenRange | None = None
         self._loader: LoaderSteps | None = None

@@ -50,7 +50,7 @@ _ANSWERS = (
 # Of Ascend's package, if the program uses it.
 _NPU_SWITCHES = ("npu.matmul.allow_hf32", "npu.conv.allow_hf32", "npu.aclnn.allow_hf32")
 #: Devices that autocast may be on for.
-_DEVICES = ("cpu", "cuda", "npu")
+AUTOCAST_DEVICES = ("cpu", "cuda", "npu")
 _VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
@@ -114,9 +114,9 @@ def _version_of_cann() -> str | None:
 
 def _add_autocast(found: dict[str, Any]) -> None:
     """The type that autocast computes in, for each device that it is on for; and the default device, if one is set."""
-    for device in _DEVICES:
+    for device in AUTOCAST_DEVICES:
         try:
-            dtype = _autocast_of(device)
+            dtype = autocast_of(device)
         except Exception:
             continue
         if dtype is not None:
@@ -124,7 +124,7 @@ def _add_autocast(found: dict[str, Any]) -> None:
     _add(found, "torch.get_default_device", private, "default_device")
 
 
-def _autocast_of(device: str) -> Any:
+def autocast_of(device: str) -> Any:
     """The type; None where autocast is off."""
     ask: Any = torch
     if hasattr(torch, "get_autocast_dtype"):

@@ -103,7 +103,7 @@ class TorchRecorder:
         self.keeper = TensorKeeper(session, self.statistics)
         self.calls = CallRecorder(session, self.describer, self.statistics, self.keeper, self.hooks)
         self.modules = ModuleRecorder(self.calls)
-        self.level: str = settings.level if dumps else "none"
+        self.level: str = settings.level if dumps and not settings.keeps_none else "none"
         self._heard_gradients = heard_gradients = HeardGradients(session)
         self.heard_parameters = HeardParameterGradients(session, heard_gradients.hooks)
         self.bus = Bus(session, TorchSurroundings(heard_gradients, self.heard_parameters))
@@ -179,6 +179,8 @@ class TorchRecorder:
         named_modules = named_modules if outside is None else outside
         if is_dumped:
             session.guard(self.calls.own.watch, self.models.given, self.models.leads)
+        if is_dumped and self.settings.keeps_none:
+            session.begin_files()
         self._choose_targets(is_dumped)
         watches = is_dumped and self.level in ("L0", "mix")
         if (watches or bus.active) and private.has("modules"):

@@ -1,0 +1,221 @@
+"""What the listeners of the free benchmark have in common: which calls, what is said and written of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msprobe import log
+from msprobe.capture.events import Call, Direction, Kind, Step
+from msprobe.capture.listeners import Cadence, Wants
+from msprobe.config.settings import FreeBenchmark, PerturbationMode, Settings
+from msprobe.perturb.checking import Checks, Deviation, Run
+from msprobe.perturb.framework import Framework, Invocation
+from msprobe.perturb.names import ChosenCalls, is_sampled
+from msprobe.perturb.operators import is_left_out, writes
+from msprobe.perturb.preheat import Preheat
+from msprobe.perturb.results import Results, Row
+from msprobe.perturb.second_runs import NotPerturbedError
+from msprobe.perturb.trees import leaves
+
+# Of a second run: its inputs, its results, and what compares them. Less memory than this is not asked for.
+_LITTLE = 1 << 24
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A call between its beginning and its end. ``copies``: of its arguments, where it writes to them."""
+
+    call: Invocation
+    copies: Invocation | None
+    versions: Sequence[int]
+
+    @property
+    def first(self) -> Invocation:
+        """The call as it was before it ran."""
+        return self.copies or self.call
+
+
+class Bench:
+    """See the module's text. ``rank``: that of this process, None for a single one."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        framework: Framework,
+        rank: Callable[[], int | None],
+        columns: Sequence[str],
+        folder: Callable[[int], Path],
+        summary: Callable[[], Path],
+        words: Callable[[str], Sequence[str]] = lambda key: (),
+    ) -> None:
+        assert settings.free_benchmark is not None
+        self.settings: FreeBenchmark = settings.free_benchmark
+        self.framework = framework
+        self.rank = rank
+        self.calls = ChosenCalls(self.settings, words)
+        preheats = self.settings.if_preheat and self.settings.handler == "check"
+        self.preheat = Preheat(self.settings.preheat_step, self.settings.max_sample) if preheats else None
+        self.checks = Checks(framework, self.settings, self.preheat)
+        self.results = Results(columns, folder, summary)
+        self.cadence = Cadence(
+            steps=frozenset(settings.steps) if settings.steps else None,
+            ranks=frozenset(settings.ranks) if settings.ranks else None,
+        )
+        # Calls that wrote to their arguments though their names do not say so.
+        self._writers: set[str] = set()
+        self._counts: dict[str, int] = {}
+        self._has_begun = False
+
+    def wants(self, directions: Sequence[Direction]) -> Wants:
+        """For the listener."""
+        return Wants(kinds=frozenset[Kind](("call",)), names=self.calls.patterns(), directions=directions)
+
+    # ---------------------------------------------------------------- steps
+
+    def step_begin(self, event: Step) -> None:
+        """A step begins."""
+        self._has_begun = True
+        self._counts.clear()
+        if self.preheat is not None:
+            self.preheat.begin_step()
+
+    def step_end(self, event: Step) -> None:
+        """It is over: what was found is written."""
+        if self.preheat is not None:
+            self.preheat.end_step()
+        self.results.write_summary()
+
+    def end(self) -> None:
+        """The program is over."""
+        self.results.write_summary()
+        if self._has_begun:
+            for line in self.calls.unmatched():
+                log.warning(f"{line}.")
+            self.results.tell()
+            self._has_begun = False
+
+    # ---------------------------------------------------------------- calls
+
+    def begin(self, event: Call) -> Watched | None:
+        """A call is about to be made; None if it is not looked at."""
+        key, fw, settings = event.key, self.framework, self.settings
+        if not self.calls.has(key, event.number):
+            return None
+        self.results.called(key)
+        why = self._why_not(event)
+        if why is not None:
+            if why:
+                self.note(event, why, "debug" if is_left_out(key) else "info")
+            return None
+        if not is_sampled(event.name, event.step, settings.sample_ratio):
+            return None
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        if settings.max_calls_per_api is not None and count > settings.max_calls_per_api:
+            return None
+        assert event.function is not None
+        call = Invocation(event.function, tuple(event.args), dict(event.kwargs), fw.surroundings(key))
+        is_written = key in self._writers or writes(key, event.kwargs)
+        copies = self.checks.seconds.prepare("no_change", key, call).call if is_written else None
+        return Watched(call, copies, () if is_written else fw.versions(self._tensors(call)))
+
+    def is_unwritten(self, event: Call, watched: Watched) -> bool:
+        """False if the call turned out to write to its arguments, of which there are no copies: from the next one on
+        there are.
+        """
+        if watched.copies is not None or self.framework.versions(self._tensors(watched.call)) == watched.versions:
+            return True
+        self._writers.add(event.key)
+        self.note(event, "it writes to its arguments, which are copied from the next call on")
+        return False
+
+    def _why_not(self, event: Call) -> str | None:
+        """Why a call is not made again: a text, empty for what nobody asks about; None if it is."""
+        if is_left_out(event.key):
+            return "it communicates, moves memory or chooses at random, and is not made again"
+        if not event.can_repeat:
+            return "what it called is not known"
+        fw, has_float = self.framework, False
+        for _, leaf in leaves((tuple(event.args), dict(event.kwargs))):
+            why = fw.why_not(leaf)
+            if why:
+                return why
+            has_float = has_float or (fw.is_tensor(leaf) and fw.is_float(leaf))
+        return None if has_float else ""
+
+    def _tensors(self, call: Invocation) -> list[Any]:
+        return [leaf for _, leaf in leaves((call.args, call.kwargs)) if self.framework.is_tensor(leaf)]
+
+    def check(
+        self, event: Call, mode: PerturbationMode, call: Invocation, own: Sequence[Any], run: Run, source: str
+    ) -> None:
+        """Make ``call`` again in this mode and write what differs from ``own``."""
+        self.attempt(event.name, mode)
+        if self.lacks_memory(own):
+            self.note(event, "there is too little free memory for a second run")
+            return
+        try:
+            found = self.checks.check(mode, event.key, call, own, run)
+        except NotPerturbedError as reason:
+            self.note(event, str(reason))
+            return
+        except Exception as error:
+            self.note(event, f"the second run failed: {type(error).__name__}: {_first_line(error)}", "warning")
+            return
+        self.results.checked(event.key)
+        for deviation in found:
+            self._write(event, mode, deviation, source, len(own))
+
+    def lacks_memory(self, own: Sequence[Any]) -> bool:
+        """True if a second run may need more memory than there is."""
+        fw = self.framework
+        tensors = [one for one in own if fw.is_tensor(one)]
+        needed = 2 * sum(fw.nbytes(one) for one in tensors)
+        if needed < _LITTLE:
+            return False
+        free = fw.free_memory(tensors[0])
+        return free is not None and free < needed
+
+    def attempt(self, name: str, mode: PerturbationMode) -> None:
+        """Say that a call is made again, the first time for each name."""
+        if not self.rank():
+            log.once(
+                ("free benchmark", name, mode), "info", f"[msprobe] Free benchmark: Perturbation is {mode} of {name}."
+            )
+
+    def note(self, event: Any, reason: str, level: log.Level = "info") -> None:
+        """Why a call is not checked: in the summary, and once for each API in the log."""
+        self.results.note(event.key, reason)
+        if not self.rank():
+            log.once(
+                ("free benchmark", event.key, reason),
+                level,
+                f"[msprobe] Free Benchmark: For {event.name}, {reason}. Cancel perturbation.",
+            )
+
+    def _write(self, event: Any, mode: PerturbationMode, deviation: Deviation, source: str, count: int) -> None:
+        fw, difference, own = self.framework, deviation.difference, deviation.own
+        is_tensor = fw.is_tensor(own)
+        row = Row(
+            mode=mode,
+            stage=self.settings.stage,
+            step=event.step,
+            name=f"{event.key}.{event.number}.{self.settings.stage}",
+            key=event.key,
+            max_rel=difference.max_rel,
+            dtype=fw.shown_dtype(own) if is_tensor else type(own).__name__,
+            shape=fw.shown_shape(own) if is_tensor else "",
+            index=deviation.index if count > 1 else None,
+            is_risk=deviation.is_risk,
+            mean_rel=difference.mean_rel,
+            bad_ratio=difference.bad_ratio,
+            condition=deviation.condition,
+            source=source,
+        )
+        self.results.add(row, self.rank() or 0, self.settings.lists(mode, deviation.is_risk))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0][:200].rstrip(".")

@@ -1,0 +1,195 @@
+"""One call against its second run: what differs, and whether rounding in its own type explains that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.perturb.framework import Difference, Framework, Invocation, Limits, Reactions
+from msprobe.perturb.preheat import Preheat
+from msprobe.perturb.second_runs import NotPerturbedError, Second, SecondRuns, expected
+from msprobe.perturb.thresholds import MEAN_LIMIT, cpu_limit, equal_ratio, floor_of
+from msprobe.perturb.trees import leaves
+
+# Makes a call, forward or backward: its results, None for one that is not there.
+Run = Callable[[Invocation, bool], Sequence[Any]]
+# Of results with few elements a single run with rounded inputs may differ little by chance.
+_FEW, _DRAWS = 64, 4
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A result that differs. ``index``: which of several; ``own``: it."""
+
+    difference: Difference
+    index: int | None
+    own: Any
+    is_risk: bool
+    condition: float | None
+
+
+class Checks:
+    """Compares calls with second runs of them."""
+
+    def __init__(self, framework: Framework, settings: FreeBenchmark, preheat: Preheat | None) -> None:
+        self.framework = framework
+        self.settings = settings
+        self.preheat = preheat
+        self.seconds = SecondRuns(framework, settings)
+
+    def check(
+        self, mode: PerturbationMode, key: str, call: Invocation, own: Sequence[Any], run: Run
+    ) -> list[Deviation]:
+        """What differs between ``own``, the results of ``call``, and those of a second run in this mode.
+
+        Raises NotPerturbedError if there is no second run.
+        """
+        second = self.seconds.prepare(mode, key, call)
+        others = run(second.call, second.widened)
+        if len(others) != len(own):
+            raise NotPerturbedError(f"it has {len(own)} results, and {len(others)} when it is made again")
+        judge = _Judge(self.framework, self.seconds, mode, call, second, run)
+        sampled = self.preheat.sample(key) if self.preheat is not None and self.preheat.is_on else None
+        golden = self._golden(key, call, run) if sampled else None
+        found = []
+        for index, (one, other) in enumerate(zip(own, others, strict=True)):
+            if one is None or other is None:
+                continue
+            deviation = self._compare(judge, key, index, one, other)
+            if golden is not None and self.framework.is_tensor(one):
+                self._learn(judge, key, one, other, golden[index])
+            if deviation is not None:
+                found.append(deviation)
+        return found
+
+    def _compare(self, judge: _Judge, key: str, index: int, own: Any, other: Any) -> Deviation | None:
+        fw, second = self.framework, judge.second
+        if not fw.is_tensor(own):
+            return None if _is_same_number(own, other) else Deviation(_of_numbers(own, other), index, own, True, None)
+        if judge.mode == "change_value":
+            if not fw.is_float(own):
+                return None
+            own = expected(fw, second.exchange, own)
+            if second.exchange is not None and second.exchange.result == "last":
+                other = expected(fw, second.exchange, other)
+        limits = self._limits(judge, key, own, other)
+        if judge.mode == "to_cpu" and fw.is_float(own):
+            difference = fw.compare_with_cpu(own, other, cpu_limit(fw.dtype(own)), MEAN_LIMIT)
+        else:
+            difference = fw.compare(own, other, limits)
+        if difference.is_equal:
+            return None
+        condition = None
+        if second.change:
+            condition = fw.distance(own, other) / second.change
+        return Deviation(difference, index, own, not judge.is_explained(index, own, other, limits), condition)
+
+    def _limits(self, judge: _Judge, key: str, own: Any, other: Any) -> Limits:
+        fw = self.framework
+        ratio = equal_ratio(fw.dtype(own), judge.mode)
+        if self.preheat is not None and fw.is_float(own):
+            ratio = self.preheat.threshold(key, fw.dtype(own))
+        return Limits(floor_of(fw.dtype(other), self.settings.stage == "backward"), ratio)
+
+    # ---------------------------------------------------------------- thresholds that are learned
+
+    def _golden(self, key: str, call: Invocation, run: Run) -> Sequence[Any]:
+        return run(self.seconds.prepare("to_cpu", key, call).call, True)
+
+    def _learn(self, judge: _Judge, key: str, own: Any, other: Any, golden: Any) -> None:
+        fw, preheat = self.framework, self.preheat
+        if preheat is None or golden is None or not fw.is_float(own):
+            return
+        ratio = fw.compare(own, other, Limits(self._limits(judge, key, own, other).floor, 1.0))
+        if ratio.word:
+            return
+        against = fw.compare_with_cpu(own, golden, cpu_limit(fw.dtype(own)), MEAN_LIMIT)
+        preheat.add(key, fw.dtype(own), ratio.ratio, against.is_equal)
+
+
+class _Judge:
+    """Whether the call's own rounding explains what differs. Runs the call again only when it is asked."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        seconds: SecondRuns,
+        mode: PerturbationMode,
+        call: Invocation,
+        second: Second,
+        run: Run,
+    ) -> None:
+        self.framework = framework
+        self.seconds = seconds
+        self.mode = mode
+        self.call = call
+        self.second = second
+        self.run = run
+        self._known: dict[tuple[str, float, int], tuple[Sequence[Any], list[Sequence[Any]]]] = {}
+
+    def is_explained(self, index: int, own: Any, other: Any, limits: Limits) -> bool:
+        """True if it does. What is made again without a change has nothing to explain."""
+        fw = self.framework
+        if self.mode == "no_change":
+            return False
+        if not fw.is_float(own):
+            # Which of two nearly equal elements is the greater one: the values are compared, too.
+            return True
+        try:
+            base, shifted = self._runs(fw.dtype(own), fw.unit(own), own)
+            if base[index] is None:
+                return False
+            reactions = Reactions(base[index], [one[index] for one in shifted], fw.unit(own))
+            return fw.is_explained(own, other, limits, reactions)
+        except Exception:
+            # It cannot be computed in a wider type: nothing speaks for it.
+            return False
+
+    def _runs(self, dtype: str, unit: float, own: Any) -> tuple[Sequence[Any], list[Sequence[Any]]]:
+        draws = 1 if self.framework.nbytes(own) > _FEW * 8 else _DRAWS
+        place = (dtype, unit, draws)
+        if place not in self._known:
+            seconds = self.seconds
+            noisy = self.second.change is not None
+            base_call = seconds.widened(self.call if noisy else self.second.call, dtype)
+            base = self.run(base_call, True)
+            shifted = [self.run(seconds.rounded(base_call, unit, seed), True) for seed in range(draws)]
+            if noisy:
+                shifted.append(self.run(seconds.widened(self.second.call, dtype), True))
+            if self.second.exchange is not None:
+                base = [self._as_expected(one) for one in base]
+                shifted = [[self._as_expected(one) for one in results] for results in shifted]
+            self._known[place] = base, shifted
+        return self._known[place]
+
+    def _as_expected(self, result: Any) -> Any:
+        exchange = self.second.exchange
+        if exchange is not None and exchange.result == "last" and self.framework.is_tensor(result):
+            return expected(self.framework, exchange, result)
+        return result
+
+
+def results_of(framework: Framework, result: Any) -> list[Any]:
+    """What is compared of a result: tensors of numbers, and floats, in order; None for the rest."""
+    return [leaf if framework.is_tensor(leaf) or type(leaf) is float else None for _, leaf in leaves(result)]
+
+
+def is_worth_checking(framework: Framework, results: Sequence[Any]) -> bool:
+    """True if there is a float among the results."""
+    return any(type(one) is float or (framework.is_tensor(one) and framework.is_float(one)) for one in results)
+
+
+def _is_same_number(own: float, other: Any) -> bool:
+    return (math.isnan(own) and math.isnan(other)) or math.isclose(own, other)
+
+
+def _of_numbers(own: float, other: float) -> Difference:
+    if math.isfinite(own) != math.isfinite(other):
+        return Difference(False, word="nan_mismatch", bad_ratio=1.0)
+    if own * other <= 0:
+        return Difference(False, word="symbol_flipping", bad_ratio=1.0)
+    ratio = max(own / other, other / own)
+    return Difference(False, ratio, mean_rel=ratio - 1, bad_ratio=1.0)

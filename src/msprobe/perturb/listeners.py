@@ -1,0 +1,308 @@
+"""The listeners: one looks at results, one at gradients, and one puts better results in the place of the own ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msprobe.capture.events import Call, Event, Failure, Gradient, Step
+from msprobe.capture.listeners import Changer, Changes, Observer, Result
+from msprobe.perturb.bench import Bench, Watched
+from msprobe.perturb.checking import is_worth_checking, results_of
+from msprobe.perturb.framework import Invocation
+from msprobe.perturb.second_runs import NotPerturbedError, positions_with_gradient
+from msprobe.perturb.trees import Place, leaves, mapped
+
+_VIEW = "its result is an argument or a view of one"
+
+
+class _OfCalls:
+    """What all of them do at the beginning of calls and steps."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.wants = bench.wants(("forward",))
+        self.cadence = bench.cadence
+        self._watched: dict[str, Watched] = {}
+
+    def step_begin(self, event: Step) -> None:
+        """A step begins."""
+        self._watched.clear()
+        self.bench.step_begin(event)
+
+    def step_end(self, event: Step) -> None:
+        """It is over."""
+        self.bench.step_end(event)
+
+    def failed(self, event: Failure) -> None:
+        """A call has raised."""
+        self._watched.pop(event.name, None)
+
+    def end(self) -> None:
+        """The program is over."""
+        self._watched.clear()
+        self.bench.end()
+
+    def _begin(self, event: Event) -> None:
+        assert isinstance(event, Call)
+        watched = self.bench.begin(event)
+        if watched is not None:
+            self._watched[event.name] = watched
+
+    def _results(self, event: Event, result: Any) -> tuple[Watched, list[Any]] | None:
+        """What is compared of the result of a call that is looked at and can be made again."""
+        watched = self._watched.pop(event.name, None)
+        if watched is None:
+            return None
+        assert isinstance(event, Call)
+        bench = self.bench
+        fw = bench.framework
+        own = results_of(fw, result)
+        if not is_worth_checking(fw, own) or not bench.is_unwritten(event, watched):
+            return None
+        tensors = [one for one in own if fw.is_tensor(one)]
+        arguments = [leaf for _, leaf in leaves((watched.call.args, watched.call.kwargs)) if fw.is_tensor(leaf)]
+        if watched.copies is None and fw.shares_memory(tensors, arguments):
+            bench.note(event, _VIEW)
+            return None
+        why = next((reason for reason in map(fw.why_not, tensors) if reason), "")
+        if why:
+            bench.note(event, why)
+            return None
+        return watched, own
+
+
+class ForwardCheck(_OfCalls, Observer):
+    """Makes calls again and compares what comes of them."""
+
+    def before(self, event: Event) -> None:
+        """A call is about to be made."""
+        self._begin(event)
+
+    def after(self, event: Event, result: Any) -> None:
+        """It has been made."""
+        found = self._results(event, result)
+        if found is None:
+            return
+        assert isinstance(event, Call)
+        watched, own = found
+        bench = self.bench
+
+        def run(call: Invocation, widened: bool) -> Sequence[Any]:
+            return results_of(bench.framework, bench.framework.again(call, widened))
+
+        for mode in bench.settings.modes:
+            bench.check(event, mode, watched.first, own, run, event.source)
+
+
+@dataclass
+class _Held:
+    """A call whose gradients are to come. ``versions``: of its tensors, when it was over."""
+
+    call: Invocation
+    key: str
+    number: int
+    name: str
+    step: int
+    source: str
+    wanted: Sequence[Place]
+    # Which results a gradient may arrive at, by their place in the record.
+    expects: frozenset[str]
+    places: Sequence[str]
+    tensors: Sequence[Any]
+    versions: Sequence[int]
+    gradients: dict[str, Any] = field(default_factory=dict)
+
+
+class BackwardCheck(_OfCalls, Observer):
+    """Computes the gradients of calls again, plainly and with changed inputs, and compares both."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self.wants = bench.wants(("forward", "backward"))
+        self._held: dict[tuple[str, int], _Held] = {}
+
+    def step_begin(self, event: Step) -> None:
+        """A step begins; gradients of the one before do not come any more."""
+        self._held.clear()
+        super().step_begin(event)
+
+    def step_end(self, event: Step) -> None:
+        """It is over."""
+        self._held.clear()
+        super().step_end(event)
+
+    def end(self) -> None:
+        """The program is over."""
+        self._held.clear()
+        super().end()
+
+    def before(self, event: Event) -> None:
+        """A call is about to be made."""
+        self._begin(event)
+
+    def after(self, event: Event, result: Any) -> None:
+        """It has been made: keep what its gradients can be computed of."""
+        found = self._results(event, result)
+        if found is None:
+            return
+        assert isinstance(event, Call)
+        watched, _ = found
+        bench = self.bench
+        fw = bench.framework
+        whole = result if isinstance(result, tuple) else (result,)
+        placed = [(_path(place), leaf) for place, leaf in leaves(whole) if fw.is_tensor(leaf)]
+        expects = frozenset(path for path, leaf in placed if fw.is_float(leaf) and fw.requires_grad(leaf))
+        if not expects:
+            return
+        if watched.copies is not None:
+            bench.note(event, "its gradients are not computed again, as it writes to its arguments")
+            return
+        wanted = positions_with_gradient(fw, watched.call)
+        if not wanted:
+            return
+        keep = fw.on_cpu if bench.settings.offload else fw.detached
+        call = _with_tensors(bench, watched.call, keep)
+        tensors = [leaf for _, leaf in leaves((call.args, call.kwargs)) if fw.is_tensor(leaf)]
+        versions = fw.versions(tensors)
+        self._held[event.key, event.number] = _Held(
+            call,
+            event.key,
+            event.number,
+            event.name,
+            event.step,
+            event.source,
+            wanted,
+            expects,
+            [path for path, _ in placed],
+            tensors,
+            versions,
+        )
+
+    def gradient(self, event: Any) -> None:
+        """A gradient has come back through a call."""
+        assert isinstance(event, Gradient)
+        held = self._held.get((event.key, event.number))
+        if held is None:
+            return
+        if event.side == "argument":
+            # Those of results that have not come will not.
+            self._check(held)
+            return
+        if event.place in held.expects:
+            is_last = len(held.expects) == 1
+            fw = self.bench.framework
+            why = fw.why_not(event.gradient)
+            if why:
+                self.bench.note(held, why)
+                del self._held[held.key, held.number]
+                return
+            # Not held beyond this moment without a copy: the engine adds in place to what nobody else has.
+            held.gradients[event.place] = event.gradient if is_last else fw.twin(event.gradient)
+            if len(held.gradients) == len(held.expects):
+                self._check(held)
+
+    def _check(self, held: _Held) -> None:
+        del self._held[held.key, held.number]
+        bench = self.bench
+        fw = bench.framework
+        if not held.gradients:
+            return
+        if not bench.settings.offload and fw.versions(held.tensors) != held.versions:
+            bench.note(held, "its arguments were written to before its gradients came")
+            return
+        if any(fw.why_not(tensor) for tensor in held.tensors):
+            bench.note(held, "the memory of its arguments was given back before its gradients came")
+            return
+        gradients = [held.gradients.get(place) for place in held.places]
+        call = held.call
+        if bench.settings.offload:
+            like = next(iter(held.gradients.values()))
+            call = _with_tensors(bench, call, lambda tensor: fw.on_device_of(tensor, like))
+
+        def run(invocation: Invocation, widened: bool) -> Sequence[Any]:
+            return fw.vjp(invocation, held.wanted, gradients, widened)
+
+        try:
+            own = run(_with_tensors(bench, call, fw.twin), False)
+        except Exception as error:
+            bench.note(held, f"its gradients cannot be computed again: {type(error).__name__}", "warning")
+            return
+        for mode in bench.settings.modes:
+            bench.check(held, mode, call, own, run, held.source)  # type: ignore[arg-type]
+
+
+class Fix(_OfCalls, Changer):
+    """Puts the result of a more precise run, or of the CPU, in the place of the own one."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self.changes = Changes(names=bench.calls.patterns() or ("*",), results=True)
+
+    def before(self, event: Event) -> None:
+        """A call is about to be made."""
+        self._begin(event)
+
+    def after(self, event: Event, result: Any) -> Result | None:
+        """It has been made: another result in the place of its own."""
+        found = self._results(event, result)
+        if found is None:
+            return None
+        assert isinstance(event, Call)
+        bench = self.bench
+        watched, own = found
+        if watched.copies is not None:
+            bench.note(event, "it writes its result into an argument, which cannot have another one")
+            return None
+        mode = bench.settings.modes[0]
+        bench.attempt(event.name, mode)
+        if bench.lacks_memory(own):
+            bench.note(event, "there is too little free memory for a second run")
+            return None
+        try:
+            value = self._better(mode, event, watched.first, result)
+        except NotPerturbedError as reason:
+            bench.note(event, str(reason))
+            return None
+        except Exception as error:
+            bench.note(event, f"the second run failed: {type(error).__name__}: {str(error)[:200]}", "warning")
+            return None
+        bench.results.checked(event.key)
+        return Result(value)
+
+    def _better(self, mode: Any, event: Call, call: Invocation, own: Any) -> Any:
+        bench = self.bench
+        fw = bench.framework
+        second = bench.checks.seconds.prepare(mode, event.key, call)
+        if bench.settings.fix_graph:
+            found = fw.with_graph(call, mode == "to_cpu")
+        else:
+            found = fw.again(second.call, second.widened)
+        others = dict(leaves(found))
+        places = [place for place, _ in leaves(own)]
+        if list(others) != places:
+            raise NotPerturbedError(f"its result has {len(places)} parts, and {len(others)} when it is made again")
+
+        def put(place: Place, leaf: Any) -> Any:
+            other = others[place]
+            if not fw.is_tensor(leaf):
+                return leaf
+            if not fw.is_tensor(other) or fw.shown_shape(other) != fw.shown_shape(leaf):
+                raise NotPerturbedError("its result has another shape when it is made again")
+            return fw.with_dtype_of(other, leaf)
+
+        return mapped(own, put)
+
+
+def _with_tensors(bench: Bench, call: Invocation, change: Any) -> Invocation:
+    fw = bench.framework
+
+    def leaf(place: Place, value: Any) -> Any:
+        return change(value) if fw.is_tensor(value) else value
+
+    return replace(call, args=mapped(tuple(call.args), leaf), kwargs=mapped(dict(call.kwargs), leaf))
+
+
+def _path(place: Place) -> str:
+    return ".".join(["output", *map(str, place)])

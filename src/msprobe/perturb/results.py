@@ -1,0 +1,165 @@
+"""What was found, as rows of ``free_benchmark.csv`` and of the files beside it. Rows are there at once."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msprobe import log, paths
+
+FILE = "free_benchmark.csv"
+DETAILS_FILE = "free_benchmark_details.csv"
+SUMMARY_FILE = "free_benchmark_summary.csv"
+#: The columns of 8.1.1 for PyTorch; for MindSpore the second one is ``pert_type``.
+COLUMNS = ("rank", "pert_mode", "stage", "step", "api_name", "max_rel", "dtype", "shape", "output_index")
+MINDSPORE_COLUMNS = ("rank", "pert_type", *COLUMNS[2:])
+_MORE = ("verdict", "mean_rel", "bad_ratio", "condition", "source")
+_SUMMARY = ("api", "calls", "checked", "deviations", "risks", "worst_max_rel", "notes")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A result that differs. ``max_rel``: ratio - 1, or a word: ``symbol_flipping``, ``nan_mismatch``.
+
+    ``is_risk``: not what rounding in the call's own type explains. ``mean_rel``: mean relative difference;
+    ``bad_ratio``: share of the elements over the limit; ``condition``: relative change of the result over that of the
+    input, None where the input did not change.
+    """
+
+    mode: str
+    stage: str
+    step: int
+    name: str
+    key: str
+    max_rel: float | str
+    dtype: str
+    shape: str
+    index: int | None
+    is_risk: bool
+    mean_rel: float
+    bad_ratio: float
+    condition: float | None
+    source: str = ""
+
+
+@dataclass
+class _Total:
+    calls: int = 0
+    checked: int = 0
+    deviations: int = 0
+    risks: int = 0
+    worst: float = 0.0
+    word: str = ""
+
+    def add(self, row: Row) -> None:
+        self.deviations += 1
+        self.risks += row.is_risk
+        if not row.is_risk:
+            return
+        if isinstance(row.max_rel, str):
+            self.word = row.max_rel
+        else:
+            self.worst = max(self.worst, row.max_rel)
+
+    @property
+    def shown(self) -> str:
+        return self.word or (f"{self.worst:.6g}" if self.worst else "")
+
+
+class Results:
+    """Where what is found goes, and what it amounts to.
+
+    ``folder``: tells the folder of a step; ``summary``: that of all steps; both for the rank of the process as it is.
+    """
+
+    def __init__(self, columns: Sequence[str], folder: Callable[[int], Path], summary: Callable[[], Path]) -> None:
+        self._columns = columns
+        self._folder = folder
+        self._summary = summary
+        self._totals: dict[str, _Total] = defaultdict(_Total)
+        self._notes: dict[str, dict[str, None]] = defaultdict(dict)
+        self._is_new = False
+
+    def called(self, key: str) -> None:
+        """A call that is meant."""
+        self._totals[key].calls += 1
+        self._is_new = True
+
+    def checked(self, key: str) -> None:
+        """It was made again and compared."""
+        self._totals[key].checked += 1
+
+    def note(self, key: str, text: str) -> None:
+        """Why it was not."""
+        self._notes[key][text] = None
+
+    def add(self, row: Row, rank: int, is_listed: bool) -> None:
+        """A deviation; ``is_listed``: it has a row in ``free_benchmark.csv``."""
+        self._totals[row.key].add(row)
+        cells = [
+            rank, row.mode, row.stage, row.step, row.name, row.max_rel, row.dtype, row.shape,
+            "" if row.index is None else row.index,
+        ]  # fmt: skip
+        folder = self._folder(row.step)
+        if is_listed:
+            self._append(folder / FILE, self._columns, cells)
+        condition = "" if row.condition is None else row.condition
+        more = ["risk" if row.is_risk else "explained by rounding", row.mean_rel, row.bad_ratio, condition, row.source]
+        self._append(folder / DETAILS_FILE, (*self._columns, *_MORE), [*cells, *more])
+
+    def _append(self, path: Path, columns: Sequence[str], cells: Sequence[object]) -> None:
+        is_first = not path.exists()
+        if is_first:
+            paths.create_folder(path.parent)
+        data = (_line(columns) if is_first else b"") + _line(cells)
+        with paths.create_file(path, append=True, buffering=0) as file:
+            file.write(data)
+
+    def write_summary(self) -> None:
+        """The table of all steps so far, a row for each API."""
+        if not self._is_new:
+            return
+        self._is_new = False
+        lines = [_line(_SUMMARY)]
+        for key, total in self._sorted():
+            cells = [key, total.calls, total.checked, total.deviations, total.risks, total.shown]
+            lines.append(_line([*cells, "; ".join(self._notes.get(key, ()))]))
+        folder = self._summary()
+        paths.create_folder(folder)
+        paths.write_atomically(folder / SUMMARY_FILE, lines, fsync=False)
+
+    def tell(self) -> None:
+        """The same on the console: APIs with risks, and how many had none."""
+        if not self._totals:
+            log.warning("Free benchmark: no call was checked.")
+            return
+        risky = [(key, total) for key, total in self._sorted() if total.risks]
+        checked = sum(total.checked for total in self._totals.values())
+        calls = sum(total.calls for total in self._totals.values())
+        log.info(f"Free benchmark: {checked} of {calls} calls of {len(self._totals)} APIs checked.")
+        if not risky:
+            log.info("Free benchmark: no precision risk was found.")
+        for key, total in risky[:20]:
+            log.warning(
+                f"Free benchmark: {key}: {total.risks} risks in {total.checked} checks of {total.calls} calls, worst"
+                f" max_rel {total.shown}"
+            )
+        if len(risky) > 20:
+            log.warning(f"Free benchmark: {len(risky) - 20} more APIs with risks: see {SUMMARY_FILE}.")
+
+    def _sorted(self) -> list[tuple[str, _Total]]:
+        def weight(item: tuple[str, _Total]) -> tuple[bool, bool, float, str]:
+            key, total = item
+            return not total.risks, not total.word, -total.worst, key
+
+        return sorted(self._totals.items(), key=weight)
+
+
+def _line(cells: Iterable[object]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue().encode()

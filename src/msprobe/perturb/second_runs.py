@@ -1,0 +1,186 @@
+"""A call with other inputs: what of its arguments is changed, in which way, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.perturb.framework import Framework, Invocation
+from msprobe.perturb.operators import Exchange, exchange_of
+from msprobe.perturb.thresholds import is_low, wider
+from msprobe.perturb.trees import Place, leaves, mapped
+
+# Perturbations of single elements are those of these modes.
+_NOISES = ("add_noise", "bit_noise")
+_NOTHING = "no float tensor among its arguments: input types of this API are not supported"
+
+
+class NotPerturbedError(Exception):
+    """A call that is not made again, with the reason."""
+
+
+@dataclass(frozen=True)
+class Second:
+    """A call to make in place of another one.
+
+    ``widened``: autocast is off in it. ``change``: how far its inputs are from the own ones, relative; None where no
+    value changed. ``exchange``: what to expect of its result.
+    """
+
+    call: Invocation
+    widened: bool = False
+    change: float | None = None
+    exchange: Exchange | None = None
+    changed_at: tuple[Place, ...] = ()
+
+
+class SecondRuns:
+    """Makes second calls of first ones."""
+
+    def __init__(self, framework: Framework, settings: FreeBenchmark) -> None:
+        self.framework = framework
+        self.settings = settings
+
+    def prepare(self, mode: PerturbationMode, key: str, call: Invocation) -> Second:
+        """The call to make in this mode. Raises NotPerturbedError."""
+        fw = self.framework
+        if mode == "no_change":
+            return Second(self._with(call, lambda place, tensor: fw.twin(tensor)))
+        if mode == "to_cpu":
+            return Second(self._with(call, self._to_cpu), widened=True)
+        if mode == "improve_precision":
+            return self._improved(call)
+        if mode == "change_value":
+            return self._exchanged(key, call)
+        return self._noisy(mode, call)
+
+    def widened(self, call: Invocation, own: str) -> Invocation:
+        """The same call, its tensors in a type wider than ``own``."""
+        fw = self.framework
+
+        def change(place: Place, tensor: Any) -> Any:
+            return fw.cast(tensor, wider(own)) if fw.is_float(tensor) else fw.twin(tensor)
+
+        return self._with(call, change)
+
+    def rounded(self, call: Invocation, unit: float, seed: int) -> Invocation:
+        """The same call, each element of its float tensors moved by ``unit``, relative."""
+        fw = self.framework
+
+        def change(place: Place, tensor: Any) -> Any:
+            return fw.rounded(tensor, unit, seed) if fw.is_float(tensor) else fw.twin(tensor)
+
+        return self._with(call, change)
+
+    # ---------------------------------------------------------------- modes
+
+    def _to_cpu(self, place: Place, tensor: Any) -> Any:
+        fw = self.framework
+        found = fw.on_cpu(tensor)
+        return fw.cast(found, "float32") if is_low(fw.dtype(tensor)) else found
+
+    def _improved(self, call: Invocation) -> Second:
+        fw = self.framework
+        low = [place for place, tensor in self._tensors(call) if is_low(fw.dtype(tensor))]
+        if not low and not fw.precision(call.surroundings):
+            raise NotPerturbedError("no tensor of float16 or bfloat16 among its arguments")
+
+        def change(place: Place, tensor: Any) -> Any:
+            return fw.cast(tensor, "float32") if is_low(fw.dtype(tensor)) else fw.twin(tensor)
+
+        return Second(self._with(call, change), widened=True)
+
+    def _noisy(self, mode: PerturbationMode, call: Invocation) -> Second:
+        fw = self.framework
+        reason, chosen, changed = _NOTHING, None, None
+        for place, tensor in self._tensors(call):
+            if not fw.is_float(tensor):
+                continue
+            found = fw.perturbed(mode, tensor, self.settings)
+            if not isinstance(found, str):
+                chosen, changed = place, found
+                distance = fw.distance(tensor, found)
+                break
+            reason = found if reason is _NOTHING else reason
+        if chosen is None:
+            raise NotPerturbedError(reason)
+
+        def change(place: Place, tensor: Any) -> Any:
+            return changed if place == chosen else fw.twin(tensor)
+
+        return Second(self._with(call, change), change=distance, changed_at=(chosen,))
+
+    def _exchanged(self, key: str, call: Invocation) -> Second:
+        fw = self.framework
+        ranks = [fw.rank(value) if fw.is_tensor(value) else -1 for value in call.args]
+        exchange = exchange_of(key, call.args, call.kwargs, ranks)
+        if exchange is None:
+            raise NotPerturbedError("what exchanging two elements does to its result is not known")
+        changed: dict[Place, Any] = {}
+        for position, axis in exchange.places:
+            tensor = call.args[position]
+            if not fw.is_tensor(tensor) or not fw.is_float(tensor):
+                raise NotPerturbedError("dtype unsupported")
+            found = fw.exchanged(tensor, axis)
+            if isinstance(found, str):
+                raise NotPerturbedError(found)
+            changed["args", position] = found
+
+        def change(place: Place, tensor: Any) -> Any:
+            return changed[place] if place in changed else fw.twin(tensor)
+
+        return Second(self._with(call, change), exchange=exchange, changed_at=tuple(changed))
+
+    # ---------------------------------------------------------------- arguments
+
+    def _tensors(self, call: Invocation) -> list[tuple[Place, Any]]:
+        whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
+        return [(place, leaf) for place, leaf in leaves(whole) if self.framework.is_tensor(leaf)]
+
+    def _with(self, call: Invocation, change: Callable[[Place, Any], Any]) -> Invocation:
+        """The same call with other tensors."""
+        fw = self.framework
+        seen: dict[int, Any] = {}
+
+        def leaf(place: Place, value: Any) -> Any:
+            if not fw.is_tensor(value):
+                return value
+            if place[1:] == ("out",):
+                # Written to, and read by nobody: the kernel makes its own.
+                return None
+            found = change(place, value)
+            seen[id(value)] = found
+            return found
+
+        args = mapped(tuple(call.args), leaf, ("args",))
+        kwargs: Mapping[str, Any] = mapped(dict(call.kwargs), leaf, ("kwargs",))
+        kwargs = {word: value for word, value in kwargs.items() if word != "out"}
+        if kwargs.get("inplace") is True:
+            kwargs = {**kwargs, "inplace": False}
+        return replace(call, args=args, kwargs=kwargs)
+
+
+def expected(framework: Framework, exchange: Exchange | None, own: Any) -> Any:
+    """What a result has to be when its inputs were exchanged. Raises NotPerturbedError if it is not known."""
+    if exchange is None or exchange.result == "same":
+        return own
+    axis = exchange.axis
+    assert axis is not None
+    if exchange.result == "last":
+        return framework.last(own, axis)
+    found = framework.exchanged(own, axis)
+    if isinstance(found, str):
+        raise NotPerturbedError(found)
+    return found
+
+
+def positions_with_gradient(framework: Framework, call: Invocation) -> Sequence[Place]:
+    """The places of the tensors that a gradient is wanted of."""
+    whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
+    return [
+        place
+        for place, leaf in leaves(whole)
+        if framework.is_tensor(leaf) and framework.is_float(leaf) and framework.requires_grad(leaf)
+    ]

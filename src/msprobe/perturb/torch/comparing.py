@@ -1,0 +1,151 @@
+"""How far apart two tensors of PyTorch are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from msprobe.perturb.framework import Difference, Limits, Reactions
+
+# Larger tensors are gone through in parts; what is found is found in all of them.
+_PART = 1 << 22
+# How many times its rounding a result may be off: errors of several roundings add up, and rounding of inputs is a
+# random draw from what it may be.
+_FACTOR = 4.0
+# Rows of at least so many elements have a scale of their own.
+_ROW = 16
+
+
+def compare(own: torch.Tensor, other: torch.Tensor, limits: Limits) -> Difference:
+    """By the ratio of magnitudes; ``own`` counts in the type of ``other``."""
+    _check_shapes(own, other)
+    if own.dtype is torch.bool or not own.numel():
+        return Difference(True)
+    a = own.detach().to(device=other.device, dtype=other.dtype)
+    if torch.equal(a, other):
+        return Difference(True)
+    a, b = _numbers(a), _numbers(other.detach())
+    worst, word, total, bad, count = 1.0, "", 0.0, 0, 0
+    for one, two in _parts(a, b):
+        numbers = _compare_part(one, two, limits)
+        ratio, is_mismatch, is_flip, sum_rel, n_bad = numbers.tolist()
+        worst = max(worst, ratio)
+        word = "nan_mismatch" if is_mismatch else word or ("symbol_flipping" if is_flip else "")
+        total, bad, count = total + sum_rel, bad + int(n_bad), count + one.numel()
+    is_equal = not word and worst <= limits.ratio
+    return Difference(is_equal, worst, word, total / count, bad / count)
+
+
+def _compare_part(a: torch.Tensor, b: torch.Tensor, limits: Limits) -> torch.Tensor:
+    mismatch, flips, ratio, a, b = _elements(a, b, limits.floor)
+    bad = (ratio > limits.ratio) | mismatch | flips
+    relative = (a - b).abs() / a.abs().clamp(min=limits.floor)
+    numbers = (ratio.amax(), mismatch.any(), flips.any(), relative.sum(), bad.sum())
+    return torch.stack([number.to(relative.dtype) for number in numbers])
+
+
+def _elements(
+    a: torch.Tensor, b: torch.Tensor, floor: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of each element: finite on one side alone; another sign; ratio of magnitudes; and both, zero where not finite."""
+    same = (a == b) | (a.isnan() & b.isnan())
+    finite = a.isfinite() & b.isfinite()
+    mismatch = ~finite & ~same
+    a, b = torch.where(finite, a, 0), torch.where(finite, b, 0)
+    flips = (a * b) < -(floor**2)
+    r = a.abs().clamp(min=floor) / b.abs().clamp(min=floor)
+    return mismatch, flips, torch.maximum(r, 1 / r), a, b
+
+
+def compare_with_cpu(own: torch.Tensor, golden: torch.Tensor, limit: float, mean_limit: float) -> Difference:
+    """By the relative error from 1 on and the absolute one below, and by the mean of the signed one."""
+    _check_shapes(own, golden)
+    if not own.numel():
+        return Difference(True)
+    a, b = _numbers(own.detach()).to("cpu", torch.float64), _numbers(golden.detach()).to("cpu", torch.float64)
+    same = (a == b) | (a.isnan() & b.isnan())
+    finite = a.isfinite() & b.isfinite()
+    if bool((~finite & ~same).any()):
+        return Difference(False, word="nan_mismatch", bad_ratio=float((~finite & ~same).double().mean()))
+    a, b = torch.where(finite, a, 0), torch.where(finite, b, 0)
+    error = a - b
+    relative = error.abs() / b.abs().clamp(min=torch.finfo(torch.float32).tiny)
+    is_bad = torch.where(a.abs() >= 1, relative > limit, error.abs() > limit)
+    mean = torch.where(b.abs() >= 1, error / b.abs().clamp(min=1), error).mean()
+    if not bool(is_bad.any()) and abs(float(mean)) <= mean_limit:
+        return Difference(True)
+    # Small elements count with their absolute error, so that one near zero is not all that is told.
+    told = torch.where(a.abs() >= 1, relative, error.abs())
+    return Difference(False, 1 + float(told.max()), "", float(told.mean()), float(is_bad.double().mean()))
+
+
+def is_explained(own: torch.Tensor, other: torch.Tensor, limits: Limits, reactions: Reactions) -> bool:
+    """See :meth:`msprobe.perturb.framework.Framework.is_explained`.
+
+    An element may be off by so many roundings of its own value, and by what the call answers to inputs that are moved
+    by a rounding each: that of the element, or the root mean square of its row, as one draw may be small by chance.
+    """
+    base = _wide(reactions.base)
+    a, b = (_wide(one).to(base.device) for one in (own.to(other.dtype), other))
+    shifted = [_wide(one).to(base.device) for one in reactions.shifted]
+    mismatch, flips, ratio, a, b = _elements(a, b, limits.floor)
+    bad = (ratio > limits.ratio) | flips
+    # A number that is infinite or none at all, where the wider type has one as well, or has one for the other inputs.
+    unbounded = ~base.isfinite()
+    answer = torch.zeros_like(base)
+    for one in shifted:
+        unbounded = unbounded | ~one.isfinite()
+        answer = torch.maximum(answer, (one - base).abs().nan_to_num(0.0, 0.0, 0.0))
+    allowed = 2 * reactions.unit * base.abs().nan_to_num(0.0, 0.0, 0.0)
+    allowed = _FACTOR * (allowed + torch.maximum(answer, _scale(answer)))
+    unexplained = (bad & ((a - b).abs() > allowed)) | mismatch
+    return not bool((unexplained & ~unbounded).any())
+
+
+def _scale(answer: torch.Tensor) -> torch.Tensor:
+    if answer.dim() > 1 and answer.size(-1) >= _ROW:
+        return answer.square().mean(-1, keepdim=True).sqrt()
+    return answer.square().mean().sqrt()
+
+
+def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Norm of the difference over the norm of the first."""
+    a = _wide(one)
+    b = _wide(other).to(a.device)
+    finite = a.isfinite() & b.isfinite()
+    a, b = torch.where(finite, a, 0), torch.where(finite, b, 0)
+    norm = float(torch.linalg.vector_norm(a))
+    apart = float(torch.linalg.vector_norm(a - b))
+    return apart / norm if norm else (0.0 if not apart else float("inf"))
+
+
+def _check_shapes(own: torch.Tensor, other: torch.Tensor) -> None:
+    if own.shape != other.shape:
+        raise ValueError(f"its result has shape {list(own.shape)}, and {list(other.shape)} when it is made again")
+
+
+def _numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """Real numbers of a type that ratios can be computed in."""
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    if tensor.dtype is torch.float64:
+        return tensor
+    if tensor.is_floating_point():
+        return tensor.to(torch.float32)
+    return tensor.to(torch.float32 if tensor.device.type == "npu" else torch.float64)
+
+
+def _wide(tensor: Any) -> torch.Tensor:
+    found = _numbers(tensor.detach())
+    return found if found.device.type == "npu" else found.to(torch.float64)
+
+
+def _parts(a: torch.Tensor, b: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    if a.numel() <= _PART:
+        yield a, b
+        return
+    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+    for begin in range(0, a.numel(), _PART):
+        yield flat_a[begin : begin + _PART], flat_b[begin : begin + _PART]

@@ -1,0 +1,193 @@
+"""What the free benchmark asks of PyTorch (:class:`msprobe.perturb.framework.Framework`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from msprobe.capture.torch import private
+from msprobe.capture.torch.digest import address_of
+from msprobe.capture.torch.statistics_unusual import ORDINARY
+from msprobe.capture.torch.storages import address_of_storage
+from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
+from msprobe.perturb.thresholds import unit_of
+from msprobe.perturb.torch import comparing, copies, kernels, running
+
+_TF32_UNIT = 2.0**-11
+
+
+class TorchFramework:
+    """See the protocol, which has the meaning of each method."""
+
+    # ---------------------------------------------------------------- tensors
+
+    def is_tensor(self, value: Any) -> bool:
+        """See the protocol."""
+        return isinstance(value, torch.Tensor)
+
+    def why_not(self, value: Any) -> str:
+        """See the protocol."""
+        if not isinstance(value, torch.Tensor):
+            return _why_not_value(value)
+        if type(value) not in ORDINARY:
+            return f"it has a {type(value).__name__}, which may communicate or do things of its own"
+        if private.is_transformed(value):
+            return "it is inside of a transform of torch.func"
+        if value.layout is not torch.strided or value.is_nested or value.is_quantized:
+            return "dtype unsupported: it has a tensor that is sparse, nested or quantized"
+        if value.is_meta:
+            return "it has a tensor without memory (meta)"
+        if value.numel() and not address_of(value):
+            return "it has a tensor whose memory was given back"
+        return ""
+
+    def is_float(self, tensor: Any) -> bool:
+        """See the protocol."""
+        return bool(tensor.is_floating_point() or tensor.is_complex())
+
+    def dtype(self, tensor: Any) -> str:
+        """See the protocol."""
+        return str(tensor.dtype).removeprefix("torch.")
+
+    def shown_dtype(self, tensor: Any) -> str:
+        """See the protocol."""
+        return str(tensor.dtype)
+
+    def shown_shape(self, tensor: Any) -> str:
+        """See the protocol."""
+        return f"torch.Size({list(tensor.shape)})"
+
+    def rank(self, tensor: Any) -> int:
+        """See the protocol."""
+        return int(tensor.dim())
+
+    def nbytes(self, tensor: Any) -> int:
+        """See the protocol."""
+        return int(tensor.numel() * tensor.element_size())
+
+    def requires_grad(self, tensor: Any) -> bool:
+        """See the protocol."""
+        return bool(tensor.requires_grad)
+
+    def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
+        """See the protocol."""
+        return [-1 if tensor.is_inference() else tensor._version for tensor in tensors]
+
+    def shares_memory(self, results: Sequence[Any], arguments: Sequence[Any]) -> bool:
+        """See the protocol."""
+        known = {address_of_storage(tensor) for tensor in arguments}
+        return any(address_of_storage(tensor) in known for tensor in results)
+
+    def unit(self, tensor: Any) -> float:
+        """See the protocol."""
+        if tensor.dtype is torch.float32 and _multiplies_in_less():
+            return _TF32_UNIT
+        return unit_of(self.dtype(tensor))
+
+    def free_memory(self, tensor: Any) -> int | None:
+        """See the protocol."""
+        return running.free_memory(tensor.device)
+
+    # ---------------------------------------------------------------- copies
+
+    def detached(self, tensor: Any) -> Any:
+        """See the protocol."""
+        return tensor.detach()
+
+    def twin(self, tensor: Any) -> Any:
+        """See the protocol."""
+        return copies.twin(tensor)
+
+    def cast(self, tensor: Any, dtype: str) -> Any:
+        """See the protocol."""
+        return copies.cast(tensor, getattr(torch, dtype))
+
+    def with_dtype_of(self, tensor: Any, other: Any) -> Any:
+        """See the protocol."""
+        with torch.set_grad_enabled(tensor.requires_grad):
+            return tensor.to(device=other.device, dtype=other.dtype)
+
+    def on_cpu(self, tensor: Any) -> Any:
+        """See the protocol."""
+        return copies.twin(tensor) if tensor.is_cpu else tensor.detach().to("cpu")
+
+    def on_device_of(self, tensor: Any, other: Any) -> Any:
+        """See the protocol."""
+        return tensor.to(other.device)
+
+    def perturbed(self, mode: PerturbationMode, tensor: Any, settings: FreeBenchmark) -> Any:
+        """See the protocol."""
+        return kernels.perturbed(mode, tensor.detach(), settings.noise, settings.noise_scale)
+
+    def exchanged(self, tensor: Any, axis: int | None) -> Any:
+        """See the protocol."""
+        return kernels.exchanged(tensor.detach(), axis)
+
+    def last(self, tensor: Any, axis: int) -> Any:
+        """See the protocol."""
+        return tensor.select(axis, -1)
+
+    def rounded(self, tensor: Any, unit: float, seed: int) -> Any:
+        """See the protocol."""
+        return kernels.rounded(tensor.detach(), unit, seed)
+
+    # ---------------------------------------------------------------- running
+
+    def surroundings(self, key: str) -> Any:
+        """See the protocol."""
+        return running.Moment.now()
+
+    def precision(self, surroundings: Any) -> str:
+        """See the protocol."""
+        return surroundings.precision if surroundings is not None else ""
+
+    def again(self, call: Invocation, widened: bool = False) -> Any:
+        """See the protocol."""
+        return running.again(call, widened)
+
+    def vjp(
+        self, call: Invocation, wanted: Sequence[tuple[Any, ...]], gradients: Sequence[Any], widened: bool = False
+    ) -> list[Any]:
+        """See the protocol."""
+        return running.vjp(call, wanted, gradients, widened)
+
+    def with_graph(self, call: Invocation, on_cpu: bool) -> Any:
+        """See the protocol."""
+        return running.with_graph(call, on_cpu)
+
+    # ---------------------------------------------------------------- comparing
+
+    def distance(self, one: Any, other: Any) -> float:
+        """See the protocol."""
+        return comparing.distance(one, other)
+
+    def compare(self, own: Any, other: Any, limits: Limits) -> Difference:
+        """See the protocol."""
+        return comparing.compare(own, other, limits)
+
+    def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> Difference:
+        """See the protocol."""
+        return comparing.compare_with_cpu(own, golden, limit, mean_limit)
+
+    def is_explained(self, own: Any, other: Any, limits: Limits, reactions: Reactions) -> bool:
+        """See the protocol."""
+        return comparing.is_explained(own, other, limits, reactions)
+
+
+def _why_not_value(value: Any) -> str:
+    if isinstance(value, torch.Generator):
+        return "it draws from a generator that it is given"
+    if callable(value) and not isinstance(value, type):
+        return "it is given a function, which may do things of its own"
+    return ""
+
+
+def _multiplies_in_less() -> bool:
+    """True where products of float32 numbers may be computed with fewer bits (TF32)."""
+    asked: Callable[[], str] | None = getattr(torch, "get_float32_matmul_precision", None)
+    if asked is not None and asked() != "highest":
+        return True
+    return torch.cuda.is_available() and bool(torch.backends.cudnn.allow_tf32)
