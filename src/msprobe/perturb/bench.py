@@ -153,6 +153,9 @@ class Bench:
     ) -> None:
         """Make ``call`` again in this mode and write what differs from ``own``."""
         self.attempt(event.name, mode)
+        self.checks.on_sample = lambda key, number, total: log.info(
+            f"preheat sample in step{event.step}api_name {event.name}, curr_called_seq: {number}/{total}"
+        )
         if self.lacks_memory(own):
             self.note(event, "there is too little free memory for a second run")
             return

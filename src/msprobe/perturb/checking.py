@@ -38,6 +38,8 @@ class Checks:
         self.framework = framework
         self.settings = settings
         self.preheat = preheat
+        #: Is told of each call that is run on the CPU to learn from: key, number, how many there are.
+        self.on_sample: Callable[[str, int, int], None] = lambda key, number, total: None
         self.seconds = SecondRuns(framework, settings)
 
     def check(
@@ -54,6 +56,8 @@ class Checks:
         judge = _Judge(self.framework, self.seconds, mode, call, second, run)
         sampled = self.preheat.sample(key) if self.preheat is not None and self.preheat.is_on else None
         golden = self._golden(key, call, run) if sampled else None
+        if sampled is not None:
+            self.on_sample(key, *sampled)
         found = []
         for index, (one, other) in enumerate(zip(own, others, strict=True)):
             if one is None or other is None:
