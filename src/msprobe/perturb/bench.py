@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,7 @@ class Bench:
         if self._has_begun:
             for line in self.calls.unmatched():
                 log.warning(f"{line}.")
-            self.results.tell()
+            self.results.tell(self.settings.handler == "fix")
             self._has_begun = False
 
     # ---------------------------------------------------------------- calls
@@ -116,7 +117,7 @@ class Bench:
         if settings.max_calls_per_api is not None and count > settings.max_calls_per_api:
             return None
         assert event.function is not None
-        call = Invocation(event.function, tuple(event.args), dict(event.kwargs), fw.surroundings(key))
+        call = Invocation(event.function, tuple(event.args), dict(event.kwargs), fw.surroundings())
         is_written = key in self._writers or writes(key, event.kwargs)
         copies = self.checks.seconds.prepare("no_change", key, call).call if is_written else None
         return Watched(call, copies, () if is_written else fw.versions(self._tensors(call)))
@@ -138,6 +139,9 @@ class Bench:
         if not event.can_repeat:
             return "what it called is not known"
         fw, has_float = self.framework, False
+        refused = fw.why_not_call(event.key)
+        if refused:
+            return refused
         for _, leaf in leaves((tuple(event.args), dict(event.kwargs))):
             why = fw.why_not(leaf)
             if why:
@@ -153,9 +157,7 @@ class Bench:
     ) -> None:
         """Make ``call`` again in this mode and write what differs from ``own``."""
         self.attempt(event.name, mode)
-        self.checks.on_sample = lambda key, number, total: log.info(
-            f"preheat sample in step{event.step}api_name {event.name}, curr_called_seq: {number}/{total}"
-        )
+        self.checks.on_sample = functools.partial(self._tell_of_sample, event.step, event.name)
         if self.lacks_memory(own):
             self.note(event, "there is too little free memory for a second run")
             return
@@ -180,6 +182,10 @@ class Bench:
             return False
         free = fw.free_memory(tensors[0])
         return free is not None and free < needed
+
+    @staticmethod
+    def _tell_of_sample(step: int, name: str, key: str, number: int, total: int) -> None:
+        log.info(f"preheat sample in step{step}api_name {name}, curr_called_seq: {number}/{total}")
 
     def attempt(self, name: str, mode: PerturbationMode) -> None:
         """Say that a call is made again, the first time for each name."""

@@ -11,7 +11,7 @@ from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.perturb.framework import Difference, Framework, Invocation, Limits, Reactions
 from msprobe.perturb.preheat import Preheat
 from msprobe.perturb.second_runs import NotPerturbedError, Second, SecondRuns, expected
-from msprobe.perturb.thresholds import MEAN_LIMIT, cpu_limit, equal_ratio, floor_of
+from msprobe.perturb.thresholds import MEAN_LIMIT, cpu_limit, equal_ratio, floor_of, unit_of
 from msprobe.perturb.trees import leaves
 
 # Makes a call, forward or backward: its results, None for one that is not there.
@@ -72,7 +72,12 @@ class Checks:
     def _compare(self, judge: _Judge, key: str, index: int, own: Any, other: Any) -> Deviation | None:
         fw, second = self.framework, judge.second
         if not fw.is_tensor(own):
-            return None if _is_same_number(own, other) else Deviation(_of_numbers(own, other), index, own, True, None)
+            near = equal_ratio("float32", judge.mode) - 1
+            return (
+                None
+                if _is_same_number(own, other, near)
+                else Deviation(_of_numbers(own, other), index, own, True, None)
+            )
         if judge.mode == "change_value":
             if not fw.is_float(own):
                 return None
@@ -126,6 +131,7 @@ class _Judge:
         second: Second,
         run: Run,
     ) -> None:
+        self.is_backward = seconds.settings.stage == "backward"
         self.framework = framework
         self.seconds = seconds
         self.mode = mode
@@ -143,14 +149,20 @@ class _Judge:
             # Which of two nearly equal elements is the greater one: the values are compared, too.
             return True
         try:
-            base, shifted = self._runs(fw.dtype(own), fw.unit(own), own)
+            unit = self._unit(own)
+            base, shifted = self._runs(fw.dtype(own), unit, own)
             if base[index] is None:
                 return False
-            reactions = Reactions(base[index], [one[index] for one in shifted], fw.unit(own))
+            reactions = Reactions(base[index], [one[index] for one in shifted], unit)
             return fw.is_explained(own, other, limits, reactions)
         except Exception:
             # It cannot be computed in a wider type: nothing speaks for it.
             return False
+
+    def _unit(self, own: Any) -> float:
+        """What one rounding changes. Gradients of weights in float32 are computed in the type of autocast."""
+        precision = self.framework.precision(self.call.surroundings) if self.is_backward else ""
+        return max(self.framework.unit(own), unit_of(precision) if precision else 0.0)
 
     def _runs(self, dtype: str, unit: float, own: Any) -> tuple[Sequence[Any], list[Sequence[Any]]]:
         draws = 1 if self.framework.nbytes(own) > _FEW * 8 else _DRAWS
@@ -186,8 +198,8 @@ def is_worth_checking(framework: Framework, results: Sequence[Any]) -> bool:
     return any(type(one) is float or (framework.is_tensor(one) and framework.is_float(one)) for one in results)
 
 
-def _is_same_number(own: float, other: Any) -> bool:
-    return (math.isnan(own) and math.isnan(other)) or math.isclose(own, other)
+def _is_same_number(own: float, other: Any, near: float) -> bool:
+    return (math.isnan(own) and math.isnan(other)) or math.isclose(own, other, rel_tol=near)
 
 
 def _of_numbers(own: float, other: float) -> Difference:

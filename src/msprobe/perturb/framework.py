@@ -11,12 +11,17 @@ from msprobe.config.settings import FreeBenchmark, PerturbationMode
 
 @dataclass(frozen=True)
 class Invocation:
-    """A call, ready to be made again. ``surroundings``: what of the framework's state it was made in."""
+    """A call, ready to be made again.
+
+    ``surroundings``: what of the framework's state it was made in. ``with_graph``: its result had a gradient, for which
+    frameworks may choose another kernel.
+    """
 
     function: Callable[..., Any]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     surroundings: Any = None
+    with_graph: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,9 @@ class Framework(Protocol):
 
     def why_not(self, value: Any) -> str:
         """Why calls with this argument or result are not made again; empty if they are."""
+
+    def why_not_call(self, key: str) -> str:
+        """Why calls of this API are not made again here; empty if they are."""
 
     def is_float(self, tensor: Any) -> bool:
         """True for real and complex floating types."""
@@ -116,6 +124,9 @@ class Framework(Protocol):
         column, as 8.1.1 has it), or the reason why there is none: a str.
         """
 
+    def as_required(self, tensor: Any, own: Any) -> Any:
+        """``tensor``, which is ours, with a gradient wanted of it if one is of ``own``."""
+
     def last(self, tensor: Any, axis: int) -> Any:
         """The last slice along an axis."""
 
@@ -125,14 +136,17 @@ class Framework(Protocol):
     def distance(self, one: Any, other: Any) -> float:
         """Norm of the difference over norm of the first; 0 for equal tensors."""
 
-    def surroundings(self, key: str) -> Any:
+    def ones_for(self, result: Any) -> Sequence[Any]:
+        """For each tensor of a result a gradient of ones; None for those that have none."""
+
+    def surroundings(self) -> Any:
         """Before a call: what :meth:`again` needs to make it under the same state (random generators, autocast)."""
 
     def precision(self, surroundings: Any) -> str:
         """The type that autocast makes calls compute in; empty where it is off."""
 
     def again(self, call: Invocation, widened: bool = False) -> Any:
-        """Make a call; no gradient. ``widened``: without autocast."""
+        """Make a call; its results have no graph. ``widened``: without autocast."""
 
     def vjp(
         self, call: Invocation, wanted: Sequence[tuple[Any, ...]], gradients: Sequence[Any], widened: bool = False

@@ -46,7 +46,11 @@ class _OfCalls:
 
     def _begin(self, event: Event) -> None:
         assert isinstance(event, Call)
-        watched = self.bench.begin(event)
+        try:
+            watched = self.bench.begin(event)
+        except Exception as error:
+            self.bench.note(event, f"it cannot be looked into: {type(error).__name__}")
+            return
         if watched is not None:
             self._watched[event.name] = watched
 
@@ -56,21 +60,29 @@ class _OfCalls:
         if watched is None:
             return None
         assert isinstance(event, Call)
+        try:
+            return self._comparable(event, watched, result)
+        except Exception as error:
+            self.bench.note(event, f"its result cannot be looked into: {type(error).__name__}")
+            return None
+
+    def _comparable(self, event: Call, watched: Watched, result: Any) -> tuple[Watched, list[Any]] | None:
         bench = self.bench
         fw = bench.framework
         own = results_of(fw, result)
         if not is_worth_checking(fw, own) or not bench.is_unwritten(event, watched):
             return None
         tensors = [one for one in own if fw.is_tensor(one)]
-        arguments = [leaf for _, leaf in leaves((watched.call.args, watched.call.kwargs)) if fw.is_tensor(leaf)]
-        if watched.copies is None and fw.shares_memory(tensors, arguments):
-            bench.note(event, _VIEW)
-            return None
         why = next((reason for reason in map(fw.why_not, tensors) if reason), "")
         if why:
             bench.note(event, why)
             return None
-        return watched, own
+        arguments = [leaf for _, leaf in leaves((watched.call.args, watched.call.kwargs)) if fw.is_tensor(leaf)]
+        if watched.copies is None and fw.shares_memory(tensors, arguments):
+            bench.note(event, _VIEW)
+            return None
+        with_graph = watched.copies is None and any(fw.is_float(one) and fw.requires_grad(one) for one in tensors)
+        return replace(watched, call=replace(watched.call, with_graph=with_graph)), own
 
 
 class ForwardCheck(_OfCalls, Observer):
@@ -186,6 +198,13 @@ class BackwardCheck(_OfCalls, Observer):
         held = self._held.get((event.key, event.number))
         if held is None:
             return
+        try:
+            self._take(held, event)
+        except Exception as error:
+            self._held.pop((event.key, event.number), None)
+            self.bench.note(held, f"its gradients cannot be looked into: {type(error).__name__}")
+
+    def _take(self, held: _Held, event: Gradient) -> None:
         if event.side == "argument":
             # Those of results that have not come will not.
             self._check(held)
@@ -231,6 +250,39 @@ class BackwardCheck(_OfCalls, Observer):
             return
         for mode in bench.settings.modes:
             bench.check(held, mode, call, own, run, held.source)  # type: ignore[arg-type]
+
+
+class BackwardAtOnce(_OfCalls, Observer):
+    """The same for gradients of ones, when a call is over: where nobody tells of those that come back."""
+
+    def before(self, event: Event) -> None:
+        """A call is about to be made."""
+        self._begin(event)
+
+    def after(self, event: Event, result: Any) -> None:
+        """It has been made: differentiate it twice."""
+        found = self._results(event, result)
+        if found is None:
+            return
+        assert isinstance(event, Call)
+        watched, _ = found
+        bench = self.bench
+        fw = bench.framework
+        call = watched.first
+        whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
+        wanted = [place for place, leaf in leaves(whole) if fw.is_tensor(leaf) and fw.is_float(leaf)]
+        gradients = fw.ones_for(result)
+
+        def run(invocation: Invocation, widened: bool) -> Sequence[Any]:
+            return fw.vjp(invocation, wanted, gradients, widened)
+
+        try:
+            own = run(_with_tensors(bench, call, fw.twin), False)
+        except Exception as error:
+            bench.note(event, f"its gradients cannot be computed: {type(error).__name__}", "warning")
+            return
+        for mode in bench.settings.modes:
+            bench.check(event, mode, call, own, run, event.source)
 
 
 class Fix(_OfCalls, Changer):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 # Made again they communicate twice, or tell nothing: they choose at random, make or move memory, or change what a
-# tensor is. `rand`, `empty` and the like stand for all names that begin with them.
+# tensor is. Names with `empty` in them give memory that nobody has written.
 _NEVER = frozenset(
     "bernoulli bernoulli_ multinomial normal normal_ poisson uniform_ random_ exponential_ geometric_ log_normal_"
     " cauchy_ gumbel_softmax rrelu rrelu_ binomial to cuda cpu npu xpu copy_ clone contiguous detach detach_"
@@ -18,12 +18,10 @@ _NEVER = frozenset(
     " rename_ fill_ zero_ zeros_like ones_like full_like new_zeros new_ones new_full new_tensor tensor as_tensor"
     " asarray from_numpy numpy data backward register_hook retain_grad share_memory_ pin_memory record_stream"
     " __setitem__ __get__ __set__ type type_as half float double bfloat16 checkpoint storage untyped_storage"
-    " data_ptr item tolist stride is_contiguous".split()
+    " data_ptr item tolist stride is_contiguous __float__ __int__ __bool__ __index__ __complex__".split()
 )
 _NEVER_BEGIN = (
     "rand",
-    "empty",
-    "new_empty",
     "_foreach_",
     "_fused_",
     "manual_seed",
@@ -31,7 +29,8 @@ _NEVER_BEGIN = (
     "kaiming_",
     "xavier_",
 )
-_NEVER_KEYS = ("Distributed.", "Optimizer.", "Compiled.", "Jit.", "Kernel.")
+# Operators by their full name are what a mode of the program passes on, of calls that are told of besides.
+_NEVER_KEYS = ("Distributed.", "Optimizer.", "Compiled.", "Jit.", "Kernel.", "Ops.aten_", "Ops.aten.", "Aten.")
 # Names that end so and write nothing.
 _NOT_IN_PLACE = re.compile(r"__\w+__$")
 _AUGMENTED = re.compile(r"__i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift)__$")
@@ -45,7 +44,7 @@ def last_name(key: str) -> str:
 def is_left_out(key: str) -> bool:
     """True for a call that is never made again."""
     name = last_name(key)
-    return name in _NEVER or name.startswith(_NEVER_BEGIN) or key.startswith(_NEVER_KEYS)
+    return name in _NEVER or "empty" in name or name.startswith(_NEVER_BEGIN) or key.startswith(_NEVER_KEYS)
 
 
 def writes(key: str, kwargs: Mapping[str, Any]) -> bool:

@@ -132,15 +132,18 @@ class Results:
         paths.create_folder(folder)
         paths.write_atomically(folder / SUMMARY_FILE, lines, fsync=False)
 
-    def tell(self) -> None:
-        """The same on the console: APIs with risks, and how many had none."""
+    def tell(self, is_fix: bool) -> None:
+        """The same on the console: APIs with risks, or how many calls got another result."""
         if not self._totals:
             log.warning("Free benchmark: no call was checked.")
             return
         risky = [(key, total) for key, total in self._sorted() if total.risks]
         checked = sum(total.checked for total in self._totals.values())
         calls = sum(total.calls for total in self._totals.values())
-        log.info(f"Free benchmark: {checked} of {calls} calls of {len(self._totals)} APIs checked.")
+        if is_fix:
+            log.info(f"Free benchmark: {checked} of {calls} calls of {len(self._totals)} APIs got another result.")
+            return
+        log.info(f"Free benchmark: {checked} checks of {calls} calls of {len(self._totals)} APIs.")
         if not risky:
             log.info("Free benchmark: no precision risk was found.")
         for key, total in risky[:20]:

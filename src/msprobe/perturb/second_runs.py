@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,6 @@ class Second:
     widened: bool = False
     change: float | None = None
     exchange: Exchange | None = None
-    changed_at: tuple[Place, ...] = ()
 
 
 class SecondRuns:
@@ -94,13 +93,13 @@ class SecondRuns:
 
     def _noisy(self, mode: PerturbationMode, call: Invocation) -> Second:
         fw = self.framework
-        reason, chosen, changed = _NOTHING, None, None
-        for place, tensor in self._tensors(call):
+        reason, chosen, changed, distance = _NOTHING, None, None, 0.0
+        for _, tensor in self._tensors(call):
             if not fw.is_float(tensor):
                 continue
             found = fw.perturbed(mode, tensor, self.settings)
             if not isinstance(found, str):
-                chosen, changed = place, found
+                chosen, changed = tensor, found
                 distance = fw.distance(tensor, found)
                 break
             reason = found if reason is _NOTHING else reason
@@ -108,9 +107,9 @@ class SecondRuns:
             raise NotPerturbedError(reason)
 
         def change(place: Place, tensor: Any) -> Any:
-            return changed if place == chosen else fw.twin(tensor)
+            return changed if tensor is chosen else fw.twin(tensor)
 
-        return Second(self._with(call, change), change=distance, changed_at=(chosen,))
+        return Second(self._with(call, change), change=distance)
 
     def _exchanged(self, key: str, call: Invocation) -> Second:
         fw = self.framework
@@ -131,7 +130,7 @@ class SecondRuns:
         def change(place: Place, tensor: Any) -> Any:
             return changed[place] if place in changed else fw.twin(tensor)
 
-        return Second(self._with(call, change), exchange=exchange, changed_at=tuple(changed))
+        return Second(self._with(call, change, changed), exchange=exchange)
 
     # ---------------------------------------------------------------- arguments
 
@@ -139,10 +138,10 @@ class SecondRuns:
         whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
         return [(place, leaf) for place, leaf in leaves(whole) if self.framework.is_tensor(leaf)]
 
-    def _with(self, call: Invocation, change: Callable[[Place, Any], Any]) -> Invocation:
-        """The same call with other tensors."""
+    def _with(self, call: Invocation, change: Callable[[Place, Any], Any], apart: Collection[Place] = ()) -> Invocation:
+        """The same call with other tensors. ``apart``: places whose tensor is changed in its own way there."""
         fw = self.framework
-        seen: dict[int, Any] = {}
+        made: dict[tuple[int, Place | None], Any] = {}
 
         def leaf(place: Place, value: Any) -> Any:
             if not fw.is_tensor(value):
@@ -150,9 +149,11 @@ class SecondRuns:
             if place[1:] == ("out",):
                 # Written to, and read by nobody: the kernel makes its own.
                 return None
-            found = change(place, value)
-            seen[id(value)] = found
-            return found
+            # Some kernels are chosen by whether two arguments are one, and by whether a gradient is wanted of them.
+            known = (id(value), place if place in apart else None)
+            if known not in made:
+                made[known] = fw.as_required(change(place, value), value)
+            return made[known]
 
         args = mapped(tuple(call.args), leaf, ("args",))
         kwargs: Mapping[str, Any] = mapped(dict(call.kwargs), leaf, ("kwargs",))

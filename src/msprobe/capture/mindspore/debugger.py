@@ -44,6 +44,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
 
     recorder: MindSporeRecorder
     _probe_module = "msprobe.grad_probe.mindspore"
+    _benchmark_module = "msprobe.perturb.mindspore"
 
     def __init__(
         self,
@@ -83,6 +84,9 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     def _set_up(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self.settings = settings
         self.recorder = MindSporeRecorder(settings)
+        # Its files lie beside each other, and there is no dump.
+        self.recorder.session.keeps_records = not settings.keeps_none
+        self._listen_for_benchmark()
         self._watch_config(settings, load)
         atexit.register(self._close)
 
@@ -138,10 +142,11 @@ class PrecisionDebugger(Debugger, one_per_process=True):
                     f"start(): token_range {token_range} counts calls of the model, of which a static graph"
                     " (GRAPH_MODE) does not tell; leave it out, or use the dynamic graph."
                 )
-            self.recorder.start_graph(named, rank_id)
+            if not self.settings.keeps_none:
+                self.recorder.start_graph(named, rank_id)
             return
         if tokens is None:
-            self.recorder.start(model, named, rank_id)
+            self.recorder.start(model, named, rank_id, dumps=not self.settings.keeps_none)
             return
         outcome.reason = f"no call of the model came within token_range {token_range}"
         if self._tokens is None:
@@ -183,4 +188,5 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     def _renewed(self, settings: Settings) -> MindSporeRecorder:
         renewed = MindSporeRecorder(settings)
         renewed.take_over(self.recorder)
+        renewed.session.keeps_records = not settings.keeps_none
         return renewed

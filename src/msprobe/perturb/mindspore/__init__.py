@@ -1,0 +1,65 @@
+"""The free benchmark in MindSpore's dynamic graph."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from msprobe import log
+from msprobe.capture.mindspore.ranks import RANKS
+from msprobe.config.settings import Settings
+from msprobe.errors import NotAvailableError
+from msprobe.perturb.bench import Bench
+from msprobe.perturb.listeners import BackwardAtOnce, Fix, ForwardCheck
+from msprobe.perturb.mindspore.framework import MindSporeFramework
+from msprobe.perturb.results import DETAILS_FILE, FILE, MINDSPORE_COLUMNS
+
+# What users of MindSpore call what the dump names so.
+_MODULES = {
+    "Functional": "mindspore.ops",
+    "Tensor": "mindspore.Tensor",
+    "Mint": "mindspore.mint",
+    "MintFunctional": "mindspore.mint.nn.functional",
+}
+
+
+def free_benchmark(settings: Settings) -> Any:
+    """The listener for these settings. Its files are in the dump path itself.
+
+    Raises NotAvailableError for the mode to_cpu, which is there for PyTorch.
+    """
+    asked = settings.free_benchmark
+    assert asked is not None
+    if "to_cpu" in asked.modes:
+        raise NotAvailableError(
+            'free_benchmark.pert_mode: "to_cpu" is there for PyTorch; for MindSpore choose "improve_precision",'
+            ' "add_noise", "bit_noise", "change_value" or "no_change".'
+        )
+    if asked.if_preheat or asked.fix_graph or asked.offload:
+        log.warning("free_benchmark: if_preheat, fix_graph and offload have no effect for MindSpore.")
+        asked = replace(asked, if_preheat=False, fix_graph=False, offload=False)
+        settings = replace(settings, free_benchmark=asked)
+    folder = Path(settings.dump_path)
+    if not RANKS.current() and settings.existing == "clean":
+        for name in (FILE, DETAILS_FILE):
+            with contextlib.suppress(OSError):
+                (folder / name).unlink(missing_ok=True)
+    bench = Bench(
+        settings,
+        MindSporeFramework(),
+        RANKS.current,
+        MINDSPORE_COLUMNS,
+        lambda step: folder,
+        lambda: folder if RANKS.current() is None else folder / f"rank{RANKS.current()}",
+        _words,
+    )
+    if asked.handler == "fix":
+        return Fix(bench)
+    return ForwardCheck(bench) if asked.stage == "forward" else BackwardAtOnce(bench)
+
+
+def _words(key: str) -> tuple[str, ...]:
+    module, _, name = key.partition(".")
+    return (f"{_MODULES[module]}.{name}",) if module in _MODULES else ()

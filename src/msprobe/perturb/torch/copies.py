@@ -12,6 +12,14 @@ _MOST_GAPS = 4
 
 def twin(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides and the same alignment: a kernel computes the same of it, bit for bit."""
+    if torch.is_inference_mode_enabled() and not tensor.is_inference():
+        # A tensor that is made in there could not have a gradient, by which kernels are chosen.
+        with torch.inference_mode(False), torch.no_grad():
+            return _twin(tensor)
+    return _twin(tensor)
+
+
+def _twin(tensor: torch.Tensor) -> torch.Tensor:
     own = tensor.detach()
     count = own.numel()
     if not count or own.is_conj() or own.is_neg():
@@ -23,8 +31,10 @@ def twin(tensor: torch.Tensor) -> torch.Tensor:
     if shift % own.element_size():
         return own.clone()
     shift //= own.element_size()
-    if not shift and extent == count and own.is_contiguous():
-        return own.clone(memory_format=torch.contiguous_format)
+    if not shift and extent == count:
+        found = own.clone(memory_format=torch.preserve_format)
+        if found.stride() == own.stride():
+            return found
     memory = own.new_empty(extent + shift)
     # Of what is expanded or overlaps the memory is copied once, as it is.
     memory[shift:].copy_(own.as_strided((extent,), (1,), own.storage_offset()))

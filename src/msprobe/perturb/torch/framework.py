@@ -15,6 +15,7 @@ from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
 from msprobe.perturb.thresholds import unit_of
 from msprobe.perturb.torch import comparing, copies, kernels, running
+from msprobe.perturb.trees import leaves
 
 _TF32_UNIT = 2.0**-11
 
@@ -42,6 +43,10 @@ class TorchFramework:
             return "it has a tensor without memory (meta)"
         if value.numel() and not address_of(value):
             return "it has a tensor whose memory was given back"
+        return ""
+
+    def why_not_call(self, key: str) -> str:
+        """See the protocol. What draws random numbers is made again with the same ones."""
         return ""
 
     def is_float(self, tensor: Any) -> bool:
@@ -126,6 +131,11 @@ class TorchFramework:
         """See the protocol."""
         return kernels.exchanged(tensor.detach(), axis)
 
+    def as_required(self, tensor: Any, own: Any) -> Any:
+        """See the protocol."""
+        wanted = own.requires_grad and (tensor.is_floating_point() or tensor.is_complex())
+        return tensor.detach().requires_grad_(True) if wanted else tensor
+
     def last(self, tensor: Any, axis: int) -> Any:
         """See the protocol."""
         return tensor.select(axis, -1)
@@ -136,7 +146,12 @@ class TorchFramework:
 
     # ---------------------------------------------------------------- running
 
-    def surroundings(self, key: str) -> Any:
+    def ones_for(self, result: Any) -> Sequence[Any]:
+        """See the protocol."""
+        tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
+        return [torch.ones_like(one) if self.is_float(one) else None for one in tensors]
+
+    def surroundings(self) -> Any:
         """See the protocol."""
         return running.Moment.now()
 

@@ -77,26 +77,55 @@ class Moment:
 
 
 def again(call: Invocation, widened: bool) -> Any:
-    """What comes of the call; no gradient."""
-    with call.surroundings.entered(widened), torch.no_grad():
-        return call.function(*call.args, **call.kwargs)
+    """What comes of the call; its tensors have no graph."""
+    with call.surroundings.entered(widened), torch.set_grad_enabled(call.with_graph), _own_graph():
+        found = call.function(*call.args, **call.kwargs)
+    if not call.with_graph:
+        return found
+    return mapped(found, lambda place, leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf)
+
+
+@contextlib.contextmanager
+def _own_graph() -> Iterator[None]:
+    """What a graph saves inside goes past the hooks of the program, as those of activation checkpointing."""
+    if not torch.is_grad_enabled():
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_same, _same))
+        if torch.is_anomaly_enabled():
+            # It would tell the program of what is not its own.
+            stack.enter_context(torch.autograd.set_detect_anomaly(False))
+        yield
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def vjp(call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], widened: bool) -> list[Any]:
     """The gradients of the tensors at ``wanted``; see the protocol."""
     chosen = set(wanted)
     inputs: dict[Place, torch.Tensor] = {}
+    made: dict[int, torch.Tensor] = {}
 
     def change(place: Place, value: Any) -> Any:
         if place not in chosen:
             return value
-        inputs[place] = found = value.detach().requires_grad_(True)
-        return found
+        # What is one tensor stays one: some kernels are chosen by that.
+        if id(value) not in made:
+            made[id(value)] = value.detach().requires_grad_(True)
+        inputs[place] = made[id(value)]
+        return made[id(value)]
 
-    with call.surroundings.entered(widened), torch.enable_grad():
+    with call.surroundings.entered(widened), torch.enable_grad(), _own_graph():
         args = mapped(tuple(call.args), change, ("args",))
         kwargs = mapped(dict(call.kwargs), change, ("kwargs",))
         result = call.function(*args, **kwargs)
+        return _gradients(result, [inputs[place] for place in wanted], gradients)
+
+
+def _gradients(result: Any, inputs: Sequence[torch.Tensor], gradients: Sequence[Any]) -> list[Any]:
     outputs = [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
     if len(outputs) != len(gradients):
         raise ValueError(f"{len(outputs)} results in place of {len(gradients)}")
@@ -106,15 +135,9 @@ def vjp(call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], wid
         if gradient is not None and output.requires_grad
     ]
     if not pairs:
-        return [None for _ in wanted]
-    return list(
-        torch.autograd.grad(
-            [output for output, _ in pairs],
-            [inputs[place] for place in wanted],
-            [gradient for _, gradient in pairs],
-            allow_unused=True,
-        )
-    )
+        return [None for _ in inputs]
+    ends, arriving = zip(*pairs, strict=True)
+    return list(torch.autograd.grad(ends, inputs, arriving, allow_unused=True))
 
 
 def with_graph(call: Invocation, on_cpu: bool) -> Any:

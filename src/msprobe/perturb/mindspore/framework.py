@@ -1,0 +1,215 @@
+"""What the free benchmark asks of MindSpore (:class:`msprobe.perturb.framework.Framework`).
+
+Elements are read and changed on the host, with numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindspore import Parameter, Tensor
+
+from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.perturb import arrays
+from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
+from msprobe.perturb.operators import last_name
+from msprobe.perturb.thresholds import unit_of
+from msprobe.perturb.trees import Place, leaves, mapped
+
+# Their generators cannot be put back: made again they would change what the program draws.
+_RANDOM = ("drop", "rand", "bernoulli", "multinomial", "normal", "uniform", "poisson", "gamma", "laplace", "gumbel")
+_RANDOM_TOO = frozenset("rrelu shuffle choice log_uniform fractional_max_pool2d fractional_max_pool3d".split())
+# Their tensors may have a probability to leave elements out.
+_MAY_DRAW = ("attention", "rnn", "lstm", "gru")
+
+
+class MindSporeFramework:
+    """See the protocol, which has the meaning of each method."""
+
+    # ---------------------------------------------------------------- tensors
+
+    def is_tensor(self, value: Any) -> bool:
+        """See the protocol."""
+        return isinstance(value, Tensor)
+
+    def why_not(self, value: Any) -> str:
+        """See the protocol."""
+        if not isinstance(value, Tensor):
+            is_type = isinstance(value, (type, mindspore.common.dtype.Type))
+            return "it is given a function, which may do things of its own" if callable(value) and not is_type else ""
+        if type(value) not in (Tensor, Parameter):
+            return f"it has a {type(value).__name__}"
+        return ""
+
+    def why_not_call(self, key: str) -> str:
+        """See the protocol."""
+        name = last_name(key).lower()
+        if any(word in name for word in (*_RANDOM, *_MAY_DRAW)) or name in _RANDOM_TOO:
+            return "it draws random numbers that cannot be drawn again"
+        return ""
+
+    def is_float(self, tensor: Any) -> bool:
+        """See the protocol."""
+        return bool(tensor.is_floating_point())
+
+    def dtype(self, tensor: Any) -> str:
+        """See the protocol."""
+        return str(tensor.dtype).lower()
+
+    def shown_dtype(self, tensor: Any) -> str:
+        """See the protocol."""
+        return str(tensor.dtype)
+
+    def shown_shape(self, tensor: Any) -> str:
+        """See the protocol."""
+        return str(tuple(tensor.shape))
+
+    def rank(self, tensor: Any) -> int:
+        """See the protocol."""
+        return len(tensor.shape)
+
+    def nbytes(self, tensor: Any) -> int:
+        """See the protocol."""
+        return int(tensor.nbytes)
+
+    def requires_grad(self, tensor: Any) -> bool:
+        """See the protocol."""
+        return True
+
+    def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
+        """See the protocol. MindSpore does not count."""
+        return ()
+
+    def shares_memory(self, results: Sequence[Any], arguments: Sequence[Any]) -> bool:
+        """See the protocol. Of views nobody tells: an argument itself is known."""
+        known = {id(one) for one in arguments}
+        return any(id(one) in known for one in results)
+
+    def unit(self, tensor: Any) -> float:
+        """See the protocol."""
+        return unit_of(self.dtype(tensor))
+
+    def free_memory(self, tensor: Any) -> int | None:
+        """See the protocol."""
+        return None
+
+    # ---------------------------------------------------------------- copies
+
+    def detached(self, tensor: Any) -> Any:
+        """See the protocol."""
+        return tensor.copy()
+
+    def twin(self, tensor: Any) -> Any:
+        """See the protocol."""
+        return Tensor(tensor).copy()
+
+    def cast(self, tensor: Any, dtype: str) -> Any:
+        """See the protocol."""
+        return Tensor(tensor).copy().astype(getattr(mindspore, dtype))
+
+    def with_dtype_of(self, tensor: Any, other: Any) -> Any:
+        """See the protocol."""
+        return tensor.astype(other.dtype)
+
+    def on_cpu(self, tensor: Any) -> Any:
+        """See the protocol."""
+        return self.twin(tensor)
+
+    def on_device_of(self, tensor: Any, other: Any) -> Any:
+        """See the protocol."""
+        return tensor
+
+    def perturbed(self, mode: PerturbationMode, tensor: Any, settings: FreeBenchmark) -> Any:
+        """See the protocol. numpy has no bfloat16, of which the values are moved by float32's upper half."""
+        name = self.dtype(tensor)
+        found = arrays.perturbed(mode, _array(tensor), name, settings.noise, settings.noise_scale)
+        return found if isinstance(found, str) else Tensor(found).astype(tensor.dtype)
+
+    def exchanged(self, tensor: Any, axis: int | None) -> Any:
+        """See the protocol."""
+        found = arrays.exchanged(_array(tensor), axis)
+        return found if isinstance(found, str) else Tensor(found).astype(tensor.dtype)
+
+    def as_required(self, tensor: Any, own: Any) -> Any:
+        """See the protocol."""
+        return tensor
+
+    def last(self, tensor: Any, axis: int) -> Any:
+        """See the protocol."""
+        return Tensor(np.take(_array(tensor), -1, axis)).astype(tensor.dtype)
+
+    def rounded(self, tensor: Any, unit: float, seed: int) -> Any:
+        """See the protocol."""
+        return Tensor(arrays.rounded(_array(tensor), unit, seed)).astype(tensor.dtype)
+
+    # ---------------------------------------------------------------- running
+
+    def ones_for(self, result: Any) -> Sequence[Any]:
+        """See the protocol."""
+        tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor)]
+        return [mindspore.ops.ones_like(one) if self.is_float(one) else None for one in tensors]
+
+    def surroundings(self) -> Any:
+        """See the protocol."""
+        return mindspore.get_rng_state()
+
+    def precision(self, surroundings: Any) -> str:
+        """See the protocol."""
+        return ""
+
+    def again(self, call: Invocation, widened: bool = False) -> Any:
+        """See the protocol."""
+        mindspore.set_rng_state(call.surroundings)
+        return call.function(*call.args, **call.kwargs)
+
+    def vjp(
+        self, call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], widened: bool = False
+    ) -> list[Any]:
+        """See the protocol."""
+        whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
+        values = dict(leaves(whole))
+        mindspore.set_rng_state(call.surroundings)
+
+        def function(*tensors: Any) -> Any:
+            given = dict(zip(wanted, tensors, strict=True))
+            args = mapped(tuple(call.args), lambda place, value: given.get(place, value), ("args",))
+            kwargs = mapped(dict(call.kwargs), lambda place, value: given.get(place, value), ("kwargs",))
+            found = [leaf for _, leaf in leaves(call.function(*args, **kwargs)) if isinstance(leaf, Tensor)]
+            chosen = [one for one, gradient in zip(found, gradients, strict=True) if gradient is not None]
+            return sum((one.astype(mindspore.float64) if widened else one).sum() for one in chosen)
+
+        found = mindspore.grad(function, grad_position=tuple(range(len(wanted))))(*(values[one] for one in wanted))
+        return list(found) if isinstance(found, tuple) else [found]
+
+    def with_graph(self, call: Invocation, on_cpu: bool) -> Any:
+        """See the protocol."""
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------- comparing
+
+    def distance(self, one: Any, other: Any) -> float:
+        """See the protocol."""
+        return arrays.distance(_array(one), _array(other))
+
+    def compare(self, own: Any, other: Any, limits: Limits) -> Difference:
+        """See the protocol."""
+        return arrays.compare(_array(own.astype(other.dtype)), _array(other), limits)
+
+    def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> Difference:
+        """See the protocol."""
+        raise NotImplementedError
+
+    def is_explained(self, own: Any, other: Any, limits: Limits, reactions: Reactions) -> bool:
+        """See the protocol."""
+        shifted = [_array(one) for one in reactions.shifted]
+        read = Reactions(_array(reactions.base), shifted, reactions.unit)
+        return arrays.is_explained(_array(own.astype(other.dtype)), _array(other), limits, read)
+
+
+def _array(tensor: Any) -> Any:
+    """The elements, of a type that numpy has."""
+    found = tensor.astype(mindspore.float32) if tensor.dtype == mindspore.bfloat16 else tensor
+    return found.asnumpy()
