@@ -19,7 +19,7 @@ from msprobe.perturb.operators import is_left_out, writes
 from msprobe.perturb.preheat import Preheat
 from msprobe.perturb.results import Results, Row
 from msprobe.perturb.second_runs import NotPerturbedError
-from msprobe.perturb.trees import leaves
+from msprobe.perturb.trees import Place, leaves
 
 # Of a second run: its inputs, its results, and what compares them. Less memory than this is not asked for.
 _LITTLE = 1 << 24
@@ -153,16 +153,25 @@ class Bench:
         return [leaf for _, leaf in leaves((call.args, call.kwargs)) if self.framework.is_tensor(leaf)]
 
     def check(
-        self, event: Call, mode: PerturbationMode, call: Invocation, own: Sequence[Any], run: Run, source: str
+        self,
+        event: Any,
+        mode: PerturbationMode,
+        call: Invocation,
+        own: Sequence[Any],
+        run: Run,
+        source: str,
+        places: Sequence[Place] | None = None,
     ) -> None:
-        """Make ``call`` again in this mode and write what differs from ``own``."""
+        """Make ``call`` again in this mode and write what differs from ``own``; see :meth:`Checks.check`. ``event``:
+        what has ``key``, ``number``, ``name`` and ``step`` of the call.
+        """
         self.attempt(event.name, mode)
         self.checks.on_sample = functools.partial(self._tell_of_sample, event.step, event.name)
         if self.lacks_memory(own):
             self.note(event, "there is too little free memory for a second run")
             return
         try:
-            found = self.checks.check(mode, event.key, call, own, run)
+            found = self.checks.check(mode, event.key, call, own, run, places)
         except NotPerturbedError as reason:
             self.note(event, str(reason))
             return

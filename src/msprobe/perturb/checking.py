@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.perturb.framework import Difference, Framework, Invocation, Limits, Reactions
+from msprobe.perturb.operators import Exchange
 from msprobe.perturb.preheat import Preheat
 from msprobe.perturb.second_runs import NotPerturbedError, Second, SecondRuns, expected
 from msprobe.perturb.thresholds import MEAN_LIMIT, cpu_limit, equal_ratio, floor_of, unit_of
-from msprobe.perturb.trees import leaves
+from msprobe.perturb.trees import Place, leaves
 
 # Makes a call, forward or backward: its results, None for one that is not there.
 Run = Callable[[Invocation, bool], Sequence[Any]]
@@ -43,13 +44,23 @@ class Checks:
         self.seconds = SecondRuns(framework, settings)
 
     def check(
-        self, mode: PerturbationMode, key: str, call: Invocation, own: Sequence[Any], run: Run
+        self,
+        mode: PerturbationMode,
+        key: str,
+        call: Invocation,
+        own: Sequence[Any],
+        run: Run,
+        places: Sequence[Place] | None = None,
     ) -> list[Deviation]:
         """What differs between ``own``, the results of ``call``, and those of a second run in this mode.
 
-        Raises NotPerturbedError if there is no second run.
+        ``places``: of the arguments whose gradients the results are; None in the forward stage. Raises
+        NotPerturbedError if there is no second run.
         """
         second = self.seconds.prepare(mode, key, call)
+        if places is not None and second.exchange is not None:
+            own = self._exchanged_gradients(second.exchange, own, places)
+            second = replace(second, exchange=None)
         others = run(second.call, second.widened)
         if len(others) != len(own):
             raise NotPerturbedError(f"it has {len(own)} results, and {len(others)} when it is made again")
@@ -69,6 +80,17 @@ class Checks:
                 found.append(deviation)
         return found
 
+    def _exchanged_gradients(self, exchange: Exchange, own: Sequence[Any], places: Sequence[Place]) -> Sequence[Any]:
+        """Where a result stays the same, the gradients of what was exchanged are exchanged."""
+        if exchange.result != "same":
+            raise NotPerturbedError("what exchanging two elements does to its gradients is not known")
+        axes = {("args", position): axis for position, axis in exchange.places}
+        found = []
+        for place, gradient in zip(places, own, strict=True):
+            is_meant = place in axes and gradient is not None
+            found.append(self.framework.exchanged(gradient, axes[place]) if is_meant else gradient)
+        return found
+
     def _compare(self, judge: _Judge, key: str, index: int, own: Any, other: Any) -> Deviation | None:
         fw, second = self.framework, judge.second
         if not fw.is_tensor(own):
@@ -78,11 +100,11 @@ class Checks:
                 if _is_same_number(own, other, near)
                 else Deviation(_of_numbers(own, other), index, own, True, None)
             )
-        if judge.mode == "change_value":
-            if not fw.is_float(own):
-                return None
+        if judge.mode == "change_value" and not fw.is_float(own):
+            return None
+        if second.exchange is not None:
             own = expected(fw, second.exchange, own)
-            if second.exchange is not None and second.exchange.result == "last":
+            if second.exchange.result == "last":
                 other = expected(fw, second.exchange, other)
         limits = self._limits(judge, key, own, other)
         if judge.mode == "to_cpu" and fw.is_float(own):

@@ -249,7 +249,7 @@ class BackwardCheck(_OfCalls, Observer):
             bench.note(held, f"its gradients cannot be computed again: {type(error).__name__}", "warning")
             return
         for mode in bench.settings.modes:
-            bench.check(held, mode, call, own, run, held.source)  # type: ignore[arg-type]
+            bench.check(held, mode, call, own, run, held.source, held.wanted)
 
 
 class BackwardAtOnce(_OfCalls, Observer):
@@ -282,7 +282,7 @@ class BackwardAtOnce(_OfCalls, Observer):
             bench.note(event, f"its gradients cannot be computed: {type(error).__name__}", "warning")
             return
         for mode in bench.settings.modes:
-            bench.check(event, mode, call, own, run, event.source)
+            bench.check(event, mode, call, own, run, event.source, wanted)
 
 
 class Fix(_OfCalls, Changer):

@@ -49,7 +49,8 @@ def is_left_out(key: str) -> bool:
 
 def writes(key: str, kwargs: Mapping[str, Any]) -> bool:
     """True if the call changes what it is given, as its name and words tell: its arguments are copied before it."""
-    if kwargs.get("out") is not None or kwargs.get("inplace") is True:
+    # An embedding with a greatest norm scales its weight.
+    if kwargs.get("out") is not None or kwargs.get("inplace") is True or kwargs.get("max_norm") is not None:
         return True
     name = last_name(key)
     if _NOT_IN_PLACE.search(name):

@@ -5,13 +5,15 @@ Elements are read and changed on the host, with numpy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor
 
+from msprobe.capture.mindspore.executor import pynative_executor
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.perturb import arrays
 from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
@@ -181,7 +183,8 @@ class MindSporeFramework:
             chosen = [one for one, gradient in zip(found, gradients, strict=True) if gradient is not None]
             return sum((one.astype(mindspore.float64) if widened else one).sum() for one in chosen)
 
-        found = mindspore.grad(function, grad_position=tuple(range(len(wanted))))(*(values[one] for one in wanted))
+        with _gradients_on():
+            found = mindspore.grad(function, grad_position=tuple(range(len(wanted))))(*(values[one] for one in wanted))
         return list(found) if isinstance(found, tuple) else [found]
 
     def with_graph(self, call: Invocation, on_cpu: bool) -> Any:
@@ -207,6 +210,18 @@ class MindSporeFramework:
         shifted = [_array(one) for one in reactions.shifted]
         read = Reactions(_array(reactions.base), shifted, reactions.unit)
         return arrays.is_explained(_array(own.astype(other.dtype)), _array(other), limits, read)
+
+
+@contextlib.contextmanager
+def _gradients_on() -> Iterator[None]:
+    """Listeners are called without gradients; MindSpore has no public way to have them for a moment."""
+    executor = pynative_executor()
+    before = executor.enable_grad()
+    executor.set_enable_grad(True)
+    try:
+        yield
+    finally:
+        executor.set_enable_grad(before)
 
 
 def _array(tensor: Any) -> Any:
