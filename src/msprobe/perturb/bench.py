@@ -171,7 +171,7 @@ class Bench:
             self.note(event, "there is too little free memory for a second run")
             return
         try:
-            found = self.checks.check(mode, event.key, call, own, run, places)
+            found = self.checks.check(mode, event.name, event.key, call, own, run, places)
         except NotPerturbedError as reason:
             self.note(event, str(reason))
             return

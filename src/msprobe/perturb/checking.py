@@ -19,6 +19,8 @@ from msprobe.perturb.trees import Place, leaves
 Run = Callable[[Invocation, bool], Sequence[Any]]
 # Of results with few elements a single run with rounded inputs may differ little by chance.
 _FEW, _DRAWS = 64, 4
+# A deviation like one that was explained, up to so much more, is judged anew after so many steps.
+_LIKE, _JUDGED_AGAIN = 1.25, 16
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,15 @@ class Deviation:
     condition: float | None
 
 
+@dataclass
+class _Explained:
+    """Up to what the deviation of a call counts as explained, and how often that is left to be believed."""
+
+    mean_rel: float
+    bad_ratio: float
+    left: int
+
+
 class Checks:
     """Compares calls with second runs of them."""
 
@@ -42,10 +53,12 @@ class Checks:
         #: Is told of each call that is run on the CPU to learn from: key, number, how many there are.
         self.on_sample: Callable[[str, int, int], None] = lambda key, number, total: None
         self.seconds = SecondRuns(framework, settings)
+        self._explained: dict[tuple[str, str, int], _Explained] = {}
 
     def check(
         self,
         mode: PerturbationMode,
+        name: str,
         key: str,
         call: Invocation,
         own: Sequence[Any],
@@ -73,7 +86,7 @@ class Checks:
         for index, (one, other) in enumerate(zip(own, others, strict=True)):
             if one is None or other is None:
                 continue
-            deviation = self._compare(judge, key, index, one, other)
+            deviation = self._compare(judge, name, key, index, one, other)
             if golden is not None and self.framework.is_tensor(one):
                 self._learn(judge, key, one, other, golden[index])
             if deviation is not None:
@@ -91,7 +104,7 @@ class Checks:
             found.append(self.framework.exchanged(gradient, axes[place]) if is_meant else gradient)
         return found
 
-    def _compare(self, judge: _Judge, key: str, index: int, own: Any, other: Any) -> Deviation | None:
+    def _compare(self, judge: _Judge, name: str, key: str, index: int, own: Any, other: Any) -> Deviation | None:
         fw, second = self.framework, judge.second
         if not fw.is_tensor(own):
             near = equal_ratio("float32", judge.mode) - 1
@@ -116,7 +129,27 @@ class Checks:
         condition = None
         if second.change:
             condition = fw.distance(own, other) / second.change
-        return Deviation(difference, index, own, not judge.is_explained(index, own, other, limits), condition)
+        place = (name, judge.mode, index)
+        is_explained = self._was_explained(place, difference) or judge.is_explained(index, own, other, limits)
+        if is_explained and place not in self._explained:
+            self._explained[place] = _Explained(
+                difference.mean_rel * _LIKE, difference.bad_ratio * _LIKE, _JUDGED_AGAIN
+            )
+        return Deviation(difference, index, own, not is_explained, condition)
+
+    def _was_explained(self, place: tuple[str, str, int], difference: Difference) -> bool:
+        """True if as much was explained in a step before, where it did not come too long ago: judging takes as long as
+        several runs.
+        """
+        known = self._explained.get(place)
+        if known is None:
+            return False
+        known.left -= 1
+        like = difference.mean_rel <= known.mean_rel and difference.bad_ratio <= known.bad_ratio
+        if known.left and like and difference.word != "nan_mismatch":
+            return True
+        del self._explained[place]
+        return False
 
     def _limits(self, judge: _Judge, key: str, own: Any, other: Any) -> Limits:
         fw = self.framework

@@ -76,7 +76,7 @@ def test_the_training_is_the_same_and_no_call_is_a_risk(tmp_path: Path, stage: s
     modes = ["no_change", "add_noise", "bit_noise", "improve_precision", "change_value"]
     assert train(tmp_path, pert_mode=modes, fuzz_stage=stage) == train(None)
     assert checked(tmp_path)["Mint.matmul"] >= 12
-    assert {row["verdict"] for row in table(tmp_path, "free_benchmark_details.csv")} == {"explained by rounding"}
+    assert {row["verdict"] for row in table(tmp_path, "free_benchmark_details.csv")} <= {"explained by rounding"}
     assert "no_change" not in {row["pert_type"] for row in table(tmp_path, "free_benchmark_details.csv")}
 
 
