@@ -71,8 +71,10 @@ class Bench:
         self._has_begun = False
 
     def wants(self, directions: Sequence[Direction]) -> Wants:
-        """For the listener."""
-        return Wants(kinds=frozenset[Kind](("call",)), names=self.calls.patterns(), directions=directions)
+        """For the listener. What an optimizer calls in its step is not looked at, so steps are wanted, too."""
+        names = self.calls.patterns()
+        kinds = frozenset[Kind](("call", "optimizer"))
+        return Wants(kinds=kinds, names=(*names, "Optimizer.*") if names else (), directions=directions)
 
     # ---------------------------------------------------------------- steps
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from msprobe.capture.events import Call, Event, Failure, Gradient, Step
+from msprobe.capture.events import Call, Event, Failure, Gradient, OptimizerStep, Step
 from msprobe.capture.listeners import Changer, Changes, Observer, Result
 from msprobe.perturb.bench import Bench, Watched
 from msprobe.perturb.checking import is_worth_checking, results_of
@@ -25,10 +25,13 @@ class _OfCalls:
         self.wants = bench.wants(("forward",))
         self.cadence = bench.cadence
         self._watched: dict[str, Watched] = {}
+        # The step of an optimizer that is under way.
+        self._optimizer: str | None = None
 
     def step_begin(self, event: Step) -> None:
         """A step begins."""
         self._watched.clear()
+        self._optimizer = None
         self.bench.step_begin(event)
 
     def step_end(self, event: Step) -> None:
@@ -36,8 +39,10 @@ class _OfCalls:
         self.bench.step_end(event)
 
     def failed(self, event: Failure) -> None:
-        """A call has raised."""
+        """A call or step has raised."""
         self._watched.pop(event.name, None)
+        if isinstance(event.event, OptimizerStep):
+            self._optimizer = None
 
     def end(self) -> None:
         """The program is over."""
@@ -45,7 +50,13 @@ class _OfCalls:
         self.bench.end()
 
     def _begin(self, event: Event) -> None:
+        if isinstance(event, OptimizerStep):
+            # With a closure the program's own calls are in it.
+            self._optimizer = None if event.has_closure or event.is_skipped else event.name
+            return
         assert isinstance(event, Call)
+        if self._optimizer is not None:
+            return
         try:
             watched = self.bench.begin(event)
         except Exception as error:
@@ -56,6 +67,9 @@ class _OfCalls:
 
     def _results(self, event: Event, result: Any) -> tuple[Watched, list[Any]] | None:
         """What is compared of the result of a call that is looked at and can be made again."""
+        if isinstance(event, OptimizerStep):
+            self._optimizer = None
+            return None
         watched = self._watched.pop(event.name, None)
         if watched is None:
             return None

@@ -279,3 +279,17 @@ def test_a_row_is_there_at_once(tmp_path: Path) -> None:
     assert found
     with open(tmp_path / "rank" / "free_benchmark_summary.csv", newline="") as file:
         assert next(csv.reader(file))[:2] == ["api", "calls"]
+
+
+@pytest.mark.parametrize("asked", [{}, {"list": ["add", "mul", "linear"]}])
+def test_what_an_optimizer_computes_in_its_step_is_not_made_again(tmp_path: Path, asked: dict[str, list[str]]) -> None:
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+
+    def program() -> None:
+        model(torch.ones(4)).sum().backward()
+        optimizer.step()
+
+    run(tmp_path, program, steps=2, pert_mode="no_change", **asked)
+    assert not [name for name in summary(tmp_path) if name.startswith(("Tensor.add", "Tensor.mul", "Tensor.lerp"))]
+    assert summary(tmp_path)["Functional.linear"]["checked"] == "2"

@@ -27,6 +27,8 @@ def compare(own: torch.Tensor, other: torch.Tensor, limits: Limits) -> Differenc
     if torch.equal(a, other):
         return Difference(True)
     a, b = _numbers(a), _numbers(other.detach())
+    if _is_quickly_equal(a, b, limits):
+        return Difference(True)
     worst, word, total, bad, count = 1.0, "", 0.0, 0, 0
     for one, two in _parts(a, b):
         numbers = _compare_part(one, two, limits)
@@ -36,6 +38,18 @@ def compare(own: torch.Tensor, other: torch.Tensor, limits: Limits) -> Differenc
         total, bad, count = total + sum_rel, bad + int(n_bad), count + one.numel()
     is_equal = not word and worst <= limits.ratio
     return Difference(is_equal, worst, word, total / count, bad / count)
+
+
+def _is_quickly_equal(a: torch.Tensor, b: torch.Tensor, limits: Limits) -> bool:
+    """True if all is finite and equal; False if that takes a longer look. A third of its time."""
+    for one, two in _parts(a, b):
+        ratio = one.abs().clamp_(min=limits.floor).div_(two.abs().clamp_(min=limits.floor))
+        numbers = torch.stack([*ratio.aminmax(), (one * two).amin()]).tolist()
+        low, high, product = numbers
+        # Comparisons with NaN are false.
+        if not (low >= 1 / limits.ratio and high <= limits.ratio and product >= -(limits.floor**2)):
+            return False
+    return True
 
 
 def _compare_part(a: torch.Tensor, b: torch.Tensor, limits: Limits) -> torch.Tensor:
