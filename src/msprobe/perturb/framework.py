@@ -14,7 +14,8 @@ class Invocation:
     """A call, ready to be made again.
 
     ``surroundings``: what of the framework's state it was made in. ``with_graph``: its result had a gradient, for which
-    frameworks may choose another kernel.
+    frameworks may choose another kernel. ``rounding``: by how much, relative, and with which signs its inputs were
+    moved, among which the gradients that arrive count in the backward stage.
     """
 
     function: Callable[..., Any]
@@ -22,6 +23,7 @@ class Invocation:
     kwargs: Mapping[str, Any]
     surroundings: Any = None
     with_graph: bool = False
+    rounding: tuple[float, int] | None = None
 
 
 @dataclass(frozen=True)

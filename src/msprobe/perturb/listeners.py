@@ -10,8 +10,9 @@ from msprobe.capture.events import Call, Event, Failure, Gradient, OptimizerStep
 from msprobe.capture.listeners import Changer, Changes, Observer, Result
 from msprobe.perturb.bench import Bench, Watched
 from msprobe.perturb.checking import is_worth_checking, results_of
-from msprobe.perturb.framework import Invocation
+from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.second_runs import NotPerturbedError, positions_with_gradient
+from msprobe.perturb.thresholds import wider
 from msprobe.perturb.trees import Place, leaves, mapped
 
 _VIEW = "its result is an argument or a view of one"
@@ -255,7 +256,7 @@ class BackwardCheck(_OfCalls, Observer):
             call = _with_tensors(bench, call, lambda tensor: fw.on_device_of(tensor, like))
 
         def run(invocation: Invocation, widened: bool) -> Sequence[Any]:
-            return fw.vjp(invocation, held.wanted, gradients, widened)
+            return fw.vjp(invocation, held.wanted, _rounded(fw, gradients, invocation.rounding), widened)
 
         try:
             own = run(_with_tensors(bench, call, fw.twin), False)
@@ -359,6 +360,17 @@ class Fix(_OfCalls, Changer):
             return fw.with_dtype_of(other, leaf)
 
         return mapped(own, put)
+
+
+def _rounded(framework: Framework, gradients: Sequence[Any], rounding: tuple[float, int] | None) -> Sequence[Any]:
+    """The gradients that arrive, moved as the other inputs of a call are; in a type that can tell."""
+    if rounding is None:
+        return gradients
+    unit, seed = rounding
+    return [
+        None if one is None else framework.rounded(framework.cast(one, wider(framework.dtype(one))), unit, seed)
+        for one in gradients
+    ]
 
 
 def _with_tensors(bench: Bench, call: Invocation, change: Any) -> Invocation:

@@ -71,7 +71,7 @@ class SecondRuns:
         def change(place: Place, tensor: Any) -> Any:
             return fw.rounded(tensor, unit, seed) if fw.is_float(tensor) else fw.twin(tensor)
 
-        return self._with(call, change)
+        return replace(self._with(call, change), rounding=(unit, seed))
 
     # ---------------------------------------------------------------- modes
 
