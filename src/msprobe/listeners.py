@@ -19,7 +19,7 @@ from msprobe.capture.events import (
     SavedValue,
     Step,
 )
-from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Observer, Result, Wants
+from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Observer, Result, Values, Wants
 
 __all__ = [
     "AccumulatedGradient",
@@ -41,5 +41,6 @@ __all__ = [
     "Result",
     "SavedValue",
     "Step",
+    "Values",
     "Wants",
 ]

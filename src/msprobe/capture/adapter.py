@@ -91,6 +91,14 @@ class Surroundings(Protocol):
         it that has none of its own goes on to what computed the own one. Raises ValueError if it cannot.
         """
 
+    def written(self, own: Any, given: Any, kept: Sequence[Any]) -> Any:
+        """The result ``own``, with the values of ``given`` in its memory, or, where that is the memory of one of
+        ``kept``, in its place. Raises ValueError if it cannot.
+        """
+
+    def write(self, own: Any, given: Any) -> None:
+        """Write the values of ``given`` into a tensor of the program, unseen. Raises ValueError if it cannot."""
+
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Before a call or pass: what must be known of its arguments to find their gradients. None: there are none."""
 

@@ -18,7 +18,7 @@ from msprobe import log
 from msprobe.capture.adapter import Surroundings
 from msprobe.capture.events import Event, Kind, Step
 from msprobe.capture.heard_units import HeardPass
-from msprobe.capture.listeners import Arguments, Changer, Changes, Listener, NewGradient, Observer, Result
+from msprobe.capture.listeners import Arguments, Changer, Changes, Listener, NewGradient, Observer, Result, Values
 from msprobe.capture.routes import Listening, Way, matches, numbers_of, ways_of
 from msprobe.capture.session import Session
 from msprobe.capture.unheard import Unheard
@@ -229,28 +229,38 @@ class Bus:
         finally:
             thread.muted -= 1
 
-    def before(self, ways: Sequence[Way], event: Any) -> Iterator[Arguments]:
-        """Tell the changers among ``ways`` that something is about to happen; the arguments that they give."""
+    def before(self, ways: Sequence[Way], event: Any, behind: bool = False) -> Iterator[Arguments]:
+        """Tell the changers among ``ways`` that something is about to happen; the arguments that they give. ``behind``:
+        those that come behind the dump, or those that come before it.
+        """
         for way in ways:
             listening = way.listening
-            if listening.changer is not None and way.forward:
+            if listening.changer is not None and way.forward and listening.behind is behind:
                 answer = self.tell(listening, listening.changer.before, event)
                 if answer is not None and self._may_change(listening, "before", event, "arguments", answer, Arguments):
                     yield answer
 
-    def after(self, ways: Sequence[Way], event: Any, result: Any) -> tuple[Any] | None:
-        """Tell the changers that it has happened. ``(result,)``: what they put in place of the result, else None."""
+    def after(
+        self, ways: Sequence[Way], event: Any, result: Any, behind: bool = False, kept: Sequence[Any] = ()
+    ) -> tuple[Any] | None:
+        """Tell the changers that it has happened. ``(result,)``: what they put in place of the result, else None.
+        ``kept``: tensors whose memory nobody may write to.
+        """
         found: tuple[Any] | None = None
         for way in ways:
             listening = way.listening
-            if listening.changer is None or not way.forward:
+            if listening.changer is None or not way.forward or listening.behind is not behind:
                 continue
             answer = self.tell(listening, listening.changer.after, event, result)
             if answer is not None and self._may_change(listening, "after", event, "results", answer, Result):
                 thread = self.session.thread
                 thread.muted += 1
                 try:
-                    result = self.surroundings.in_place_of(result, answer.value, (*event.args, *event.kwargs.values()))
+                    if answer.written:
+                        result = self.surroundings.written(result, answer.value, kept)
+                    else:
+                        given = *event.args, *event.kwargs.values()
+                        result = self.surroundings.in_place_of(result, answer.value, given)
                     found = (result,)
                 except Exception as error:
                     self._drop(listening, listening.changer.after, event, error)
@@ -259,13 +269,23 @@ class Bus:
         return found
 
     def show(self, ways: Sequence[Way], moment: Literal["before", "after"], event: Any, *more: Any) -> None:
-        """Tell all among ``ways`` of what nobody can change."""
+        """Tell all among ``ways`` of what has no other result: only what tensors hold may be changed."""
         for way in ways:
             if way.forward:
-                method = getattr(way.listening.listener, moment)
-                answer = self.tell(way.listening, method, event, *more)
-                if answer is not None and way.listening.changer is not None:
-                    self._drop(way.listening, method, event, PermissionError("this cannot be changed"))
+                listening = way.listening
+                answer = self.tell(listening, getattr(listening.listener, moment), event, *more)
+                if answer is None or listening.changer is None:
+                    continue
+                if self._may_change(listening, moment, event, "values", answer, Values):
+                    self._write(listening, moment, event, answer)
+
+    def _write(self, listening: Listening, moment: str, event: Any, answer: Values) -> None:
+        try:
+            with self.session.thread.mute():
+                for own, given in answer.pairs:
+                    self.surroundings.write(own, given)
+        except Exception as error:
+            self._drop(listening, getattr(listening.listener, moment), event, error)
 
     def afterwards(self, work: Callable[[], None], place: int = 0) -> None:
         """Do ``work`` when the optimizer step that is being told of is over, and nobody goes through its hooks any
@@ -327,9 +347,11 @@ class Bus:
                     self._drop(listening, method, event, error)
         return found
 
-    def changes_gradients(self, ways: Sequence[Way], key: str, number: int) -> bool:
-        """True if somebody among ``ways`` may put other gradients in the place of those that come back through it."""
-        changers = (way.listening.changer for way in ways if way.backward)
+    def changes_gradients(self, ways: Sequence[Way], key: str, number: int, before_dump: bool = False) -> bool:
+        """True if somebody among ``ways`` may put other gradients in the place of those that come back through it.
+        ``before_dump``: somebody who comes before the dump.
+        """
+        changers = (way.listening.changer for way in ways if way.backward and not (before_dump and way.listening.behind))
         return any(one is not None and one.changes.gradients and _names(one.changes, key, number) for one in changers)
 
     # ---------------------------------------------------------------- those that cannot go on

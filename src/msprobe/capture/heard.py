@@ -52,15 +52,17 @@ class HeardCalls:
             event = heard.event = Call(
                 name, heard.step, heard.rank, key, number, origin, args, kwargs or {}, function, surroundings.copied
             )
-            for given in bus.before(ways, event):
-                event = heard.event = replace(event, args=given.args, kwargs=given.kwargs)
-                heard.args, heard.kwargs, heard.is_changed = given.args, dict(given.kwargs), True
+            event = _changed(bus, heard, behind=False)
             if dumper is not None:
                 if heard.is_changed:
                     args, kwargs = heard.args, heard.kwargs
                 heard.dumped = dumper.begin_call(key, args, kwargs, skip + 1, number)
                 origin.order = getattr(heard.dumped, "order", None) or None
-            bus.show_before(ways, event, surroundings.tensors_of((*event.args, *event.kwargs.values())))
+            event = _changed(bus, heard, behind=True)
+            tensors = surroundings.tensors_of((*event.args, *event.kwargs.values()))
+            if any(way.listening.changer is not None for way in ways):
+                heard.before_call = surroundings.versions(tensors)
+            bus.show_before(ways, event, tensors)
             if heard.gradient_ways:
                 heard.note = surroundings.note(event.args, event.kwargs)
         except Exception as error:
@@ -75,13 +77,16 @@ class HeardCalls:
         other = None
         try:
             if event is not None:
-                other = bus.after(call.ways, event, result)
+                other = bus.after(call.ways, event, result, kept=_kept(bus, call))
                 if other is not None:
                     result, outputs = other[0], None
                 _watch_first(bus, call, result)
             if call.dumped is not None and self.dumper is not None:
                 self.dumper.end_call(call.dumped, result, outputs)
             if event is not None:
+                behind = bus.after(call.ways, event, result, behind=True, kept=_kept(bus, call))
+                if behind is not None:
+                    other, result = behind, behind[0]
                 tensors = bus.surroundings.tensors_of((*event.args, *event.kwargs.values(), result))
                 bus.show_after(call.ways, event, result, tensors)
                 _follow(bus, call, result)
@@ -180,6 +185,10 @@ class HeardPasses:
                 bus.session.guard(_watch_first, bus, heard, result)
         if dumper is not None:
             dumper.leave(name, module, result)
+        if heard is not None and heard.event is not None and error is None:
+            behind = bus.session.guard(bus.after, heard.ways, heard.event, result, True)
+            if behind is not None:
+                other, result = behind, behind[0]
         if heard is not None and heard.event is not None:
             if error is not None:
                 bus.session.guard(bus.show_failure, heard.ways, heard.failure(error))
@@ -205,10 +214,28 @@ class HeardPasses:
                 return heard
 
 
+def _changed(bus: Bus, heard: HeardCall, behind: bool) -> Any:
+    """Give a call the arguments that changers have for it, before the dump or behind it; its event."""
+    for given in bus.before(heard.ways, heard.event, behind):
+        heard.event = replace(heard.event, args=given.args, kwargs=given.kwargs)
+        heard.args, heard.kwargs, heard.is_changed = given.args, dict(given.kwargs), True
+    return heard.event
+
+
+def _kept(bus: Bus, heard: HeardCall) -> list[Any]:
+    """The tensors among the arguments of a call that is over to which it has not written."""
+    if not heard.before_call:
+        return []
+    event = heard.event
+    tensors = bus.surroundings.tensors_of((*event.args, *event.kwargs.values()))
+    now = bus.surroundings.versions(tensors)
+    return [one for one, was, after in zip(tensors, heard.before_call, now, strict=True) if was == after]
+
+
 def _watch_first(bus: Bus, heard: Heard, result: Any) -> None:
     """It has returned. Where its gradients may be replaced, the dumper's hooks come behind these, and see others."""
     note = heard.note
-    if note is not None and bus.changes_gradients(heard.gradient_ways, heard.key, heard.number):
+    if note is not None and bus.changes_gradients(heard.gradient_ways, heard.key, heard.number, before_dump=True):
         heard.note = None
         bus.surroundings.watch(heard, note, result)
 

@@ -69,7 +69,7 @@ class Heard:
 class HeardCall(Heard):
     """A call; with other arguments than its own if ``is_changed``."""
 
-    __slots__ = ("args", "is_changed", "kwargs")
+    __slots__ = ("args", "before_call", "is_changed", "kwargs")
 
     # What a dumper reads that is asked to end it, as recording was stopped and begun anew inside of the call: nothing
     # of it is dumped.
@@ -83,6 +83,8 @@ class HeardCall(Heard):
         self.args: Sequence[Any] = ()
         self.kwargs: dict[str, Any] = {}
         self.is_changed = False
+        # The versions of the tensors among its arguments, where somebody may change its result.
+        self.before_call: Sequence[int] = ()
 
 
 class HeardPass(Heard):

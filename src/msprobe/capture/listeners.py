@@ -99,13 +99,15 @@ class Cadence:
 @dataclass(frozen=True)
 class Changes:
     """What a :class:`Changer` changes: of the calls and passes whose names match (as in :class:`Wants`), their
-    arguments, their results, the gradients that come back through them (PyTorch).
+    arguments, their results, the gradients that come back through them (PyTorch). ``values``: of the optimizer steps
+    and collectives whose names match, what their tensors hold (PyTorch).
     """
 
     names: Sequence[str]
     arguments: bool = False
     results: bool = False
     gradients: bool = False
+    values: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.names, str):
@@ -126,10 +128,27 @@ class Result:
 
     Where the own result has a gradient and ``value`` has none, the gradient goes on to what computed the own result:
     the values change, and what is differentiated does not. A ``value`` with a gradient of its own is taken as it is. A
-    call that writes its result into an argument cannot have another one.
+    call that writes its result into an argument cannot have another one, unless ``written``.
+
+    ``written`` (PyTorch): ``value`` is written into the memory of the own result, which stays the tensor it is: so what
+    the call has saved of it for its backward pass, what it wrote into an argument, and views of it have the other
+    values too, and torch does not count it as a write of the program. Types and devices may differ, shapes may not; a
+    tensor of which ``value`` has None stays as it is. Where the memory is that of an argument to which the call has not
+    written, the values take its place as without ``written``.
     """
 
     value: Any
+    written: bool = False
+
+
+@dataclass(frozen=True)
+class Values:
+    """What tensors of an optimizer step (weights, gradients, moments) or of a collective (its buffers) are to hold:
+    pairs of a tensor that the event has told of, and its values, of the same shape. They are written in place, and
+    torch does not count it as a write of the program.
+    """
+
+    pairs: Sequence[tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -182,13 +201,19 @@ class Changer(Listener):
     """Looks, and changes what ``changes`` names."""
 
     changes: Changes = Changes(())
+    #: True: it comes behind the dump, which then has the program's own arguments, results and gradients.
+    behind_dump: bool = False
 
-    def before(self, event: Event) -> Arguments | None:
-        """Something is about to happen. Other arguments for it, if it is a call or pass that ``changes`` names."""
+    def before(self, event: Event) -> Arguments | Values | None:
+        """Something is about to happen. Other arguments for it, if it is a call or pass that ``changes`` names; other
+        values, if it is an optimizer step.
+        """
         return None
 
-    def after(self, event: Event, result: Any) -> Result | None:
-        """It has happened. Another result of it, if it is a call or pass that ``changes`` names."""
+    def after(self, event: Event, result: Any) -> Result | Values | None:
+        """It has happened. Another result of it, if it is a call or pass that ``changes`` names; other values, if it is
+        an optimizer step or a collective.
+        """
         return None
 
     def gradient(  # type: ignore[override]

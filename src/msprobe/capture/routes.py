@@ -16,7 +16,18 @@ OF_MODULES: frozenset[Kind] = frozenset(("pass", "parameter_gradient", "accumula
 class Listening:
     """A listener, and whether it is (still) to be told of anything."""
 
-    __slots__ = ("careful", "changer", "dropped", "is_checked", "listener", "met_module", "met_name", "wants", "was_on")
+    __slots__ = (
+        "behind",
+        "careful",
+        "changer",
+        "dropped",
+        "is_checked",
+        "listener",
+        "met_module",
+        "met_name",
+        "wants",
+        "was_on",
+    )
 
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
@@ -24,6 +35,7 @@ class Listening:
         self.dropped = False
         self.careful = isinstance(listener, Observer) and bool(listener.is_careful)
         self.changer = listener if isinstance(listener, Changer) else None
+        self.behind = self.changer is not None and bool(self.changer.behind_dump)
         # Whether a module, or a name, was met that it wants; and whether it was said where there was none.
         self.met_module = self.met_name = self.was_on = self.is_checked = False
 

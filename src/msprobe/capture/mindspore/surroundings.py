@@ -51,6 +51,14 @@ class MindSporeSurroundings:
         check_is_new(self.tensors_of((own,)), self.tensors_of(args))
         return _in_place_of(own, given)
 
+    def written(self, own: Any, given: Any, kept: Sequence[Any]) -> Any:
+        """See the protocol."""
+        raise ValueError("MindSpore's results cannot be written to")
+
+    def write(self, own: Any, given: Any) -> None:
+        """See the protocol."""
+        raise ValueError("MindSpore's tensors cannot be written to")
+
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """See the protocol."""
         return self.gradients.note(self.units.places(args, dict(kwargs)))

@@ -106,7 +106,8 @@ class TorchRecorder:
         self.level: str = settings.level if dumps and not settings.keeps_none else "none"
         self._heard_gradients = heard_gradients = HeardGradients(session)
         self.heard_parameters = HeardParameterGradients(session, heard_gradients.hooks)
-        self.bus = Bus(session, TorchSurroundings(heard_gradients, self.heard_parameters))
+        forget = self.statistics.invalidate
+        self.bus = Bus(session, TorchSurroundings(heard_gradients, self.heard_parameters, forget))
         heard_gradients.bus = self.heard_parameters.bus = self.bus
         self.module_hooks = ModuleHooks(session)
         self._optimizers = OptimizerRecords(

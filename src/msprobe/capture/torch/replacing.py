@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +37,59 @@ def in_place_of(own: Any, given: Any) -> Any:
     if isinstance(given, dict) and isinstance(own, dict) and given.keys() == own.keys():
         return {key: in_place_of(own[key], other) for key, other in given.items()}
     return given
+
+
+def written(own: Any, given: Any, kept: Sequence[torch.Tensor], forget: Callable[[torch.Tensor], None]) -> Any:
+    """The result ``own`` with the values of ``given``: written into its memory, or in its place where that is the
+    memory of one of ``kept``; where ``given`` is None it stays as it is. Raises ValueError for another shape.
+    """
+    if given is None:
+        return own
+    if isinstance(own, torch.Tensor) and isinstance(given, torch.Tensor):
+        if _is_own_memory(own, kept):
+            write(own, given, forget)
+            return own
+        _check_shape(own, given)
+        return _tensor_in_place_of(own, given.to(own.device, own.dtype).detach())
+    if isinstance(own, (list, tuple)) and isinstance(given, (list, tuple)) and len(own) == len(given):
+        items = [written(mine, other, kept, forget) for mine, other in zip(own, given, strict=True)]
+        if all(one is other for one, other in zip(items, own, strict=True)):
+            return own
+        return type(own)(*items) if hasattr(own, "_fields") else type(own)(items)
+    if isinstance(own, dict) and isinstance(given, dict) and own.keys() == given.keys():
+        changed = {key: written(own[key], other, kept, forget) for key, other in given.items()}
+        return own if all(changed[key] is own[key] for key in own) else changed
+    raise ValueError(f"the result is a {type(own).__name__}, and what was given for it a {type(given).__name__}")
+
+
+def write(own: Any, given: torch.Tensor, forget: Callable[[torch.Tensor], None]) -> None:
+    """Write the values of ``given`` into a tensor, of a distributed one into this rank's share. The version of the
+    tensor stays: what nodes of the graph have saved of it is theirs all the same. Raises ValueError for another shape.
+    """
+    local = getattr(own, "_local_tensor", own)
+    _check_shape(local, given)
+    with torch.no_grad():
+        # Not `detach()`, whose writes are counted.
+        local.data.copy_(given)
+    forget(local)
+
+
+def _check_shape(own: Any, given: Any) -> None:
+    if not isinstance(own, torch.Tensor) or own.shape != given.shape:
+        shape = list(own.shape) if isinstance(own, torch.Tensor) else type(own).__name__
+        raise ValueError(f"what is to be written has shape {list(given.shape)}, the tensor {shape}")
+
+
+def _is_own_memory(own: torch.Tensor, kept: Sequence[torch.Tensor]) -> bool:
+    """Whether the elements of ``own`` are no elements of ``kept``, and each of them lies by itself."""
+    if own.layout is not torch.strided or any(
+        step == 0 and size > 1 for step, size in zip(own.stride(), own.shape, strict=True)
+    ):
+        return False
+    place = own.untyped_storage().data_ptr()
+    return not any(
+        one.layout is torch.strided and one.untyped_storage().data_ptr() == place != 0 for one in kept if one.numel()
+    )
 
 
 def gradient_in_place_of(own: torch.Tensor, given: Any) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,7 +16,7 @@ from msprobe.capture.surroundings import check_is_new, copied
 from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import ArgumentEdge, collect_tensors, edge_of, sequence_number
 from msprobe.capture.torch.heard_gradients import HeardGradients, HeardParameterGradients
-from msprobe.capture.torch.replacing import in_place_of
+from msprobe.capture.torch.replacing import in_place_of, write, written
 
 # Whose generators a listener could use.
 _DEVICES = ("cuda", "npu", "xpu")
@@ -25,9 +25,16 @@ _DEVICES = ("cuda", "npu", "xpu")
 class TorchSurroundings:
     """See :class:`msprobe.capture.adapter.Surroundings`."""
 
-    def __init__(self, gradients: HeardGradients, parameters: HeardParameterGradients) -> None:
+    def __init__(
+        self,
+        gradients: HeardGradients,
+        parameters: HeardParameterGradients,
+        forget: Callable[[torch.Tensor], None],
+    ) -> None:
+        """``forget``: what is known of a tensor is not true any more."""
         self.gradients = gradients
         self.parameters = parameters
+        self.forget = forget
 
     def unseen(self) -> AbstractContextManager[Any]:
         """See the protocol."""
@@ -59,6 +66,18 @@ class TorchSurroundings:
         with private.without_functions():
             check_is_new(self.tensors_of((own,)), self.tensors_of(args))
             return in_place_of(own, given)
+
+    def written(self, own: Any, given: Any, kept: Sequence[Any]) -> Any:
+        """See the protocol."""
+        with private.without_functions(), torch.no_grad():
+            kept = self.tensors_of(kept)
+        with private.without_functions():
+            return written(own, given, kept, self.forget)
+
+    def write(self, own: Any, given: Any) -> None:
+        """See the protocol."""
+        with private.without_functions():
+            write(own, given, self.forget)
 
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[ArgumentEdge], int] | None:
         """See the protocol."""
