@@ -52,8 +52,15 @@ class Pair:
         return found
 
 
-def debugger_settings(mode: str) -> dict[str, Any]:
-    """The settings that the debugger gets in a mode."""
+def debugger_settings(mode: str, place: Path) -> dict[str, Any]:
+    """The settings that the debugger gets in a mode for the side in ``place``; ``whole``: values of optimizers, too;
+    ``lockstep``: against the reference beside it.
+    """
+    if mode == "whole":
+        return {"task": "tensor", "level": "mix", "optimizer": True, "tensor": {"summary_mode": "xxh3"}}
+    if mode == "lockstep":
+        reference = str(place.parent / "reference" / "dump")
+        return {"task": "lockstep", "lockstep": {"reference": reference, "verdict": "later"}}
     task = "tensor" if mode == "tensor" else "statistics"
     summary = "statistics" if mode == "statistics" else "xxh3"
     return {"task": task, "level": "mix", task: {"summary_mode": summary}}
@@ -100,7 +107,7 @@ def record_side(
         set_precision(training, precision)
         of_rank = "" if rank is None else f"-{rank}"
         config = place / f"config{of_rank}.json"
-        config.write_text(json.dumps({**debugger_settings(mode), "dump_path": str(place / "dump")}))
+        config.write_text(json.dumps({**debugger_settings(mode, place), "dump_path": str(place / "dump")}))
         debugger = PrecisionDebugger(str(config))
         outcome = Outcome(training)
         try:

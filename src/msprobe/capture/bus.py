@@ -351,7 +351,8 @@ class Bus:
         """True if somebody among ``ways`` may put other gradients in the place of those that come back through it.
         ``before_dump``: somebody who comes before the dump.
         """
-        changers = (way.listening.changer for way in ways if way.backward and not (before_dump and way.listening.behind))
+        asked = (way.listening for way in ways if way.backward)
+        changers = (one.changer for one in asked if not (before_dump and one.behind))
         return any(one is not None and one.changes.gradients and _names(one.changes, key, number) for one in changers)
 
     # ---------------------------------------------------------------- those that cannot go on

@@ -44,6 +44,9 @@ class Debugger:
     _benchmark_module: ClassVar[str]
     _benchmark: Any = None
     _probe: Any = None
+    # Task lockstep: the room that runs a training against a recorded one, and what does it here.
+    _lockstep_module: ClassVar[str] = ""
+    _lockstep: Any = None
     _frames_iterations = False
     # The online check: what its module gave, which sends the records of this process.
     _sending: Any = None
@@ -280,6 +283,9 @@ class Debugger:
             return
         self._end_tokens()
         self.recorder.close()
+        lockstep, self._lockstep = self._lockstep, None
+        if lockstep is not None:
+            lockstep.end()
         self._end_benchmark()
         self._end_sending()
 

@@ -200,6 +200,14 @@ class OverflowFields(FilterFields):
     check_mode: settings.CheckMode = Field("all", description=choices(settings.CheckMode))
 
 
+class LockstepFields(FilterFields):
+    """Section ``lockstep``."""
+
+    reference: Annotated[str, AfterValidator(_not_blank)] = Field("", description="the path of a dump, as a text")
+    verdict: settings.LockstepVerdict = Field("here", description=choices(settings.LockstepVerdict))
+    only: str = Field("", description="the name of an entry, as a text")
+
+
 class StructureFields(FilterFields):
     """Section ``structure``."""
 
@@ -215,4 +223,5 @@ TASK_SECTIONS: dict[str, type[FilterFields]] = {
     "nan_check": OverflowFields,
     "structure": StructureFields,
     "exception_dump": ExceptionFields,
+    "lockstep": LockstepFields,
 }

@@ -16,6 +16,7 @@ from msprobe.config.fields import (
     CommonFields,
     Fields,
     FilterFields,
+    LockstepFields,
     TensorFields,
     ValueFields,
     allowed,
@@ -28,7 +29,17 @@ from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, FreeBenchmarkFields,
 from msprobe.config.ranges import expand
 from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level
 from msprobe.config.sections import Section, read_section, unknown_field_warnings
-from msprobe.config.settings import TASKS, GradientProbe, Online, ProbeTask, Settings, Task, TensorSlice, quoted
+from msprobe.config.settings import (
+    TASKS,
+    GradientProbe,
+    Lockstep,
+    Online,
+    ProbeTask,
+    Settings,
+    Task,
+    TensorSlice,
+    quoted,
+)
 from msprobe.errors import InvalidInputError, PathError
 
 StrPath = str | os.PathLike[str]
@@ -96,6 +107,9 @@ def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], conf
     mistakes.extend(_missing_bounds(active, raw, source))
     if isinstance(section.fields, FreeBenchmarkFields):
         mistakes.extend(benchmark_mistakes(cast(Section[FreeBenchmarkFields], section), raw, source))
+    if active == "lockstep" and not (section.fields.reference or "reference" in section.broken):  # type: ignore[attr-defined]
+        text = "missing; give the path of the dump of task tensor that the training is to run against"
+        mistakes.append(source.mistake((active, "reference"), text))
     load = read_section(LoadFields, raw.get("load"), ("load",), source)
     mistakes.extend(load.mistakes)
     mistakes.extend(_dump_path_mistakes(common, raw, source))
@@ -225,6 +239,8 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         own["request_id"] = section.request_id
     if isinstance(section, TensorFields) and section.online_run_ut:
         own["online"] = Online(section.nfs_path, section.host, section.port, section.tls_path)
+    if isinstance(section, LockstepFields):
+        own["lockstep"] = Lockstep(section.reference, section.verdict, section.only)
     level = effective_level(common)
     tensor_list = getattr(section, "tensor_list", ())
     for name in ("file_format", "overflow_nums", "check_mode"):
@@ -232,7 +248,7 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
             own[name] = getattr(section, name)
     return Settings(
         # Checked before: all other tasks were refused.
-        task=cast(Task, common.task),
+        task="tensor" if common.task == "lockstep" else cast(Task, common.task),
         level=level,
         dump_path=common.dump_path,
         ranks=expand(common.rank),

@@ -14,7 +14,7 @@ from msprobe.statistics_table import NAMES
 
 Task = Literal["statistics", "tensor", "structure", "overflow_check", "nan_check", "exception_dump"]
 # Tasks of rooms above the recorder.
-ProbeTask = Literal["grad_probe", "free_benchmark"]
+ProbeTask = Literal["grad_probe", "free_benchmark", "lockstep"]
 Level = Literal["L0", "L1", "L2", "mix", "debug"]
 GradientLevel = Literal["L0", "L1", "L2"]
 Checksum = Literal["crc32", "md5"]
@@ -48,6 +48,7 @@ SUMMARY_KINDS: tuple[str, ...] = tuple(dict.fromkeys((*TENSOR_KINDS, *KERNEL_KIN
 DataMode = Literal["all", "forward", "backward", "input", "output"]
 FileFormat = Literal["npy", "bin"]
 Device = Literal["host", "device"]
+LockstepVerdict = Literal["here", "later"]
 CheckMode = Literal["all", "aicore", "atomic"]
 Precision = Literal["low", "high"]
 RiskLevel = Literal["CORE", "FOCUS", "ALL"]
@@ -130,6 +131,17 @@ class FreeBenchmark:
 
 
 @dataclass(frozen=True)
+class Lockstep:
+    """What task ``lockstep`` runs against: ``reference`` is the path of a dump. ``verdict``: whether it is judged when
+    the program ends, or by somebody ``later``. ``only``: the record of the one call that is put right; empty: all are.
+    """
+
+    reference: str
+    verdict: LockstepVerdict = "here"
+    only: str = ""
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything the recorder needs to know; made by :func:`msprobe.config.load.load_settings`.
 
@@ -203,6 +215,11 @@ class Settings:
     gradient_probe: GradientProbe | None = None
     # Task free_benchmark; None with any other.
     free_benchmark: FreeBenchmark | None = None
+
+
+@dataclass(frozen=True)
+    # Task lockstep, which records as task tensor does; None with any other.
+    lockstep: Lockstep | None = None
 
     # The file these settings came from; None for the packaged default.
     config_path: Path | None = field(default=None, compare=False)

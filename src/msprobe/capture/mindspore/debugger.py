@@ -20,7 +20,7 @@ from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.capture.mindspore.support import check_dynamic_settings, check_graph_settings, check_settings
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
-from msprobe.errors import InvalidInputError
+from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.store import layout
 
 
@@ -67,6 +67,8 @@ class PrecisionDebugger(Debugger, one_per_process=True):
 
         def load() -> Settings:
             found = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
+            if found.lockstep is not None:
+                raise NotAvailableError('task "lockstep" is for PyTorch; MindSpore\'s results cannot be written to.')
             check_settings(found)
             return found
 

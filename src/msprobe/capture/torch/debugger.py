@@ -5,6 +5,7 @@ the object.
 from __future__ import annotations
 
 import atexit
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     recorder: TorchRecorder
     _probe_module = "msprobe.grad_probe.torch"
     _benchmark_module = "msprobe.perturb.torch"
+    _lockstep_module = "msprobe.lockstep.torch.session"
     # The debugger of this process is that of `msprobe run`: makes room for one that the script constructs, and is told
     # in words what that is.
     _give_way: Callable[[str], None] | None = None
@@ -80,6 +82,8 @@ class PrecisionDebugger(Debugger, one_per_process=True):
 
         def load() -> Settings:
             found = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
+            if found.lockstep is not None:
+                found = importlib.import_module(self._lockstep_module).prepared(found)
             check_settings(found)
             return found
 
@@ -100,6 +104,8 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self.recorder = TorchRecorder(settings)
         self._begin_sending()
         self._listen_for_benchmark()
+        if settings.lockstep is not None:
+            self._lockstep = importlib.import_module(self._lockstep_module).Session(settings, self.recorder)
         self._model = ModelReference(model)
         self._tokens: TokenRange | None = None
         self._loader: LoaderSteps | None = None

@@ -1,0 +1,56 @@
+"""``lockstep_rank{R}.json`` beside the steps of a dump: what happened while a rank ran against the reference."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from msprobe.errors import InvalidInputError
+from msprobe.lockstep.listener import Account
+from msprobe.paths import StrPath, create_folder, write_atomically
+from msprobe.store.reader import Dump
+
+_MOST_NAMED = 20
+
+
+def check_apart(folder: StrPath, reference: Dump) -> None:
+    """Raise InvalidInputError if the candidate's dump would be written over the reference."""
+    own, other = Path(folder).resolve(), Path(reference.path).resolve()
+    if own == other or other.is_relative_to(own) or own.is_relative_to(other):
+        raise InvalidInputError(
+            f'lockstep: the candidate would be recorded into "{folder}", where the reference is; choose another folder.'
+        )
+
+
+def begin(folder: StrPath, rank: int | None) -> None:
+    """A process begins: what an earlier one has left is not its own."""
+    _path(folder, rank).unlink(missing_ok=True)
+
+
+def end(folder: StrPath, rank: int | None, world: int, account: Account) -> bool:
+    """A process ends. True if it is the last of ``world`` ranks to do so."""
+    create_folder(folder)
+    path = _path(folder, rank)
+    write_atomically(path, json.dumps(account.to_json(), indent=1).encode() + b"\n")
+    return len(list(Path(folder).glob("lockstep_rank*.json"))) >= world
+
+
+def read(folder: StrPath) -> dict[str, Any]:
+    """What the ranks of a dump tell, together: counts, and names of calls by what became of them."""
+    counts: Counter[str] = Counter()
+    named: dict[str, list[str]] = {}
+    for path in sorted(Path(folder).glob("lockstep_rank*.json")):
+        try:
+            found = json.loads(path.read_bytes())
+            counts.update({str(word): int(count) for word, count in found["counts"].items()})
+            for word, names in found["named"].items():
+                named.setdefault(str(word), []).extend(map(str, names))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
+            raise InvalidInputError(f'"{path}" is no file of lockstep: {problem}.') from problem
+    return {"counts": dict(counts), "named": {word: names[:_MOST_NAMED] for word, names in named.items()}}
+
+
+def _path(folder: StrPath, rank: int | None) -> Path:
+    return Path(folder) / f"lockstep_rank{'' if rank is None else rank}.json"

@@ -1,0 +1,114 @@
+"""Which recorded call a call of the candidate answers to, decided as it is made: what comes later is not known yet.
+
+Where everything before was put right, the inputs of a call are those of the recorded one, bit for bit: that is the
+strongest reason. Then comes the line of code, then the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msprobe.lockstep.reference import RecordedCall, RecordedStep, line_of
+
+#: So many calls ahead are looked at: an edited program leaves out or repeats a few calls in one module, not hundreds.
+_AHEAD = 24
+
+
+class Values(Protocol):
+    """What is asked of the framework's tensors."""
+
+    def shape(self, tensor: Any) -> tuple[int, ...]:
+        """Its shape; of a distributed one that of this rank's share."""
+
+    def equals(self, tensor: Any, array: Any) -> bool:
+        """True if it holds exactly these values."""
+
+    def like(self, tensor: Any, array: Any) -> Any:
+        """These values as a tensor of its type, on its device."""
+
+    def arguments(self, args: Sequence[Any], kwargs: Any) -> list[tuple[str, Any]]:
+        """The tensors among arguments, by their paths."""
+
+    def results(self, result: Any) -> list[tuple[str, Any]]:
+        """The tensors in a result, by their paths."""
+
+    def replaced(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
+        """``given`` in the form of ``value``, with None for all tensors that are not among ``given``, by path."""
+
+    def linked(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
+        """``value`` with ``given`` in the place of tensors, by path, whose gradients go on to these tensors."""
+
+
+class Pairs:
+    """The pairs of one step of one rank."""
+
+    def __init__(self, step: RecordedStep, values: Values) -> None:
+        self.step = step
+        self.values = values
+        # What is next of each name in each module pass.
+        self._waiting: dict[tuple[str | None, str], list[RecordedCall]] = {}
+        for call in step:
+            self._waiting.setdefault((call.parent, call.key), []).append(call)
+        self.partner: dict[tuple[str, int], RecordedCall] = {}
+
+    def find(
+        self,
+        key: str,
+        number: int,
+        parent: str | None,
+        tensors: Sequence[tuple[str, Any]],
+        stack: Callable[[], Sequence[str]],
+    ) -> RecordedCall | None:
+        """The partner of a call that is about to be made; None if there is none. ``tensors``: those among its
+        arguments, ``stack``: where it comes from.
+        """
+        waiting = self._waiting.get((parent, key))
+        if waiting is None and (parent is None or parent not in self.step.parents):
+            # A module that the reference does not have: only what goes in tells.
+            waiting = [call for call in self.step.calls.get(key, ()) if not call.used]
+            found = self._by_inputs(waiting, tensors) if tensors else None
+        else:
+            waiting = waiting or []
+            found = self._of(waiting, tensors, stack)
+        if found is None:
+            return None
+        found.used = True
+        own = self._waiting.get((found.parent, key), [])
+        if found in own:
+            own.remove(found)
+        self.partner[key, number] = found
+        return found
+
+    def _of(
+        self,
+        waiting: Sequence[RecordedCall],
+        tensors: Sequence[tuple[str, Any]],
+        stack: Callable[[], Sequence[str]],
+    ) -> RecordedCall | None:
+        alike = [call for call in waiting[:_AHEAD] if self._have_shapes(call, tensors)]
+        if not alike:
+            return None
+        found = self._by_inputs(alike, tensors) if tensors else None
+        if found is not None:
+            return found
+        line = line_of(tuple(stack()))
+        same = next((call for call in alike if self.step.code_of(call) == line), None)
+        return same if same is not None else alike[0]
+
+    def _by_inputs(self, waiting: Sequence[RecordedCall], tensors: Sequence[tuple[str, Any]]) -> RecordedCall | None:
+        return next((call for call in waiting if self._have_values(call, tensors)), None)
+
+    def _have_shapes(self, call: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> bool:
+        return len(call.inputs) == len(tensors) and all(
+            path in call.inputs and call.inputs[path].shape == self.values.shape(tensor) for path, tensor in tensors
+        )
+
+    def _have_values(self, call: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> bool:
+        if not self._have_shapes(call, tensors):
+            return False
+        for path, tensor in tensors:
+            array = self.step.array(call.inputs[path])
+            if array is None or not self.values.equals(tensor, array):
+                return False
+        return True

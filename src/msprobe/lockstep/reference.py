@@ -1,0 +1,163 @@
+"""The recorded training that a candidate runs against: its calls, and what went in and came out, read when needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msprobe.compare.entry_names import read_name
+from msprobe.store.part import DumpPart
+
+
+class Slot:
+    """A tensor of a record: ``shape``, and the name of the file of its values, empty if they were not written."""
+
+    __slots__ = ("file", "shape")
+
+    def __init__(self, leaf: Mapping[str, Any]) -> None:
+        self.shape = tuple(leaf.get("shape") or ())
+        name = leaf.get("data_name")
+        self.file = name if isinstance(name, str) and name != "-1" else ""
+
+
+Slots = dict[str, Slot]
+
+
+class RecordedCall:
+    """A call of the reference. ``inputs`` and ``outputs`` are its tensors by the paths that a live call has for them
+    (``input.0``, ``kwargs.mask``, ``output.1``).
+    """
+
+    __slots__ = ("inputs", "key", "name", "number", "outputs", "parent", "record", "used")
+
+    def __init__(self, name: str, key: str, number: int, record: Mapping[str, Any], parent: str | None) -> None:
+        self.name = name
+        self.key = key
+        self.number = number
+        self.parent = parent
+        self.record = record
+        self.used = False
+        self.inputs: Slots = {}
+        find_slots("input", record.get("input_args"), self.inputs)
+        find_slots("kwargs", record.get("input_kwargs"), self.inputs)
+        self.outputs: Slots = {}
+        find_slots("output", record.get("output"), self.outputs)
+
+
+class RecordedStep:
+    """One step of one rank of the reference."""
+
+    def __init__(self, part: DumpPart) -> None:
+        self.part = part
+        #: The calls, collectives among them, by name without number, in their order.
+        self.calls: dict[str, list[RecordedCall]] = {}
+        #: The names of module passes that something ran in.
+        self.parents: set[str] = set()
+        self.optimizers: dict[str, Mapping[str, Any]] = {}
+        parents = part.parents()
+        for name, record in part.records():
+            parts = read_name(name)
+            if not isinstance(record, dict) or parts.direction != "forward":
+                continue
+            if parts.kind == "optimizer":
+                self.optimizers[name] = record
+            elif parts.kind == "api" and parts.number is not None:
+                parent = parent_name(parents.get(name))
+                if parent is not None:
+                    self.parents.add(parent)
+                self.calls.setdefault(parts.stem, []).append(
+                    RecordedCall(name, parts.stem, parts.number, record, parent)
+                )
+
+    def __iter__(self) -> Iterator[RecordedCall]:
+        return (call for calls in self.calls.values() for call in calls)
+
+    def array(self, slot: Slot) -> Any:
+        """The values of a tensor as an array of numpy; None if they were not written or cannot be read."""
+        return self.part.array(slot.file) if slot.file else None
+
+    def code_of(self, call: RecordedCall) -> tuple[str, str]:
+        """Function and text of the line that made the call."""
+        return line_of(self.part.stack(call.name))
+
+    def gradients_of(self, call: RecordedCall) -> tuple[Slots, Slots]:
+        """The gradients that arrived at the results of a call, by place, and those that left to its arguments."""
+        name = f"{call.key}.{call.number}.backward"
+        if name not in self.part:
+            return {}, {}
+        record = self.part.record(name)
+        arrived = record.get("input") if isinstance(record, dict) else None
+        if not isinstance(arrived, list):
+            return {}, {}
+        results = {
+            path: Slot(leaf)
+            for (path, own), leaf in zip(call.outputs.items(), arrived, strict=False)
+            if _is_tensor(leaf) and tuple(leaf.get("shape") or ()) == own.shape
+        }
+        return results, self._leaving(call, record)
+
+    @staticmethod
+    def _leaving(call: RecordedCall, record: Mapping[str, Any]) -> Slots:
+        found: Slots = {}
+        by_argument = record.get("input_grads")
+        if isinstance(by_argument, dict):
+            for path, leaf in by_argument.items():
+                if _is_tensor(leaf):
+                    found[path] = Slot(leaf)
+            return found
+        # In the order of the one node of the graph: that of the arguments.
+        leaving = [leaf for leaf in record.get("output") or () if _is_tensor(leaf)]
+        wanting = list(_with_gradient(call))
+        if len(leaving) == len(wanting):
+            for path, leaf in zip(wanting, leaving, strict=True):
+                if tuple(leaf.get("shape") or ()) == call.inputs[path].shape:
+                    found[path] = Slot(leaf)
+        return found
+
+
+def _with_gradient(call: RecordedCall) -> Iterator[str]:
+    def walk(path: str, value: Any) -> Iterator[str]:
+        if _is_tensor(value):
+            if value.get("requires_grad") is True:
+                yield path
+        elif isinstance(value, (list, dict)) and not _is_leaf(value):
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                yield from walk(f"{path}.{key}", item)
+
+    yield from walk("input", call.record.get("input_args"))
+    yield from walk("kwargs", call.record.get("input_kwargs"))
+
+
+def find_slots(path: str, value: Any, found: Slots) -> None:
+    """Put the tensors in a part of a record into ``found``, by their paths."""
+    if _is_tensor(value):
+        found[path] = Slot(value)
+    elif isinstance(value, dict) and not _is_leaf(value):
+        for key, item in value.items():
+            find_slots(f"{path}.{key}", item, found)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            find_slots(f"{path}.{number}", item, found)
+
+
+def parent_name(found: Any) -> str | None:
+    """The module pass that a record ran in, as the hierarchy file has it; None for one in the step of an optimizer."""
+    if isinstance(found, list):
+        found = found[0] if found else None
+    return found if isinstance(found, str) and found.startswith("Module.") else None
+
+
+def line_of(stack: list[str] | tuple[str, ...]) -> tuple[str, str]:
+    """Function and text of the innermost line of a call stack; its file and number change when code is edited."""
+    if not stack:
+        return "", ""
+    head, _, text = stack[0].partition("\n")
+    return head.rpartition(", in ")[2].strip(" ,"), text.strip()
+
+
+def _is_leaf(value: Mapping[str, Any] | list[Any]) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("dtype"), str) and isinstance(value.get("shape"), list)

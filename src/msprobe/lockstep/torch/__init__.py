@@ -1,0 +1,1 @@
+"""Lockstep in PyTorch: how its tensors are read, compared and replaced."""

@@ -1,0 +1,97 @@
+"""Tensors of PyTorch beside recorded values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from msprobe.capture.torch.replacing import in_place_of
+
+
+class TorchValues:
+    """See :class:`msprobe.lockstep.pairing.Values`."""
+
+    def shape(self, tensor: Any) -> tuple[int, ...]:
+        """See the protocol."""
+        return tuple(_local(tensor).shape)
+
+    def equals(self, tensor: Any, array: Any) -> bool:
+        """See the protocol. NaN is equal to NaN."""
+        own = _local(tensor).detach()
+        other = self.like(own, array)
+        if own.shape != other.shape:
+            return False
+        return bool(torch.equal(own, other)) or (
+            (own.is_floating_point() or own.is_complex())
+            and bool(torch.equal(own.isnan(), other.isnan()))
+            and bool(torch.equal(own.nan_to_num(), other.nan_to_num()))
+            and bool(torch.equal(own.isposinf(), other.isposinf()) if own.is_floating_point() else True)
+        )
+
+    def like(self, tensor: Any, array: Any) -> torch.Tensor:
+        """See the protocol."""
+        own = _local(tensor)
+        # A copy: the array may be a file that is mapped, which nobody can write to.
+        return torch.from_numpy(np.array(array, order="C", copy=True)).to(own.device, own.dtype)
+
+    def arguments(self, args: Sequence[Any], kwargs: Any) -> list[tuple[str, Any]]:
+        """See the protocol."""
+        found: list[tuple[str, Any]] = []
+        for number, value in enumerate(args):
+            _collect(value, f"input.{number}", found)
+        for word, value in kwargs.items():
+            _collect(value, f"kwargs.{word}", found)
+        return found
+
+    def results(self, result: Any) -> list[tuple[str, Any]]:
+        """See the protocol."""
+        found: list[tuple[str, Any]] = []
+        _collect(result, "output" if isinstance(result, tuple) else "output.0", found)
+        return found
+
+    def replaced(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
+        """See the protocol."""
+        return _mapped(value, path, lambda tensor, place: given.get(place))
+
+    def linked(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
+        """See the protocol."""
+
+        def link(tensor: Any, place: str) -> Any:
+            other = given.get(place)
+            if other is None:
+                return tensor
+            with torch.enable_grad():
+                return in_place_of(tensor, other)
+
+        return _mapped(value, path, link)
+
+
+def _mapped(value: Any, path: str, change: Callable[[Any, str], Any]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return change(value, path)
+    if isinstance(value, (list, tuple)):
+        items = [_mapped(one, f"{path}.{n}", change) for n, one in enumerate(value)]
+        if type(value) in (list, tuple):
+            return type(value)(items)
+        return type(value)(*items) if hasattr(value, "_fields") else items
+    if type(value) is dict:
+        return {key: _mapped(one, f"{path}.{key}", change) for key, one in value.items()}
+    return value
+
+
+def _collect(value: Any, path: str, found: list[tuple[str, Any]]) -> None:
+    if isinstance(value, torch.Tensor):
+        found.append((path, value))
+    elif isinstance(value, (list, tuple)):
+        for number, one in enumerate(value):
+            _collect(one, f"{path}.{number}", found)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            _collect(one, f"{path}.{key}", found)
+
+
+def _local(tensor: Any) -> Any:
+    return getattr(tensor, "_local_tensor", tensor)

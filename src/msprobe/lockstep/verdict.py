@@ -1,0 +1,153 @@
+"""The verdict on a candidate that ran in lockstep: every call that its own inputs do not explain.
+
+Each step is judged as ``compare`` judges it (:mod:`msprobe.diagnose.one_step`), by itself: in lockstep nothing of a
+step reaches the next one, and no call reaches another, so that each difference is one that begins where it is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from msprobe.diagnose.effect.reach import Reach
+from msprobe.diagnose.evidence import Because
+from msprobe.diagnose.findings import Finding, Status, Verdict
+from msprobe.diagnose.one_step import Task, judge
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.verdict.common import StepPair, in_common
+from msprobe.diagnose.verdict.conclusion import Compared, across_ranks
+from msprobe.diagnose.verdict.running import Running
+from msprobe.diagnose.wording import Wording
+from msprobe.lockstep import account_files
+from msprobe.paths import StrPath
+from msprobe.report.verdict_file import write_verdict
+from msprobe.store.reader import open_dump
+
+FILE = "verdict.json"
+_MOST_FINDINGS = 100
+_MOST_QUIET = 10
+_NOTHING_LEFT = Reach()
+
+
+def judge_and_write(candidate: StrPath, reference: StrPath) -> tuple[Verdict, Path]:
+    """Judge, and write ``verdict.json`` beside the candidate's steps. Raises PathError or InvalidInputError."""
+    verdict = judge_lockstep(candidate, reference)
+    return verdict, write_verdict(Path(candidate) / FILE, verdict)
+
+
+def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[str], None] | None = None) -> Verdict:
+    """Every guilty call of a candidate that ran in lockstep with ``reference``, in all its steps and ranks.
+
+    Raises PathError or InvalidInputError if one of the dumps cannot be read.
+    """
+    one, other = open_dump(candidate), open_dump(reference)
+    common = in_common(one, other)
+    running = Running(common.findings)
+    found = _Findings()
+    compared = False
+    for number, step in enumerate(common.steps):
+        if progress is not None:
+            progress(f"step {step.candidate}, {number + 1} of {len(common.steps)}")
+        results = [
+            judge(
+                Task(
+                    one.only(step.candidate, rank),
+                    other.only(step.reference, twin),
+                    None,
+                    number == 0,
+                    _NOTHING_LEFT,
+                    ({}, {}),
+                    {},
+                    None,
+                    (len(one.steps), len(other.steps)),
+                )
+            )
+            for rank, twin in step.ranks
+        ]
+        results = running.add(results)
+        compared = compared or any(result.summary["pairs"] for result in results)
+        found.add(step, results)
+    account = account_files.read(candidate)
+    status = found.status if compared else "incomparable"
+    notes = [*common.notes, *found.notes(), *_notes_of(account), *running.notes()]
+    reasons = [] if compared else (running.reasons() or ["no call of one dump answers to any of the other"])
+    summary = running.summary(len(common.steps) + len(common.without_rank), common.of_one_side)
+    summary["lockstep"] = account["counts"]
+    return Verdict(
+        status,
+        str(candidate),
+        str(reference),
+        tuple([*common.findings, *found.findings()] if compared else common.findings),
+        tuple(dict.fromkeys([*reasons, *notes, *running.notes_on_gaps()])),
+        summary,
+        tuple(running.apart),
+        reasons[0] if reasons else "",
+        tuple(running.not_compared),
+    )
+
+
+class _Findings:
+    """What was found in all steps: the same call with the same fault in several steps is one finding."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], tuple[Finding, list[int | None]]] = {}
+        self._quiet: dict[tuple[Any, ...], Finding] = {}
+        self._random: dict[str, None] = {}
+
+    @property
+    def status(self) -> Status:
+        """What they amount to."""
+        return "diverged" if self._kept else "harmless" if self._quiet else "agree"
+
+    def add(self, step: StepPair, results: Sequence[Compared]) -> None:
+        """The suspects of one step."""
+        for suspect in across_ranks(results):
+            finding = suspect.finding
+            mark = finding.kind, finding.where, finding.module, finding.rank
+            cause = finding.fact(Because)
+            if cause is not None and cause.cause == "random":
+                self._random.setdefault(finding.entry or finding.where)
+            elif suspect.clear or suspect.matters:
+                self._keep(mark, suspect, step)
+            elif finding.kind in ("argument", "choice"):
+                self._quiet.setdefault(mark, replace(finding, harmless=True))
+
+    def _keep(self, mark: tuple[Any, ...], suspect: Suspect, step: StepPair) -> None:
+        known = self._kept.get(mark)
+        if known is None:
+            self._kept[mark] = replace(suspect.finding, harmless=False), [step.candidate]
+        elif step.candidate not in known[1]:
+            known[1].append(step.candidate)
+
+    def findings(self) -> list[Finding]:
+        """All of them; of those that are there in several steps, in which."""
+        found = [
+            finding if len(steps) < 2 else replace(finding, evidence={**finding.evidence, "steps": steps})
+            for finding, steps in self._kept.values()
+        ]
+        return [*found[:_MOST_FINDINGS], *list(self._quiet.values())[:_MOST_QUIET]]
+
+    def notes(self) -> list[str]:
+        """What was not judged."""
+        if not self._random:
+            return []
+        names = list(self._random)
+        return [
+            Wording("random, not judged, as seed or state of the generator differ: {}", ", ".join(names[:10]))
+            + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+        ]
+
+
+def _notes_of(account: dict[str, Any]) -> list[str]:
+    counts, named = account["counts"], account["named"]
+    notes = []
+    for what, text in (
+        ("without_partner", "calls have no partner in the reference and kept their own results"),
+        ("other_shape", "results have another shape than in the reference and were kept"),
+        ("step_not_in_reference", "steps are not in the reference"),
+    ):
+        if counts.get(what):
+            notes.append(f"{counts[what]} {text}: {', '.join(named.get(what, [])[:10])}")
+    return notes
