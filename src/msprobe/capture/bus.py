@@ -94,6 +94,7 @@ class Bus:
             self.active = on
             self._ways.clear()
         self.thread.passes.clear()
+        session.gradients_change = False
         if not on:
             return False
         self._step = Step(step, rank)
@@ -102,6 +103,9 @@ class Bus:
                 self._begun.append(one)
                 self.tell(one, one.listener.step_begin, self._step)
         self.active = [one for one in on if not one.dropped]
+        session.gradients_change = any(
+            one.behind and one.changer is not None and one.changer.changes.gradients for one in self.active
+        )
         return bool(self.active)
 
     def stays(self, step: int) -> bool:

@@ -74,6 +74,8 @@ class Session:
         self.stacks = stacks
         self.step = 0
         self.recording = False
+        # Somebody puts other gradients in the place of those that arrive, behind the dump.
+        self.gradients_change = False
         # Counts steps and restarts after fork: a hook that carries an older generation is not ours any more.
         self.generation = 0
         self.ended = False

@@ -8,11 +8,14 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError, NotAvailableError
 
-TASKS = ("statistics", "tensor", "structure", "overflow_check", "nan_check")
+TASKS = ("statistics", "tensor", "structure", "overflow_check", "nan_check", "lockstep")
 LEVELS = ("L0", "L1", "L2", "mix", "debug")
 
 # The options that take a value as the next word; `split` has to know them to find where the script begins.
-_VALUED = ("--config", "--task", "--level", "--dump-path", "--dump_path", "--first-step", "--first_step")
+_VALUED = (
+    *("--config", "--task", "--level", "--dump-path", "--dump_path", "--first-step", "--first_step"),
+    *("--reference", "--verdict", "--only"),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,13 +44,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--first-step",
         "--first_step",
-        type=_step,
+        type=step_number,
         metavar="N",
         help="the number of the first step (0): where a training is resumed, that of the step it goes on with",
     )
+    # Of task lockstep: what `msprobe lockstep` tells the ranks that its script starts.
+    for option in ("--reference", "--verdict", "--only"):
+        parser.add_argument(option, help=argparse.SUPPRESS)
 
 
-def _step(text: str) -> int:
+def step_number(text: str) -> int:
+    """A number of a step, from an option."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no step; give a whole number from 0")
     return int(text)
@@ -90,6 +97,9 @@ def execute(args: argparse.Namespace) -> int:
             ("level", args.level),
             ("dump_path", args.dump_path),
             ("first_step", args.first_step),
+            ("reference", args.reference),
+            ("verdict", args.verdict),
+            ("only", args.only),
         )
         if value is not None
     }

@@ -9,6 +9,8 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.lockstep.listener import Account
+from msprobe.lockstep.recording import Recording
+from msprobe.lockstep.reference import RecordedStep
 from msprobe.paths import StrPath, create_folder, write_atomically
 from msprobe.store.reader import Dump
 
@@ -24,9 +26,26 @@ def check_apart(folder: StrPath, reference: Dump) -> None:
         )
 
 
-def begin(folder: StrPath, rank: int | None) -> None:
-    """A process begins: what an earlier one has left is not its own."""
-    _path(folder, rank).unlink(missing_ok=True)
+class Begun:
+    """The recorded steps; with the first that is asked for goes what an earlier run has left of this rank."""
+
+    def __init__(self, folder: StrPath, recording: Recording) -> None:
+        self._folder = folder
+        self._recording = recording
+        self._begun = False
+
+    def step(self, step: int, rank: int | None) -> RecordedStep | None:
+        """See :class:`msprobe.lockstep.listener.Steps`."""
+        if not self._begun:
+            self._begun = True
+            _path(self._folder, rank).unlink(missing_ok=True)
+        return self._recording.step(step, rank)
+
+
+def forget(folder: StrPath) -> None:
+    """A run begins: what earlier ones have left is not its own."""
+    for path in Path(folder).glob("lockstep_rank*.json"):
+        path.unlink(missing_ok=True)
 
 
 def end(folder: StrPath, rank: int | None, world: int, account: Account) -> bool:
@@ -34,11 +53,13 @@ def end(folder: StrPath, rank: int | None, world: int, account: Account) -> bool
     create_folder(folder)
     path = _path(folder, rank)
     write_atomically(path, json.dumps(account.to_json(), indent=1).encode() + b"\n")
-    return len(list(Path(folder).glob("lockstep_rank*.json"))) >= world
+    return world < 2 or all(_path(folder, number).exists() for number in range(world))
 
 
 def read(folder: StrPath) -> dict[str, Any]:
-    """What the ranks of a dump tell, together: counts, and names of calls by what became of them."""
+    """What the ranks of a dump tell, together: counts, and names of calls by what became of them. Raises
+    InvalidInputError if there are none, or one cannot be read.
+    """
     counts: Counter[str] = Counter()
     named: dict[str, list[str]] = {}
     for path in sorted(Path(folder).glob("lockstep_rank*.json")):
@@ -49,6 +70,10 @@ def read(folder: StrPath) -> dict[str, Any]:
                 named.setdefault(str(word), []).extend(map(str, names))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
             raise InvalidInputError(f'"{path}" is no file of lockstep: {problem}.') from problem
+    if not counts:
+        raise InvalidInputError(
+            f'"{folder}" has no dump that was recorded in lockstep: the program made no step that the reference has.'
+        )
     return {"counts": dict(counts), "named": {word: names[:_MOST_NAMED] for word, names in named.items()}}
 
 

@@ -43,33 +43,27 @@ class Steps(Protocol):
         """A step of a rank; None if it was not recorded."""
 
 
-class Chosen(Protocol):
-    """Which calls are put right."""
-
-    def __call__(self, recorded: RecordedCall, direction: str) -> bool:
-        """True if results (direction ``forward``) or gradients (``backward``) of this one are replaced."""
-
-
 class Lockstep(Changer):
     """Replaces what calls return, the gradients on their way back, and what optimizers and collectives leave, by what
     the reference has; each where it differs at all. What the program came to by itself is in the dump, behind which
     this comes.
 
-    ``chosen``: replace these calls alone, and nothing of optimizers and collectives.
+    ``only``: the record of the one call, collective or optimizer step that is put right, with its gradients if it is
+    one of the forward pass; this comes before the dump then, which has what follows. Empty: all are.
     """
 
     wants = Wants(kinds=("call", "collective", "optimizer"))
     changes = Changes(names=("*",), arguments=True, results=True, gradients=True, values=True)
-    behind_dump = True
 
     def __init__(
-        self, steps: Steps, cadence: Cadence, values: pairing.Values, account: Account, chosen: Chosen | None = None
+        self, steps: Steps, cadence: Cadence, values: pairing.Values, account: Account, only: str = ""
     ) -> None:
         self.cadence = cadence
         self.account = account
         self._steps = steps
         self._values = values
-        self._chosen = chosen
+        self._only = only
+        self.behind_dump = not only
         self._pairs: Pairs | None = None
         self._recorded: RecordedStep | None = None
         # Calls under way, and what they are paired with.
@@ -116,7 +110,7 @@ class Lockstep(Changer):
             return None
         self.account.counts["paired"] += 1
         self._open[event.name] = found
-        if isinstance(event, Collective) or not self._is_chosen(found, "forward") or self._chosen is not None:
+        if isinstance(event, Collective) or self._only:
             return None
         return self._arguments(event, found, tensors)
 
@@ -142,7 +136,7 @@ class Lockstep(Changer):
         if isinstance(event, OptimizerStep):
             return self._put_step(event, "output")
         found = self._open.pop(event.name, None)
-        if found is None or not self._is_chosen(found, "forward"):
+        if found is None or not self._is_chosen(event.name):
             return None
         given: dict[str, Any] = {}
         pairs: list[tuple[Any, Any]] = []
@@ -175,7 +169,7 @@ class Lockstep(Changer):
             return None
         found = self._pairs.partner.get((event.key, event.number))
         mark = event.name, event.side, event.place
-        if found is None or mark in self._came or not self._is_chosen(found, "backward"):
+        if found is None or mark in self._came or not self._is_chosen(event.name):
             return None
         self._came.add(mark)
         if not event.can_be_replaced:
@@ -199,7 +193,9 @@ class Lockstep(Changer):
         whole.
         """
         recorded = self._recorded
-        record = recorded.optimizers.get(event.name) if recorded is not None and self._chosen is None else None
+        if recorded is None or (self._only and (self._only != event.name or part == "input_kwargs")):
+            return None
+        record = recorded.optimizers.get(event.name)
         content = record.get(part) if record is not None else None
         if part == "output" and isinstance(content, list):
             content = content[0] if content else None
@@ -232,8 +228,9 @@ class Lockstep(Changer):
             return None
         return self._values.like(tensor, array)
 
-    def _is_chosen(self, found: RecordedCall, direction: str) -> bool:
-        return self._chosen is None or self._chosen(found, direction)
+    def _is_chosen(self, name: str) -> bool:
+        only = self._only
+        return not only or name == only or name == only.replace(".forward", ".backward")
 
 
 def _is_in_place(event: Call) -> bool:

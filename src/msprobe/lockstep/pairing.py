@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from msprobe.lockstep.reference import RecordedCall, RecordedStep, line_of
 
+#: A call whose inputs and line of code are others is taken for the recorded one if that comes so soon.
+_NEAR = 6
 #: So many calls ahead are looked at: an edited program leaves out or repeats a few calls in one module, not hundreds.
 _AHEAD = 24
 
@@ -51,6 +53,8 @@ class Pairs:
         for call in step:
             self._waiting.setdefault((call.parent, call.key), []).append(call)
         self.partner: dict[tuple[str, int], RecordedCall] = {}
+        # Where the reference was when the last call found its partner.
+        self._at = 0
 
     def find(
         self,
@@ -74,6 +78,7 @@ class Pairs:
         if found is None:
             return None
         found.used = True
+        self._at = found.index
         own = self._waiting.get((found.parent, key), [])
         if found in own:
             own.remove(found)
@@ -94,7 +99,10 @@ class Pairs:
             return found
         line = line_of(tuple(stack()))
         same = next((call for call in alike if self.step.code_of(call) == line), None)
-        return same if same is not None else alike[0]
+        if same is not None:
+            return same
+        # A line that was edited. What comes much later is the partner of another call, and this one has none.
+        return next((call for call in alike if abs(call.index - self._at) <= _NEAR), None)
 
     def _by_inputs(self, waiting: Sequence[RecordedCall], tensors: Sequence[tuple[str, Any]]) -> RecordedCall | None:
         return next((call for call in waiting if self._have_values(call, tensors)), None)

@@ -18,8 +18,7 @@ _MOST_NAMED = 20
 
 
 class Recording:
-    """A dump of task tensor. Raises PathError if there is none, and InvalidInputError with all that is wrong with it.
-    """
+    """A dump of task tensor. Raises PathError if there is none, InvalidInputError with all that is wrong with it."""
 
     def __init__(self, settings: Lockstep) -> None:
         self.dump: Dump = open_dump(settings.reference)

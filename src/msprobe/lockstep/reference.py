@@ -28,9 +28,13 @@ class RecordedCall:
     (``input.0``, ``kwargs.mask``, ``output.1``).
     """
 
-    __slots__ = ("inputs", "key", "name", "number", "outputs", "parent", "record", "used")
+    __slots__ = ("index", "inputs", "key", "name", "number", "outputs", "parent", "record", "used")
 
-    def __init__(self, name: str, key: str, number: int, record: Mapping[str, Any], parent: str | None) -> None:
+    def __init__(
+        self, name: str, key: str, number: int, record: Mapping[str, Any], parent: str | None, index: int
+    ) -> None:
+        #: Its place among all records of the step.
+        self.index = index
         self.name = name
         self.key = key
         self.number = number
@@ -55,7 +59,7 @@ class RecordedStep:
         self.parents: set[str] = set()
         self.optimizers: dict[str, Mapping[str, Any]] = {}
         parents = part.parents()
-        for name, record in part.records():
+        for index, (name, record) in enumerate(part.records()):
             parts = read_name(name)
             if not isinstance(record, dict) or parts.direction != "forward":
                 continue
@@ -66,7 +70,7 @@ class RecordedStep:
                 if parent is not None:
                     self.parents.add(parent)
                 self.calls.setdefault(parts.stem, []).append(
-                    RecordedCall(name, parts.stem, parts.number, record, parent)
+                    RecordedCall(name, parts.stem, parts.number, record, parent, index)
                 )
 
     def __iter__(self) -> Iterator[RecordedCall]:

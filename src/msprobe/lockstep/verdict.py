@@ -42,6 +42,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
 
     Raises PathError or InvalidInputError if one of the dumps cannot be read.
     """
+    account = account_files.read(candidate)
     one, other = open_dump(candidate), open_dump(reference)
     common = in_common(one, other)
     running = Running(common.findings)
@@ -69,7 +70,6 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
         results = running.add(results)
         compared = compared or any(result.summary["pairs"] for result in results)
         found.add(step, results)
-    account = account_files.read(candidate)
     status = found.status if compared else "incomparable"
     notes = [*common.notes, *found.notes(), *_notes_of(account), *running.notes()]
     reasons = [] if compared else (running.reasons() or ["no call of one dump answers to any of the other"])
@@ -103,8 +103,13 @@ class _Findings:
 
     def add(self, step: StepPair, results: Sequence[Compared]) -> None:
         """The suspects of one step."""
-        for suspect in across_ranks(results):
+        suspects = across_ranks(results)
+        # What an optimizer with other settings calls has other arguments; that was told.
+        told = {one.finding.rank for one in suspects if one.finding.kind == "optimizer"}
+        for suspect in suspects:
             finding = suspect.finding
+            if finding.kind != "optimizer" and finding.direction == "optimizer" and finding.rank in told:
+                continue
             mark = finding.kind, finding.where, finding.module, finding.rank
             cause = finding.fact(Because)
             if cause is not None and cause.cause == "random":
@@ -127,7 +132,8 @@ class _Findings:
             finding if len(steps) < 2 else replace(finding, evidence={**finding.evidence, "steps": steps})
             for finding, steps in self._kept.values()
         ]
-        return [*found[:_MOST_FINDINGS], *list(self._quiet.values())[:_MOST_QUIET]]
+        quiet = [finding for mark, finding in self._quiet.items() if mark not in self._kept]
+        return [*found[:_MOST_FINDINGS], *quiet[:_MOST_QUIET]]
 
     def notes(self) -> list[str]:
         """What was not judged."""

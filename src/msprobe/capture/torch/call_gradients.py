@@ -94,13 +94,15 @@ class CallGradients:
         if not others and not has_inner_nodes(node, call.oldest):
             # One node does the whole call: what it gets and what it passes on is all there is to know.
             arrived: dict[str, Any] = {}
-            if is_foreign(node):
-                # It may write over what it gets.
+            if is_foreign(node) or self.session.gradients_change:
+                # It may write over what it gets; or somebody puts others in their place, before the node runs.
                 self.hooks.before(node, self._arriving, call.base, generation, arrived)
             self.hooks.after(node, self._single, call.base, call.parent, generation, arrived)
             return
         boundary = find_boundary([node, *others], edges, call.oldest)
         watch = _Watch(call, edges, boundary, generation, len(others))
+        if self.session.gradients_change:
+            self.hooks.before(node, self._arriving, call.base, generation, watch.received)
         self.hooks.after(node, self._first, watch)
         for other in others:
             self.hooks.before(other, self._other, watch)
@@ -175,7 +177,12 @@ class CallGradients:
                 if not self._opened(watch):
                     return
                 assert watch.tree is not None
-                self._gradients(name, watch.tree, received, passed_on)
+                if watch.received:
+                    watch.tree.update(watch.received)
+                    watch.received.clear()
+                    self._passed_on(name, watch.tree, passed_on)
+                else:
+                    self._gradients(name, watch.tree, received, passed_on)
                 if watch.early:
                     # The boundary may have come first.
                     self._close_if_done(watch)
@@ -298,6 +305,7 @@ class _Watch:
         "order",
         "parent",
         "paths",
+        "received",
         "shares",
         "tree",
     )
@@ -313,6 +321,8 @@ class _Watch:
         self.awaited = len(boundary)
         self.shares = shares_of(boundary, len(edges))
         self.early = others > 0
+        # What has arrived, where somebody puts other gradients in their place.
+        self.received: dict[str, Any] = {}
         # The edges of the node of the tensor that the result is a view of.
         self.base_slots: list[tuple[int, int]] | None = None
         self.again()

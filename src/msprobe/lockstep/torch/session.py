@@ -30,12 +30,9 @@ class Session:
         self.recorder = recorder
         self.account = Account()
         recording = Recording(settings.lockstep)
-        account_files.begin(settings.dump_path, recorder.session.rank())
+        steps = account_files.Begun(settings.dump_path, recording)
         only = settings.lockstep.only
-        chosen = (
-            None if not only else (lambda recorded, direction: f"{recorded.key}.{recorded.number}.{direction}" == only)
-        )
-        self.listener = Lockstep(recording, recording.cadence(), TorchValues(), self.account, chosen)
+        self.listener = Lockstep(steps, recording.cadence(), TorchValues(), self.account, only)
         recorder.bus.add(self.listener)
 
     def end(self) -> None:

@@ -1,0 +1,68 @@
+"""``msprobe confirm VERDICT -- SCRIPT``: does the training agree once the named call alone is put right?
+
+Exit status: 0 it does, 1 it does not, 2 the input is bad or nothing could be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from msprobe.cli.lockstep import BAD_INPUT_STATUS, run_against
+from msprobe.cli.lockstep import split as split
+from msprobe.errors import InvalidInputError, MsprobeError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``msprobe confirm``."""
+    from msprobe.cli.run import step_number
+
+    parser.usage = "msprobe confirm VERDICT [--finding N] [-o DIR] [--config FILE] -- SCRIPT [ARGUMENT ...]"
+    parser.epilog = (
+        "Runs SCRIPT as `msprobe run` does, and replaces what one call returns, and its gradients, by what the "
+        "reference of the verdict has; all else is the script's own. Then both trainings are compared. Exit status: 0 "
+        "they agree now, so this call explains all; 1 they do not; 2 the input is bad or they cannot be compared."
+    )
+    parser.add_argument("verdict", metavar="VERDICT", help="verdict.json of `msprobe compare` or `msprobe lockstep`")
+    parser.add_argument("--finding", type=step_number, default=1, metavar="N", help="which of its findings (1)")
+    parser.add_argument(
+        "-o", "--output_path", metavar="DIR", default="./confirm", help="where the training is recorded (./confirm)"
+    )
+    parser.add_argument("--config", metavar="FILE", help="the config.json that the reference was recorded with")
+    parser.add_argument(
+        "--first-step", "--first_step", type=step_number, metavar="N", help="the number of the first step (0)"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the script with one call put right, and say whether that is all."""
+    try:
+        return _confirm(args)
+    except MsprobeError as problem:
+        if args.debug:
+            raise
+        print(f"msprobe: {problem.message}", file=sys.stderr)
+        return BAD_INPUT_STATUS
+
+
+def _confirm(args: argparse.Namespace) -> int:
+    from msprobe.lockstep import account_files
+    from msprobe.lockstep.confirm import confirmed, named_call
+
+    named = named_call(args.verdict, args.finding)
+    status = run_against(args, str(named.reference), named.entry)
+    account = account_files.read(args.output_path)
+    replaced = sum(
+        account["counts"].get(f"{what}_replaced", 0) for what in ("results", "gradients", "optimizer_tensors")
+    )
+    if status:
+        raise InvalidInputError(f"the script ended with status {status}; nothing is confirmed.")
+    if not replaced:
+        print(f"{named.entry}: nothing was replaced; the script made no such call, or its values are the reference's.")
+        return BAD_INPUT_STATUS
+    found = confirmed(named, Path(args.output_path))
+    print(found.sentence())
+    if found.verdict.status == "incomparable":
+        return BAD_INPUT_STATUS
+    return 0 if found.is_confirmed else 1

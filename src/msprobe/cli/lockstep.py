@@ -1,0 +1,109 @@
+"""``msprobe lockstep REFERENCE -o DIR -- SCRIPT``: run a training against a recorded one and name every guilty call.
+
+Exit status: that of ``compare`` of two dumps: 0 they agree, 1 calls differ by more than rounding, 2 they cannot be
+compared, the input is bad, or the script has failed and nothing was found until then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
+
+BAD_INPUT_STATUS = 2
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``msprobe lockstep``."""
+    from msprobe.cli.run import step_number
+
+    parser.usage = "msprobe lockstep REFERENCE -o DIR [--config FILE] [--first-step N] -- SCRIPT [ARGUMENT ...]"
+    parser.epilog = (
+        "SCRIPT runs as `msprobe run` runs it; each call of it gets the inputs that REFERENCE has, a dump of task "
+        "tensor at level L1 or mix, as every result and every gradient is replaced by the recorded one once the dump "
+        "in DIR has its own. DIR/verdict.json is in the form of `msprobe compare`. Exit status: 0 they agree, 1 calls "
+        "differ beyond rounding, 2 they cannot be compared, the input is bad, or the script failed before anything was "
+        "found."
+    )
+    parser.add_argument("reference", metavar="REFERENCE", help="the dump of the trusted run")
+    parser.add_argument(
+        "-o", "--output_path", metavar="DIR", required=True, help="where the candidate's dump and the verdict go"
+    )
+    parser.add_argument("--config", metavar="FILE", help="the config.json that the reference was recorded with")
+    parser.add_argument(
+        "--first-step", "--first_step", type=step_number, metavar="N", help="the number of the first step (0)"
+    )
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options of msprobe, and the script with its arguments, which stand behind ``--``."""
+    words = list(argv)
+    if "--" in words:
+        place = words.index("--")
+        return words[:place], words[place + 1 :]
+    return words, []
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the script, judge, print the verdict and write it."""
+    try:
+        return _lockstep(args)
+    except MsprobeError as problem:
+        if args.debug:
+            raise
+        print(f"msprobe: {problem.message}", file=sys.stderr)
+        return BAD_INPUT_STATUS
+
+
+def _lockstep(args: argparse.Namespace) -> int:
+    from msprobe.lockstep.verdict import FILE, judge_and_write
+    from msprobe.report import formats
+    from msprobe.report.console import print_lines
+
+    status = run_against(args, args.reference, "")
+    verdict, _ = judge_and_write(args.output_path, Path(args.reference).resolve())
+    lines = formats.printed("verdict").render()
+    print_lines(lambda width: lines(verdict, [str(Path(args.output_path) / FILE)], width))
+    if status:
+        print(
+            f"msprobe: the script ended with status {status}; the verdict is of what it did until then.",
+            file=sys.stderr,
+        )
+        return verdict.exit_code or BAD_INPUT_STATUS
+    return verdict.exit_code
+
+
+def run_against(args: argparse.Namespace, reference: str, only: str) -> int:
+    """Run the script of ``args`` against ``reference``, recorded into the output folder; the script's exit status.
+
+    ``only``: the one call that is put right; empty: all are. Raises the errors of bad input.
+    """
+    if not args.foreign:
+        raise InvalidInputError(
+            "no script to run; write it behind --: msprobe lockstep REFERENCE -o DIR -- train.py ..."
+        )
+    if args.framework == "mindspore":
+        raise NotAvailableError("lockstep is for PyTorch; leave out `-f mindspore`.")
+    try:
+        from msprobe.capture.torch.runscript import run_script
+    except ModuleNotFoundError as problem:
+        if problem.name != "torch":
+            raise
+        raise NotAvailableError("lockstep needs PyTorch; install it: pip install 'msprobe[torch]'.") from problem
+    from msprobe.lockstep import account_files
+
+    account_files.forget(args.output_path)
+    own = {"only": only} if only else {}
+    return run_script(
+        args.config,
+        args.foreign,
+        first_step=args.first_step,
+        task="lockstep",
+        dump_path=str(Path(args.output_path).resolve()),
+        reference=str(Path(reference).resolve()),
+        verdict="later",
+        **own,
+    )

@@ -1,0 +1,106 @@
+"""Does a training agree with its reference once one named call is put right?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msprobe.compare.entry_names import read_name
+from msprobe.diagnose import compare_runs
+from msprobe.diagnose.findings import Finding, Verdict
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import StrPath
+
+#: What a call of one side alone, a batch or a weight could be put right by was not recorded as the result of a call.
+_OF_CALLS = frozenset(
+    (
+        "argument",
+        "choice",
+        "collective",
+        "computation",
+        "dtype",
+        "gradient",
+        "layout",
+        "loss_scale",
+        "mutation",
+        "optimizer",
+        "overflow",
+        "recompute",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Named:
+    """The call that a finding names, and the dump that is right."""
+
+    entry: str
+    message: str
+    reference: Path
+
+
+def named_call(verdict: StrPath, number: int) -> Named:
+    """The call of finding ``number``, from 1, of a ``verdict.json``. Raises PathError or InvalidInputError."""
+    path = Path(verdict)
+    if path.is_dir():
+        path /= "verdict.json"
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as problem:
+        raise PathError(f'verdict "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+    except ValueError as problem:
+        raise InvalidInputError(f'"{path}" is no verdict: {problem}.') from problem
+    findings = content.get("findings") if isinstance(content, dict) else None
+    if not isinstance(findings, list) or not isinstance(content.get("reference"), str):
+        raise InvalidInputError(f'"{path}" is no verdict of two dumps: it has no findings or no reference.')
+    if not 1 <= number <= len(findings) or not isinstance(findings[number - 1], dict):
+        raise InvalidInputError(f'"{path}" has {len(findings)} findings, and no finding {number}.')
+    found: dict[str, Any] = findings[number - 1]
+    entry, kind = found.get("entry"), found.get("kind")
+    if kind not in _OF_CALLS or (found.get("evidence") or {}).get("side") == "reference":
+        raise InvalidInputError(
+            f'finding {number} of "{path}" is of kind {kind}: it names no result of a call of both sides that the'
+            " reference could put right; choose another with --finding."
+        )
+    if not isinstance(entry, str) or read_name(entry).kind not in ("api", "optimizer"):
+        raise InvalidInputError(
+            f'finding {number} of "{path}" names {entry!r}, which is no call; choose another with --finding.'
+        )
+    return Named(entry, str(found.get("message")), Path(content["reference"]))
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What came out. ``verdict``: on the training in which the call was put right."""
+
+    named: Named
+    verdict: Verdict
+
+    @property
+    def is_confirmed(self) -> bool:
+        """True if nothing else is wrong."""
+        return self.verdict.status in ("agree", "harmless")
+
+    @property
+    def rest(self) -> Finding | None:
+        """What is still wrong first."""
+        return self.verdict.findings[0] if self.verdict.findings and not self.is_confirmed else None
+
+    def sentence(self) -> str:
+        """The answer in a sentence."""
+        if self.is_confirmed:
+            return f"With {self.named.entry} put right, loss and gradients agree: nothing else is needed."
+        if self.verdict.status == "incomparable":
+            return f"With {self.named.entry} put right, the runs cannot be compared: {self.verdict.reason}."
+        rest = self.rest
+        more = f" Next: {rest.message}." if rest is not None else ""
+        return (
+            f"With {self.named.entry} put right, loss and gradients still differ: something else is wrong, too.{more}"
+        )
+
+
+def confirmed(named: Named, dump: StrPath) -> Confirmed:
+    """Judge the training in which the call was put right, by its dump. Raises PathError or InvalidInputError."""
+    return Confirmed(named, compare_runs(dump, named.reference))
