@@ -31,7 +31,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "src"))
 
-# Findings that a step of training is not told apart by: without a backward pass, or of other layouts.
 _MOST_TRIES = 400
 
 
@@ -118,7 +117,6 @@ def record(place: Path, side: str, text: str, job: dict[str, Any], mode: str) ->
 def judge(asked: dict[str, Any]) -> dict[str, Any]:
     """Record a pair in lockstep and say which bugs were named. Runs in a process of its own."""
     import torch
-    from bugs import truth
     from bugs.planting import Draw
     from bugs.record import Pair
 
@@ -147,15 +145,27 @@ def judge(asked: dict[str, Any]) -> dict[str, Any]:
                 for one in verdict["findings"]
             ]
             result["named"] = {
-                one.id: any(
-                    truth.is_right(found, truth.resolve(Pair(one, Draw(0, settings, word), "tensor", place)))
-                    for found in verdict["findings"]
-                )
+                one.id: _is_named(verdict["findings"], Pair(one, Draw(0, settings, word), "tensor", place))
                 for one, word in zip(chosen, words, strict=True)
             }
         except Exception:
             result["error"] = traceback.format_exc()[-2500:]
     return result
+
+
+def _is_named(findings: Sequence[Any], pair: Any) -> bool:
+    """Whether one of the findings is a right answer, among those that the other bugs have left in the program."""
+    from bugs import truth
+
+    answers, problem = [], None
+    for one in pair.pattern.truth:
+        try:
+            answers.append(truth.resolve_one(pair, one))
+        except ValueError as error:
+            problem = error
+    if not answers:
+        raise ValueError(f"{pair.pattern.id}: other bugs have taken its place: {problem}")
+    return any(truth.is_right(found, answers) for found in findings)
 
 
 def _job(asked: dict[str, Any]) -> tuple[Any, ...]:

@@ -48,7 +48,7 @@ class Resolved:
 
 def resolve(pair: Pair) -> list[Resolved]:
     """The right answers of a recorded pair; ValueError if one of them names nothing that was recorded."""
-    return [_resolve(pair, one) for one in pair.pattern.truth]
+    return [resolve_one(pair, one) for one in pair.pattern.truth]
 
 
 def is_right(finding: Mapping[str, Any], answers: list[Resolved]) -> bool:
@@ -56,7 +56,8 @@ def is_right(finding: Mapping[str, Any], answers: list[Resolved]) -> bool:
     return any(one.accepts(finding) for one in answers)
 
 
-def _resolve(pair: Pair, one: Answer) -> Resolved:
+def resolve_one(pair: Pair, one: Answer) -> Resolved:
+    """One right answer; ValueError if it names nothing that was recorded."""
     fill = pair.draw.fill
     parameter = fill(one.parameter) if one.parameter else None
     if one.line is None and one.api is None and one.module is None:

@@ -226,7 +226,8 @@ class Lockstep(Changer):
         array = self._recorded.array(slot)
         if array is None or self._values.equals(tensor, array):
             return None
-        return self._values.like(tensor, array)
+        other = self._values.like(tensor, array)
+        return other if self._values.fits(tensor, other) else None
 
     def _is_chosen(self, name: str) -> bool:
         only = self._only

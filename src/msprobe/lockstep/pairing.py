@@ -21,13 +21,16 @@ class Values(Protocol):
     """What is asked of the framework's tensors."""
 
     def shape(self, tensor: Any) -> tuple[int, ...]:
-        """Its shape; of a distributed one that of this rank's share."""
+        """Its shape, as a record has it: of a distributed one that of the whole."""
 
     def equals(self, tensor: Any, array: Any) -> bool:
-        """True if it holds exactly these values."""
+        """True if it, or this rank's share of it, holds exactly these values."""
 
     def like(self, tensor: Any, array: Any) -> Any:
         """These values as a tensor of its type, on its device."""
+
+    def fits(self, tensor: Any, other: Any) -> bool:
+        """True if ``other`` has as many elements as this rank holds of the tensor, in the same shape."""
 
     def arguments(self, args: Sequence[Any], kwargs: Any) -> list[tuple[str, Any]]:
         """The tensors among arguments, by their paths."""

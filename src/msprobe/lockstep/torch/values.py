@@ -16,14 +16,14 @@ class TorchValues:
 
     def shape(self, tensor: Any) -> tuple[int, ...]:
         """See the protocol."""
-        return tuple(_local(tensor).shape)
+        return tuple(tensor.shape)
 
     def equals(self, tensor: Any, array: Any) -> bool:
         """See the protocol. NaN is equal to NaN."""
         own = _local(tensor).detach()
-        other = self.like(own, array)
-        if own.shape != other.shape:
+        if tuple(own.shape) != tuple(array.shape):
             return False
+        other = self.like(own, array)
         return bool(torch.equal(own, other)) or (
             (own.is_floating_point() or own.is_complex())
             and bool(torch.equal(own.isnan(), other.isnan()))
@@ -36,6 +36,10 @@ class TorchValues:
         own = _local(tensor)
         # A copy: the array may be a file that is mapped, which nobody can write to.
         return torch.from_numpy(np.array(array, order="C", copy=True)).to(own.device, own.dtype)
+
+    def fits(self, tensor: Any, other: Any) -> bool:
+        """See the protocol."""
+        return bool(_local(tensor).shape == other.shape)
 
     def arguments(self, args: Sequence[Any], kwargs: Any) -> list[tuple[str, Any]]:
         """See the protocol."""
