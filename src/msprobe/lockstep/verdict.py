@@ -6,17 +6,18 @@ step reaches the next one, and no call reaches another, so that each difference 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.evidence import Because
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.one_step import Task, judge
 from msprobe.diagnose.origin.ledger import Suspect
-from msprobe.diagnose.verdict.common import StepPair, in_common
+from msprobe.diagnose.verdict.common import Rank, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import Compared, across_ranks
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.wording import Wording
@@ -48,6 +49,8 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
     running = Running(common.findings)
     found = _Findings()
     compared = False
+    # The gradients that the step before has left behind.
+    left: dict[Rank, Any] = {}
     for number, step in enumerate(common.steps):
         if progress is not None:
             progress(f"step {step.candidate}, {number + 1} of {len(common.steps)}")
@@ -59,7 +62,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
                     None,
                     number == 0,
                     _NOTHING_LEFT,
-                    ({}, {}),
+                    left.get(rank, ({}, {})),
                     {},
                     None,
                     (len(one.steps), len(other.steps)),
@@ -67,6 +70,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
             )
             for rank, twin in step.ranks
         ]
+        left = {result.rank: result.left for result in results}
         results = running.add(results)
         compared = compared or any(result.summary["pairs"] for result in results)
         found.add(step, results)
@@ -110,7 +114,9 @@ class _Findings:
             finding = suspect.finding
             if finding.kind != "optimizer" and finding.direction == "optimizer" and finding.rank in told:
                 continue
-            mark = finding.kind, finding.where, finding.module, finding.rank
+            # What differs before the first step still does before the second.
+            kind = "weights" if finding.kind == "initial_weights" else finding.kind
+            mark = kind, finding.where, finding.module, finding.rank
             cause = finding.fact(Because)
             if cause is not None and cause.cause == "random":
                 self._random.setdefault(finding.entry or finding.where)
@@ -128,10 +134,10 @@ class _Findings:
 
     def findings(self) -> list[Finding]:
         """All of them; of those that are there in several steps, in which."""
-        found = [
+        found = _one_of_a_line(
             finding if len(steps) < 2 else replace(finding, evidence={**finding.evidence, "steps": steps})
             for finding, steps in self._kept.values()
-        ]
+        )
         quiet = [finding for mark, finding in self._quiet.items() if mark not in self._kept]
         return [*found[:_MOST_FINDINGS], *quiet[:_MOST_QUIET]]
 
@@ -144,6 +150,24 @@ class _Findings:
             Wording("random, not judged, as seed or state of the generator differ: {}", ", ".join(names[:10]))
             + (f" and {len(names) - 10} more" if len(names) > 10 else "")
         ]
+
+
+def _one_of_a_line(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings; of those that say the same of calls that one line of code makes in one module, the first, which
+    names the others (``alike``).
+    """
+    alike: dict[Hashable, list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        source, entry = finding.evidence.get("source"), finding.entry
+        mark: Hashable = number
+        if source is not None and entry is not None:
+            name = read_name(entry)
+            mark = finding.kind, finding.rank, finding.module, source, name.stem, name.direction
+        alike.setdefault(mark, []).append(finding)
+    return [
+        first if not others else replace(first, evidence={**first.evidence, "alike": [one.entry for one in others]})
+        for first, *others in alike.values()
+    ]
 
 
 def _notes_of(account: dict[str, Any]) -> list[str]:
