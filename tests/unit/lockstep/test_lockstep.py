@@ -1,0 +1,165 @@
+"""One run in lockstep names every guilty call, and nothing of a healthy training."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from msprobe.errors import InvalidInputError
+from msprobe.listeners import Changer, Changes, Result, Wants
+from msprobe.lockstep import account_files
+from msprobe.lockstep.verdict import judge_lockstep
+from msprobe.pytorch import PrecisionDebugger
+
+from .trainings import entries, in_lockstep, record, train
+
+ALL = ("gate", "write", "gelu", "backward", "lr", "smooth")
+
+SORTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "several passes": {"passes": 2},
+    "checkpoint": {"checkpointed": True},
+    "bfloat16": {"dtype": torch.bfloat16},
+    "autocast": {"autocast": True},
+    "dropout": {"dropout": 0.3},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_debugger_is_left() -> Any:
+    yield
+    PrecisionDebugger.reset()
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+@pytest.mark.parametrize("sort", SORTS)
+def test_a_healthy_training_agrees_and_every_planted_bug_is_named_in_one_run(
+    sort: str, level: str, tmp_path: Path
+) -> None:
+    reference = record(partial(train, **SORTS[sort]), tmp_path / "reference", level)
+
+    healthy = in_lockstep(partial(train, **SORTS[sort]), reference, tmp_path / "healthy")
+
+    assert healthy.status == "agree"
+    assert not healthy.findings
+    assert "results_replaced" not in healthy.summary["lockstep"]
+    verdict = in_lockstep(partial(train, ALL, **SORTS[sort]), reference, tmp_path / "wrong")
+    named = entries(verdict)
+    assert verdict.status == "diverged"
+    assert verdict.exit_code == 1
+    assert {
+        "Tensor.add_.0.forward",
+        "Functional.gelu.0.forward",
+        "Functional.gelu.1.forward",
+        "Functional.cross_entropy.0.forward",
+        "Optimizer.AdamW.0.forward",
+    } <= named
+    if sort not in ("bfloat16", "autocast"):
+        # There a fiftieth, and a tenth of a gradient, are within what calls of one side alone may do by rounding.
+        assert {"Tensor.__mul__.0.forward", "Function._WrongBackward.0.forward"} <= named
+    # What an optimizer with another setting calls is no bug of its own.
+    assert not [name for name in named if name.startswith("Tensor.addcdiv_")]
+
+
+def test_the_training_goes_on_with_the_losses_and_weights_of_the_reference(tmp_path: Path) -> None:
+    reference = record(train, tmp_path / "reference")
+    in_lockstep(partial(train, ALL), reference, tmp_path / "wrong")
+
+    healthy, wrong = (
+        json.loads((tmp_path / side / "step1/rank/dump.json").read_text())["data"] for side in ("reference", "wrong")
+    )
+
+    for name in ("Module.head.Linear.forward.0", "Functional.linear.0.forward"):
+        assert wrong[name]["input_args"][0]["Norm"] == healthy[name]["input_args"][0]["Norm"]
+    weights, others = (one["Optimizer.AdamW.0.forward"]["input_kwargs"] for one in (wrong, healthy))
+    for name, own in weights.items():
+        for part in ("weight", "grad", "exp_avg", "exp_avg_sq"):
+            assert own[part]["Norm"] == others[name][part]["Norm"], (name, part)
+
+
+def test_other_random_numbers_are_put_right_and_not_judged(tmp_path: Path) -> None:
+    reference = record(partial(train, dropout=0.3), tmp_path / "reference")
+
+    verdict = in_lockstep(partial(train, dropout=0.3, seed=7), reference, tmp_path / "other")
+
+    assert verdict.status == "agree"
+    assert any(
+        note.startswith("random, not judged") and "Functional.dropout.0.forward" in note for note in verdict.notes
+    )
+
+
+def test_a_guilty_kernel_is_named_by_its_result_alone(tmp_path: Path) -> None:
+    reference = record(train, tmp_path / "reference")
+    called: list[str] = []
+
+    class Kernel(Changer):
+        """A kernel that is off by a thousandth, and nothing else tells."""
+
+        wants = Wants(kinds=("call",), names=("Functional.layer_norm.1",))
+        changes = Changes(names=("Functional.layer_norm.1",), results=True)
+
+        def after(self, event: Any, result: Any) -> Result:
+            called.append(event.name)
+            return Result(result.detach() * 1.001, written=True)
+
+    def with_kernel() -> None:
+        PrecisionDebugger.add(Kernel())
+        train()
+
+    verdict = in_lockstep(with_kernel, reference, tmp_path / "wrong")
+
+    assert called
+    assert entries(verdict) == {"Functional.layer_norm.1.forward"}
+    assert verdict.findings[0].kind == "computation"
+    assert verdict.findings[0].evidence["steps"] == [0, 1]
+
+
+def test_calls_without_a_partner_are_told_and_left_alone(tmp_path: Path) -> None:
+    reference = record(train, tmp_path / "reference")
+
+    verdict = in_lockstep(partial(train, ("gate",)), reference, tmp_path / "wrong")
+
+    assert verdict.summary["lockstep"]["without_partner"] == 4
+    assert any(
+        "have no partner in the reference" in note and "Tensor.__mul__.0.forward" in note for note in verdict.notes
+    )
+
+
+def test_without_values_of_optimizers_calls_still_get_the_reference_s_weights(tmp_path: Path) -> None:
+    reference = record(train, tmp_path / "reference", optimizer=None)
+
+    verdict = in_lockstep(partial(train, ("lr",)), reference, tmp_path / "wrong")
+
+    assert all(one.kind in ("optimizer", "weights") for one in verdict.findings)
+    assert "Optimizer.AdamW.0.forward" in entries(verdict)
+
+
+def test_the_last_rank_to_end_judges_and_writes_the_verdict(tmp_path: Path) -> None:
+    reference = record(train, tmp_path / "reference")
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps({"task": "lockstep", "dump_path": str(tmp_path / "own"), "lockstep": {"reference": str(reference)}})
+    )
+    PrecisionDebugger(str(config))
+    train(("gelu",))
+    PrecisionDebugger.reset()
+
+    content = json.loads((tmp_path / "own" / "verdict.json").read_text())
+
+    assert content["status"] == "diverged"
+    assert content["findings"][0]["entry"] == "Functional.gelu.0.forward"
+    assert (tmp_path / "own" / "verdict.json").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_dump_that_was_not_recorded_in_lockstep_is_no_candidate(tmp_path: Path) -> None:
+    reference = record(train, tmp_path / "reference")
+    with pytest.raises(InvalidInputError, match="has no dump that was recorded in lockstep"):
+        judge_lockstep(reference, reference)
+    (tmp_path / "reference" / "lockstep_rank.json").write_text('{"counts": [1]}')
+    with pytest.raises(InvalidInputError, match="is no file of lockstep"):
+        account_files.read(reference)
