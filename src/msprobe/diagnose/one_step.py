@@ -64,6 +64,8 @@ class Task:
     mappings: Mappings | None
     steps: tuple[int, int] = (1, 1)
     keep: Keep | None = None
+    #: The candidate ran in lockstep: what differs at one call reaches no other.
+    isolated: bool = False
 
 
 def judge(task: Task) -> Compared:
@@ -133,12 +135,13 @@ def searched(
     first: bool = False,
     before: Before | None = None,
     steps: tuple[int, int] = (1, 1),
+    isolated: bool = False,
 ) -> Scene:
     """Judge all pairs and search for origins, as every comparison does it: a search finds out that some pairs, which
     are within rounding as a whole, are not. The arguments are those of :class:`Task`.
     """
     calibration.tell(paired.comparer)
-    scene = Scene(paired.pairing, paired.comparer, first, before)
+    scene = Scene(paired.pairing, paired.comparer, first, before, isolated)
     look_for_steps_in_one(scene, steps)
     search(scene)
     return scene
@@ -152,7 +155,7 @@ def _compare_timelines(
     paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights))
     pairing, comparer, crossing = paired.pairing, paired.comparer, paired.crossing
     before = Before(task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched)
-    scene = searched(paired, calibration, task.first, before, task.steps)
+    scene = searched(paired, calibration, task.first, before, task.steps, task.isolated)
     reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
     reach = replace(reach, untouched=scene.untouched)
     compared = Compared(

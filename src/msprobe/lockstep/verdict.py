@@ -66,6 +66,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
                     {},
                     None,
                     (len(one.steps), len(other.steps)),
+                    isolated=True,
                 )
             )
             for rank, twin in step.ranks

@@ -23,7 +23,8 @@ _DETACH = "detach"
 
 def look_for_detached(scene: Scene) -> None:
     """Suspect the first call that takes a tensor which requires a gradient on one side alone."""
-    if scene.comparer.crossing or not scene.tainted & {"backward", "gradient", "recompute"}:
+    differs = scene.isolated or scene.tainted & {"backward", "gradient", "recompute"}
+    if scene.comparer.crossing or not differs:
         return
     for judged in scene.judged.values():
         if not judged.event.is_call or judged.event.direction != "forward":

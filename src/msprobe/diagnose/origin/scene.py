@@ -28,10 +28,19 @@ class Scene(StepFacts):
     ``seen`` and ``tainted`` are the directions (forward, backward, ...) that have begun, and that differ, as far as the
     search has come; ``untouched``: nothing has differed so far, nor in the steps before; ``most_apart``: how far
     anything is apart; ``silent``: calls with another argument and the same result. ``ledger``: what was found.
+    ``isolated``: what differs at one call reaches no other, so that nothing has ever differed before.
     """
 
-    def __init__(self, pairing: Pairing, comparer: Comparer, first_step: bool, before: Before | None = None) -> None:
+    def __init__(
+        self,
+        pairing: Pairing,
+        comparer: Comparer,
+        first_step: bool,
+        before: Before | None = None,
+        isolated: bool = False,
+    ) -> None:
         super().__init__(pairing, comparer, first_step, before)
+        self.isolated = isolated
         self.ledger = Ledger()
         self.tainted: set[str] = set()
         self.seen: set[str] = set()
@@ -41,9 +50,10 @@ class Scene(StepFacts):
 
     def pass_by(self, judged: Judged) -> None:
         """Note how far the search has come."""
-        if self.taints(judged):
-            self.tainted.add(judged.event.direction)
-        self.touch(judged)
+        if not self.isolated:
+            if self.taints(judged):
+                self.tainted.add(judged.event.direction)
+            self.touch(judged)
         self.most_apart = max(self.most_apart, judged.arrived, judged.left)
 
     def touch(self, judged: Judged) -> None:

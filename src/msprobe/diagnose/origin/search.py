@@ -87,7 +87,7 @@ def search(scene: Scene) -> list[Suspect]:
             scene.pass_by(judged)
     touched = not scene.untouched
     scene.untouched = False
-    if touched:
+    if touched or scene.isolated:
         settle_beginnings(scene)
     for one in AFTER:
         one.look(scene)
