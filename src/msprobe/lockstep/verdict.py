@@ -29,6 +29,7 @@ from msprobe.store.reader import open_dump
 FILE = "verdict.json"
 _MOST_FINDINGS = 100
 _MOST_QUIET = 10
+_MOST_NAMED = 10
 _NOTHING_LEFT = Reach()
 
 
@@ -146,10 +147,8 @@ class _Findings:
         """What was not judged."""
         if not self._random:
             return []
-        names = list(self._random)
         return [
-            Wording("random, not judged, as seed or state of the generator differ: {}", ", ".join(names[:10]))
-            + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+            Wording("random, not judged, as seed or state of the generator differ: {}", _listed(list(self._random)))
         ]
 
 
@@ -173,12 +172,17 @@ def _one_of_a_line(findings: Iterable[Finding]) -> list[Finding]:
 
 def _notes_of(account: dict[str, Any]) -> list[str]:
     counts, named = account["counts"], account["named"]
-    notes = []
-    for what, text in (
-        ("without_partner", "calls have no partner in the reference and kept their own results"),
-        ("other_shape", "results have another shape than in the reference and were kept"),
-        ("step_not_in_reference", "steps are not in the reference"),
-    ):
-        if counts.get(what):
-            notes.append(f"{counts[what]} {text}: {', '.join(named.get(what, [])[:10])}")
+    notes: list[str] = []
+    lone, shapes = counts.get("without_partner"), counts.get("other_shape")
+    if lone:
+        names = _listed(named.get("without_partner", []))
+        notes.append(Wording("{} calls have no partner in the reference and kept their own results: {}", lone, names))
+    if shapes:
+        names = _listed(named.get("other_shape", []))
+        notes.append(Wording("{} results have another shape than in the reference and were kept: {}", shapes, names))
     return notes
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMED])
+    return shown + (Wording(" and {} more", len(names) - _MOST_NAMED) if len(names) > _MOST_NAMED else "")

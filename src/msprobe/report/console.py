@@ -65,7 +65,10 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
         else:
             yield Line("")
             yield from _finding(findings[0], width)
-            yield from _further(findings[1:], 2, width, verdict.status == "diverged")
+            follows = (
+                "each stands by itself" if "lockstep" in verdict.summary else "later ones may follow from earlier ones"
+            )
+            yield from _further(findings[1:], 2, width, verdict.status == "diverged", follows)
     yield from section("Notes", phrases.further_notes(verdict), width)
     yield from section("Compared", counts(verdict), width)
     yield from section("Open" if written else "", written, width)
@@ -92,7 +95,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     yield from finding_in_lines(finding.message, finding_blocks(finding), width)
 
 
-def _further(findings: Sequence[Finding], first: int, width: int, mixed: bool) -> Iterator[Line]:
+def _further(findings: Sequence[Finding], first: int, width: int, mixed: bool, follows: str = "") -> Iterator[Line]:
     groups = phrases.alike(findings)
     if not groups:
         return
@@ -100,7 +103,7 @@ def _further(findings: Sequence[Finding], first: int, width: int, mixed: bool) -
     # Of a step beyond the last in common there is nothing but its number to tell, which its words have.
     stepped = len({finding.step for finding in findings if finding.kind != "step_count"}) > 1
     yield Line("")
-    yield Line("Further findings; later ones may follow from earlier ones" if first > 1 else "Findings", "heading")
+    yield Line(f"Further findings; {follows}" if first > 1 else "Findings", "heading")
     for number, (finding, count) in enumerate(groups[:_FURTHER], first):
         head = f"  {number}. {clean(finding.kind)}{' (harmless)' if mixed and finding.harmless else ''}: "
         tail = f" ({count} alike)" if count > 1 else ""

@@ -36,8 +36,7 @@ def _no_debugger_is_left() -> Any:
     PrecisionDebugger.reset()
 
 
-@pytest.mark.parametrize("level", ["L1", "mix"])
-@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize(("sort", "level"), [*((sort, "mix") for sort in SORTS), ("several passes", "L1")])
 def test_a_healthy_training_agrees_and_every_planted_bug_is_named_in_one_run(
     sort: str, level: str, tmp_path: Path
 ) -> None:
@@ -57,11 +56,12 @@ def test_a_healthy_training_agrees_and_every_planted_bug_is_named_in_one_run(
         "Functional.gelu.0.forward",
         "Functional.gelu.1.forward",
         "Functional.cross_entropy.0.forward",
+        "Function._WrongBackward.0.forward",
         "Optimizer.AdamW.0.forward",
     } <= named
     if sort not in ("bfloat16", "autocast"):
-        # There a fiftieth, and a tenth of a gradient, are within what calls of one side alone may do by rounding.
-        assert {"Tensor.__mul__.0.forward", "Function._WrongBackward.0.forward"} <= named
+        # There a fiftieth is within what calls of one side alone may do by rounding.
+        assert "Tensor.__mul__.0.forward" in named
     # What an optimizer with another setting calls is no bug of its own.
     assert not [name for name in named if name.startswith("Tensor.addcdiv_")]
 

@@ -14,6 +14,12 @@ NOTES: dict[str, str] = {
     "steps {}": "step {0}",
     "rank {}": "rank {0}",
     "step {}, rank {}": "step {0}，rank {1}",
+    # a training in lockstep
+    "random, not judged, as seed or state of the generator differ: {}": "随机调用，不作判断（种子或生成器状态不同）：{0}",
+    "{} calls have no partner in the reference and kept their own results: {}": (
+        "{0} 次调用在标杆侧没有对应调用，保留各自的结果：{1}"
+    ),
+    "{} results have another shape than in the reference and were kept: {}": "{0} 个结果的 shape 与标杆侧不同，予以保留：{1}",
     # how two tensors differ
     "relative difference {}": "相对差异 {0}",
     "by {}": "，相对差异 {0}",

@@ -1,0 +1,174 @@
+"""`msprobe lockstep` and `msprobe confirm` as their user runs them: scripts, two gloo ranks, mistakes of input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = """
+import sys
+import torch
+from torch import nn
+
+bugs = sys.argv[1:]
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Dropout(0.2), nn.Linear(8, 2))
+optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+for _ in range(2):
+    y = model(torch.randn(6, 4))
+    y = nn.functional.softplus(y, beta=2 if "softplus" in bugs else 1)
+    loss = nn.functional.smooth_l1_loss(y, torch.ones_like(y), beta=0.5 if "loss" in bugs else 1.0)
+    if "raise" in bugs:
+        raise RuntimeError("no more")
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+RANKS = """
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+kind, bugs = sys.argv[1], sys.argv[2:]
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(0)
+wrong = "gelu" in bugs and rank == 1
+model = nn.Sequential(nn.Linear(4, 8), nn.GELU(approximate="tanh" if wrong else "none"), nn.Linear(8, 2))
+if kind == "ddp":
+    model = nn.parallel.DistributedDataParallel(model)
+else:
+    for part in model:
+        if isinstance(part, nn.Linear):
+            fully_shard(part)
+    fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters(), 2e-2 if "lr" in bugs else 1e-2)
+torch.manual_seed(rank)
+for _ in range(2):
+    y = model(torch.randn(6, 4))
+    if "scale" in bugs and rank == 0:
+        y = y * 1.05
+    y.square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def msprobe(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "COLUMNS": "100"}
+    command = [sys.executable, "-m", "msprobe", *words]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a script and its reference."""
+    folder = tmp_path_factory.mktemp("lockstep")
+    (folder / "train.py").write_text(SCRIPT)
+    config = {"task": "tensor", "level": "mix", "optimizer": True, "dump_path": "reference"}
+    (folder / "reference.json").write_text(json.dumps(config))
+    done = msprobe(folder, "run", "--config", "reference.json", "--", "train.py")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def findings(folder: Path) -> list[dict[str, Any]]:
+    content = json.loads((folder / "verdict.json").read_text())
+    return [one for one in content["findings"] if not one["harmless"]]
+
+
+def test_one_run_names_all_bugs_and_confirm_says_whether_one_of_them_is_all(place: Path) -> None:
+    healthy = msprobe(place, "lockstep", "reference", "-o", "healthy", "--", "train.py")
+    assert healthy.returncode == 0, healthy.stderr
+    assert "AGREE" in healthy.stdout
+
+    wrong = msprobe(place, "lockstep", "reference", "-o", "wrong", "--", "train.py", "softplus", "loss")
+    assert wrong.returncode == 1, wrong.stderr
+    assert {one["entry"] for one in findings(place / "wrong")} == {
+        "Functional.softplus.0.forward",
+        "Functional.smooth_l1_loss.0.forward",
+    }
+    assert "each stands by itself" in wrong.stdout
+
+    of_two = msprobe(place, "confirm", "wrong/verdict.json", "-o", "one", "--", "train.py", "softplus", "loss")
+    assert of_two.returncode == 1, of_two.stderr
+    assert "still differ" in of_two.stdout
+    assert "Functional.smooth_l1_loss.0.forward" in of_two.stdout
+    of_one = msprobe(place, "confirm", "wrong", "-o", "one", "--", "train.py", "softplus")
+    assert of_one.returncode == 0, of_one.stderr
+    assert "With Functional.softplus.0.forward put right, loss and gradients agree" in of_one.stdout
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_two_ranks_are_each_put_right_and_judged(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "ranks.py").write_text(RANKS)
+    config = {"task": "tensor", "level": "mix", "optimizer": True, "dump_path": "reference"}
+    (tmp_path / "reference.json").write_text(json.dumps(config))
+    script = ["--", "torchrun", "--nproc-per-node", "2", "ranks.py", kind]
+    recorded = msprobe(tmp_path, "run", "--config", "reference.json", *script)
+    assert recorded.returncode == 0, recorded.stderr
+
+    healthy = msprobe(tmp_path, "lockstep", "reference", "-o", "healthy", *script)
+    wrong = msprobe(tmp_path, "lockstep", "reference", "-o", "wrong", *script, "gelu", "scale", "lr")
+
+    assert healthy.returncode == 0, healthy.stdout + healthy.stderr
+    assert wrong.returncode == 1, wrong.stderr
+    assert {(one["rank"], one["entry"]) for one in findings(tmp_path / "wrong")} == {
+        (0, "Tensor.__mul__.0.forward"),
+        (1, "Functional.gelu.0.forward"),
+        (0, "Optimizer.AdamW.0.forward"),
+        (1, "Optimizer.AdamW.0.forward"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["lockstep", "nowhere", "-o", "out", "--", "train.py"], '"{}/nowhere" does not exist'),
+        (["lockstep", "reference", "-o", "reference", "--", "train.py"], "where the reference is; choose another"),
+        (["lockstep", "reference", "-o", "out", "--", "nowhere.py"], 'the script "nowhere.py" does not exist'),
+        (["lockstep", "reference", "-o", "out"], "no script to run"),
+        (["confirm", "nowhere.json", "--", "train.py"], 'verdict "nowhere.json" cannot be read'),
+        (["confirm", "train.py", "--", "train.py"], '"train.py" is no verdict'),
+    ],
+)
+def test_a_mistake_of_input_is_one_sentence(place: Path, words: list[str], sentence: str) -> None:
+    done = msprobe(place, *words)
+    assert done.returncode == 2
+    assert sentence.replace("{}", str(place.resolve())) in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_reference_that_cannot_be_run_against_says_all_that_is_wrong(place: Path) -> None:
+    done = msprobe(place, "run", "--level", "L0", "--dump-path", "modules", "--", "train.py")
+    assert done.returncode == 0
+    found = msprobe(place, "lockstep", "modules", "-o", "out", "--", "train.py")
+    assert found.returncode == 2
+    assert "its level is L0" in found.stderr
+    assert "it has no tensors" in found.stderr
+    (place / "steps.json").write_text(json.dumps({"task": "tensor", "step": [0, 7], "rank": [3], "dump_path": "x"}))
+    found = msprobe(place, "lockstep", "reference", "-o", "out", "--config", "steps.json", "--", "train.py")
+    assert found.returncode == 2
+    assert "step 7 is not in it, it has 0, 1" in found.stderr
+    assert "rank 3 is not in it" in found.stderr
+
+
+def test_a_script_that_fails_is_judged_as_far_as_it_went(place: Path) -> None:
+    done = msprobe(place, "lockstep", "reference", "-o", "failed", "--", "train.py", "softplus", "raise")
+    assert done.returncode == 1, done.stderr
+    assert "RuntimeError: no more" in done.stderr
+    assert "the script ended with status 1" in done.stderr
+    assert findings(place / "failed")[0]["entry"] == "Functional.softplus.0.forward"
