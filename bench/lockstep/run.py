@@ -147,6 +147,7 @@ def judge(asked: dict[str, Any]) -> dict[str, Any]:
             result["named"] = {
                 one.id: _is_named(verdict["findings"], Pair(one, Draw(0, settings, word), "tensor", place))
                 for one, word in zip(chosen, words, strict=True)
+                if asked["bugs"]
             }
         except Exception:
             result["error"] = traceback.format_exc()[-2500:]

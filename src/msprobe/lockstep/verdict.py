@@ -13,7 +13,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Because
+from msprobe.diagnose.evidence import Because, Result
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.one_step import Task, judge
 from msprobe.diagnose.origin.ledger import Suspect
@@ -31,6 +31,7 @@ _MOST_FINDINGS = 100
 _MOST_QUIET = 10
 _MOST_NAMED = 10
 _NOTHING_LEFT = Reach()
+_MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
 
 
 def judge_and_write(candidate: StrPath, reference: StrPath) -> tuple[Verdict, Path]:
@@ -119,6 +120,8 @@ class _Findings:
             # What differs before the first step still does before the second.
             kind = "weights" if finding.kind == "initial_weights" else finding.kind
             mark = kind, finding.where, finding.module, finding.rank
+            if finding.kind in _MEASURED and (whole := finding.fact(Result)) is not None and whole.is_explained:
+                continue  # other bits, and no more than the rounding of the call by itself
             cause = finding.fact(Because)
             if cause is not None and cause.cause == "random":
                 self._random.setdefault(finding.entry or finding.where)
