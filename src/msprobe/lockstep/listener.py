@@ -104,7 +104,9 @@ class Lockstep(Changer):
         if self._pairs is None or not isinstance(event, (Call, Collective)):
             return None
         tensors = self._values.arguments(event.args, event.kwargs)
-        found = self._pairs.find(event.key, event.number, event.parent, tensors, lambda: event.stack)
+        found = self._pairs.find(
+            event.key, event.number, event.parent, tensors, lambda: event.stack, event.is_recompute
+        )
         if found is None:
             self.account.note("without_partner", event.step, event.name)
             return None

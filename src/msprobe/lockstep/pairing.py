@@ -66,18 +66,19 @@ class Pairs:
         parent: str | None,
         tensors: Sequence[tuple[str, Any]],
         stack: Callable[[], Sequence[str]],
+        recompute: bool = False,
     ) -> RecordedCall | None:
         """The partner of a call that is about to be made; None if there is none. ``tensors``: those among its
-        arguments, ``stack``: where it comes from.
+        arguments, ``stack``: where it comes from. ``recompute``: it repeats one, as only such a call does.
         """
         waiting = self._waiting.get((parent, key))
         if waiting is None and (parent is None or parent not in self.step.parents):
             # A module that the reference does not have: only what goes in tells.
-            waiting = [call for call in self.step.calls.get(key, ()) if not call.used]
+            every = self.step.calls.get(key, ())
+            waiting = [call for call in every if not call.used and call.is_recompute is recompute]
             found = self._by_inputs(waiting, tensors) if tensors else None
         else:
-            waiting = waiting or []
-            found = self._of(waiting, tensors, stack)
+            found = self._of([one for one in waiting or () if one.is_recompute is recompute], tensors, stack)
         if found is None:
             return None
         found.used = True

@@ -28,7 +28,7 @@ class RecordedCall:
     (``input.0``, ``kwargs.mask``, ``output.1``).
     """
 
-    __slots__ = ("index", "inputs", "key", "name", "number", "outputs", "parent", "record", "used")
+    __slots__ = ("index", "inputs", "is_recompute", "key", "name", "number", "outputs", "parent", "record", "used")
 
     def __init__(
         self, name: str, key: str, number: int, record: Mapping[str, Any], parent: str | None, index: int
@@ -41,6 +41,7 @@ class RecordedCall:
         self.parent = parent
         self.record = record
         self.used = False
+        self.is_recompute = record.get("is_recompute") is True
         self.inputs: Slots = {}
         find_slots("input", record.get("input_args"), self.inputs)
         find_slots("kwargs", record.get("input_kwargs"), self.inputs)
