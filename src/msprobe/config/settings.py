@@ -216,8 +216,6 @@ class Settings:
     # Task free_benchmark; None with any other.
     free_benchmark: FreeBenchmark | None = None
 
-
-@dataclass(frozen=True)
     # Task lockstep, which records as task tensor does; None with any other.
     lockstep: Lockstep | None = None
 
