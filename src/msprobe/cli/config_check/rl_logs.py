@@ -1,0 +1,53 @@
+"""``msprobe config_check -vc | -vv | -sc``: the parameters in logs of verl and slime."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
+    """The three operations on logs."""
+    logs = ("NPU_LOG", "BENCH_LOG")
+    operations.add_argument(
+        *("-vc", "--verl-compare"),
+        nargs=2,
+        metavar=logs,
+        help="parameters in two logs of verl; -o: ./verl_param_compare_result",
+    )
+    operations.add_argument(
+        *("-vv", "--verl-verify"),
+        nargs="+",
+        metavar="FILE",
+        help="[BENCH_YAML] LOG: parameters in a log of verl against wanted values; -o: ./verl_param_verify_result",
+    )
+    operations.add_argument(
+        *("-sc", "--slime-compare"),
+        nargs=2,
+        metavar=logs,
+        help="parameters in two logs of slime; -o: ./slime_param_compare_result",
+    )
+
+
+def is_asked(args: argparse.Namespace) -> bool:
+    """True for an operation on logs."""
+    return any(one is not None for one in (args.verl_compare, args.verl_verify, args.slime_compare))
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Compare or verify; 1 if a parameter is not what it should be."""
+    from msprobe.cli.output_folder import usable_output
+    from msprobe.environment.rl_logs import compare_logs, verify_log
+
+    if args.verl_verify is not None:
+        folder = str(usable_output(args.output or "./verl_param_verify_result"))
+        count, notes = verify_log(args.verl_verify, folder)
+    else:
+        tool = "verl" if args.verl_compare is not None else "slime"
+        folder = str(usable_output(args.output or f"./{tool}_param_compare_result"))
+        first, second = args.verl_compare or args.slime_compare
+        count, notes = compare_logs(first, second, folder, tool)
+    for note in notes:
+        print(f"  note: {note}")
+    print(f"{count} parameters differ; see {folder}" if count else f"No parameter differs; see {folder}")
+    return 1 if count else 0

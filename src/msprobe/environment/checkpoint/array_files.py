@@ -1,0 +1,272 @@
+"""Files of single tensors and archives of them: safetensors, numpy, and MindSpore's ``.ckpt``."""
+
+from __future__ import annotations
+
+import io
+import json
+import mmap
+import os
+import struct
+import zipfile
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, joined
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.store.dtypes import ELEMENT_TYPES, Array
+from msprobe.store.values import read_npy
+
+_MOST_HEADER_BYTES = 100_000_000
+_MOST_UNPACKED = 1 << 30
+_MOST_RATIO = 200
+_SAFETENSORS = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
+    "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
+}  # fmt: skip
+_MINDSPORE = {
+    "float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2", "int4": "int8", "qint4x2": "int8",
+}  # fmt: skip
+
+
+def _cannot_read(path: str, problem: OSError) -> PathError:
+    return PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.')
+
+
+def read_safetensors(path: str) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file. Raises PathError, InvalidInputError."""
+    try:
+        size = os.path.getsize(path)
+        with open(path, "rb") as file:
+            head = file.read(8)
+            length = int.from_bytes(head, "little")
+            if len(head) < 8 or length > min(_MOST_HEADER_BYTES, size - 8):
+                raise InvalidInputError(f'"{path}" is no safetensors file: its header is said to have {length} bytes.')
+            text = file.read(length)
+    except OSError as problem:
+        raise _cannot_read(path, problem) from problem
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise InvalidInputError(f'"{path}" is no safetensors file: its header is no JSON.') from problem
+    if not isinstance(header, dict):
+        raise InvalidInputError(f'"{path}" is no safetensors file: its header is no JSON object.')
+    header.pop("__metadata__", None)
+    return {name: _of_safetensors(path, name, entry, 8 + length, size) for name, entry in header.items()}
+
+
+def _of_safetensors(path: str, name: str, entry: Any, base: int, size: int) -> Tensor:
+    where = f'"{path}", tensor {name[:80]!r}'
+    if not isinstance(entry, dict):
+        raise InvalidInputError(f"{where}: its entry in the header is no object.")
+    kind, shape, place = _SAFETENSORS.get(str(entry.get("dtype"))), entry.get("shape"), entry.get("data_offsets")
+    if kind is None:
+        raise InvalidInputError(f"{where}: the element type {entry.get('dtype')!r} is not known.")
+    if not _whole(shape) or not _whole(place) or len(place) != 2:
+        raise InvalidInputError(f"{where}: shape or place is no list of whole numbers.")
+    begin, end = place
+    count = prod(shape)
+    if end - begin != count * ELEMENT_TYPES[kind].bytes or base + end > size:
+        raise InvalidInputError(
+            f"{where}: bytes {begin} to {end} are not those of a {kind} tensor of shape {shape} in a file of {size} "
+            f"bytes."
+        )
+    return FileTensor(tuple(shape), kind, path, base + begin, count)
+
+
+def _whole(numbers: Any) -> TypeGuard[list[int]]:
+    return (
+        isinstance(numbers, list) and len(numbers) <= 64 and all(type(n) is int and 0 <= n < 1 << 62 for n in numbers)
+    )
+
+
+# ---- numpy ----
+
+
+@dataclass(frozen=True)
+class _Member(Tensor):
+    """An array in an archive of arrays."""
+
+    path: str
+    member: str
+
+    def read(self) -> Array:
+        try:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
+                return np.lib.format.read_array(file, allow_pickle=False)
+        except (ValueError, EOFError, zipfile.BadZipFile, MemoryError, NotImplementedError) as problem:
+            raise InvalidInputError(f'"{self.path}", array {self.member!r}: it cannot be read: {problem}.') from problem
+        except OSError as problem:
+            raise _cannot_read(self.path, problem) from problem
+
+
+def read_numpy(path: str) -> dict[str, Tensor]:
+    """The array of a ``.npy`` file, or those of a ``.npz`` archive. Raises PathError, InvalidInputError."""
+    if path.endswith(".npy"):
+        array = read_npy(path).array
+        return {"tensor": _NumpyFile(tuple(map(int, array.shape)), _name(path, array.dtype), path)}
+    found: dict[str, Tensor] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for entry in archive.infolist():
+                if not entry.filename.endswith(".npy"):
+                    raise InvalidInputError(f'"{path}" holds {entry.filename[:80]!r}, which is no array.')
+                found[entry.filename[: -len(".npy")]] = _member(path, archive, entry)
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, SyntaxError) as problem:
+        raise InvalidInputError(f'"{path}" is no readable archive of arrays: {problem}.') from problem
+    except OSError as problem:
+        raise _cannot_read(path, problem) from problem
+    return found
+
+
+@dataclass(frozen=True)
+class _NumpyFile(Tensor):
+    path: str
+
+    def read(self) -> Array:
+        return read_npy(self.path).array
+
+
+def _member(path: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Tensor:
+    with archive.open(entry) as file:
+        head = io.BytesIO(file.read(1 << 16))
+    version = np.lib.format.read_magic(head)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(head)
+    where = f'"{path}", array {entry.filename[:80]!r}'
+    name = _name(where, dtype)
+    said = prod(shape) * dtype.itemsize
+    if said != entry.file_size - head.tell():
+        raise InvalidInputError(
+            f"{where}: it has {entry.file_size} bytes, and is said to have the shape {list(shape)}."
+        )
+    if said > _MOST_UNPACKED and said > _MOST_RATIO * max(1, entry.compress_size):
+        raise InvalidInputError(f"{where}: {entry.compress_size} bytes unpack to {said}; this is no trained tensor.")
+    return _Member(tuple(map(int, shape)), name, path, entry.filename)
+
+
+def _name(where: str, dtype: np.dtype[Any]) -> str:
+    if dtype.kind not in "biufc":
+        raise InvalidInputError(f"{where}: elements of the type {dtype} are no numbers.")
+    return dtype.name
+
+
+# ---- MindSpore: a protobuf message `Checkpoint { repeated Value value = 1; }`, with
+# `Value { string tag = 1; Tensor tensor = 2; }` and `Tensor { repeated int64 dims = 1; string type = 2; bytes
+# content = 3; }`
+
+
+def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a ``.ckpt`` file of MindSpore, and the texts in it. Raises PathError, InvalidInputError."""
+    try:
+        with open(path, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                raise InvalidInputError(f'"{path}" is empty.')
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
+                return _read_message(path, data)
+    except (IndexError, UnicodeDecodeError, struct.error) as problem:
+        raise InvalidInputError(
+            f'"{path}" is no readable checkpoint of MindSpore; it may be encrypted or cut off.'
+        ) from problem
+    except OSError as problem:
+        raise _cannot_read(path, problem) from problem
+
+
+def _read_message(path: str, data: memoryview) -> tuple[dict[str, Tensor], dict[str, str]]:
+    parts: dict[str, list[FileTensor]] = {}
+    dims_of: dict[str, tuple[int, ...]] = {}
+    texts: dict[str, str] = {}
+    for number, begin, end in _fields(data, 0, len(data)):
+        if number != 1:
+            continue
+        tag, kind, content = "", "", (begin, begin)
+        dims: list[int] = []
+        for field, low, high in _fields(data, begin, end):
+            if field == 1:
+                tag = str(data[low:high], "utf-8")
+            elif field == 2:
+                dims, kind, content = _tensor_fields(data, low, high)
+        name = _MINDSPORE.get(kind.lower(), kind.lower())
+        if kind == "str":
+            texts[tag] = str(data[content[0] : content[1]], "utf-32-le", "replace")[:200]
+            continue
+        if name not in ELEMENT_TYPES:
+            raise InvalidInputError(f'"{path}", parameter {tag[:80]!r}: the element type {kind[:40]!r} is not known.')
+        # A large parameter comes in slices under one name, which all tell the whole shape.
+        count = (content[1] - content[0]) // ELEMENT_TYPES[name].bytes
+        dims_of[tag] = tuple(dims)
+        parts.setdefault(tag, []).append(FileTensor((count,), name, path, content[0], count))
+    if not parts and not texts:
+        raise InvalidInputError(f'"{path}" is no checkpoint of MindSpore: it holds no parameter.')
+    return {tag: _whole_tensor(path, tag, tuple(some), dims_of[tag]) for tag, some in parts.items()}, texts
+
+
+def _whole_tensor(path: str, tag: str, parts: tuple[FileTensor, ...], dims: tuple[int, ...]) -> Tensor:
+    from msprobe.environment.checkpoint.tensors import Cut
+
+    flat = joined(parts, 0)
+    dims = () if dims == (0,) and flat.numel == 1 else dims
+    if prod(dims) != flat.numel:
+        raise InvalidInputError(
+            f'"{path}", parameter {tag[:80]!r}: it has {flat.numel} elements, and is said to have '
+            f"the shape {list(dims)}."
+        )
+    if len(parts) == 1:
+        return FileTensor(dims, parts[0].dtype, path, parts[0].start, parts[0].count)
+    return Cut(dims, flat.dtype, flat, 0, flat.numel)
+
+
+def _tensor_fields(data: memoryview, begin: int, end: int) -> tuple[list[int], str, tuple[int, int]]:
+    dims: list[int] = []
+    kind, content = "", (begin, begin)
+    for field, low, high in _fields(data, begin, end):
+        if field == 1 and high < 0:
+            dims.append(low)
+        elif field == 1:
+            while low < high:
+                value, low = _varint(data, low, high)
+                dims.append(value)
+        elif field == 2 and high >= 0:
+            kind = str(data[low:high], "utf-8")
+        elif field == 3 and high >= 0:
+            content = (low, high)
+    if len(dims) > 32 or any(one >= 1 << 62 for one in dims):
+        raise IndexError("dims")
+    return dims, kind, content
+
+
+def _fields(data: memoryview, begin: int, end: int) -> Any:
+    """(number, begin, end) of each field; (number, value, -1) of one that is a number."""
+    while begin < end:
+        key, begin = _varint(data, begin, end)
+        wire = key & 7
+        if wire == 0:
+            value, begin = _varint(data, begin, end)
+            yield key >> 3, value, -1
+            continue
+        if wire == 2:
+            length, begin = _varint(data, begin, end)
+        elif wire in (1, 5):
+            length = 8 if wire == 1 else 4
+        else:
+            raise IndexError("wire type")
+        if begin + length > end:
+            raise IndexError("length")
+        yield key >> 3, begin, begin + length
+        begin += length
+
+
+def _varint(data: memoryview, begin: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if begin >= end or shift > 63:
+            raise IndexError("varint")
+        byte = data[begin]
+        begin += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, begin
+        shift += 7

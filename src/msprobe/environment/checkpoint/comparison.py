@@ -1,0 +1,220 @@
+"""Two checkpoints, parameter by parameter: pairs, measures, what is stale, and the order of what matters."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from msprobe import engine
+from msprobe.engine import ALONE, Workers
+from msprobe.environment.checkpoint.contents import SECTIONS, Checkpoint, Section
+from msprobe.environment.checkpoint.measuring import Kind, Measures, measure
+from msprobe.environment.checkpoint.naming import Pair, apply_map, in_same_words, pair_up, read_map
+from msprobe.environment.checkpoint.opening import open_checkpoint
+from msprobe.environment.checkpoint.tensors import Replicas, Tensor
+from msprobe.errors import MsprobeError
+from msprobe.store.dtypes import ELEMENT_TYPES
+
+_BYTES_A_JOB = 256 << 20
+_PAIRS_A_JOB = 2000
+#: What matters first comes first.
+ORDER: tuple[Kind, ...] = (
+    "unreadable", "missing", "extra", "other shape", "not finite", "permuted", "transposed", "scaled", "stale",
+    "reshaped",
+    "changed", "padded", "rounded", "equal",
+)  # fmt: skip
+#: What two checkpoints of the same weights may differ in.
+HARMLESS: frozenset[Kind] = frozenset({"equal", "rounded", "padded"})
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to compare.
+
+    ``names``: ``auto``, ``none`` or a YAML file of names. ``sections``: weights alone, or what else. ``earlier``: a
+    checkpoint
+    that came before the first; what the second has unchanged of it is stale.
+    """
+
+    first: str
+    second: str
+    names: str = "auto"
+    sections: tuple[Section, ...] = SECTIONS
+    allow_missing: bool = False
+    earlier: str | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The answer: rows with what matters first."""
+
+    first: Checkpoint
+    second: Checkpoint
+    rows: list[Measures]
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, *kinds: Kind, section: str | None = None) -> list[Measures]:
+        """Rows of these kinds."""
+        return [row for row in self.rows if row.kind in kinds and section in (None, row.section)]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows of each kind; kinds that do not occur are left out."""
+        found = Counter(row.kind for row in self.rows)
+        return {kind: found[kind] for kind in ORDER if found[kind]}
+
+    @property
+    def replicas(self) -> list[Measures]:
+        """Parameters whose copies on several ranks are not the same."""
+        return [row for row in self.rows if any(row.replicas_differ)]
+
+    @property
+    def differs(self) -> bool:
+        """True if something is not what two checkpoints of the same state may differ in."""
+        return bool(self.replicas) or any(row.kind not in HARMLESS for row in self.rows)
+
+
+@dataclass(frozen=True)
+class _Job:
+    pairs: tuple[tuple[Section, Pair, Tensor | None], ...]
+
+
+def compare_checkpoints(
+    request: Request, workers: Workers = ALONE, progress: Callable[[str], None] = lambda text: None
+) -> Comparison:
+    """Compare two checkpoints; raises MsprobeError with what is wrong with each of the inputs."""
+    first, second, earlier = _open(request)
+    if request.names == "auto":
+        first, second = in_same_words(first, second)
+    elif request.names != "none":
+        first = apply_map(first, read_map(request.names))
+    notes = [f'"{one.path}": {note}' for one in (first, second) for note in one.notes]
+    before = {pair.name: pair.second for pair in pair_up(first.weights, earlier.weights)} if earlier else {}
+    work: list[tuple[Section, Pair, Tensor | None]] = []
+    rows: list[Measures] = []
+    for section in request.sections:
+        one, two = first.section(section), second.section(section)
+        if section != "weights" and bool(one) != bool(two):
+            lacks, what = (second if one else first), "optimizer state" if section == "optimizer" else "random state"
+            notes.append(f'"{lacks.path}" holds no {what}, so none is compared')
+            continue
+        for pair in pair_up(one, two):
+            if pair.first is None or pair.second is None:
+                rows.append(_alone(section, pair))
+            else:
+                work.append((section, pair, before.get(pair.name) if section == "weights" else None))
+    jobs = list(_jobs(work))
+
+    def tell(number: int) -> None:
+        progress(f"{sum(len(job.pairs) for job in jobs[:number])} parameters, {number + 1} of {len(jobs)}")
+
+    for found in engine.run(_measure, jobs, workers, tell):
+        rows += found
+    rows, more = _stale(rows, first, second)
+    rows.sort(key=_weight)
+    return Comparison(first, second, rows, notes + more)
+
+
+def _open(request: Request) -> tuple[Checkpoint, Checkpoint, Checkpoint | None]:
+    found: list[Checkpoint | None] = []
+    problems: list[MsprobeError] = []
+    for path in (request.first, request.second, request.earlier):
+        try:
+            found.append(None if path is None else open_checkpoint(path, request.allow_missing))
+        except MsprobeError as problem:
+            problems.append(problem)
+    if problems:
+        texts = dict.fromkeys(problem.message for problem in problems)
+        raise type(problems[0])(" ".join(texts)) from problems[0]
+    first, second, earlier = found
+    assert first is not None
+    assert second is not None
+    return first, second, earlier
+
+
+def _jobs(work: list[tuple[Section, Pair, Tensor | None]]) -> Iterator[_Job]:
+    some: list[tuple[Section, Pair, Tensor | None]] = []
+    size = 0
+    for one in work:
+        nbytes = sum(tensor.nbytes for tensor in (one[1].first, one[1].second) if tensor is not None)
+        if some and (size + nbytes > _BYTES_A_JOB or len(some) >= _PAIRS_A_JOB):
+            yield _Job(tuple(some))
+            some, size = [], 0
+        some.append(one)
+        size += nbytes
+    if some:
+        yield _Job(tuple(some))
+
+
+def _measure(job: _Job) -> list[Measures]:
+    return [_measure_pair(*one) for one in job.pairs]
+
+
+def _measure_pair(section: Section, pair: Pair, earlier: Tensor | None) -> Measures:
+    first, second = pair.first, pair.second
+    assert first is not None
+    assert second is not None
+    try:
+        found = measure(pair.name, first, second)
+        differ = (_differ(first), _differ(second))
+        if found.kind == "changed" and earlier is not None and measure(pair.name, earlier, second).kind == "equal":
+            found = replace(found, kind="stale", detail="the second is what the earlier checkpoint has")
+    except MsprobeError as problem:
+        found = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
+        found, differ = replace(found, detail=problem.message), (False, False)
+    except MemoryError:
+        found = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
+        found, differ = replace(found, detail="there is not memory enough for it"), (False, False)
+    return replace(found, section=section, other_name=pair.other_name, replicas_differ=differ)
+
+
+def _differ(tensor: Tensor) -> bool:
+    return isinstance(tensor, Replicas) and tensor.differ()
+
+
+def _alone(section: Section, pair: Pair) -> Measures:
+    """What one side alone has: the second lacks it (missing), or the first does (extra)."""
+    one, two = pair.first, pair.second
+    return Measures(
+        pair.name,
+        "extra" if one is None else "missing",
+        (one.shape if one else None, two.shape if two else None),
+        (one.dtype if one else None, two.dtype if two else None),
+        section=section,
+    )
+
+
+def _stale(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple[list[Measures], list[str]]:
+    """Between two iterations of a training, weights that alone stayed as they were were not updated."""
+    if first.iteration is None or second.iteration is None or first.iteration == second.iteration:
+        return rows, []
+    trained = [row for row in rows if row.section == "weights" and _is_trainable(row)]
+    still = {id(row) for row in trained if row.kind == "equal"}
+    if not still:
+        return rows, []
+    span = f"iterations {first.iteration} and {second.iteration}"
+    if len(still) * 2 > len(trained):
+        return rows, [f"{len(still)} of {len(trained)} weights are the same in {span}"]
+    return [
+        replace(row, kind="stale", detail=f"not updated between {span}") if id(row) in still else row for row in rows
+    ], []
+
+
+def _is_trainable(row: Measures) -> bool:
+    kind = ELEMENT_TYPES.get(row.dtype[0] or "")
+    return (
+        kind is not None
+        and kind.name.startswith(("float", "bfloat"))
+        and row.numel[0] > 1
+        and "running_" not in row.name
+    )
+
+
+def _weight(row: Measures) -> tuple[int, float, str]:
+    sections = {"weights": 0, "optimizer": 1, "random": 2}
+    relative = row.relative if row.relative is not None and not math.isnan(row.relative) else math.inf
+    if row.kind == "scaled" and row.factor:
+        relative = abs(row.factor - 1)
+    return ORDER.index(row.kind) * 3 + sections[row.section], -relative, row.name

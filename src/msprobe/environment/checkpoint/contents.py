@@ -1,0 +1,207 @@
+"""What a checkpoint holds, whatever its format: weights, optimizer state, random states, and facts about the
+training.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from msprobe.environment.checkpoint.pickles import Name, Opaque
+from msprobe.environment.checkpoint.tensors import Tensor, held
+from msprobe.errors import InvalidInputError, PathError
+
+Section = Literal["weights", "optimizer", "random"]
+SECTIONS: tuple[Section, ...] = ("weights", "optimizer", "random")
+_MODEL_KEYS = ("model", "state_dict", "module", "model_state_dict", "network", "net", "weights")
+_MOST_DEPTH = 60
+_MOST_VALUES = 4_000_000
+_MANY_NUMBERS = 8
+_MOST_SMALL_FILE = 16 << 20
+
+
+@dataclass
+class Checkpoint:
+    """A checkpoint that was opened; no tensor of it is read yet.
+
+    ``iteration``: which step of the training wrote it, where it says so. ``settings``: facts that layouts and names
+    depend on (``num_attention_heads``, ``swiglu``, ...). ``facts``: other single values, as text. ``notes``: what
+    was left
+    out, for people.
+    """
+
+    path: str
+    format: str
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    optimizer: dict[str, Tensor] = field(default_factory=dict)
+    random: dict[str, Tensor] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    iteration: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def section(self, name: Section) -> dict[str, Tensor]:
+        """The tensors of one section."""
+        found: dict[str, Tensor] = getattr(self, name)
+        return found
+
+
+def leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What a tree of dicts and lists holds, with dotted names; a list of numbers is one array.
+
+    Raises InvalidInputError for a tree that is nested too deep, in itself, or has too many values.
+    """
+    todo: list[tuple[str, Any, int]] = [(prefix, tree, 0)]
+    seen = 0
+    while todo:
+        name, value, depth = todo.pop()
+        seen += 1
+        if depth > _MOST_DEPTH or seen > _MOST_VALUES:
+            raise InvalidInputError(f"{name[:80]!r} of the checkpoint is nested too deep, or holds too many values.")
+        if isinstance(value, Opaque) and isinstance(value.state, (dict, list)):
+            value = value.state
+        if isinstance(value, Opaque) and (value.items or value.elements):
+            value = value.items or value.elements
+        if isinstance(value, dict):
+            inner: list[tuple[Any, Any]] = list(value.items())
+        elif isinstance(value, (list, tuple)):
+            if len(value) > _MANY_NUMBERS and all(isinstance(one, (int, float)) for one in value):
+                yield name, np.array(value, np.float64 if any(isinstance(one, float) for one in value) else object)
+                continue
+            inner = list(enumerate(value))
+        else:
+            yield name, value
+            continue
+        for key, one in reversed(inner):
+            todo.append((f"{name}.{_word(key)}" if name else _word(key), one, depth + 1))
+
+
+def _word(key: Any) -> str:
+    return key.full if isinstance(key, Name) else str(key)
+
+
+def put(into: dict[str, Tensor], facts: dict[str, str], tree: Any, prefix: str = "") -> None:
+    """The leaves of a tree: numbers and tensors to ``into``, texts to ``facts``."""
+    for name, value in leaves(tree, prefix):
+        tensor = as_tensor(value)
+        if tensor is not None:
+            into[name] = tensor
+        elif isinstance(value, str):
+            facts[name] = value[:200]
+
+
+def as_tensor(value: Any) -> Tensor | None:
+    """Numbers as a tensor; None for what has none."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (bool, float)):
+        return held(np.array(value))
+    if isinstance(value, int):
+        return held(np.array(value if abs(value) < 1 << 63 else float("inf")))
+    if isinstance(value, bytes):
+        return held(np.frombuffer(value, np.uint8)) if value else None
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            value = np.array([int(one) % (1 << 64) for one in value.tolist()], np.uint64)
+        return held(value)
+    return None
+
+
+def from_tree(found: Checkpoint, tree: Any) -> None:
+    """Sort what one file of a training holds into the sections of ``found``.
+
+    Raises InvalidInputError where there is no tensor in it.
+    """
+    if isinstance(tree, Opaque) and isinstance(tree.state, dict):
+        tree = tree.state
+    if not isinstance(tree, dict):
+        tree = {"tensor": tree} if isinstance(tree, Tensor) else {"list": tree}
+    rest: dict[Any, Any] = dict(tree)
+    model = next(
+        (key for key in _MODEL_KEYS if isinstance(rest.get(key), (dict, Opaque)) and _has_tensor(rest[key])), None
+    )
+    if model is not None:
+        put(found.weights, found.facts, rest.pop(model))
+    for key, value in rest.items():
+        is_weight = model is None and isinstance(value, Tensor)
+        place: Section | Literal["other"] = "weights" if is_weight else section_of(str(key))
+        if place == "other":
+            if model is None and _has_tensor(value):
+                put(found.weights, found.facts, value, str(key))
+            else:
+                _fact(found, str(key), value)
+        else:
+            put(found.section(place), found.facts, value, str(key))
+    if not (found.weights or found.optimizer or found.random):
+        raise InvalidInputError(f'"{found.path}" holds no tensor.')
+
+
+def section_of(key: str) -> Section | Literal["other"]:
+    """``weights``, ``optimizer``, ``random`` or ``other``, by what a key of a checkpoint is called."""
+    word = key.lower()
+    if "rng" in word or "random" in word or "generator" in word:
+        return "random"
+    if "optim" in word or word in ("ema_state", "scaler", "lr_scheduler", "opt_param_scheduler", "scheduler"):
+        return "optimizer"
+    if word in _MODEL_KEYS or word.startswith("model"):
+        return "weights"
+    return "other"
+
+
+def _has_tensor(tree: Any) -> bool:
+    return any(isinstance(value, Tensor) for _, value in leaves(tree))
+
+
+def _fact(found: Checkpoint, key: str, value: Any) -> None:
+    if key in ("iteration", "global_step", "global_steps", "step") and type(value) is int:
+        found.iteration = value
+    for name, one in leaves(value, key):
+        if isinstance(one, (str, int, float)) and len(found.facts) < 10_000:
+            found.facts[name] = str(one)[:200]
+
+
+def settings_of(args: Any) -> dict[str, Any]:
+    """The single values of a namespace of arguments."""
+    state = args.state if isinstance(args, Opaque) else args
+    if not isinstance(state, dict):
+        return {}
+    return {str(key): value for key, value in state.items() if isinstance(value, (str, int, float, bool, type(None)))}
+
+
+def small_file(path: str) -> bytes:
+    """All of a file of settings. Raises PathError, and InvalidInputError for one that is too large."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MOST_SMALL_FILE + 1)
+    except OSError as problem:
+        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+    if len(data) > _MOST_SMALL_FILE:
+        raise InvalidInputError(f'"{path}" has more than {_MOST_SMALL_FILE} bytes; this is no file of settings.')
+    return data
+
+
+def inside(folder: str, name: object, told_by: str) -> str:
+    """The path of a file that a checkpoint names, which must lie in the folder of the checkpoint.
+
+    Raises InvalidInputError for one that leads out of it, PathError for one that is missing.
+    """
+    text = name if isinstance(name, str) else ""
+    parts = text.replace("\\", "/").split("/")
+    if not text or os.path.isabs(text) or ".." in parts or "\0" in text or "\\" in text or ":" in parts[0]:
+        raise InvalidInputError(
+            f'"{told_by}" names the file {text[:80]!r}, which does not lie in the folder of the checkpoint.'
+        )
+    path = os.path.join(folder, text)
+    if not os.path.isfile(path):
+        raise PathError(f'"{path}" does not exist; "{told_by}" names it.')
+    real, base = os.path.realpath(path), os.path.realpath(folder)
+    # A cache of downloads keeps the files beside its folders, and links to them.
+    if os.path.commonpath([real, base]) != base and not os.path.islink(path):
+        raise InvalidInputError(
+            f'"{told_by}" names the file {text[:80]!r}, which does not lie in the folder of the checkpoint.'
+        )
+    return path

@@ -1,0 +1,207 @@
+"""Checkpoints of DeepSpeed: one file of weights (ZeRO 0 to 2) or one for each rank (3), and a slice of the optimizer
+for each rank.
+
+With ZeRO 1 to 3 the weights are the float32 copies that the optimizer keeps. ZeRO 1 and 2: the slices of a group of
+parameters,
+one behind the other, are its parameters one behind the other. ZeRO 3: each rank has ``ceil(numel / ranks)`` elements of
+each parameter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from math import prod
+from typing import Any
+
+from msprobe.environment.checkpoint.contents import Checkpoint, from_tree, leaves, put, small_file
+from msprobe.environment.checkpoint.tensors import Cut, Tensor, joined
+from msprobe.environment.checkpoint.torch_files import read_torch
+from msprobe.errors import InvalidInputError, PathError
+
+_MODEL = re.compile(r"(?:zero_pp_rank_(\d+)_)?mp_rank_(\d+)_model_states\.pt$")
+_OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt$")
+_RANDOM = ("random_rng_state", "np_rng_state", "torch_rng_state", "cuda_rng_state", "rng_tracker_states")
+
+
+def is_deepspeed(folder: str) -> bool:
+    """True if the folder, or the one that its ``latest`` names, holds files of DeepSpeed."""
+    try:
+        return any(_MODEL.match(name) for name in os.listdir(_step_folder(folder)))
+    except OSError:
+        return os.path.isfile(os.path.join(folder, "latest"))
+
+
+def _step_folder(folder: str) -> str:
+    latest = os.path.join(folder, "latest")
+    if not os.path.isfile(latest):
+        return folder
+    name = small_file(latest).decode("utf-8", "replace").strip()
+    if not name or "/" in name or "\\" in name or name in (".", "..") or "\0" in name:
+        raise InvalidInputError(f'"{latest}" names the folder {name[:80]!r}, which is no folder beside it.')
+    found = os.path.join(folder, name)
+    if not os.path.isdir(found):
+        raise PathError(f'"{found}" does not exist; "{latest}" names it.')
+    return found
+
+
+def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
+    """Open a checkpoint of DeepSpeed. Raises PathError, InvalidInputError."""
+    place = _step_folder(folder)
+    names = sorted(os.listdir(place))
+    models = {name: match for name in names if (match := _MODEL.match(name))}
+    slices = {name: match for name in names if (match := _OPTIMIZER.match(name))}
+    parts = {int(match[2]) for match in models.values()}
+    if len(parts) > 1:
+        raise InvalidInputError(
+            f'"{place}" is split over {len(parts)} model-parallel ranks; give the checkpoint of Megatron, or one '
+            "that was merged."
+        )
+    states = {int(match[1] or 0): read_torch(os.path.join(place, name)) for name, match in models.items()}
+    first = states[min(states)]
+    if not isinstance(first, dict):
+        raise InvalidInputError(f'"{place}/{min(models)}" holds no state of a training.')
+    found = Checkpoint(folder, "DeepSpeed")
+    found.iteration = first.get("global_steps") if type(first.get("global_steps")) is int else None
+    for key in _RANDOM:
+        put(found.random, found.facts, first.get(key), key)
+    module = first.get("module")
+    ranks = {int(match[1]): name for name, match in slices.items()}
+    if not ranks:
+        from_tree(found, {"module": module, "optimizer": first.get("optimizer")})
+        return found
+    optimizers = [_optimizer(os.path.join(place, ranks[rank])) for rank in sorted(ranks)]
+    world = _world(place, optimizers[0], ranks)
+    stage = optimizers[0].get("zero_stage")
+    if stage == 3:
+        found.format, merge = "DeepSpeed ZeRO 3", _merge_stage_3
+    else:
+        found.format, merge = f"DeepSpeed ZeRO {stage}", _merge_stage_2
+    shapes = _shapes(place, first.get("param_shapes"))
+    if world != len(ranks):
+        found.notes.append(f"{len(ranks)} of {world} ranks are there")
+    try:
+        _merge(found, optimizers, shapes, merge)
+    except InvalidInputError as problem:
+        raise InvalidInputError(f'"{place}": {problem.message}') from problem
+    _rest(found, first, states, module)
+    return found
+
+
+def _optimizer(path: str) -> dict[str, Any]:
+    tree = read_torch(path)
+    state = tree.get("optimizer_state_dict") if isinstance(tree, dict) else None
+    if not isinstance(state, dict) or type(state.get("zero_stage")) is not int:
+        raise InvalidInputError(f'"{path}" holds no state of a ZeRO optimizer.')
+    return state
+
+
+def _world(place: str, optimizer: dict[str, Any], ranks: dict[int, str]) -> int:
+    count = optimizer.get("partition_count")
+    if isinstance(count, list) and count:
+        count = count[0]
+    count = count if type(count) is int and 0 < count < 1 << 20 else len(ranks)
+    missing = [rank for rank in range(count) if rank not in ranks]
+    if missing:
+        some = ", ".join(map(str, missing[:8]))
+        raise PathError(
+            f'"{place}" lacks the optimizer files zero_pp_rank_N_mp_rank_00_optim_states.pt of rank {some}; '
+            "weights cannot be put together without them."
+        )
+    return count
+
+
+def _shapes(place: str, told: Any) -> list[dict[str, tuple[int, ...]]]:
+    groups = told if isinstance(told, list) else [told]
+    result = []
+    for group in groups:
+        if not isinstance(group, dict) or not all(
+            isinstance(shape, tuple) and all(type(n) is int and 0 <= n < 1 << 62 for n in shape)
+            for shape in group.values()
+        ):
+            raise InvalidInputError(f'"{place}" does not tell the shapes of its parameters (param_shapes).')
+        result.append({str(name): shape for name, shape in group.items()})
+    return result
+
+
+def _flat(value: Any) -> Tensor:
+    if isinstance(value, list) and value:
+        return joined(tuple(_flat(one) for one in value), 0)
+    if not isinstance(value, Tensor) or len(value.shape) != 1:
+        raise InvalidInputError("a slice of parameters is no flat tensor.")
+    return value
+
+
+def _merge(
+    found: Checkpoint, optimizers: list[dict[str, Any]], shapes: list[dict[str, tuple[int, ...]]], merge: Any
+) -> None:
+    key = "fp32_flat_groups" if merge is _merge_stage_3 else "single_partition_of_fp32_groups"
+    groups = [one.get(key) for one in optimizers]
+    if not all(isinstance(one, list) for one in groups):
+        raise InvalidInputError(f"the optimizer files do not hold {key}.")
+    found.weights.update(merge(groups, shapes))
+    states = [_moments(one) for one in optimizers]
+    for moment in sorted({name for one in states[0] for name in one}):
+        per_rank = [[group[moment] for group in one if moment in group] for one in states]
+        if all(isinstance(value, Tensor) and len(value.shape) == 1 for one in per_rank for value in one):
+            merged = merge(per_rank, shapes)
+            found.optimizer.update({f"{name}.{moment}": tensor for name, tensor in merged.items()})
+        else:
+            put(found.optimizer, found.facts, per_rank[0], moment)
+
+
+def _moments(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The states of the groups of one rank: ``exp_avg`` and others, which are flat as the weights are."""
+    base = optimizer.get("base_optimizer_state", optimizer.get("optimizer_state_dict"))
+    if isinstance(base, dict) and isinstance(base.get("state"), dict):
+        base = [base["state"][key] for key in sorted(base["state"], key=str)]
+    return [one for one in base if isinstance(one, dict)] if isinstance(base, list) else []
+
+
+def _merge_stage_2(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ...]]]) -> dict[str, Tensor]:
+    result: dict[str, Tensor] = {}
+    for number, group in enumerate(shapes):
+        if any(len(one) <= number for one in groups):
+            raise InvalidInputError(f"the optimizer files have fewer groups than the {len(shapes)} of param_shapes.")
+        whole = joined(tuple(_flat(one[number]) for one in groups), 0)
+        place = 0
+        for name, shape in group.items():
+            result[name] = Cut(shape, whole.dtype, whole, place, prod(shape))
+            place += prod(shape)
+    return result
+
+
+def _merge_stage_3(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ...]]]) -> dict[str, Tensor]:
+    ranks = [_flat(one) for one in groups]
+    result: dict[str, Tensor] = {}
+    place = 0
+    for name, shape in ((name, shape) for group in shapes for name, shape in group.items()):
+        share = -(-prod(shape) // len(ranks))
+        parts = tuple(Cut((share,), one.dtype, one, place, share) for one in ranks)
+        whole = joined(parts, 0)
+        result[name] = Cut(shape, whole.dtype, whole, 0, prod(shape))
+        place += share
+    return result
+
+
+def _rest(found: Checkpoint, first: dict[str, Any], states: dict[int, Any], module: Any) -> None:
+    """What the optimizer does not have: buffers, frozen parameters, and second names of shared ones."""
+    buffers = first.get("buffer_names")
+    saved = dict(leaves(module)) if isinstance(module, dict) else {}
+    for name in buffers if isinstance(buffers, list) else ():
+        if isinstance(saved.get(name), Tensor):
+            found.weights[name] = saved[name]
+    frozen, shapes = first.get("frozen_param_fragments"), first.get("frozen_param_shapes")
+    if isinstance(frozen, dict) and isinstance(shapes, dict):
+        for name in frozen:
+            parts = [one["frozen_param_fragments"][name] for _, one in sorted(states.items()) if isinstance(one, dict)]
+            if len(parts) == 1:
+                found.weights[name] = parts[0]
+            else:
+                whole = joined(tuple(map(_flat, parts)), 0)
+                found.weights[name] = Cut(shapes[name], whole.dtype, whole, 0, prod(shapes[name]))
+    shared = first.get("shared_params")
+    pairs = shared.items() if isinstance(shared, dict) else shared if isinstance(shared, list) else ()
+    for pair in pairs:
+        if isinstance(pair, (list, tuple)) and len(pair) == 2 and pair[1] in found.weights:
+            found.weights[pair[0]] = found.weights[pair[1]]

@@ -1,0 +1,192 @@
+"""Folders of ``torch.distributed.checkpoint``: a pickled ``.metadata``, and files of blocks; Megatron's
+``torch_dist`` too.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.environment.checkpoint.contents import (
+    Checkpoint,
+    as_tensor,
+    from_tree,
+    inside,
+    leaves,
+    section_of,
+    settings_of,
+)
+from msprobe.environment.checkpoint.pickles import Name, Opaque, PickleError, read_pickle
+from msprobe.environment.checkpoint.tensors import Cut, Piece, Pieces, Tensor
+from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.store.dtypes import ELEMENT_TYPES, Array
+
+_MOST_METADATA_BYTES = 1 << 30
+# Megatron keeps the layers of a stack in one tensor whose first axis is the layer.
+_STACKED = re.compile(r"(?:^|\.)layers\.(?!\d)")
+
+
+@dataclass(frozen=True)
+class _Entry(Tensor):
+    """A tensor in an entry of a file of blocks; the entry is a file of ``torch.save`` by itself."""
+
+    path: str
+    offset: int
+    length: int
+
+    def read(self) -> Array:
+        found = read_torch(self.path, self.offset, self.length)
+        if not isinstance(found, Tensor) or found.shape != self.shape:
+            raise InvalidInputError(
+                f'"{self.path}": the entry at byte {self.offset} is no tensor of shape {list(self.shape)}.'
+            )
+        return found.read()
+
+
+def read_distributed(folder: str) -> Checkpoint:
+    """Open a folder with ``.metadata``. Raises PathError, InvalidInputError."""
+    path = os.path.join(folder, ".metadata")
+    metadata = _metadata(path)
+    described, stored = _state(metadata, "state_dict_metadata"), _state(metadata, "storage_data")
+    if not isinstance(described, dict) or not isinstance(stored, dict):
+        raise InvalidInputError(f'"{path}" is no description of a distributed checkpoint.')
+    places: dict[str, dict[tuple[int, ...] | None, Any]] = {}
+    for key, place in stored.items():
+        index = key.state if isinstance(key, Opaque) else None
+        if not isinstance(index, dict) or not isinstance(index.get("fqn"), str):
+            raise InvalidInputError(f'"{path}": an entry has no name.')
+        offset = index.get("offset")
+        places.setdefault(index["fqn"], {})[offset if isinstance(offset, tuple) else None] = place
+    found = Checkpoint(folder, "torch distributed checkpoint")
+    for name, entry in described.items():
+        _take(found, path, str(name), entry, places.get(str(name), {}))
+    common = os.path.join(folder, "common.pt")
+    if os.path.isfile(common):
+        _common(found, read_torch(common))
+    if not (found.weights or found.optimizer or found.random):
+        raise InvalidInputError(f'"{folder}" holds no tensor.')
+    return found
+
+
+def _metadata(path: str) -> Any:
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if not 0 < size <= _MOST_METADATA_BYTES:
+                raise InvalidInputError(f'"{path}" has {size} bytes; this is no description of a checkpoint.')
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
+                return read_pickle(data, REBUILD)[0]
+    except PickleError as problem:
+        raise InvalidInputError(f'"{path}" cannot be read: {problem}.') from problem
+    except OSError as problem:
+        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+
+
+def _state(value: Any, key: str) -> Any:
+    return value.state.get(key) if isinstance(value, Opaque) and isinstance(value.state, dict) else None
+
+
+def _take(found: Checkpoint, path: str, name: str, entry: Any, places: dict[Any, Any]) -> None:
+    top, _, below = name.partition(".")
+    section = section_of(top)
+    if section == "weights" and below:
+        name = below
+    elif section == "other":
+        section = "weights"
+    chunks = _state(entry, "chunks")
+    if chunks is None:
+        _take_object(found, path, name, top, section, places)
+        return
+    size, kind = _state(entry, "size"), _kind(_state(entry, "properties"))
+    if not isinstance(size, tuple) or kind not in ELEMENT_TYPES or not isinstance(chunks, list):
+        raise InvalidInputError(f'"{path}": the tensor {name[:80]!r} is not described as torch does it.')
+    pieces = tuple(_piece(path, name, kind, _state(one, "offsets"), _state(one, "sizes"), places) for one in chunks)
+    found.section(section)[name] = Pieces(size, kind, pieces)
+
+
+def _piece(path: str, name: str, kind: str, offsets: Any, sizes: Any, places: dict[Any, Any]) -> Piece:
+    if not isinstance(offsets, tuple) or not isinstance(sizes, tuple) or not _whole((*offsets, *sizes)):
+        raise InvalidInputError(f'"{path}": a block of {name[:80]!r} has no place.')
+    file, begin, length = _place(path, name, places.get(offsets))
+    return Piece(offsets, _Entry(sizes, kind, file, begin, length))
+
+
+def _place(path: str, name: str, place: Any) -> tuple[str, int, int]:
+    begin, length = _state(place, "offset"), _state(place, "length")
+    if not _whole((begin, length)):
+        raise InvalidInputError(f'"{path}": where {name[:80]!r} is stored is missing.')
+    if _state(place, "transform_descriptors"):
+        raise InvalidInputError(
+            f'"{path}": {name[:80]!r} is stored in a transformed (compressed) form, which is not read.'
+        )
+    return inside(os.path.dirname(path), _state(place, "relative_path"), path), begin, length
+
+
+def _take_object(found: Checkpoint, path: str, name: str, top: str, section: Any, places: dict[Any, Any]) -> None:
+    """A value that is no tensor: a learning rate, a state of TransformerEngine."""
+    if name.endswith("_extra_state") or "_extra_state/" in name or not places:
+        return
+    try:
+        tree = read_torch(*_place(path, name, next(iter(places.values()))))
+    except InvalidInputError as problem:
+        if len(found.notes) < 20:
+            found.notes.append(problem.message)
+        return
+    if section == "weights" and top in ("iteration", "step", "global_step") and type(tree) is int:
+        found.iteration = tree
+        return
+    for inner, value in leaves(tree, name):
+        tensor = as_tensor(value)
+        if tensor is not None and section != "weights":
+            found.section(section)[inner] = tensor
+        elif isinstance(value, (str, int, float)):
+            found.facts[inner] = str(value)[:200]
+
+
+def _kind(properties: Any) -> str:
+    state = properties.state if isinstance(properties, Opaque) else None
+    kind = (
+        state[0]
+        if isinstance(state, (tuple, list)) and state
+        else state.get("dtype")
+        if isinstance(state, dict)
+        else None
+    )
+    return kind.name if isinstance(kind, Name) else ""
+
+
+def _whole(numbers: tuple[Any, ...]) -> bool:
+    return all(type(one) is int and 0 <= one < 1 << 62 for one in numbers)
+
+
+def _common(found: Checkpoint, tree: Any) -> None:
+    """What all ranks of Megatron have in common: arguments, iteration, settings of the optimizer."""
+    found.format = "Megatron, torch_dist"
+    if isinstance(tree, dict):
+        found.settings = settings_of(tree.pop("args", None))
+        rest = Checkpoint(found.path, found.format)
+        rest.weights = {"": next(iter(found.weights.values()))} if found.weights else {}
+        from_tree(rest, tree)
+        found.iteration = rest.iteration
+        found.optimizer.update(rest.optimizer)
+        found.random.update(rest.random)
+        found.facts.update(rest.facts)
+    found.weights = _unstacked(found.weights)
+    found.optimizer = _unstacked(found.optimizer)
+
+
+def _unstacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    result: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        place = _STACKED.search(name)
+        if place is None or not tensor.shape or not 0 < tensor.shape[0] <= 4096 or len(tensor.shape) < 2:
+            result[name] = tensor
+            continue
+        for layer in range(tensor.shape[0]):
+            one = Cut(tensor.shape[1:], tensor.dtype, tensor, layer, 1)
+            result[f"{name[: place.end()]}{layer}.{name[place.end() :]}"] = one
+    return result

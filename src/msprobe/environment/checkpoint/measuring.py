@@ -1,0 +1,271 @@
+"""How far two tensors are apart, and what kind of difference it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from msprobe.environment.checkpoint.megatron_names import is_vocabulary
+from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.store.dtypes import Array
+
+Kind = Literal[
+    "missing", "extra", "other shape", "not finite", "reshaped", "transposed", "permuted", "scaled", "stale", "changed",
+    "padded", "rounded", "equal", "unreadable",
+]  # fmt: skip
+
+_BLOCK = 1 << 20
+# Half the distance of 1 to the next number, which is what rounding to a type may cost, relatively.
+_ROUNDING = {
+    "float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float8_e4m3fn": 2.0**-4,
+    "float8_e5m2": 2.0**-3, "float8_e4m3fnuz": 2.0**-4, "float8_e5m2fnuz": 2.0**-3,
+}  # fmt: skip
+# Below it numbers of a type lie no closer than this, so that a relative limit says nothing.
+_SMALLEST = {
+    "float16": 2.0**-24,
+    "bfloat16": 2.0**-126,
+    "float32": 2.0**-126,
+    "float8_e4m3fn": 2.0**-9,
+    "float8_e5m2": 2.0**-16,
+}
+_FRACTION_BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What was found of one parameter.
+
+    ``l2`` is the 2-norm of the difference, ``cosine`` that of the angle (None where one side is zero), ``relative``
+    is l2 by
+    the norm of the first. ``shape``, ``dtype``: of each side. ``factor``: the second by the first, where it is one
+    number. ``padded``: rows of both, of which the common ones were compared.
+    """
+
+    name: str
+    kind: Kind
+    shape: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
+    dtype: tuple[str | None, str | None]
+    l2: float | None = None
+    cosine: float | None = None
+    relative: float | None = None
+    max_abs: float | None = None
+    max_relative: float | None = None
+    nan_count: tuple[int, int] = (0, 0)
+    inf_count: tuple[int, int] = (0, 0)
+    ulp_max: int | None = None
+    factor: float | None = None
+    padded: tuple[int, int] | None = None
+    detail: str = ""
+    replicas_differ: tuple[bool, bool] = (False, False)
+    other_name: str | None = None
+    section: str = "weights"
+
+    @property
+    def exact(self) -> bool:
+        """True if both sides have the same numbers."""
+        return self.kind == "equal" or (self.kind == "stale" and self.l2 == 0)
+
+    @property
+    def numel(self) -> tuple[int, int]:
+        """Elements of each side."""
+        first, second = (math.prod(one) if one is not None else 0 for one in self.shape)
+        return first, second
+
+
+def measure(name: str, first: Tensor, second: Tensor) -> Measures:
+    """Compare two tensors. Raises PathError, InvalidInputError where one cannot be read."""
+    found = Measures(name, "changed", (first.shape, second.shape), (first.dtype, second.dtype))
+    a, b = _numbers(first.read()), _numbers(second.read())
+    if a.shape != b.shape:
+        return _of_shapes(found, a, b)
+    return _kind(_apart(found, a, b), a, b)
+
+
+def _numbers(array: Array) -> Array:
+    """Complex numbers as pairs, so that no half of them is lost."""
+    if array.dtype.kind != "c":
+        return array
+    real = array.real.dtype
+    return np.ascontiguousarray(array).view(real).reshape((*array.shape, 2))
+
+
+def _of_shapes(found: Measures, a: Array, b: Array) -> Measures:
+    if a.size == b.size:
+        if a.ndim >= 2 and a.ndim == b.ndim and b.shape == a.swapaxes(-1, -2).shape and _same(a.swapaxes(-1, -2), b):
+            return replace(found, kind="transposed", detail="the last two axes are exchanged")
+        if _same(a.reshape(-1), b.reshape(-1)):
+            return replace(found, kind="reshaped", detail="same elements in the same order")
+        if _same_in_another_order(a, b):
+            return replace(found, kind="permuted", detail="same elements in another order, and another shape")
+    if is_vocabulary(found.name) and a.ndim == b.ndim >= 1 and a.shape[1:] == b.shape[1:]:
+        rows = min(len(a), len(b))
+        common = _apart(found, a[:rows], b[:rows])
+        detail = (
+            f"rows are padded: {len(a)} and {len(b)}; "
+            f"{'the common ones are equal' if common.l2 == 0 else 'compared are the common ones'}"
+        )
+        kind: Kind = "padded" if common.l2 == 0 else "changed"
+        return replace(common, kind=kind, padded=(len(a), len(b)), detail=detail)
+    return replace(found, kind="other shape", detail=f"{list(a.shape)} and {list(b.shape)}")
+
+
+def _same(a: Array, b: Array) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f"))
+
+
+def _same_in_another_order(a: Array, b: Array) -> bool:
+    if a.size < 2 or a.dtype != b.dtype:
+        return False
+    first, second = a.reshape(-1), b.reshape(-1)
+    # A sum of squares is the same in any order but for its rounding: sorting is for those where it is.
+    one, two = _squares(first), _squares(second)
+    if not (math.isfinite(one) and abs(one - two) <= 1e-9 * max(one, two)):
+        return False
+    return _same(np.sort(first), np.sort(second))
+
+
+def _squares(flat: Array) -> float:
+    return sum(
+        float(np.dot(part, part))
+        for part in (flat[at : at + _BLOCK].astype(np.float64) for at in range(0, flat.size, _BLOCK))
+    )
+
+
+def _apart(found: Measures, a: Array, b: Array) -> Measures:
+    """Everything that adds up, block by block, in double precision."""
+    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+    dot = square_a = square_b = square_d = max_abs = max_relative = 0.0
+    nan, inf = [0, 0], [0, 0]
+    same_numbers = True
+    with np.errstate(all="ignore"):
+        for at in range(0, flat_a.size, _BLOCK):
+            raw = flat_a[at : at + _BLOCK], flat_b[at : at + _BLOCK]
+            equal = _same(*raw)
+            same_numbers &= equal
+            x, y = raw[0].astype(np.float64), raw[1].astype(np.float64)
+            for side, one in enumerate((x, y)):
+                if not np.isfinite(one).all():
+                    nan[side] += int(np.isnan(one).sum())
+                    inf[side] += int(np.isinf(one).sum())
+            dot += float(np.dot(x, y))
+            square_a += float(np.dot(x, x))
+            square_b += float(np.dot(y, y))
+            if equal:
+                continue
+            apart = np.abs(x - y)
+            square_d += float(np.dot(apart, apart))
+            max_abs = _larger(max_abs, float(np.max(apart)))
+            share = apart / np.abs(x)
+            max_relative = _larger(max_relative, float(np.max(share, initial=0.0, where=apart != 0)))
+    norm_a, norm_b, l2 = math.sqrt(square_a), math.sqrt(square_b), math.sqrt(square_d) if square_d >= 0 else math.nan
+    return replace(
+        found,
+        kind="equal" if same_numbers else "changed",
+        l2=math.nan if any(nan) else l2,
+        cosine=_cosine(dot, norm_a, norm_b, same_numbers and not any(nan)),
+        relative=l2 / norm_a if norm_a else (0.0 if l2 == 0 else math.inf),
+        max_abs=max_abs,
+        max_relative=max_relative,
+        nan_count=(nan[0], nan[1]),
+        inf_count=(inf[0], inf[1]),
+        factor=dot / square_a if square_a else None,
+    )
+
+
+def _larger(first: float, second: float) -> float:
+    return second if math.isnan(second) or second > first else first
+
+
+def _cosine(dot: float, norm_a: float, norm_b: float, same: bool) -> float | None:
+    if norm_a == norm_b == 0 or (same and math.isfinite(norm_a)):
+        return 1.0
+    if norm_a == 0 or norm_b == 0:
+        return None
+    return dot / norm_a / norm_b
+
+
+def _kind(found: Measures, a: Array, b: Array) -> Measures:
+    factor, found = found.factor, replace(found, factor=None)
+    if found.kind == "equal":
+        return found
+    found = replace(found, ulp_max=_units(a, b, found.dtype))
+    if found.nan_count != (0, 0) or found.inf_count != (0, 0):
+        if found.nan_count != found.nan_count[::-1] or found.inf_count != found.inf_count[::-1]:
+            detail = (
+                f"NaN: {found.nan_count[0]} and {found.nan_count[1]}; Inf: {found.inf_count[0]} and "
+                f"{found.inf_count[1]}"
+            )
+            return replace(found, kind="not finite", detail=detail)
+        return found
+    if found.dtype[0] != found.dtype[1] and _is_rounded(found, a, b):
+        return replace(
+            found, kind="rounded", detail=f"{found.dtype[0]} and {found.dtype[1]}, equal within their rounding"
+        )
+    if a.ndim >= 2 and a.shape[-1] == a.shape[-2] and _same(a.swapaxes(-1, -2), b):
+        return replace(found, kind="transposed", detail="the last two axes are exchanged")
+    if _same_in_another_order(a, b):
+        return replace(found, kind="permuted", detail=_order(a, b))
+    return _scaled(found, factor)
+
+
+def _is_rounded(found: Measures, a: Array, b: Array) -> bool:
+    kinds = [kind for kind in found.dtype if kind in _ROUNDING]
+    if len(kinds) < 2:
+        return False
+    limit = max(_ROUNDING[kind] for kind in kinds)
+    floor = max(_SMALLEST.get(kind, 0.0) for kind in kinds)
+    x, y = a.reshape(-1), b.reshape(-1)
+    for at in range(0, x.size, _BLOCK):
+        one, two = x[at : at + _BLOCK].astype(np.float64), y[at : at + _BLOCK].astype(np.float64)
+        if not np.all(np.abs(one - two) <= limit * np.maximum(np.abs(one), np.abs(two)) * (1 + 1e-6) + floor):
+            return False
+    return True
+
+
+def _order(a: Array, b: Array) -> str:
+    if a.ndim == 2 and _same(a[_row_order(a)], b[_row_order(b)]):
+        return "same rows in another order"
+    if a.ndim == 2 and _same(a.T[_row_order(a.T)], b.T[_row_order(b.T)]):
+        return "same columns in another order"
+    return "same elements in another order"
+
+
+def _row_order(rows: Array) -> Array:
+    """An order of rows that depends on what is in them alone."""
+    return np.lexsort(tuple(rows[:, at] for at in range(min(rows.shape[1], 64))))
+
+
+def _scaled(found: Measures, factor: float | None) -> Measures:
+    if factor is None or factor == 0 or found.cosine is None or found.l2 is None or found.numel[0] < 4:
+        return found
+    # What is left over after scaling is the sine of the angle; it cannot be told from rounding below this.
+    slack = max(16 * max(_ROUNDING.get(kind or "", 0.0) for kind in found.dtype), 1e-7)
+    sine = math.sqrt(max(0.0, 1 - found.cosine * found.cosine))
+    if sine > slack or abs(factor - 1) <= 16 * slack:
+        return found
+    return replace(found, kind="scaled", factor=factor, detail=f"the second is {factor:.9g} times the first")
+
+
+def _units(a: Array, b: Array, dtypes: tuple[str | None, str | None]) -> int | None:
+    """The largest distance in units in the last place; None for types that have none."""
+    bits = _FRACTION_BITS.get(dtypes[0] or "")
+    if dtypes[0] != dtypes[1] or bits is None or a.dtype != b.dtype:
+        return None
+    whole: Any = {2: np.int16, 4: np.int32, 8: np.int64}[a.dtype.itemsize]
+    shift = {2: 10, 4: 23, 8: 52}[a.dtype.itemsize] - bits
+    largest = 0
+    x, y = a.reshape(-1), b.reshape(-1)
+    for at in range(0, x.size, _BLOCK):
+        one, two = (
+            np.ascontiguousarray(part[at : at + _BLOCK])
+            .view(whole)
+            .astype(np.float64 if whole is np.int64 else np.int64)
+            for part in (x, y)
+        )
+        low = -(2 ** (8 * a.dtype.itemsize - 1))
+        one, two = (np.where(part < 0, low - part, part) for part in (one, two))
+        largest = max(largest, int(np.max(np.abs(one - two), initial=0)))
+    return largest >> shift

@@ -1,0 +1,218 @@
+"""Which parameter of one checkpoint answers to which of the other: names as they are, without wrappers, in other
+words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from msprobe.environment.checkpoint.contents import Checkpoint, small_file
+from msprobe.environment.checkpoint.tensors import Cut, Rows, Tensor
+from msprobe.errors import InvalidInputError
+
+_WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module)\.")
+_PREFIX = re.compile(r"^(?:(?:module|model|state_dict|network|base_model)\.)+")
+_MINDSPORE_ENDINGS = {
+    "gamma": "weight", "beta": "bias", "embedding_table": "weight", "moving_mean": "running_mean",
+    "moving_variance": "running_var",
+}  # fmt: skip
+_MINDSPORE_NUMBER = re.compile(r"-(\d+)(?=\.|$)")
+_HF_ATTENTION = ".self_attn.q_proj.weight"
+_MEGATRON_ATTENTION = "self_attention.linear_qkv.weight"
+_HF_LAYER = (
+    ("self_attention.linear_proj.", "self_attn.o_proj."),
+    ("self_attention.q_layernorm.", "self_attn.q_norm."),
+    ("self_attention.k_layernorm.", "self_attn.k_norm."),
+    ("pre_mlp_layernorm.", "post_attention_layernorm."),
+    ("mlp.linear_fc2.", "mlp.down_proj."),
+    ("mlp.router.", "mlp.gate."),
+    ("mlp.experts.local_experts.", "mlp.experts."),
+    (".linear_fc2.", ".down_proj."),
+)
+_HF_TOP = {
+    "embedding.word_embeddings.weight": "model.embed_tokens.weight",
+    "output_layer.weight": "lm_head.weight",
+    "decoder.final_layernorm.weight": "model.norm.weight",
+    "decoder.final_layernorm.bias": "model.norm.bias",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One parameter of each side; None where a side does not have it. ``name`` is that of the first side that has
+    it.
+    """
+
+    name: str
+    first: Tensor | None
+    second: Tensor | None
+    other_name: str | None = None
+
+
+def pair_up(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[Pair]:
+    """Every parameter of either side once, in the order of the first.
+
+    Equal names answer to each other. What is left over is paired by what remains of names without ``module.``,
+    ``model.``, ``_orig_mod.`` and the like, then in the words of PyTorch for MindSpore's, where that is one on each
+    side.
+    """
+    partner = {name: name for name in first if name in second}
+    for plain in (_unwrapped, _unprefixed, _in_torch_words):
+        taken = set(partner.values())
+        left = _by_name([name for name in first if name not in partner], plain)
+        right = _by_name([name for name in second if name not in taken], plain)
+        partner.update({name: right[key] for key, name in left.items() if key in right})
+    taken = set(partner.values())
+    pairs = []
+    for name, tensor in first.items():
+        other = partner.get(name)
+        pairs.append(Pair(name, tensor, second[other] if other else None, other if other != name else None))
+    return pairs + [Pair(name, None, tensor) for name, tensor in second.items() if name not in taken]
+
+
+def _by_name(names: list[str], plain: Callable[[str], str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    twice = set()
+    for name in names:
+        key = plain(name)
+        if key in found:
+            twice.add(key)
+        found[key] = name
+    return {key: name for key, name in found.items() if key not in twice}
+
+
+def _unwrapped(name: str) -> str:
+    return _WRAPPERS.sub("", name)
+
+
+def _unprefixed(name: str) -> str:
+    return _PREFIX.sub("", _unwrapped(name))
+
+
+def _in_torch_words(name: str) -> str:
+    stem, _, last = _MINDSPORE_NUMBER.sub(r".\1", _unprefixed(name)).rpartition(".")
+    return f"{stem}.{_MINDSPORE_ENDINGS.get(last, last)}".lstrip(".")
+
+
+# ---- maps between names ----
+
+
+def apply_map(found: Checkpoint, mapping: dict[str, str]) -> Checkpoint:
+    """The checkpoint with the names of ``mapping``: whole names, or regular expressions that match a whole name."""
+    patterns = [(_pattern(old), new) for old, new in mapping.items()]
+
+    def renamed(name: str) -> str:
+        if name in mapping:
+            return mapping[name]
+        for pattern, new in patterns:
+            if pattern.fullmatch(name):
+                try:
+                    return pattern.sub(new, name, count=1)
+                except (re.error, IndexError) as problem:
+                    raise InvalidInputError(f"the name map's {new!r} is no replacement: {problem}.") from problem
+        return name
+
+    return replace(found, weights={renamed(name): tensor for name, tensor in found.weights.items()})
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as problem:
+        raise InvalidInputError(
+            f"the name map's {text!r} is no name and no regular expression: {problem}."
+        ) from problem
+
+
+def read_map(path: str) -> dict[str, str]:
+    """A YAML file ``{name of the first: name of the second}``. Raises PathError, InvalidInputError."""
+    try:
+        told = yaml.safe_load(small_file(path))
+    except (yaml.YAMLError, RecursionError) as problem:
+        raise InvalidInputError(f'name map "{path}" is no YAML file.') from problem
+    if not isinstance(told, dict) or not all(isinstance(one, str) for pair in told.items() for one in pair):
+        raise InvalidInputError(f'name map "{Path(path)}" must be pairs `name of the first: name of the second`.')
+    return told
+
+
+def in_same_words(first: Checkpoint, second: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
+    """Both with Hugging Face's names, where one has these and the other Megatron's; else as they are."""
+    if _is_megatron(first) and _is_hugging_face(second):
+        return _hugging_face(first, second), second
+    if _is_megatron(second) and _is_hugging_face(first):
+        return first, _hugging_face(second, first)
+    return first, second
+
+
+def _is_megatron(found: Checkpoint) -> bool:
+    return any(name.endswith(_MEGATRON_ATTENTION) for name in found.weights)
+
+
+def _is_hugging_face(found: Checkpoint) -> bool:
+    return any(name.endswith(_HF_ATTENTION) for name in found.weights)
+
+
+def _hugging_face(found: Checkpoint, partner: Checkpoint) -> Checkpoint:
+    """Megatron's parameters under the names of Hugging Face; q, k and v, gate and up on their own."""
+    groups, each = _attention(found, partner)
+    weights: dict[str, Tensor] = {}
+    for name, tensor in found.weights.items():
+        for new, part in _translated(name, tensor, groups, each):
+            weights[new] = part
+    return replace(found, weights=weights)
+
+
+def _attention(found: Checkpoint, partner: Checkpoint) -> tuple[int, int]:
+    """How many groups of heads share a key, and how many queries each has."""
+    settings = {**partner.settings, **{key: value for key, value in found.settings.items() if value is not None}}
+    heads = settings.get("num_attention_heads")
+    if type(heads) is not int or heads < 1:
+        raise InvalidInputError(
+            f'neither "{found.path}" nor "{partner.path}" tells num_attention_heads, which the split of '
+            "linear_qkv needs; "
+            "put config.json beside the weights, or give --name-map none."
+        )
+    told = settings.get("num_query_groups") if settings.get("group_query_attention", True) else None
+    groups = partner.settings.get("num_key_value_heads", told)
+    groups = groups if type(groups) is int and groups > 0 and heads % groups == 0 else heads
+    return groups, heads // groups
+
+
+def _translated(name: str, tensor: Tensor, groups: int, each: int) -> list[tuple[str, Any]]:
+    if name in _HF_TOP:
+        return [(_HF_TOP[name], tensor)]
+    if not name.startswith("decoder.layers."):
+        return [(name, tensor)]
+    name = "model.layers." + name.removeprefix("decoder.layers.")
+    if ".self_attention.linear_qkv." in name:
+        return _query_key_value(name, tensor, groups, each)
+    for old, new in _HF_LAYER:
+        name = name.replace(old, new)
+    if ".linear_fc1." in name and tensor.shape and tensor.shape[0] % 2 == 0:
+        half = tensor.shape[0] // 2
+        shape = (half, *tensor.shape[1:])
+        return [
+            (name.replace(".linear_fc1.", f".{word}."), Cut(shape, tensor.dtype, tensor, begin, half))
+            for word, begin in (("gate_proj", 0), ("up_proj", half))
+        ]
+    return [(name, tensor)]
+
+
+def _query_key_value(name: str, tensor: Tensor, groups: int, each: int) -> list[tuple[str, Any]]:
+    rows = tensor.shape[0]
+    wide, rest = divmod(rows, groups * (each + 2))
+    if rest:
+        raise InvalidInputError(f"{name}: {rows} rows are no {groups} groups of {each} queries, a key and a value.")
+    seen = (groups, (each + 2) * wide, *tensor.shape[1:])
+    found = []
+    for word, begin, end in (("q", 0, each), ("k", each, each + 1), ("v", each + 1, each + 2)):
+        shape = (groups * (end - begin) * wide, *tensor.shape[1:])
+        part = Rows(shape, tensor.dtype, tensor, seen, begin * wide, end * wide)
+        found.append((name.replace("self_attention.linear_qkv.", f"self_attn.{word}_proj."), part))
+    return found

@@ -1,0 +1,206 @@
+"""Open a checkpoint of any format: which one it is, is seen of its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+from msprobe.environment.checkpoint.array_files import read_mindspore, read_numpy, read_safetensors
+from msprobe.environment.checkpoint.contents import Checkpoint, from_tree, inside, section_of, settings_of, small_file
+from msprobe.environment.checkpoint.deepspeed import is_deepspeed, read_deepspeed
+from msprobe.environment.checkpoint.distributed import read_distributed
+from msprobe.environment.checkpoint.megatron import is_megatron, read_megatron
+from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.torch_files import read_torch
+from msprobe.errors import InvalidInputError, PathError
+
+_INDEXES = (
+    "model.safetensors.index.json",
+    "pytorch_model.bin.index.json",
+    "diffusion_pytorch_model.safetensors.index.json",
+)
+_SINGLE = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
+_TRAINER = re.compile(r"(optimizer|scheduler|scaler|rng_state(?:_\d+)?)\.(?:pt|pth|bin)$")
+_TORCH = (".pt", ".pth", ".bin", ".ckpt", ".tar")
+_KNOWN = (
+    "a file .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy, or a folder of Megatron, DeepSpeed, Hugging Face or "
+    "torch.distributed.checkpoint"
+)
+
+
+def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
+    """Open a file or folder; no tensor is read, and nothing in it is executed.
+
+    ``allow_missing``: go on where files of ranks are missing. Raises PathError, and InvalidInputError for what is no
+    checkpoint.
+    """
+    path = os.fspath(path)
+    if not os.path.exists(path):
+        raise PathError(f'checkpoint "{path}" does not exist.')
+    try:
+        found = _open_folder(path, allow_missing) if os.path.isdir(path) else _open_file(path)
+    except OSError as problem:
+        raise PathError(
+            f'checkpoint "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.'
+        ) from problem
+    found.path = path
+    return found
+
+
+def _open_folder(path: str, allow_missing: bool) -> Checkpoint:
+    names = sorted(os.listdir(path))
+    if is_megatron(path):
+        return read_megatron(path, allow_missing)
+    if ".metadata" in names:
+        return read_distributed(path)
+    if is_deepspeed(path):
+        return read_deepspeed(path, allow_missing)
+    found = Checkpoint(path, "Hugging Face")
+    index = next((name for name in _INDEXES if name in names), None)
+    if index is not None:
+        _sharded(found, os.path.join(path, index))
+    else:
+        whole = [name for name in _SINGLE if name in names] or [name for name in names if name.endswith(".safetensors")]
+        if not whole:
+            inner = [name for name in names if os.path.isfile(os.path.join(path, name)) and _is_tensor_file(name)]
+            if len(inner) != 1:
+                raise InvalidInputError(f'"{path}" is no checkpoint that is known; give {_KNOWN}.')
+            return _open_file(os.path.join(path, inner[0]))
+        for name in whole if whole[0] not in _SINGLE else whole[:1]:
+            _add(found, _tensors(os.path.join(path, name)), name)
+    _beside(found, path, names)
+    return found
+
+
+def _is_tensor_file(name: str) -> bool:
+    return name.endswith((*_TORCH, ".npz", ".npy"))
+
+
+def _sharded(found: Checkpoint, index: str) -> None:
+    try:
+        told = json.loads(small_file(index))
+    except (ValueError, RecursionError) as problem:
+        raise InvalidInputError(f'"{index}" is no JSON.') from problem
+    files = told.get("weight_map") if isinstance(told, dict) else None
+    if not isinstance(files, dict) or not files:
+        raise InvalidInputError(f'"{index}" has no weight_map.')
+    missing, loaded = [], {}
+    for name in sorted(set(map(str, files.values()))):
+        try:
+            loaded[name] = _tensors(inside(os.path.dirname(index), name, index))
+        except PathError as problem:
+            missing.append(problem.message)
+    if missing:
+        raise PathError(" ".join(missing[:5]))
+    for name, file in files.items():
+        if name not in loaded[str(file)]:
+            raise InvalidInputError(f'"{index}" names {name[:80]!r} in "{file}", which does not hold it.')
+        found.weights[name] = loaded[str(file)][name]
+
+
+def _add(found: Checkpoint, tensors: dict[str, Tensor], file: str) -> None:
+    for name, tensor in tensors.items():
+        if name in found.weights:
+            raise InvalidInputError(
+                f'"{found.path}" has the parameter {name[:80]!r} in several files, one is "{file}".'
+            )
+        found.weights[name] = tensor
+
+
+def _tensors(path: str) -> dict[str, Tensor]:
+    if path.endswith(".safetensors"):
+        return read_safetensors(path)
+    found = Checkpoint(path, "torch")
+    from_tree(found, read_torch(path))
+    return found.weights
+
+
+def _beside(found: Checkpoint, folder: str, names: list[str]) -> None:
+    """What stands beside weights: settings of the model, and the state of the trainer."""
+    if "config.json" in names:
+        try:
+            found.settings = settings_of(json.loads(small_file(os.path.join(folder, "config.json"))))
+        except (ValueError, RecursionError):
+            found.notes.append(f'"{os.path.join(folder, "config.json")}" is no JSON')
+    if "trainer_state.json" in names:
+        try:
+            state = json.loads(small_file(os.path.join(folder, "trainer_state.json")))
+            step = state.get("global_step") if isinstance(state, dict) else None
+            found.iteration = step if type(step) is int else None
+        except (ValueError, RecursionError):
+            found.notes.append(f'"{os.path.join(folder, "trainer_state.json")}" is no JSON')
+    for name in names:
+        match = _TRAINER.match(name)
+        if match is None:
+            continue
+        from msprobe.environment.checkpoint.contents import put
+
+        section = "random" if section_of(match[1]) == "random" else "optimizer"
+        put(found.random if section == "random" else found.optimizer, found.facts, _tree(found, folder, name), match[1])
+
+
+def _tree(found: Checkpoint, folder: str, name: str) -> Any:
+    try:
+        return read_torch(os.path.join(folder, name))
+    except InvalidInputError as problem:
+        found.notes.append(problem.message)
+        return None
+
+
+def _open_file(path: str) -> Checkpoint:
+    with open(path, "rb") as file:
+        head = file.read(16)
+    if not head:
+        raise InvalidInputError(f'"{path}" is empty.')
+    readers: dict[str, Callable[[str], dict[str, Tensor]]] = {
+        ".safetensors": read_safetensors,
+        ".npz": read_numpy,
+        ".npy": read_numpy,
+    }
+    suffix = os.path.splitext(path)[1]
+    if suffix in readers:
+        found = Checkpoint(path, suffix[1:], readers[suffix](path))
+    elif head[:1] == b"\n" and suffix == ".ckpt":
+        tensors, texts = read_mindspore(path)
+        found = Checkpoint(path, "MindSpore", facts=texts)
+        for name, tensor in tensors.items():
+            found.section(_of_mindspore(name))[name] = tensor
+    elif suffix in _TORCH or head[:2] in (b"\x80\x02", b"PK"):
+        if head[:2] == b"PK" and not _is_torch_archive(path):
+            raise InvalidInputError(
+                f'"{path}" is an archive without data.pkl, and so no file of torch.save; give {_KNOWN}.'
+            )
+        found = Checkpoint(path, "torch")
+        from_tree(found, read_torch(path))
+    else:
+        raise InvalidInputError(f'"{path}" is no checkpoint that is known; give {_KNOWN}.')
+    if not (found.weights or found.optimizer or found.random):
+        raise InvalidInputError(f'"{path}" holds no tensor.')
+    return found
+
+
+def _is_torch_archive(path: str) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name == "data.pkl" or name.endswith("/data.pkl") for name in archive.namelist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        raise InvalidInputError(f'"{path}" is a broken archive; it may have been cut off.') from None
+
+
+def _of_mindspore(name: str) -> Any:
+    moments = ("moments.", "moment1.", "moment2.", "adam_m.", "adam_v.", "exp_avg.", "exp_avg_sq.", "accum.")
+    single = (
+        "global_step",
+        "learning_rate",
+        "beta1_power",
+        "beta2_power",
+        "scale_sense",
+        "loss_scale",
+        "epoch_num",
+        "step_num",
+    )
+    return "optimizer" if name.startswith(moments) or name in single else "weights"

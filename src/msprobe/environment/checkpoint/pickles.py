@@ -1,0 +1,359 @@
+"""Pickles read as data: a stack machine of our own, in which nothing is imported, called or set.
+
+What a pickle calls by name becomes a :class:`Name`; an object of it an :class:`Opaque` that keeps name, arguments
+and state.
+A table of rebuilders (``torch_rebuild``) makes tensors' descriptions of those it knows. Sizes, numbers of
+instructions and of containers have limits, and nothing larger than the file is allocated for what the file claims.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_MOST_INSTRUCTIONS = 30_000_000
+_MOST_CONTAINERS = 8_000_000
+_MOST_INTEGER_BYTES = 1024
+_MOST_KEY_DEPTH = 4
+
+
+class PickleError(ValueError):
+    """The bytes are no pickle that can be read as data."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name of the file, ``module.name``: looked up nowhere."""
+
+    module: str
+    name: str
+
+    @property
+    def full(self) -> str:
+        """The dotted name."""
+        return f"{self.module}.{self.name}"
+
+
+@dataclass(eq=False)
+class Opaque:
+    """An object of a class that is not known here: its name, what it was called with, and its state."""
+
+    name: Name
+    arguments: Any = ()
+    state: Any = None
+    #: What was put into it as into a dict.
+    items: dict[Any, Any] = field(default_factory=dict)
+    #: What was put into it as into a list.
+    elements: list[Any] = field(default_factory=list)
+
+
+Rebuild = Callable[..., Any]
+_MARK = object()
+
+
+def read_pickle(
+    data: memoryview,
+    rebuild: Mapping[str, Rebuild],
+    persistent: Callable[[Any], Any] | None = None,
+    start: int = 0,
+) -> tuple[Any, int]:
+    """The object of the pickle that begins at ``start``, and where it ends.
+
+    ``rebuild``: full name -> what makes a value of the arguments (or an Opaque: their ``state`` comes later through
+    its method ``with_state``). ``persistent`` is asked for what the pickle leaves to its file. Raises PickleError.
+    """
+    machine = _Machine(data, rebuild, persistent, start)
+    try:
+        return machine.run(), machine.position
+    except PickleError:
+        raise
+    except (IndexError, struct.error, TypeError, KeyError, ValueError, OverflowError, RecursionError) as problem:
+        raise PickleError(f"its pickle is broken at byte {machine.position} ({type(problem).__name__})") from problem
+
+
+class _Machine:
+    """One run of one pickle."""
+
+    def __init__(
+        self,
+        data: memoryview,
+        rebuild: Mapping[str, Rebuild],
+        persistent: Callable[[Any], Any] | None,
+        start: int,
+    ) -> None:
+        self.data = data
+        self.position = start
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+        self.rebuild = rebuild
+        self.persistent = persistent
+        self.containers = 0
+
+    def run(self) -> Any:
+        data, size, operations = self.data, len(self.data), _OPERATIONS
+        for _ in range(_MOST_INSTRUCTIONS):
+            if self.position >= size:
+                raise PickleError("its pickle ends too early")
+            code = data[self.position]
+            self.position += 1
+            if code == 0x2E:  # STOP
+                return self.stack.pop()
+            operation = operations.get(code)
+            if operation is None:
+                raise PickleError(f"its pickle has the instruction {code:#04x}, which no checkpoint needs")
+            operation(self)
+        raise PickleError(f"its pickle has more than {_MOST_INSTRUCTIONS} instructions")
+
+    def take(self, count: int) -> memoryview:
+        end = self.position + count
+        if count < 0 or end > len(self.data):
+            raise PickleError("its pickle ends too early")
+        piece = self.data[self.position : end]
+        self.position = end
+        return piece
+
+    def number(self, form: struct.Struct) -> int:
+        value: int = form.unpack(self.take(form.size))[0]
+        return value
+
+    def line(self) -> bytes:
+        end = self.position
+        while self.data[end] != 0x0A:
+            end += 1
+            if end - self.position > 1 << 16:
+                raise PickleError("its pickle has an endless line")
+        found = bytes(self.data[self.position : end])
+        self.position = end + 1
+        return found
+
+    def contain(self, value: Any) -> None:
+        self.containers += 1
+        if self.containers > _MOST_CONTAINERS:
+            raise PickleError(f"its pickle has more than {_MOST_CONTAINERS} containers")
+        self.stack.append(value)
+
+    def to_mark(self) -> list[Any]:
+        stack = self.stack
+        place = len(stack) - 1
+        while stack[place] is not _MARK:
+            place -= 1
+            if place < 0:
+                raise PickleError("its pickle has no mark where one is needed")
+        items = stack[place + 1 :]
+        del stack[place:]
+        return items
+
+    # ---- what instructions do ----
+
+    def integer(self, length: int) -> None:
+        if length > _MOST_INTEGER_BYTES:
+            raise PickleError(f"its pickle has an integer of {length} bytes")
+        self.stack.append(int.from_bytes(self.take(length), "little", signed=True))
+
+    def text(self, length: int) -> None:
+        self.stack.append(str(self.take(length), "utf-8", "surrogatepass"))
+
+    def octets(self, length: int) -> None:
+        self.stack.append(bytes(self.take(length)))
+
+    def name(self) -> None:
+        module, name = self.line(), self.line()
+        self.stack.append(Name(module.decode(), name.decode()))
+
+    def stack_name(self) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        if not isinstance(name, str) or not isinstance(module, str):
+            raise PickleError("its pickle has a name that is no text")
+        self.stack.append(Name(module, name))
+
+    def make(self, name: Any, arguments: Any) -> None:
+        if not isinstance(name, Name) or not isinstance(arguments, (tuple, list)):
+            raise PickleError("its pickle calls what is no name")
+        self.contain(self.made(name, tuple(arguments)))
+
+    def made(self, name: Name, arguments: tuple[Any, ...]) -> Any:
+        if name.full in _OF_TYPE:
+            # The function, the type that it is for, the arguments, the state.
+            if len(arguments) < 3 or not isinstance(arguments[0], Name) or not isinstance(arguments[2], tuple):
+                raise PickleError("its pickle has a tensor of a type that is not described as torch does it")
+            if arguments[0].full in _OF_TYPE:
+                raise PickleError("its pickle has a type within a type")
+            return self.made(arguments[0], arguments[2])
+        rebuild = self.rebuild.get(name.full)
+        if rebuild is None:
+            return Opaque(name, arguments)
+        return rebuild(*arguments)
+
+    def build(self) -> None:
+        state = self.stack.pop()
+        target = self.stack[-1]
+        if isinstance(target, Opaque):
+            target.state = state
+        elif hasattr(target, "with_state"):
+            target.with_state(state)
+
+    def put_items(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if isinstance(target, Opaque):
+            target = target.items
+        if not isinstance(target, dict) or len(items) % 2:
+            raise PickleError("its pickle puts pairs into what is no dict")
+        for place in range(0, len(items), 2):
+            target[_key(items[place])] = items[place + 1]
+
+    def append(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if isinstance(target, Opaque):
+            target = target.elements
+        if not isinstance(target, list):
+            raise PickleError("its pickle appends to what is no list")
+        target.extend(items)
+
+    def add(self) -> None:
+        items = self.to_mark()
+        target = self.stack[-1]
+        if not isinstance(target, set):
+            raise PickleError("its pickle adds to what is no set")
+        target.update(map(_key, items))
+
+    def pairs(self) -> None:
+        items = self.to_mark()
+        self.contain({})
+        self.put_items(items)
+
+    def instance(self) -> None:
+        items = self.to_mark()
+        self.make(items[0], tuple(items[1:]))
+
+    def named_instance(self) -> None:
+        self.name()
+        name = self.stack.pop()
+        self.make(name, tuple(self.to_mark()))
+
+    def with_keywords(self) -> None:
+        keywords, arguments, name = self.stack.pop(), self.stack.pop(), self.stack.pop()
+        self.make(name, arguments)
+        if isinstance(self.stack[-1], Opaque) and isinstance(keywords, dict):
+            self.stack[-1].state = keywords
+
+    def left(self) -> None:
+        if self.persistent is None:
+            raise PickleError("its pickle refers to what is outside of it")
+        self.stack.append(self.persistent(self.stack.pop()))
+
+    def recall(self, index: int) -> None:
+        self.stack.append(self.memo[index])
+
+    def keep(self, index: int) -> None:
+        self.memo[index] = self.stack[-1]
+
+    def last(self, count: int) -> None:
+        if count > len(self.stack):
+            raise PickleError("its pickle takes more from its stack than is there")
+        items = tuple(self.stack[len(self.stack) - count :]) if count else ()
+        if count:
+            del self.stack[-count:]
+        if any(item is _MARK for item in items):
+            raise PickleError("its pickle takes a mark for a value")
+        self.contain(items)
+
+    def plain_integer(self) -> None:
+        text = self.line()
+        if text in (b"00", b"01"):
+            self.stack.append(text == b"01")
+        else:
+            self.stack.append(int(text[:_MOST_INTEGER_BYTES].rstrip(b"L")))
+
+    def swap_two(self, function: Callable[[Any, Any], None]) -> None:
+        second, first = self.stack.pop(), self.stack.pop()
+        function(first, second)
+
+
+_OF_TYPE = frozenset({"torch._tensor._rebuild_from_type_v2", "torch._tensor._rebuild_from_type"})
+_U1, _U2, _I4, _U4, _U8 = (struct.Struct(form) for form in ("<B", "<H", "<i", "<I", "<Q"))
+_FLOAT = struct.Struct(">d")
+
+
+def _key(value: Any, depth: int = 0) -> Any:
+    """The value, if it can be a key without more ado: hashing a tuple goes as deep as the tuple does."""
+    if isinstance(value, tuple):
+        if depth >= _MOST_KEY_DEPTH:
+            raise PickleError("its pickle has keys that are nested too deep")
+        for item in value:
+            _key(item, depth + 1)
+    elif not isinstance(value, (str, int, float, bytes, Name, Opaque, type(None))):
+        raise PickleError(f"its pickle has a {type(value).__name__} for a key")
+    return value
+
+
+def _pop(machine: _Machine) -> None:
+    machine.stack.pop()
+
+
+_OPERATIONS: dict[int, Callable[[_Machine], Any]] = {
+    ord(code): operation
+    for code, operation in {
+        "(": lambda m: m.stack.append(_MARK),
+        "0": _pop,
+        "1": lambda m: m.to_mark(),
+        "2": lambda m: m.stack.append(m.stack[-1]),
+        "N": lambda m: m.stack.append(None),
+        "\x88": lambda m: m.stack.append(True),
+        "\x89": lambda m: m.stack.append(False),
+        "I": lambda m: m.plain_integer(),
+        "L": lambda m: m.plain_integer(),
+        "J": lambda m: m.stack.append(m.number(_I4)),
+        "K": lambda m: m.stack.append(m.number(_U1)),
+        "M": lambda m: m.stack.append(m.number(_U2)),
+        "\x8a": lambda m: m.integer(m.number(_U1)),
+        "\x8b": lambda m: m.integer(m.number(_I4)),
+        "F": lambda m: m.stack.append(float(m.line())),
+        "G": lambda m: m.stack.append(_FLOAT.unpack(m.take(8))[0]),
+        "X": lambda m: m.text(m.number(_U4)),
+        "\x8c": lambda m: m.text(m.number(_U1)),
+        "\x8d": lambda m: m.text(m.number(_U8)),
+        "B": lambda m: m.octets(m.number(_U4)),
+        "C": lambda m: m.octets(m.number(_U1)),
+        "\x8e": lambda m: m.octets(m.number(_U8)),
+        "\x96": lambda m: m.octets(m.number(_U8)),
+        "T": lambda m: m.octets(m.number(_I4)),
+        "U": lambda m: m.octets(m.number(_U1)),
+        "V": lambda m: m.stack.append(m.line().decode("raw-unicode-escape")),
+        "]": lambda m: m.contain([]),
+        "}": lambda m: m.contain({}),
+        ")": lambda m: m.stack.append(()),
+        "\x8f": lambda m: m.contain(set()),
+        "\x91": lambda m: m.contain(frozenset(map(_key, m.to_mark()))),
+        "l": lambda m: m.contain(m.to_mark()),
+        "d": lambda m: m.pairs(),
+        "t": lambda m: m.contain(tuple(m.to_mark())),
+        "\x85": lambda m: m.last(1),
+        "\x86": lambda m: m.last(2),
+        "\x87": lambda m: m.last(3),
+        "a": lambda m: m.append([m.stack.pop()]),
+        "e": lambda m: m.append(m.to_mark()),
+        "s": lambda m: m.swap_two(lambda key, value: m.put_items([key, value])),
+        "u": lambda m: m.put_items(m.to_mark()),
+        "\x90": lambda m: m.add(),
+        "c": lambda m: m.name(),
+        "\x93": lambda m: m.stack_name(),
+        "R": lambda m: m.swap_two(m.make),
+        "\x81": lambda m: m.swap_two(m.make),
+        "\x92": lambda m: m.with_keywords(),
+        "o": lambda m: m.instance(),
+        "i": lambda m: m.named_instance(),
+        "b": lambda m: m.build(),
+        "Q": lambda m: m.left(),
+        "g": lambda m: m.recall(int(m.line())),
+        "h": lambda m: m.recall(m.number(_U1)),
+        "j": lambda m: m.recall(m.number(_U4)),
+        "p": lambda m: m.keep(int(m.line())),
+        "q": lambda m: m.keep(m.number(_U1)),
+        "r": lambda m: m.keep(m.number(_U4)),
+        "\x94": lambda m: m.keep(len(m.memo)),
+        "\x80": lambda m: m.take(1),
+        "\x95": lambda m: m.take(8),
+    }.items()
+}

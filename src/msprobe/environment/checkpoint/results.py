@@ -1,0 +1,176 @@
+"""What a comparison of checkpoints leaves: the JSON of mindstudio-probe 8.1.1, a summary, a table, and the lines of
+the console.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from typing import Any
+
+from msprobe.environment.checkpoint.comparison import HARMLESS, Comparison
+from msprobe.environment.checkpoint.measuring import Measures
+from msprobe.errors import PathError
+from msprobe.paths import check_output_file, make_folder, write_atomically
+
+_WORST = 20
+_SHOWN = 10
+_COLUMNS = (
+    "rank", "kind", "section", "name", "other_name", "shape_1", "shape_2", "dtype_1", "dtype_2", "l2", "rel_l2",
+    "cos", "max_abs",
+    "factor", "replicas_differ", "detail",
+)  # fmt: skip
+
+
+def output_files(path: str) -> tuple[str, str, str]:
+    """The JSON, its summary and its table, none of which may exist. Raises PathError, with all that are in the way."""
+    stem = os.path.splitext(path)[0]
+    files = (path, f"{stem}_summary.json", f"{stem}_table.csv")
+    there = [one for one in files if os.path.lexists(one)]
+    if there:
+        quoted = ", ".join(f'"{one}"' for one in there)
+        raise PathError(f"{quoted} already exist{'s' if len(there) == 1 else ''}; move it away or give another -o.")
+    if os.path.isdir(os.path.dirname(path) or "."):
+        for one in files:
+            check_output_file(one)
+    return files
+
+
+def write(result: Comparison, files: tuple[str, str, str], full: bool = False, with_optimizer: bool = False) -> None:
+    """Write the three files. ``full``: every measure in the JSON; ``with_optimizer``: more than weights in it."""
+    make_folder(os.path.dirname(os.path.abspath(files[0])))
+    rows = [row for row in result.rows if row.section == "weights" or with_optimizer]
+    classic = {_key(row): entry(row, full) for row in sorted(rows, key=lambda row: row.name) if None not in row.shape}
+    write_atomically(files[0], json.dumps(classic, indent=4, ensure_ascii=False).encode())
+    write_atomically(files[1], json.dumps(summary(result), indent=4, ensure_ascii=False).encode())
+    write_atomically(files[2], table(result).encode("utf-8-sig"))
+
+
+def _key(row: Measures) -> str:
+    return row.name if row.section == "weights" else f"{row.section}: {row.name}"
+
+
+def entry(row: Measures, full: bool = False) -> dict[str, Any]:
+    """One parameter, as 8.1.1 tells it. In ``full`` further keys come after its four."""
+    first, second = row.shape
+    same = first == second
+    unread: Any = "error" if row.kind == "unreadable" else None
+    told: dict[str, Any] = {
+        "l2": unread if row.l2 is None else row.l2,
+        "cos": unread if row.l2 is None else row.cosine,
+        "numel": row.numel[0] if same else list(row.numel),
+        "shape": list(first or ()) if same else [list(first or ()), list(second or ())],
+    }
+    if row.padded is not None:
+        told["padded"] = list(row.padded)
+    if full:
+        told.update(
+            kind=row.kind,
+            max_abs=row.max_abs,
+            max_rel=row.max_relative,
+            rel_l2=row.relative,
+            dtype=list(row.dtype),
+            ulp_max=row.ulp_max,
+            exact=row.exact,
+            nan_count=list(row.nan_count),
+            inf_count=list(row.inf_count),
+        )
+    return told
+
+
+def summary(result: Comparison) -> dict[str, Any]:
+    """Counts, names of one side alone, copies that differ, and what is worst."""
+    sides = [
+        {"path": one.path, "format": one.format, "iteration": one.iteration, "weights": len(one.weights)}
+        for one in (result.first, result.second)
+    ]
+    return {
+        "checkpoints": sides,
+        "counts": result.counts,
+        "only_in_1": [row.name for row in result.of("missing")],
+        "only_in_2": [row.name for row in result.of("extra")],
+        "replicas_differ": [
+            {"name": row.name, "in": [side + 1 for side in (0, 1) if row.replicas_differ[side]]}
+            for row in result.replicas
+        ],
+        "worst": [
+            {
+                "name": row.name,
+                "section": row.section,
+                "kind": row.kind,
+                "rel_l2": row.relative,
+                "cos": row.cosine,
+                "detail": row.detail,
+            }
+            for row in result.rows[:_WORST]
+            if row.kind not in HARMLESS
+        ],
+        "notes": result.notes,
+    }
+
+
+def table(result: Comparison) -> str:
+    """All parameters, what matters first, as CSV."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(_COLUMNS)
+    for number, row in enumerate(result.rows, 1):
+        shapes = ["" if one is None else "x".join(map(str, one)) or "scalar" for one in row.shape]
+        differ = " ".join(str(side + 1) for side in (0, 1) if row.replicas_differ[side])
+        numbers = ["" if one is None else one for one in (row.l2, row.relative, row.cosine, row.max_abs, row.factor)]
+        told = [
+            row.kind,
+            row.section,
+            _cell(row.name),
+            _cell(row.other_name or ""),
+            *shapes,
+            *(one or "" for one in row.dtype),
+        ]
+        writer.writerow([number, *told, *numbers, differ, _cell(row.detail)])
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Names come from files of others: none is a formula in a sheet."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def lines(result: Comparison) -> list[str]:
+    """What the console says: the sentence that matters, then the worst."""
+    one, two = result.first, result.second
+    weights = sum(1 for row in result.rows if row.section == "weights")
+    found = [
+        f"{one.path} ({one.format}) and {two.path} ({two.format}): {weights} weights, {len(result.rows)} entries in all"
+    ]
+    counts = ", ".join(f"{count} {kind}" for kind, count in result.counts.items())
+    verdict = "They differ" if result.differs else "No difference that matters"
+    found.append(f"{verdict}: {counts}.")
+    bad = [row for row in result.rows if row.kind not in HARMLESS]
+    for row in bad[:_SHOWN]:
+        found.append("  " + _line(row))
+    if len(bad) > _SHOWN:
+        found.append(f"  and {len(bad) - _SHOWN} more in the table")
+    for row in result.replicas[:_SHOWN]:
+        sides = " and ".join(
+            word for word, differs in zip(("first", "second"), row.replicas_differ, strict=True) if differs
+        )
+        found.append(f"  copies differ between ranks of the {sides}: {row.name}")
+    found += [f"  note: {note}" for note in result.notes[:_SHOWN]]
+    return ["".join(letter if letter.isprintable() else "_" for letter in text) for text in found]
+
+
+def _line(row: Measures) -> str:
+    where = row.name if row.section == "weights" else f"{row.section}: {row.name}"
+    if row.kind == "missing":
+        return f"missing in the second: {where}"
+    if row.kind == "extra":
+        return f"extra in the second: {where}"
+    numbers = []
+    if row.relative is not None and row.kind not in ("stale",):
+        numbers.append(f"relative l2 {row.relative:.3g}")
+    if row.cosine is not None and row.kind == "changed":
+        numbers.append(f"cosine {row.cosine:.6g}")
+    told = ", ".join([row.detail] * bool(row.detail) + numbers)
+    return f"{row.kind}: {where}" + (f" ({told})" if told else "")

@@ -1,0 +1,316 @@
+"""Tensors that are described and not read yet: what a checkpoint is made of until two of them are compared.
+
+All are small frozen values that name files and places in them, so they travel between processes. ``read`` gives the
+numbers of
+one tensor; a large one is a view of the file.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
+
+_MAPPED_FROM_BYTES = 1 << 16
+_MOST_DIMENSIONS = 32
+_MOST_REPEATED = 1 << 28
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a checkpoint: its shape, and its element type in torch's words without ``torch.``."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def read(self) -> Array:
+        """The numbers; types that numpy lacks (bfloat16, float8) as float32. Raises PathError, InvalidInputError."""
+        raise NotImplementedError
+
+    @property
+    def numel(self) -> int:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements in the file."""
+        kind = ELEMENT_TYPES.get(self.dtype)
+        return self.numel * (kind.bytes if kind else 8)
+
+
+@dataclass(frozen=True)
+class FileTensor(Tensor):
+    """Elements in a file: ``start`` is the first byte of its storage of ``count`` elements, ``offset`` and ``strides``
+    are in elements.
+    """
+
+    path: str
+    start: int
+    count: int
+    offset: int = 0
+    strides: tuple[int, ...] | None = None
+    big_endian: bool = False
+
+    def __post_init__(self) -> None:
+        strides = () if self.strides is None else self.strides
+        numbers = (*self.shape, *strides, self.start, self.count, self.offset)
+        if any(type(one) is not int or not 0 <= one < _LARGEST for one in numbers):
+            raise InvalidInputError(f'"{self.path}": shape, stride or offset of a tensor is no whole number.')
+        if len(self.shape) > _MOST_DIMENSIONS or (self.strides is not None and len(strides) != len(self.shape)):
+            raise InvalidInputError(
+                f'"{self.path}": a tensor has {len(self.shape)} dimensions and {len(strides)} strides.'
+            )
+        if self.dtype not in ELEMENT_TYPES:
+            raise InvalidInputError(f'"{self.path}": the element type {self.dtype!r} is not known.')
+        if self.numel and self._last() >= self.count:
+            raise InvalidInputError(
+                f'"{self.path}": a tensor of shape {list(self.shape)} reaches to element {self._last()} of a storage '
+                f"of {self.count}."
+            )
+        if self.numel > max(self.count, _MOST_REPEATED):
+            raise InvalidInputError(
+                f'"{self.path}": a tensor of shape {list(self.shape)} repeats its elements too often.'
+            )
+
+    def _last(self) -> int:
+        if self.strides is None:
+            return self.offset + self.numel - 1
+        return self.offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
+
+    def read(self) -> Array:
+        kind = ELEMENT_TYPES[self.dtype]
+        stored = np.dtype(kind.stored).newbyteorder(">" if self.big_endian else "<")
+        if not self.numel:
+            return np.empty(self.shape, kind.meant)
+        first, last = self.start + self.offset * kind.bytes, self._last() + 1 - self.offset
+        flat = _bytes_of(self.path, first, last * kind.bytes).view(stored)
+        if self.strides is None:
+            array = flat.reshape(self.shape)
+        else:
+            steps = [step * kind.bytes for step in self.strides]
+            array = np.lib.stride_tricks.as_strided(flat, self.shape, steps, writeable=False)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        return to_meant(array, kind)
+
+
+def _bytes_of(path: str, start: int, length: int) -> Array:
+    """Bytes of a file, mapped where they are many. Raises PathError, InvalidInputError."""
+    try:
+        if os.path.getsize(path) < start + length:
+            raise InvalidInputError(f'"{path}" ends before the values do that it describes; it may have been cut off.')
+        if length >= _MAPPED_FROM_BYTES:
+            return np.memmap(path, np.uint8, "r", start, (length,))
+        with open(path, "rb") as file:
+            file.seek(start)
+            return np.frombuffer(file.read(length), np.uint8)
+    except OSError as problem:
+        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+
+
+@dataclass(frozen=True)
+class HeldTensor(Tensor):
+    """Numbers that are in memory already: those of random states, and single ones."""
+
+    values: Array = field(repr=False)
+
+    def read(self) -> Array:
+        return self.values
+
+
+def held(values: Array, dtype: str | None = None) -> HeldTensor:
+    """Numbers in memory as a tensor of a checkpoint."""
+    return HeldTensor(tuple(int(n) for n in values.shape), dtype or values.dtype.name, values)
+
+
+@dataclass(frozen=True)
+class Cut(Tensor):
+    """A part of another tensor along its first axis, ``[begin, begin + length)``; in another shape, if ``shape``
+    says so.
+    """
+
+    whole: Tensor
+    begin: int
+    length: int
+
+    def __post_init__(self) -> None:
+        rows = self.whole.shape[0] if self.whole.shape else 0
+        row = prod(self.whole.shape[1:])
+        if not 0 <= self.begin <= self.begin + self.length <= rows or self.length * row != self.numel:
+            raise InvalidInputError(
+                f"elements {self.begin} to {self.begin + self.length} of a tensor of shape {list(self.whole.shape)} "
+                f"are wanted as {list(self.shape)}; shapes and values of the checkpoint do not belong together."
+            )
+
+    def read(self) -> Array:
+        return rows_of(self.whole, self.begin, self.begin + self.length).reshape(self.shape)
+
+
+def rows_of(tensor: Tensor, begin: int, end: int) -> Array:
+    """Elements ``[begin, end)`` of the first axis; what lies outside of them is not read where files allow it."""
+    if isinstance(tensor, Pieces):
+        return tensor.read_rows(begin, end)
+    if isinstance(tensor, FileTensor) and tensor.strides is None:
+        row = prod(tensor.shape[1:])
+        part = FileTensor(
+            (end - begin, *tensor.shape[1:]), tensor.dtype, tensor.path, tensor.start, tensor.count,
+            tensor.offset + begin * row, None, tensor.big_endian,
+        )  # fmt: skip
+        return part.read()
+    if isinstance(tensor, Joined) and tensor.axis == 0 and not tensor.halves:
+        found, place = [], 0
+        for shard in tensor.parts:
+            length = shard.shape[0]
+            low, high = max(begin, place), min(end, place + length)
+            if low < high:
+                found.append(rows_of(shard, low - place, high - place))
+            place += length
+        return found[0] if len(found) == 1 else np.concatenate(found) if found else tensor.read()[begin:end]
+    if isinstance(tensor, Cut) and tensor.shape[1:] == tensor.whole.shape[1:]:
+        return rows_of(tensor.whole, tensor.begin + begin, tensor.begin + end)
+    return tensor.read()[begin:end]
+
+
+@dataclass(frozen=True)
+class Joined(Tensor):
+    """Shards put together along an axis. ``halves``: each holds a gate and what is gated, both of which are sharded."""
+
+    parts: tuple[Tensor, ...]
+    axis: int
+    halves: bool = False
+
+    def read(self) -> Array:
+        arrays = [part.read() for part in self.parts]
+        if len(arrays) == 1:
+            return arrays[0]
+        if not self.halves:
+            return np.concatenate(arrays, self.axis)
+        split = [np.split(array, 2, self.axis) for array in arrays]
+        return np.concatenate([half[0] for half in split] + [half[1] for half in split], self.axis)
+
+
+def joined(parts: tuple[Tensor, ...], axis: int, halves: bool = False) -> Tensor:
+    """Shards along ``axis`` as one tensor. Raises InvalidInputError where they do not fit."""
+    shape = list(parts[0].shape)
+    axis = axis if len(shape) > axis else 0
+    if len(parts) == 1:
+        return parts[0]
+    for part in parts:
+        if len(part.shape) != len(shape) or not shape or part.dtype != parts[0].dtype:
+            raise InvalidInputError(f"shards of shapes {[list(one.shape) for one in parts]} cannot be joined.")
+        if [n for at, n in enumerate(part.shape) if at != axis] != [n for at, n in enumerate(shape) if at != axis]:
+            raise InvalidInputError(f"shards of shapes {[list(one.shape) for one in parts]} cannot be joined.")
+        if halves and part.shape[axis] % 2:
+            raise InvalidInputError(f"a gated shard of shape {list(part.shape)} has no two halves.")
+    shape[axis] = sum(part.shape[axis] for part in parts)
+    return Joined(tuple(shape), parts[0].dtype, parts, axis, halves)
+
+
+@dataclass(frozen=True)
+class Replicas(Tensor):
+    """Copies that ought to be the same, one of each rank; the first is read."""
+
+    copies: tuple[Tensor, ...]
+
+    def read(self) -> Array:
+        return self.copies[0].read()
+
+    def differ(self) -> bool:
+        """True if one of the copies is not the first, bit for bit."""
+        first = self.copies[0].read()
+        return any(
+            copy.shape != self.shape or not np.array_equal(first, copy.read(), equal_nan=first.dtype.kind in "fc")
+            for copy in self.copies[1:]
+        )
+
+
+@dataclass(frozen=True)
+class Moved(Tensor):
+    """Another tensor reshaped to ``as_shape``, of which ``pick`` is taken along the first axis, and transposed."""
+
+    whole: Tensor
+    as_shape: tuple[int, ...]
+    pick: int | None = None
+    transpose: bool = False
+
+    def read(self) -> Array:
+        array = self.whole.read().reshape(self.as_shape)
+        if self.pick is not None:
+            array = array[self.pick]
+        return array.T if self.transpose else array.reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Rows(Tensor):
+    """Rows ``[begin, end)`` of the second axis of a tensor seen as ``[groups, rows, ...]``, flat again: q, k or v."""
+
+    whole: Tensor
+    as_shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    def read(self) -> Array:
+        return self.whole.read().reshape(self.as_shape)[:, self.begin : self.end].reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A block of a distributed tensor: where it begins, and its values."""
+
+    offsets: tuple[int, ...]
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class Pieces(Tensor):
+    """A tensor in blocks that ranks have written."""
+
+    pieces: tuple[Piece, ...]
+
+    def __post_init__(self) -> None:
+        covered = 0
+        for piece in self.pieces:
+            sizes = piece.values.shape
+            fits = len(piece.offsets) == len(sizes) == len(self.shape) and all(
+                begin >= 0 and begin + size <= length
+                for begin, size, length in zip(piece.offsets, sizes, self.shape, strict=True)
+            )
+            if not fits:
+                raise InvalidInputError(
+                    f"a block of shape {list(sizes)} at {list(piece.offsets)} lies outside of its tensor of shape "
+                    f"{list(self.shape)}."
+                )
+            covered += prod(sizes)
+        if covered < self.numel:
+            raise InvalidInputError(
+                f"only {covered} of {self.numel} elements of a tensor of shape {list(self.shape)} are there; "
+                "files of ranks may be missing."
+            )
+
+    def read(self) -> Array:
+        if len(self.pieces) == 1:
+            return self.pieces[0].values.read()
+        return self.read_rows(0, self.shape[0])
+
+    def read_rows(self, begin: int, end: int) -> Array:
+        """Rows of the first axis; blocks outside of them are not touched."""
+        result: Array | None = None
+        for piece in self.pieces:
+            first = piece.offsets[0]
+            last = first + piece.values.shape[0]
+            low, high = max(first, begin), min(last, end)
+            if low >= high:
+                continue
+            block = piece.values.read()[low - first : high - first]
+            if result is None:
+                result = np.zeros((end - begin, *self.shape[1:]), block.dtype)
+            others = (slice(at, at + size) for at, size in zip(piece.offsets[1:], piece.values.shape[1:], strict=True))
+            result[(slice(low - begin, high - begin), *others)] = block
+        return np.zeros((end - begin, *self.shape[1:]), np.float32) if result is None else result

@@ -1,0 +1,375 @@
+"""Files of ``torch.save``: a zip archive (torch 1.6 or later) or a row of pickles (before), read as data.
+
+The result is the tree that was saved, with :class:`~msprobe.environment.checkpoint.tensors.Tensor` for tensors and
+:class:`~msprobe.environment.checkpoint.pickles.Opaque` for objects of other classes.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import struct
+import zipfile
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from msprobe.environment.checkpoint.pickles import Name, Opaque, PickleError, read_pickle
+from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, held
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, Array
+
+_LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
+_MAGIC = 0x1950A86A20F9469CFC6C
+_MOST_PICKLE_BYTES = 256 << 20
+_MOST_ENTRIES = 4_000_000
+
+
+@dataclass(frozen=True)
+class _Storage:
+    kind: str
+    key: str
+    count: int
+
+
+@dataclass(frozen=True)
+class _Described:
+    """A tensor as the pickle describes it; where its storage lies is known when the pickle has been read."""
+
+    storage: _Storage
+    dtype: str
+    offset: Any
+    shape: Any
+    strides: Any
+
+
+def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
+    """The tree that ``torch.save`` wrote to a file, or to ``length`` bytes of it from ``start``.
+
+    Raises PathError, and InvalidInputError for what is no such file.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            end = size if length is None else start + length
+            if not 0 <= start <= end <= size:
+                raise InvalidInputError(f'"{path}" has {size} bytes; an entry of it is said to end at byte {end}.')
+            file.seek(start)
+            head = file.read(4)
+            if head == b"PK\3\4":
+                return _read_archive(path, _Window(file, start, end))
+            if not head:
+                raise InvalidInputError(f'"{path}" is empty.')
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+                return _read_row(path, view[:end], start)
+    except (PickleError, zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, struct.error) as problem:
+        raise InvalidInputError(f'"{path}" is no readable file of torch.save: {_one_line(problem)}.') from problem
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, RecursionError) as problem:
+        raise InvalidInputError(f'"{path}" is no readable file of torch.save: {_one_line(problem)}.') from problem
+    except OSError as problem:
+        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+
+
+class _Window(io.RawIOBase):
+    """A part of a file as a file."""
+
+    def __init__(self, file: io.BufferedReader, start: int, end: int) -> None:
+        self.file, self.start, self.size, self.place = file, start, end - start, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.place
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        place = (0, self.place, self.size)[whence] + offset
+        if place < 0:
+            raise ValueError("a place before the file")
+        self.place = place
+        return place
+
+    def readinto(self, buffer: Any) -> int:
+        count = max(0, min(len(buffer), self.size - self.place))
+        self.file.seek(self.start + self.place)
+        found = self.file.readinto(memoryview(buffer)[:count])
+        self.place += found
+        return found
+
+    def read(self, size: int = -1) -> bytes:
+        count = max(0, self.size - self.place)
+        count = count if size is None or size < 0 else min(size, count)
+        self.file.seek(self.start + self.place)
+        found = self.file.read(count)
+        self.place += len(found)
+        return found
+
+
+def _read_archive(path: str, window: _Window) -> Any:
+    with zipfile.ZipFile(window) as archive:
+        entries = {entry.filename: entry for entry in archive.infolist()}
+        described = [name for name in entries if name == "data.pkl" or name.endswith("/data.pkl")]
+        if len(described) != 1:
+            raise InvalidInputError(f'"{path}" holds {len(described)} files data.pkl; torch.save writes one.')
+        if len(entries) > _MOST_ENTRIES or any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()):
+            raise InvalidInputError(f'"{path}" has compressed entries; torch.save compresses nothing.')
+        if entries[described[0]].file_size > _MOST_PICKLE_BYTES:
+            raise InvalidInputError(f'"{path}": its pickle has more than {_MOST_PICKLE_BYTES} bytes.')
+        root = described[0][: -len("data.pkl")]
+        order = "little"
+        if root + "byteorder" in entries and entries[root + "byteorder"].file_size < 16:
+            order = archive.read(root + "byteorder").decode("ascii", "replace")
+        if order not in ("little", "big"):
+            raise InvalidInputError(f'"{path}": the byte order {order!r} is not known.')
+        tree, _ = read_pickle(memoryview(archive.read(described[0])), REBUILD, _storage_of)
+
+    def place(storage: _Storage) -> tuple[int, int]:
+        entry = entries.get(f"{root}data/{storage.key}")
+        if entry is None:
+            raise InvalidInputError(f'"{path}": the values data/{storage.key} are missing.')
+        window.seek(entry.header_offset)
+        fields = _LOCAL_HEADER.unpack(window.read(_LOCAL_HEADER.size))
+        if fields[0] != b"PK\3\4":
+            raise InvalidInputError(f'"{path}": its directory points to no entry.')
+        begin = entry.header_offset + _LOCAL_HEADER.size + fields[9] + fields[10]
+        if begin + entry.file_size > window.size:
+            raise InvalidInputError(f'"{path}" ends before its values do; it may have been cut off.')
+        return window.start + begin, entry.file_size
+
+    return _Placer(path, place, order == "big").placed(tree)
+
+
+def _read_row(path: str, data: memoryview, start: int) -> Any:
+    """The older form: five pickles, then each storage behind the number of its elements."""
+    magic, place = read_pickle(data, {}, None, start)
+    if magic != _MAGIC:
+        if isinstance(magic, (dict, Opaque, list)):
+            return _Placer(path, _nowhere, False).placed(read_pickle(data, REBUILD, _storage_of, start)[0])
+        raise InvalidInputError(f'"{path}" is no file of torch.save.')
+    version, place = read_pickle(data, {}, None, place)
+    facts, place = read_pickle(data, {}, None, place)
+    big = isinstance(facts, dict) and facts.get("little_endian") is False
+    kinds: dict[str, str] = {}
+
+    def known(pid: Any) -> _Storage:
+        storage = _storage_of(pid)
+        kinds.setdefault(storage.key, storage.kind)
+        return storage
+
+    tree, place = read_pickle(data, REBUILD, known, place)
+    keys, place = read_pickle(data, {}, None, place)
+    if not isinstance(keys, list) or version != 1001:
+        raise InvalidInputError(f'"{path}" is no file of torch.save of a known version.')
+    places: dict[str, tuple[int, int]] = {}
+    for key in keys:
+        if key not in kinds or place + 8 > len(data):
+            raise InvalidInputError(f'"{path}" ends before its values do; it may have been cut off.')
+        size = int.from_bytes(data[place : place + 8], "little") * _bytes_of(kinds[key])
+        if place + 8 + size > len(data):
+            raise InvalidInputError(f'"{path}" ends before its values do; it may have been cut off.')
+        places[key] = (place + 8, size)
+        place += 8 + size
+    return _Placer(path, lambda storage: places[storage.key], big).placed(tree)
+
+
+def _nowhere(storage: _Storage) -> tuple[int, int]:
+    raise PickleError("it is a pickle that refers to values outside of it")
+
+
+def _bytes_of(kind: str) -> int:
+    return 1 if kind == "bytes" else ELEMENT_TYPES[kind].bytes
+
+
+class _Placer:
+    """Puts tensors with a place in the file where the pickle describes them; containers stay the same objects."""
+
+    def __init__(self, path: str, place: Any, big_endian: bool) -> None:
+        self.path, self.place, self.big_endian = path, place, big_endian
+        self.places: dict[_Storage, tuple[int, int]] = {}
+        self.done: dict[int, Any] = {}
+
+    def placed(self, tree: Any, depth: int = 0) -> Any:
+        if isinstance(tree, _Described):
+            return self.tensor(tree)
+        if isinstance(tree, _Array):
+            return tree.tensor()
+        if not isinstance(tree, (dict, list, tuple, Opaque)):
+            return tree
+        if depth > 100:
+            raise PickleError("it is nested too deep")
+        if id(tree) in self.done:
+            return self.done[id(tree)]
+        if isinstance(tree, tuple):
+            found = tuple(self.placed(item, depth + 1) for item in tree)
+            self.done[id(tree)] = found
+            self.done[-id(tree)] = tree  # held, so that no other gets its number
+            return found
+        self.done[id(tree)] = tree
+        if isinstance(tree, dict):
+            for key, value in tree.items():
+                tree[key] = self.placed(value, depth + 1)
+        elif isinstance(tree, list):
+            tree[:] = [self.placed(item, depth + 1) for item in tree]
+        else:
+            tree.state = self.placed(tree.state, depth + 1)
+            self.placed(tree.items, depth + 1)
+            self.placed(tree.elements, depth + 1)
+        return tree
+
+    def tensor(self, described: _Described) -> Tensor:
+        storage = described.storage
+        if storage not in self.places:
+            self.places[storage] = self.place(storage)
+        start, size = self.places[storage]
+        if size < storage.count * _bytes_of(storage.kind):
+            raise PickleError(f"the values {storage.key} have {size} bytes, which is less than they are described with")
+        if not isinstance(described.shape, tuple) or not isinstance(described.strides, tuple):
+            raise PickleError("a tensor has no shape")
+        count = storage.count * _bytes_of(storage.kind) // _bytes_of(described.dtype)
+        shape, strides = described.shape, described.strides
+        step, contiguous = 1, True
+        for length, stride in zip(reversed(shape), reversed(strides), strict=False):
+            contiguous &= length == 1 or stride == step
+            step *= length if type(length) is int else 1
+        return FileTensor(
+            shape, described.dtype, self.path, start, count, described.offset,
+            None if contiguous and len(shape) == len(strides) else strides, self.big_endian,
+        )  # fmt: skip
+
+
+def _storage_of(pid: Any) -> _Storage:
+    if isinstance(pid, tuple) and len(pid) >= 5 and pid[0] in ("storage", b"storage") and isinstance(pid[1], Name):
+        known = STORAGES.get(pid[1].name)
+        kind = "bytes" if pid[1].name == "UntypedStorage" else known.name if known else None
+        key, count = str(pid[2]), pid[4]
+        # What lies in another storage (torch before 0.4) has a sixth field that says so.
+        if kind and type(count) is int and 0 <= count < 1 << 62 and (len(pid) < 6 or pid[5] is None):
+            return _Storage(kind, key, count)
+    raise PickleError("a storage is not described as torch does it")
+
+
+# ---- what pickles of checkpoints call, by its name; all of it makes descriptions ----
+
+
+def _tensor_v2(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Described:
+    if not isinstance(storage, _Storage) or storage.kind == "bytes":
+        raise PickleError("a tensor has no storage")
+    return _Described(storage, storage.kind, offset, shape, strides)
+
+
+def _tensor_v3(
+    storage: Any, offset: Any, shape: Any, strides: Any, _g: Any, _h: Any, dtype: Any, *_: Any
+) -> _Described:
+    if not isinstance(storage, _Storage) or not isinstance(dtype, Name) or dtype.name not in ELEMENT_TYPES:
+        raise PickleError("a tensor has an element type that is not known")
+    return _Described(storage, dtype.name, offset, shape, strides)
+
+
+def _first(value: Any = None, *_: Any) -> Any:
+    return value
+
+
+def _from_numpy(array: Any, dtype: Any = None, *_: Any) -> Any:
+    """A tensor of a device that torch saves by way of numpy."""
+    return array
+
+
+def _dict(*arguments: Any) -> dict[Any, Any]:
+    pairs = arguments[-1] if arguments else ()
+    if isinstance(pairs, (list, tuple)):
+        return {
+            pair[0]: pair[1] for pair in pairs if isinstance(pair, (list, tuple)) and isinstance(pair[0], (str, int))
+        }
+    return {}
+
+
+def _size(values: Any = (), *_: Any) -> tuple[Any, ...]:
+    if not isinstance(values, (tuple, list)):
+        raise PickleError("a size is no list of numbers")
+    return tuple(values)
+
+
+def _octets(text: Any = "", *_: Any) -> bytes:
+    return text.encode("latin-1") if isinstance(text, str) else b""
+
+
+class _Type:
+    """An element type of numpy, as its pickle describes it."""
+
+    def __init__(self, code: Any = "", *_: Any) -> None:
+        self.code, self.order = str(code), "<"
+
+    def with_state(self, state: Any) -> None:
+        """Its byte order."""
+        if isinstance(state, tuple) and len(state) > 1 and state[1] in ("<", ">", "|", "="):
+            self.order = state[1]
+
+    def numpy(self) -> np.dtype[Any]:
+        """The type; objects are refused."""
+        code = self.code.lstrip("<>|=")
+        if not code or code[0] not in "biufc?" or not code[1:].isdigit() or len(code) > 4:
+            raise PickleError(f"an array has elements of type {self.code!r}")
+        return np.dtype(code).newbyteorder(self.order)  # type: ignore[arg-type]
+
+
+class _Array:
+    """An array of numpy, as its pickle describes it."""
+
+    def __init__(self, *_: Any) -> None:
+        self.values: Array | None = None
+
+    def with_state(self, state: Any) -> None:
+        """Shape, type, order and bytes."""
+        if not isinstance(state, tuple) or len(state) != 5 or not isinstance(state[2], _Type):
+            raise PickleError("an array is not described as numpy does it")
+        _, shape, kind, fortran, data = state
+        if isinstance(data, str):
+            data = data.encode("latin-1")
+        flat = np.frombuffer(data, kind.numpy())
+        self.values = flat.reshape(tuple(shape), order="F" if fortran else "C")
+
+    def tensor(self) -> Any:
+        """The array as a tensor."""
+        return None if self.values is None else held(self.values.astype(self.values.dtype.newbyteorder("=")))
+
+
+def _scalar(kind: Any = None, data: Any = b"", *_: Any) -> Any:
+    if isinstance(data, str):
+        data = data.encode("latin-1")
+    if not isinstance(kind, _Type) or not isinstance(data, bytes):
+        return None
+    return np.frombuffer(data, kind.numpy(), 1)[0].item()
+
+
+REBUILD: dict[str, Any] = {
+    "torch._utils._rebuild_tensor": _tensor_v2,
+    "torch._utils._rebuild_tensor_v2": _tensor_v2,
+    "torch._utils._rebuild_tensor_v3": _tensor_v3,
+    "torch_npu.utils.storage._rebuild_npu_tensor": _tensor_v2,
+    "torch._utils._rebuild_parameter": _first,
+    "torch._utils._rebuild_parameter_with_state": _first,
+    "torch._utils._rebuild_device_tensor_from_numpy": _from_numpy,
+    "torch.Size": _size,
+    "collections.OrderedDict": _dict,
+    "collections.defaultdict": lambda *_: {},
+    "builtins.dict": _dict,
+    "builtins.list": lambda *_: [],
+    "builtins.set": lambda *_: set(),
+    "__builtin__.set": lambda *_: set(),
+    "builtins.bytearray": lambda *_: b"",
+    "_codecs.encode": _octets,
+    "numpy.dtype": _Type,
+    "numpy.core.multiarray._reconstruct": _Array,
+    "numpy._core.multiarray._reconstruct": _Array,
+    "numpy.core.multiarray.scalar": _scalar,
+    "numpy._core.multiarray.scalar": _scalar,
+}
+
+
+def _one_line(problem: BaseException) -> str:
+    return (" ".join(str(problem).split()) or type(problem).__name__)[:300].rstrip(".")

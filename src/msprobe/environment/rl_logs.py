@@ -1,0 +1,236 @@
+"""Parameters in the logs of verl and slime: two logs compared, or one held against wanted values.
+
+The files and words are those of mindstudio-probe 26.2.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from msprobe.environment.checkpoint.contents import small_file
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import make_folder, write_atomically
+
+_STARTS = ("{'actor_rollout_ref':", '{"actor_rollout_ref":')
+_MOST_LOG_BYTES = 512 << 20
+_MOST_DEPTH = 100
+_LINE = re.compile(r"^\s*(\S+) \.{2,} (.*)$")
+_COMPARED = ("超参名称", "NPU生效值", "bench生效值", "是否一致")
+_VERIFIED = ("关键参数名称", "bench生效值", "target生效值", "是否一致")
+_WANTED = {
+    "trainer/balance_batch": False,
+    "critic/shuffle": False,
+    "critic/use_dynamic_bsz": False,
+    "critic/model/use_remove_padding": True,
+    "data/shuffle": False,
+    "actor_rollout_ref/actor/shuffle": False,
+    "actor_rollout_ref/actor/load_weight": True,
+    "actor_rollout_ref/actor/use_dynamic_bsz": False,
+    "actor_rollout_ref/actor/use_remove_padding": True,
+    "actor_rollout_ref/actor/megatron/override_transformer_config/use_ascend_mc2": False,
+    "actor_rollout_ref/actor/override_transformer_config/calculate_per_token_loss": False,
+    "actor_rollout_ref/ref/load_weight": True,
+    "actor_rollout_ref/ref/log_prob_use_dynamic_bsz": False,
+    "actor_rollout_ref/rollout/log_prob_use_dynamic_bsz": False,
+    "actor_rollout_ref/model/use_remove_padding": True,
+    "algorithm/filter_groups/enable": False,
+    "VLLM_ASCEND_ENABLE_NZ": 0,
+}
+
+
+def compare_logs(first: str, second: str, output: str, tool: str = "verl") -> tuple[int, list[str]]:
+    """Write both configurations and ``hyper_params_compare.csv``; how many parameters differ, and the notes.
+
+    ``first`` is the log of the run that is looked at (NPU), ``second`` the trusted one. Raises PathError,
+    InvalidInputError with what is wrong with each log.
+    """
+    read = read_verl if tool == "verl" else read_slime
+    (npu, notes), (bench, more) = _both(read, first, second)
+    skipped = ("profiler/", "ray_") if tool == "verl" else ("profile",)
+    one, two = flatten(npu), flatten(bench)
+    names = sorted({*one, *two})
+    rows = [_row(name, one, two) for name in names if not any(word in name for word in skipped)]
+    make_folder(output)
+    _write_json(os.path.join(output, "NPU_config.json"), npu)
+    _write_json(os.path.join(output, "bench_config.json"), bench)
+    _write_csv(os.path.join(output, "hyper_params_compare.csv"), _COMPARED, rows)
+    return sum(row[3] == "否" for row in rows), notes + more
+
+
+def verify_log(files: list[str], output: str) -> tuple[int, list[str]]:
+    """Hold a log against wanted values (of a YAML file before it, or the built-in ones); how many are not met.
+
+    Writes ``tgt_config.json`` and ``hyper_params_verify.csv``. Raises PathError, InvalidInputError.
+    """
+    if len(files) > 2:
+        raise InvalidInputError(
+            f"-vv takes one log, or a YAML file and a log, in this order; found {len(files)} files."
+        )
+    if len(files) == 2 and not files[0].endswith((".yaml", ".yml")):
+        raise InvalidInputError(f'-vv takes a YAML file and then a log; "{files[0]}" is no .yaml file.')
+    wanted = dict(_WANTED)
+    if len(files) == 2:
+        try:
+            told = yaml.safe_load(small_file(files[0]))
+        except (yaml.YAMLError, RecursionError) as problem:
+            raise InvalidInputError(f'"{files[0]}" is no YAML file.') from problem
+        if not isinstance(told, dict) or not told:
+            raise InvalidInputError(f'"{files[0]}" must hold names and wanted values.')
+        wanted = flatten(told)
+    found, notes = read_verl(files[-1])
+    values = flatten(found)
+    rows = [_row(name, wanted, values) for name in wanted]
+    make_folder(output)
+    _write_json(os.path.join(output, "tgt_config.json"), found)
+    _write_csv(os.path.join(output, "hyper_params_verify.csv"), _VERIFIED, rows)
+    return sum(row[3] == "否" for row in rows), notes
+
+
+def _both(read: Any, first: str, second: str) -> list[tuple[dict[str, Any], list[str]]]:
+    found, problems = [], []
+    for path in (first, second):
+        try:
+            found.append(read(path))
+        except (InvalidInputError, PathError) as problem:
+            problems.append(problem)
+    if problems:
+        raise type(problems[0])(" ".join(problem.message for problem in problems)) from problems[0]
+    return found
+
+
+def flatten(tree: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one, keys joined with ``/``; lists and empty dicts are values."""
+    result: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{prefix}/{key}" if prefix else str(key)
+        if isinstance(value, dict) and value:
+            result.update(flatten(value, name))
+        else:
+            result[name] = value
+    return result
+
+
+def _row(name: str, first: dict[str, Any], second: dict[str, Any]) -> tuple[str, str, str, str]:
+    one, two = (repr(side[name]) if name in side else "NA" for side in (first, second))
+    # True and 1 are not one value in print, and are where they are used.
+    same = name in first and name in second and (one == two or first[name] == second[name])
+    return name, one, two, "是" if same else "否"
+
+
+def _text(path: str) -> str:
+    if not path.endswith((".log", ".txt")):
+        raise InvalidInputError(f'"{path}" is no log; its name must end with .log or .txt.')
+    try:
+        if os.path.getsize(path) > _MOST_LOG_BYTES:
+            raise InvalidInputError(
+                f'"{path}" has more than {_MOST_LOG_BYTES} bytes; cut out the part with the configuration.'
+            )
+        return Path(path).read_text("utf-8", "replace")
+    except OSError as problem:
+        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+
+
+def read_verl(path: str) -> tuple[dict[str, Any], list[str]]:
+    """The last configuration that verl has printed, and notes. Raises PathError, InvalidInputError."""
+    text = _text(path)
+    places = sorted(at.start() for start in _STARTS for at in re.finditer(re.escape(start), text))
+    if not places:
+        raise InvalidInputError(f"\"{path}\" has no dict that starts with 'actor_rollout_ref'; is it a log of verl?")
+    notes = [f'"{path}" prints its configuration {len(places)} times; the last is used'] if len(places) > 1 else []
+    begin = places[-1]
+    line = text.rfind("\n", 0, begin) + 1
+    prefix = text[line:begin]
+    block = _balanced(path, text, begin, prefix)
+    try:
+        found = json.loads(block) if text.startswith(_STARTS[1], begin) else ast.literal_eval(block)
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as problem:
+        raise InvalidInputError(f'"{path}": the printed configuration is no dict of plain values.') from problem
+    if not isinstance(found, dict):
+        raise InvalidInputError(f'"{path}": the printed configuration is no dict.')
+    return found, notes
+
+
+def _balanced(path: str, text: str, begin: int, prefix: str) -> str:
+    """From the first bracket to the one that closes it; every further line without the prefix that it begins with."""
+    depth, quote, place = 0, "", begin
+    pieces, start = [], begin
+    while place < len(text):
+        letter = text[place]
+        if letter == "\n":
+            pieces.append(text[start : place + 1])
+            if prefix and text.startswith(prefix, place + 1):
+                place += len(prefix)
+            start = place + 1
+        elif quote:
+            if letter == "\\":
+                place += 1
+            elif letter == quote:
+                quote = ""
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "{[(":
+            depth += 1
+            if depth > _MOST_DEPTH:
+                raise InvalidInputError(f'"{path}": the printed configuration is nested too deep.')
+        elif letter in "}])":
+            depth -= 1
+            if depth == 0:
+                return "".join(pieces) + text[start : place + 1]
+        place += 1
+    raise InvalidInputError(
+        f'"{path}": the brackets of the printed configuration are not closed; the log may be cut off.'
+    )
+
+
+def read_slime(path: str) -> tuple[dict[str, Any], list[str]]:
+    """The last list of arguments that slime has printed. Raises PathError, InvalidInputError."""
+    found: dict[str, Any] | None = None
+    current: dict[str, Any] | None = None
+    for line in _text(path).splitlines():
+        if "end of arguments" in line:
+            found, current = current or found, None
+        elif re.search(r"-{3,} *arguments *-{3,}", line):
+            current = {}
+        elif current is not None and (match := _LINE.match(_without_prefix(line))):
+            current[match[1]] = _value(match[2].strip())
+    if not found:
+        raise InvalidInputError(
+            f'"{path}" has no list of arguments between the lines "arguments" and "end of arguments".'
+        )
+    return found, []
+
+
+def _without_prefix(line: str) -> str:
+    return re.sub(r"^\([^)]*\)", "", line)
+
+
+def _value(text: str) -> Any:
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _write_json(path: str, tree: Any) -> None:
+    write_atomically(path, json.dumps(tree, indent=4, ensure_ascii=False, default=str).encode())
+
+
+def _write_csv(path: str, header: tuple[str, ...], rows: list[tuple[str, str, str, str]]) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_atomically(path, out.getvalue().encode("utf-8-sig"))
