@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from megatron_made import dense, save, with_experts
+
+from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.errors import InvalidInputError, PathError
+
+
+def compared(first: Path, second: Path, **options: Any) -> Comparison:
+    return compare_checkpoints(Request(str(first), str(second), **options))
+
+
+def assert_same(found: Comparison, count: int) -> None:
+    assert found.counts == {"equal": count}
+    assert not found.replicas
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"tp": 2, "pp": 2, "vpp": 2},
+        {"tp": 2, "style": "legacy"},
+        {"tp": 2, "style": "te"},
+        {"tp": 4, "pp": 4},
+        {"pp": 2, "stages": [1, 3]},
+        {"tp": 2, "pp": 3, "stages": [2, 1, 1]},
+        {"tracker": "release"},
+    ],
+    ids=str,
+)
+def test_a_layout_holds_the_same_model_as_one_rank(tmp_path: Path, layout: dict[str, Any]) -> None:
+    whole = save(tmp_path / "whole", dense())
+    assert_same(compared(whole, save(tmp_path / "split", dense(), **layout)), 53)
+
+
+@pytest.mark.parametrize("style", ["core", "grouped", "te_grouped"])
+def test_experts_are_found_wherever_they_are(tmp_path: Path, style: str) -> None:
+    whole = save(tmp_path / "whole", with_experts())
+    split = save(tmp_path / "split", with_experts(), ep=2, pp=2, style=style)
+    assert_same(compared(whole, split), 5 + 4 * (8 + 1 + 8))
+    assert_same(compared(save(tmp_path / "one", with_experts(), style=style), split), 5 + 4 * (8 + 1 + 8))
+
+
+def test_an_exchanged_expert_is_seen(tmp_path: Path) -> None:
+    model = with_experts()
+    other = dict(model)
+    stem = "decoder.layers.2.mlp.experts.local_experts"
+    other[f"{stem}.1.linear_fc1.weight"] = model[f"{stem}.3.linear_fc1.weight"]
+    found = compared(save(tmp_path / "a", model), save(tmp_path / "b", other, ep=2, style="te_grouped"))
+    assert [row.name for row in found.of("changed")] == [f"{stem}.1.linear_fc1.weight"]
+
+
+def test_gates_are_joined_with_gates(tmp_path: Path) -> None:
+    model = dense(gated=True)
+    whole = save(tmp_path / "whole", model, gated=True)
+    for tp, told in ((2, {"swiglu": True}), (4, {})):
+        assert_same(compared(whole, save(tmp_path / f"tp{tp}", model, tp=tp, gated=True, **told)), 53)
+
+
+def test_a_missing_rank_is_named_and_can_be_allowed(tmp_path: Path) -> None:
+    whole, split = save(tmp_path / "whole", dense()), save(tmp_path / "split", dense(), tp=2, pp=2)
+    (split / "iter_0000100/mp_rank_01_001/model_optim_rng.pt").unlink()
+    (split / "iter_0000100/mp_rank_01_000/model_optim_rng.pt").unlink()
+    with pytest.raises(PathError, match=r"mp_rank_01_000.*mp_rank_01_001.*--allow-missing"):
+        compared(whole, split)
+    found = compared(whole, split, allow_missing=True)
+    assert found.differs
+    assert any("mp_rank_01_001" in note for note in found.notes)
+
+
+def test_copies_that_differ_between_ranks_are_told(tmp_path: Path) -> None:
+    whole, split = save(tmp_path / "whole", dense()), save(tmp_path / "split", dense(), tp=2)
+    path = split / "iter_0000100/mp_rank_01/model_optim_rng.pt"
+    state = torch.load(path, weights_only=False)
+    state["model"]["decoder.final_layernorm.bias"] += 1
+    torch.save(state, path)
+    found = compared(whole, split)
+    assert [(row.name, row.replicas_differ) for row in found.replicas] == [
+        ("decoder.final_layernorm.bias", (False, True))
+    ]
+    assert found.differs
+
+
+def test_padded_words_are_compared_where_both_have_them(tmp_path: Path) -> None:
+    padded = dense()
+    padded["output_layer.weight"] = torch.cat([padded["output_layer.weight"], torch.zeros(8, 8)])
+    found = compared(save(tmp_path / "a", dense()), save(tmp_path / "b", padded, tp=2))
+    (row,) = found.of("padded")
+    assert (row.name, row.padded, row.l2) == ("output_layer.weight", (32, 40), 0.0)
+    assert not found.differs
+
+
+def test_random_and_optimizer_states_of_a_rank_are_compared(tmp_path: Path) -> None:
+    def more(seed: int) -> dict[str, Any]:
+        state = {"state": {0: {"exp_avg": torch.full((3,), float(seed))}}, "param_groups": [{"lr": 0.1}]}
+        random = [{"torch_rng_state": torch.arange(9), "random_rng_state": (3, tuple(range(seed, 625 + seed)), None)}]
+        return {"optimizer": {"optimizer": state}, "rng_state": random}
+
+    one = save(tmp_path / "a", dense(), more=more(1))
+    found = compared(one, save(tmp_path / "b", dense(), more=more(2)))
+    assert sorted((row.section, row.name) for row in found.rows if row.kind != "equal") == [
+        ("optimizer", "mp_rank_00.optimizer.optimizer.state.0.exp_avg"),
+        ("random", "mp_rank_00.rng_state.0.random_rng_state.1"),
+    ]
+    assert not compared(one, save(tmp_path / "c", dense(), more=more(1))).differs
+
+
+@pytest.mark.parametrize("text", ["", "../x", "12/..", "-5", "9" * 30, "latest"])
+def test_a_tracker_names_an_iteration_only(tmp_path: Path, text: str) -> None:
+    folder = save(tmp_path / "a", dense(layers=1))
+    (folder / "latest_checkpointed_iteration.txt").write_text(text)
+    with pytest.raises(InvalidInputError, match="an iteration or the word release"):
+        compared(folder, folder)
+
+
+def test_a_folder_of_one_rank_and_an_unread_format_are_explained(tmp_path: Path) -> None:
+    folder = save(tmp_path / "a", dense(layers=1))
+    assert not compared(folder, folder / "iter_0000100").differs
+    zarr = tmp_path / "zarr"
+    (zarr / "iter_0000007").mkdir(parents=True)
+    (zarr / "latest_checkpointed_iteration.txt").write_text("7")
+    (zarr / "iter_0000007/metadata.json").write_text('{"sharded_backend": "zarr", "sharded_backend_version": 1}')
+    with pytest.raises(InvalidInputError, match="zarr"):
+        compared(folder, zarr)
+
+
+def test_hugging_face_names_answer_to_those_of_megatron(tmp_path: Path) -> None:
+    heads, groups, wide = 4, 2, 2
+    model = {
+        name: one for name, one in dense(gated=True).items() if not name.endswith("bias") and "position" not in name
+    }
+    words: dict[str, torch.Tensor] = {}
+    for layer in range(4):
+        stem, new = f"decoder.layers.{layer}.", f"model.layers.{layer}."
+        q, k, v = (torch.randn(n * wide, 8) for n in (heads, groups, groups))
+        words |= {f"{new}self_attn.{word}_proj.weight": one for word, one in (("q", q), ("k", k), ("v", v))}
+        # In Megatron the queries of a group stand before its key and its value.
+        rows = [torch.cat([q.chunk(groups)[g], k.chunk(groups)[g], v.chunk(groups)[g]]) for g in range(groups)]
+        model[stem + "self_attention.linear_qkv.weight"] = torch.cat(rows)
+        gate, up = model[stem + "mlp.linear_fc1.weight"].chunk(2)
+        words |= {
+            f"{new}self_attn.o_proj.weight": model[stem + "self_attention.linear_proj.weight"],
+            f"{new}input_layernorm.weight": model[stem + "input_layernorm.weight"],
+            f"{new}post_attention_layernorm.weight": model[stem + "pre_mlp_layernorm.weight"],
+            f"{new}mlp.gate_proj.weight": gate.clone(),
+            f"{new}mlp.up_proj.weight": up.clone(),
+            f"{new}mlp.down_proj.weight": model[stem + "mlp.linear_fc2.weight"],
+        }
+    words |= {
+        "model.embed_tokens.weight": model["embedding.word_embeddings.weight"],
+        "lm_head.weight": model["output_layer.weight"],
+        "model.norm.weight": model["decoder.final_layernorm.weight"],
+    }
+    torch.save(words, tmp_path / "hf.pt")
+    told = {"num_attention_heads": heads, "num_query_groups": groups, "group_query_attention": True}
+    split = save(tmp_path / "split", model, tp=2, pp=2, gated=True, **told)
+    assert_same(compared(split, tmp_path / "hf.pt"), 4 * 9 + 3)
+    assert_same(compared(tmp_path / "hf.pt", split), 4 * 9 + 3)
+    assert compared(split, tmp_path / "hf.pt", names="none").of("missing")
+    with pytest.raises(InvalidInputError, match="num_attention_heads"):
+        compared(save(tmp_path / "untold", model, gated=True), tmp_path / "hf.pt")
