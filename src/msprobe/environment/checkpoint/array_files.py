@@ -165,8 +165,9 @@ def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         with open(path, "rb") as file:
             if not os.fstat(file.fileno()).st_size:
                 raise InvalidInputError(f'"{path}" is empty.')
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
-                return _read_message(path, data)
+            # Not closed by hand: an error on its way may still hold a view of it.
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return _read_message(path, data)
     except (IndexError, UnicodeDecodeError, struct.error) as problem:
         raise InvalidInputError(
             f'"{path}" is no readable checkpoint of MindSpore; it may be encrypted or cut off.'

@@ -78,8 +78,9 @@ def _metadata(path: str) -> Any:
             size = os.fstat(file.fileno()).st_size
             if not 0 < size <= _MOST_METADATA_BYTES:
                 raise InvalidInputError(f'"{path}" has {size} bytes; this is no description of a checkpoint.')
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
-                return read_pickle(data, REBUILD)[0]
+            # Not closed by hand: an error on its way may still hold a view of it.
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return read_pickle(data, REBUILD)[0]
     except PickleError as problem:
         raise InvalidInputError(f'"{path}" cannot be read: {problem}.') from problem
     except OSError as problem:

@@ -43,6 +43,10 @@ def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
         raise PathError(f'checkpoint "{path}" does not exist.')
     try:
         found = _open_folder(path, allow_missing) if os.path.isdir(path) else _open_file(path)
+    except InvalidInputError as problem:
+        if path in problem.message:
+            raise
+        raise InvalidInputError(f'"{path}": {problem.message}') from problem
     except OSError as problem:
         raise PathError(
             f'checkpoint "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.'

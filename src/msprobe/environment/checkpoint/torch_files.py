@@ -62,8 +62,9 @@ def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
                 return _read_archive(path, _Window(file, start, end))
             if not head:
                 raise InvalidInputError(f'"{path}" is empty.')
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-                return _read_row(path, view[:end], start)
+            # Not closed by hand: an error on its way may still hold a view of it.
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return _read_row(path, view[:end], start)
     except (PickleError, zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, struct.error) as problem:
         raise InvalidInputError(f'"{path}" is no readable file of torch.save: {_one_line(problem)}.') from problem
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, RecursionError) as problem:
