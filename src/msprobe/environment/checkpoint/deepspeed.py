@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint, from_tree, leaves, put, small_file
+from msprobe.environment.checkpoint.pickles import Opaque
 from msprobe.environment.checkpoint.tensors import Cut, Tensor, joined
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
@@ -91,9 +92,12 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
 def _optimizer(path: str) -> dict[str, Any]:
     tree = read_torch(path)
     state = tree.get("optimizer_state_dict") if isinstance(tree, dict) else None
-    if not isinstance(state, dict) or type(state.get("zero_stage")) is not int:
+    stage = state.get("zero_stage") if isinstance(state, dict) else None
+    if isinstance(stage, Opaque) and stage.arguments:
+        stage = stage.arguments[0]  # a member of an enumeration
+    if not isinstance(state, dict) or type(stage) is not int:
         raise InvalidInputError(f'"{path}" holds no state of a ZeRO optimizer.')
-    return state
+    return {**state, "zero_stage": stage}
 
 
 def _world(place: str, optimizer: dict[str, Any], ranks: dict[int, str]) -> int:
