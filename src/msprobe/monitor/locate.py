@@ -95,7 +95,7 @@ def first_bad_step(
             for one in distances:
                 one.pop(name, None)
     steps = [ours.step for ours, _ in pairs]
-    jumps = _first_jumps(steps, distances, rounding)
+    jumps = _first_difference(steps, distances) or _first_jumps(steps, distances, rounding)
     before = steps.index(jumps[0].step) if jumps else len(steps)
     jumps = _first_rises(steps, distances, before, rounding) or jumps
     at = min([facts[0]] * bool(facts[1]) + [one.step for one in jumps[:1]], default=None)
@@ -132,6 +132,22 @@ def _tensors(sketch: Sketch) -> Counter[str]:
     for group in sketch.groups:
         found[group.quantity] += group.count
     return found
+
+
+def _first_difference(steps: Sequence[int], distances: Sequence[Distances]) -> list[Jump]:
+    """What differs at the first step at which anything does, by more than rounding in float32, where the first steps
+    were equal to the last bit: two such runs round alike, also in half types.
+    """
+    at = next((count for count, now in enumerate(distances) if any(one[2] for one in now.values())), 0)
+    if at < _FIRST_STEPS:
+        return []
+    return _strongest_first(
+        [
+            Jump(steps[at], name, kind, distance, _rounding_of(kind, 0.0))
+            for kind, name, distance in distances[at].values()
+            if distance > JUMP * _rounding_of(kind, 0.0)
+        ]
+    )
 
 
 def _first_jumps(steps: Sequence[int], distances: Sequence[Distances], rounding: float) -> list[Jump]:

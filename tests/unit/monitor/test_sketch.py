@@ -239,13 +239,20 @@ def test_a_ring_needs_no_file(tmp_path: Path) -> None:
     sink.close()
 
 
-def _csv_run(folder: Path, steps: int, ops: tuple[str, ...], dtype: str, bad: float = 0.0) -> Path:
-    """Gradients of four parameters; from step 12 on one of them is off by ``bad``, relatively."""
+def _csv_run(folder: Path, steps: int, ops: tuple[str, ...], dtype: str, bad: float = 0.0, noise: float = 0.0) -> Path:
+    """Gradients of four parameters, off by ``noise``, relatively; from step 12 on one of them by ``bad``."""
 
     def rows(step: int) -> list[Row]:
         numbers = {"norm": 0.51234567 + 0.01234567 * (step % 3), "mean": 0.12345678, "max": 2.12345678}
         return [
-            Row(0, name, None, tuple(numbers[op] * (1 + bad * (step >= 12 and at == 0)) for op in ops), (8, 4), dtype)
+            Row(
+                0,
+                name,
+                None,
+                tuple(numbers[op] * (1 + noise + bad * (step >= 12 and at == 0)) for op in ops),
+                (8, 4),
+                dtype,
+            )
             for at, name in enumerate(PARAMETERS)
         ]
 
@@ -265,8 +272,16 @@ def test_runs_with_other_operators_are_compared_by_those_that_both_have(tmp_path
 def test_what_a_half_type_cannot_tell_apart_is_no_bad_step(tmp_path: Path) -> None:
     for dtype, expected in (("torch.float32", 12), ("torch.bfloat16", None)):
         first = _csv_run(tmp_path / dtype / "a", 20, ("norm",), dtype)
-        found = diff(first, _csv_run(tmp_path / dtype / "b", 20, ("norm",), dtype, bad=0.01)).found
+        found = diff(first, _csv_run(tmp_path / dtype / "b", 20, ("norm",), dtype, bad=0.01, noise=1e-4)).found
         assert (found.step if found else None) == expected
+
+
+def test_runs_that_were_equal_part_where_they_first_differ_in_half_types_too(tmp_path: Path) -> None:
+    first = _csv_run(tmp_path / "a", 20, ("norm",), "torch.bfloat16")
+    assert diff(first, _csv_run(tmp_path / "b", 20, ("norm",), "torch.bfloat16")).found is None
+    found = diff(first, _csv_run(tmp_path / "c", 20, ("norm",), "torch.bfloat16", bad=1e-3)).found
+    assert found is not None
+    assert found.step == 12
 
 
 def test_a_run_that_ends_early_is_told(tmp_path: Path) -> None:
