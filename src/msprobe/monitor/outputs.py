@@ -36,6 +36,7 @@ class Output:
         group_mates: Sequence[int],
         on_metrics: OnMetrics | None,
         on_alert: Sequence[OnAlert],
+        more_sinks: Sequence[Sink] = (),
     ) -> None:
         self._rank = rank
         self._world = world
@@ -44,6 +45,7 @@ class Output:
         self._group_mates = tuple(group_mates)
         self._on_metrics = on_metrics
         self._on_alert = tuple(on_alert)
+        self._more_sinks = tuple(more_sinks)
         self._base = os.environ.get(OUTPUT_DIR) or "./monitor_output"
         self._writer: Writer | None = None
         #: The folder of this run and rank.
@@ -71,7 +73,7 @@ class Output:
             append_to=config.append_output,
         )
         self._memory = MemorySink()
-        sinks: list[Sink] = [self._memory]
+        sinks: list[Sink] = [self._memory, *self._more_sinks]
         if config.format != "api":
             run = files.begin(run)
             self.folder = run.folder

@@ -13,11 +13,13 @@ from msprobe.paths import write_atomically
 
 
 class Switch:
-    """Looks at the configuration file between steps. ``is_dynamic``: the variable DYNAMIC_MONITOR says so."""
+    """Looks at the configuration file between steps. ``is_dynamic``: the variable DYNAMIC_MONITOR says so, and there
+    is a file.
+    """
 
-    def __init__(self, path: str | os.PathLike[str], config: MonitorConfig) -> None:
-        self.path = os.fspath(path)
-        self.is_dynamic = os.environ.get("DYNAMIC_MONITOR", "").strip().lower() == "true"
+    def __init__(self, path: str | os.PathLike[str] | None, config: MonitorConfig) -> None:
+        self.path = "" if path is None else os.fspath(path)
+        self.is_dynamic = path is not None and os.environ.get("DYNAMIC_MONITOR", "").strip().lower() == "true"
         self._is_on = config.dynamic_on
         self._seen = self._changed_at()
 

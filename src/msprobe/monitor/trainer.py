@@ -20,6 +20,7 @@ from msprobe.monitor.measurements import Quantity
 from msprobe.monitor.measuring import Watch, tagged
 from msprobe.monitor.outputs import Output
 from msprobe.monitor.record_next import RecordNext
+from msprobe.monitor.sinks import Sink
 from msprobe.monitor.sinks.memory import OnMetrics
 from msprobe.monitor.steps import Groups, Optimizers
 from msprobe.monitor.structure import MonitorStop
@@ -38,19 +39,23 @@ class Monitor:
     def __init__(
         self,
         framework: Framework,
-        config_file_path: str | os.PathLike[str],
+        config_file_path: str | os.PathLike[str] | MonitorConfig,
         process_group: Any,
         on_metrics: OnMetrics | None,
         on_alert: OnAlert | None,
+        sinks: Sequence[Sink] = (),
     ) -> None:
         self.framework = framework
-        self.config = load(config_file_path)
-        self._switch = Switch(config_file_path, self.config)
+        file = None if isinstance(config_file_path, MonitorConfig) else config_file_path
+        self.config = config_file_path if isinstance(config_file_path, MonitorConfig) else load(config_file_path)
+        self._switch = Switch(file, self.config)
         self._rank = framework.rank()
         self._is_wanted = self._wants_this_rank()
         group_mates, stage = self._pipeline(process_group)
         told = [self._note_alerts, *([on_alert] if on_alert is not None else [])]
-        self._output = Output(self._rank, framework.world(), framework.name, stage, group_mates, on_metrics, told)
+        self._output = Output(
+            self._rank, framework.world(), framework.name, stage, group_mates, on_metrics, told, sinks
+        )
         self._record: RecordNext | None = None
         self._training: TrainingListening | None = None
         self._models: list[Any] = []

@@ -20,6 +20,7 @@ from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.mindspore.framework import MindSporeFramework
 from msprobe.monitor.mindspore.gradients import UnreducedGradients
 from msprobe.monitor.mindspore.optimizers import Optimizers, innermost
+from msprobe.monitor.sinks import Sink
 from msprobe.monitor.sinks.memory import OnMetrics
 from msprobe.monitor.trainer import Monitor
 
@@ -34,10 +35,12 @@ class TrainerMon(Monitor):
 
     Nothing is called in each step: steps are those of the optimizer, ``optimizer(gradients)``, wherever it is called.
 
-    ``config_file_path``: see docs/monitor.md. ``process_group``: the pipeline group, told in anomalies.
+    ``config_file_path``: see docs/monitor.md; or a configuration that was read already. ``process_group``: the pipeline
+    group, told in anomalies.
     ``params_have_main_grad``: not looked at; gradients are those that the optimizer is given. ``on_metrics``: called
     with each measured step and its rows by quantity, in the thread that writes. ``on_alert``: called with all alerts of
-    a step, there as well.
+    a step, there as well. ``sinks``: more places where
+    the measured steps go.
 
     Raises PathError if the configuration cannot be read, InvalidInputError (a TypeError or ValueError, too) if it is
     wrong.
@@ -45,14 +48,15 @@ class TrainerMon(Monitor):
 
     def __init__(
         self,
-        config_file_path: str | os.PathLike[str],
+        config_file_path: str | os.PathLike[str] | MonitorConfig,
         process_group: Any = None,
         params_have_main_grad: bool | str = "auto",
         *,
         on_metrics: OnMetrics | None = None,
         on_alert: OnAlert | None = None,
+        sinks: Sequence[Sink] = (),
     ) -> None:
-        super().__init__(MindSporeFramework(), config_file_path, process_group, on_metrics, on_alert)
+        super().__init__(MindSporeFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
 
     def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
         names = surface()

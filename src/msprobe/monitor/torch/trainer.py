@@ -14,6 +14,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.framework import DEFER
+from msprobe.monitor.sinks import Sink
 from msprobe.monitor.sinks.memory import OnMetrics
 from msprobe.monitor.torch.framework import TorchFramework
 from msprobe.monitor.torch.optimizers import Optimizers
@@ -31,10 +32,12 @@ class TrainerMon(Monitor):
 
     Nothing is called in each step: steps are those of the optimizer.
 
-    ``config_file_path``: see docs/monitor.md. ``process_group``: the pipeline group, told in anomalies.
+    ``config_file_path``: see docs/monitor.md; or a configuration that was read already. ``process_group``: the pipeline
+    group, told in anomalies.
     ``params_have_main_grad``: "auto" takes ``main_grad`` of a parameter where it has one, else ``grad``; True and False
     force one. ``opt_ty``: not looked at. ``on_metrics``: called with each measured step and its rows by quantity, in
-    the thread that writes. ``on_alert``: called with all alerts of a step, there as well.
+    the thread that writes. ``on_alert``: called with all alerts of a step, there as well. ``sinks``: more places where
+    the measured steps go.
 
     Raises PathError if the configuration cannot be read, InvalidInputError (a TypeError or ValueError, too) if it is
     wrong.
@@ -44,16 +47,17 @@ class TrainerMon(Monitor):
 
     def __init__(
         self,
-        config_file_path: str | os.PathLike[str],
+        config_file_path: str | os.PathLike[str] | MonitorConfig,
         process_group: Any = None,
         params_have_main_grad: bool | str = "auto",
         opt_ty: Any = None,
         *,
         on_metrics: OnMetrics | None = None,
         on_alert: OnAlert | None = None,
+        sinks: Sequence[Sink] = (),
     ) -> None:
         self._main_grad = params_have_main_grad
-        super().__init__(TorchFramework(), config_file_path, process_group, on_metrics, on_alert)
+        super().__init__(TorchFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
 
     def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
         if not models or not all(isinstance(one, nn.Module) for one in models):

@@ -1,0 +1,1 @@
+"""Import names that users of earlier tools know; nothing but re-exports."""
