@@ -400,14 +400,19 @@ def from_object(text: Any, where: str) -> MonitorConfig:
     for name in text.keys() - _CHECKS.keys():
         reading.warnings.append(f"{name} is not a field of a monitor and is not looked at{_near(name, _CHECKS)}")
     if reading.mistakes:
+        _tell_warnings(reading)
         kind = reading.mistakes[0][0]
         raise kind(f'Monitor configuration "{where}": {"; ".join(text for _, text in reading.mistakes)}.')
     config = MonitorConfig(**reading.found, text=text)
     if config.forward_only and config.backward_only:
         reading.warnings.append("forward_only and backward_only are both true, so no activations are measured")
-    for warning in reading.warnings:
-        log.warning(f'Monitor configuration "{where}": {warning}.')
+    _tell_warnings(reading)
     return config
+
+
+def _tell_warnings(reading: _Reading) -> None:
+    for warning in reading.warnings:
+        log.warning(f'Monitor configuration "{reading.where}": {warning}.')
 
 
 def checked_operators(value: Any) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class FirstBadStep:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """``distance``: relative to the group's norm; ``usual``: the largest of the steps before."""
+    """``distance``: relative to the group's norm; ``usual``: the largest of the steps before, 0 if all were equal."""
 
     step: int
     group: str
@@ -68,7 +68,8 @@ class Jump:
     usual: float
 
     def __str__(self) -> str:
-        return f"{self.group}: {self.distance:.3g} apart (relative), {self.usual:.3g} at most in the steps before"
+        before = f"{self.usual:.3g} at most" if self.usual else "equal"
+        return f"{self.group}: {self.distance:.3g} apart (relative), {before} in the steps before"
 
 
 def first_bad_step(
@@ -143,7 +144,7 @@ def _first_difference(steps: Sequence[int], distances: Sequence[Distances]) -> l
         return []
     return _strongest_first(
         [
-            Jump(steps[at], name, kind, distance, _rounding_of(kind, 0.0))
+            Jump(steps[at], name, kind, distance, 0.0)
             for kind, name, distance in distances[at].values()
             if distance > JUMP * _rounding_of(kind, 0.0)
         ]
@@ -219,7 +220,9 @@ def _place(group: str) -> str:
 
 
 def _strongest_first(jumps: Sequence[Jump]) -> list[Jump]:
-    return sorted(jumps, key=lambda one: (place_of(one.quantity), -one.distance / one.usual))
+    return sorted(
+        jumps, key=lambda one: (place_of(one.quantity), -one.distance / (one.usual or _rounding_of(one.quantity, 0.0)))
+    )
 
 
 def _rounding_of(kind: str, rounding: float) -> float:

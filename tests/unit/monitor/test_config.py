@@ -225,3 +225,13 @@ def test_rules_for_numbers_that_nobody_notes_say_what_to_call() -> None:
     assert "monitor.note(loss=loss.item())" in loss
     assert "wg_distribution" in norm
     assert not list(unnoted(config, ("loss", "grad_norm")))
+
+
+def test_what_is_only_warned_of_is_told_beside_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "monitor.json"
+    path.write_text('{"wg_distributon": true, "ops": ["nrom"], "eps": 1}')
+    with pytest.raises(InvalidInputError, match="eps must be"):
+        load(path)
+    told = capfd.readouterr()
+    assert "did you mean wg_distribution" in told.out + told.err
+    assert "did you mean norm" in told.out + told.err

@@ -282,6 +282,7 @@ def test_runs_that_were_equal_part_where_they_first_differ_in_half_types_too(tmp
     found = diff(first, _csv_run(tmp_path / "c", 20, ("norm",), "torch.bfloat16", bad=1e-3)).found
     assert found is not None
     assert found.step == 12
+    assert all(reason.endswith("equal in the steps before") for reason in found.what)
 
 
 def test_a_run_that_ends_early_is_told(tmp_path: Path) -> None:
