@@ -350,6 +350,49 @@ def probed(rank: int, path: str) -> None:
 
 
 @scenario
+def going_bad(rank: int, path: str) -> None:
+    """Four runs: sound; rank 1 divides by zero before an all_reduce; rank 0 takes the root of a negative number after
+    one, and collectives and messages spread it; the same, which a batch of messages spreads.
+    """
+    import torch
+    import torch.distributed as dist
+
+    def run(name: str, divisor: float, root: float, batch: bool = False) -> None:
+        recorder = debugger(f"{path}_{name}")
+        recorder.start()
+        x = torch.ones(2, 4) / (divisor if rank == 1 else 1.0)
+        dist.all_reduce(x)
+        x = torch.mul(x, 2.0)
+        x = torch.sqrt(x * root if rank == 0 else x)
+        received = torch.zeros(2, 4)
+        if batch:
+            operation = dist.P2POp(dist.isend, x, 1) if rank == 0 else dist.P2POp(dist.irecv, received, 0)
+            for work in dist.batch_isend_irecv([operation]):
+                work.wait()
+            x = torch.add(x, received)
+        else:
+            parts = [torch.zeros(2, 4) for _ in range(WORLD_SIZE)]
+            dist.all_gather(parts, x)
+            if rank == 0:
+                dist.isend(x, 1).wait()
+                dist.send(x, 1)
+            else:
+                dist.irecv(received, 0).wait()
+                dist.recv(received, 0)
+            x = torch.cat([*parts, received])
+            dist.broadcast(x, 0)
+        torch.add(x, 1.0)
+        recorder.stop()
+        recorder.step()
+        type(recorder).reset()
+
+    run("sound", 1.0, 1.0)
+    run("divided", 0.0, 1.0)
+    run("root", 1.0, -1.0)
+    run("batch", 1.0, -1.0, batch=True)
+
+
+@scenario
 def stuck(rank: int, path: str) -> None:
     """A receive that nobody answers, and the process is gone."""
     import torch

@@ -42,8 +42,10 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "monitor": ("monitor", "watch, report and convert what the monitor wrote of a training"),
     "multi_acc_check": ("multi_run_ut", "the name of multi_run_ut since 26.2"),
     "multi_run_ut": ("multi_run_ut", "run_ut in several processes"),
+    "nan_analyze": ("nan_analyze", "name the rank and the call where a NaN or an infinity comes from first"),
     "op_check": ("op_check", "check PyTorch's own samples of each operator on a device"),
     "op_generate": ("op_generate", "write a script that reproduces one call of a dump"),
+    "overflow_check": ("nan_analyze", "the same as nan_analyze, under its newer name"),
     "reproduce": ("reproduce", "write a script that reproduces the call which a verdict names"),
     "run": ("run", "record a training script without touching its source"),
     "run_overflow_check": ("run_overflow_check", "say of each call whether its overflow is one on the CPU, too"),
@@ -54,8 +56,6 @@ AVAILABLE: dict[str, tuple[str, str]] = {
 
 # Names that users of earlier tools know and that this version does not have yet.
 PLANNED: tuple[str, ...] = (
-    "nan_analyze",
-    "overflow_check",
     "parse",
 )
 

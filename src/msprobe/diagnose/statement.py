@@ -35,7 +35,7 @@ def finding_at(
         "module": forward.module,
         "rank": timeline.rank,
         "direction": event.direction,
-        "order": event.order if event.order is not None else event.index,
+        "order": event.order if event.order is not None else event.place,
         "stack": tuple(timeline.part.stack(forward.name)[:_MOST_STACK]),
     }
     return Finding(

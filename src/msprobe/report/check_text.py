@@ -56,6 +56,11 @@ BY_CAUSE: dict[str, str] = {
     "coarse_type": "Keep master weights in float32: train under autocast, or with an optimizer that holds them.",
 }
 _SHOWN = 10
+#: How a bad value came to other ranks.
+_ON_RANKS = {
+    "reached": "it reaches rank {} through {}",
+    "first_bad": "on rank {} the first call to compute with it is {}",
+}
 
 
 def check_lines(result: CheckResult, written: Sequence[str] = (), width: int = WIDTH) -> list[Line]:
@@ -137,7 +142,10 @@ def _evidence(key: str, value: Any) -> Iterator[str]:
     if hasattr(value, "tolist"):
         value = value.tolist()
     label = phrases.labelled(key)
-    if isinstance(value, dict) and "dtype" in value:
+    if key in _ON_RANKS and isinstance(value, dict):
+        for rank, name in list(value.items())[: phrases.SHOWN]:
+            yield Wording(_ON_RANKS[key], clean(rank), clean(name))
+    elif isinstance(value, dict) and "dtype" in value:
         yield Wording("{}: {}", label, _tensor(value))
     elif isinstance(value, dict):
         for inner, item in list(value.items())[: phrases.SHOWN]:

@@ -104,8 +104,12 @@ class JsonIndex:
 _open: WeakValueDictionary[tuple[str, int, int, int], JsonIndex] = WeakValueDictionary()
 
 
-def read_index(path: Path) -> JsonIndex:
-    """Read ``dump.json`` or ``debug.json``. Raises PathError or InvalidInputError, naming the place."""
+def read_index(path: Path, partial: bool = False) -> JsonIndex:
+    """Read ``dump.json`` or ``debug.json``; ``partial``: of one that is cut off, the records before the last. Raises
+    PathError or InvalidInputError, naming the place.
+    """
+    if partial:
+        return _read_partial(path)
     try:
         state = os.stat(path)
     except OSError:
@@ -130,6 +134,25 @@ def _read_index(path: Path) -> JsonIndex:
             f"such a file is read up to {_MOST_BYTES_AT_ONCE} bytes."
         )
     return _parse_whole(path, bytes(text))
+
+
+def _read_partial(path: Path) -> JsonIndex:
+    try:
+        return _read_index(path)
+    except InvalidInputError:
+        text = _map(path)
+        data = text.find(_DATA)
+        start = data + len(_DATA)
+        # The last record may lack its end.
+        last = max((match.start() for match in _KEY.finditer(text, start)), default=start) if data >= 0 else start
+        places = _places(text, start, last - 1) if last > start else None
+        try:
+            header = json.loads(text[:data].rstrip().removesuffix(b",") + b"}")
+        except (ValueError, RecursionError):
+            raise
+        if places is None:
+            raise
+        return JsonIndex(header, {"complete": False}, places, text)
 
 
 def load_json(path: Path) -> Any:

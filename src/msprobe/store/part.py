@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,18 @@ class DumpPart:
 
     A finished dump is read from its JSON files; one that was interrupted also from the journal that its
     writer left, in which case ``complete`` is False and ``lost`` says how many records of it could not be
-    read. A dump that mindstudio-probe wrote does not tell whether it is complete; it counts as such.
+    read. A dump that mindstudio-probe wrote does not tell whether it is complete; it counts as such. ``partial``: a
+    JSON file that is cut off is read up to its last whole record, and counts as interrupted.
 
     Raises PathError or InvalidInputError, with the file and the place in it, when something is broken: at
     once for the outline of the dump, at the record for what is inside it.
     """
 
-    def __init__(self, folder: Path, kind: layout.Kind, step: int | None, rank: int | str) -> None:
+    def __init__(
+        self, folder: Path, kind: layout.Kind, step: int | None, rank: int | str, partial: bool = False
+    ) -> None:
         self.folder = folder
+        self.partial = partial
         self.kind: layout.Kind = kind
         self.step = step
         self.rank = rank
@@ -46,7 +50,7 @@ class DumpPart:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The place, not the content of its files: who unpacks it reads them.
-        return DumpPart, (self.folder, self.kind, self.step, self.rank)
+        return DumpPart, (self.folder, self.kind, self.step, self.rank, self.partial)
 
     def _begin(self) -> None:
         self.header: dict[str, Any] = {}
@@ -82,15 +86,23 @@ class DumpPart:
         path, text = self._sources[number]
         return json_index.parse(text[start:end], path, f", record {name!r},", start)
 
-    def records(self) -> Iterator[tuple[str, Any]]:
-        """Name and content of all records, in their order."""
+    def records(self, names: Collection[str] | None = None) -> Iterator[tuple[str, Any]]:
+        """Name and content of all records, or of those named, in their order."""
         texts = [text for _, text in self._sources]
         for name, number, start, end in self._places.items():
+            if names is not None and name not in names:
+                continue
             try:
                 content = orjson.loads(texts[number][start:end])
             except ValueError:
                 content = self.record(name)  # in the words of Python, or broken
             yield name, content
+
+    def texts(self) -> Iterator[tuple[str, bytes]]:
+        """Name and JSON text of all records, in their order, for those who know from the text what they look for."""
+        texts = [text for _, text in self._sources]
+        for name, number, start, end in self._places.items():
+            yield name, texts[number][start:end]
 
     def tensors(self, with_values: bool = False) -> Columns:
         """All tensors as columns; ``with_values`` adds a row for each argument that is no tensor."""
@@ -159,7 +171,7 @@ class DumpPart:
     def _read(self) -> None:
         journals = [path for path in layout.journals(self.folder) if path.name.startswith(f"{self.kind}-")]
         if os.path.lexists(self.path):
-            index = self._index = json_index.read_index(self.path)
+            index = self._index = json_index.read_index(self.path, self.partial)
             self.header, self.ours = dict(index.header), dict(index.ours)
             self.complete = index.ours.get("complete", True) is True
             self._sources.append((self.path, index.text))

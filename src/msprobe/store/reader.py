@@ -62,11 +62,17 @@ class Dump:
         """The ranks of a step (of the only one, if none is named), numbers first."""
         return list(self._ranks[self._step(step)])
 
-    def part(self, step: int | None = None, rank: int | str | None = None, kind: layout.Kind | None = None) -> DumpPart:
+    def part(
+        self,
+        step: int | None = None,
+        rank: int | str | None = None,
+        kind: layout.Kind | None = None,
+        partial: bool = False,
+    ) -> DumpPart:
         """Read one part; step and rank may be left out where there is only one.
 
         ``kind`` chooses between ``dump.json`` and ``debug.json`` in a folder that has both; the first goes
-        first.
+        first. ``partial``: read what is whole of a file that is cut off.
         """
         chosen = self._step(step)
         ranks = self.ranks(chosen)
@@ -81,7 +87,7 @@ class Dump:
         kind = kind or self._kind or next(iter(_kinds(path)), None)
         if kind is None:
             raise PathError(f'folder "{path}" holds no dump any more; it was moved or removed.')
-        return DumpPart(path, kind, chosen, rank)
+        return DumpPart(path, kind, chosen, rank, partial)
 
     def folder(self, step: int | None, rank: int | str) -> Path:
         """The folder of one part. KeyError if it is not there."""

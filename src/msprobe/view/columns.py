@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.diagnose.check.overflow import bad
+from msprobe.diagnose.check.bad_values import bad
 from msprobe.diagnose.differences.records import is_floating, not_finite, numbers
 from msprobe.diagnose.steps.tensor_info import TensorInfo
 from msprobe.diagnose.steps.timeline import Event, is_tensor

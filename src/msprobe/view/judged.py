@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
-from msprobe.diagnose.check.overflow import births
+from msprobe.diagnose.check.bad_values import births
 from msprobe.diagnose.differences.records import Comparer, fingerprint
 from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.one_step import measured, pair_timelines, searched

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 VERDICT_FILES = ("verdict.json", "check.json")
+_ANOMALY_FILES = "anomaly_analyze_*.json"
 GRAPH_SUFFIXES = (".vis", ".vis.db")
 _MOST_VERDICT_BYTES = 1 << 28
 
@@ -153,10 +155,12 @@ def _has_dump(folder: Path) -> bool:
 
 def _verdict_file(path: Path) -> Path | None:
     """The result of ours that a path is, or holds."""
-    if path.name in VERDICT_FILES:
+    if path.name in VERDICT_FILES or fnmatch(path.name, _ANOMALY_FILES):
         return path
     if path.is_dir() and not _has_dump(path):
-        return next((path / name for name in VERDICT_FILES if (path / name).is_file()), None)
+        found = [path / name for name in VERDICT_FILES if (path / name).is_file()]
+        # The name has the time, so that the last is the newest.
+        return next(iter([*found, *sorted(path.glob(_ANOMALY_FILES), reverse=True)]), None)
     return None
 
 
@@ -169,6 +173,8 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
     except (ValueError, RecursionError, OSError) as problem:
         raise InvalidInputError(f'"{file}" is no readable JSON: it is no result of msprobe.') from problem
     keys = ("candidate", "reference") if file.name == VERDICT_FILES[0] else ("dump",)
+    if isinstance(found, dict) and "_propagation" in found:
+        found = found["_propagation"]
     names = [found.get(key) if isinstance(found, dict) else None for key in keys]
     if not all(isinstance(name, str) for name in names):
         raise InvalidInputError(f'"{file}" does not name {" and ".join(keys)}: it is no result of msprobe.')

@@ -47,7 +47,12 @@ def test_nothing_found_says_what_was_checked() -> None:
 def test_the_first_finding_in_full() -> None:
     text = check_text(result(finding()))
     assert text.startswith("FOUND at step 3, rank 1, forward pass\n")
-    for words in ("blocks.1.feed", "float32[2, 3] max 1, min 0, 2 zeros", "reached 0: Distributed.all_reduce", "to do"):
+    for words in (
+        "blocks.1.feed",
+        "float32[2, 3] max 1, min 0, 2 zeros",
+        "it reaches rank 0 through Distributed.all_reduce",
+        "to do",
+    ):
         assert words in text
     assert "check: overflow" not in text
 

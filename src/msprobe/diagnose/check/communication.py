@@ -54,6 +54,7 @@ _WRITES: dict[str, tuple[int, str]] = {
     "recv": (0, "tensor"),
     "irecv": (0, "tensor"),
 }
+_BATCH = "batch_isend_irecv"
 
 
 def api(event: Event) -> str:
@@ -71,6 +72,8 @@ def root(event: Event) -> int | None:
         found = argument(event, position, f"group_{keyword}")
     if found is None and word in ("gather", "scatter"):
         found = 0
+    if found is None and word in operators.RECEIVES:
+        found = event.record.get("source_rank")  # whoever it was
     return found if isinstance(found, int) else None
 
 
@@ -86,6 +89,8 @@ def group(event: Event, everyone: tuple[int, ...]) -> tuple[int, ...]:
 def read(event: Event, rank: Rank) -> list[dict[str, Any]]:
     """The tensors that a collective takes on this rank; buffers that it writes to are none of them."""
     word = api(event)
+    if word == _BATCH:
+        return _batched(event, "input_args", operators.SENDS)
     if word not in _READS:
         return []
     if word in ("broadcast", "scatter") and root(event) not in (rank, None):
@@ -96,6 +101,8 @@ def read(event: Event, rank: Rank) -> list[dict[str, Any]]:
 def written(event: Event, rank: Rank) -> list[dict[str, Any]]:
     """The tensors that a collective makes on this rank."""
     word = api(event)
+    if word == _BATCH:
+        return _batched(event, "output", operators.RECEIVES)
     if word not in _WRITES or (word in ("reduce", "gather") and root(event) not in (rank, None)):
         return []
     position, _ = _WRITES[word]
@@ -106,6 +113,39 @@ def written(event: Event, rank: Rank) -> list[dict[str, Any]]:
 def _part(slots: Sequence[Slot], head: str, position: int, keyword: str) -> list[dict[str, Any]]:
     wanted = (f"{head}.{position}.", f"{head}.{keyword}.")
     return [leaf for slot, leaf in slots if is_tensor(leaf) and f"{slot}.".startswith(wanted)]
+
+
+def _keys(event: Event, rank: Rank, everyone: tuple[int, ...]) -> list[tuple[Any, ...]]:
+    """What a call exchanges: the same keys, in the same order, stand for the same exchange on all ranks."""
+    word = api(event)
+    if word == _BATCH:
+        found = [
+            _message(rank, one["peer"], one.get("op"), one.get("tag"))
+            for one in _operations(event, "input_args")
+            if isinstance(one.get("peer"), int)
+        ]
+        if found:
+            return found
+    if word in operators.SENDS or word in operators.RECEIVES:
+        return [_message(rank, root(event), word, argument(event, 3, "tag"))]
+    return [(word, group(event, everyone))]
+
+
+def _message(rank: Rank, partner: int | None, word: object, tag: object) -> tuple[Any, ...]:
+    pair = (rank, partner) if word in operators.SENDS else (partner, rank)
+    return "message", pair, tag or 0
+
+
+def _operations(event: Event, part: str) -> list[dict[str, Any]]:
+    """The messages of a ``batch_isend_irecv``, as they were before or after it."""
+    listed = event.record.get(part)
+    first = listed[0] if isinstance(listed, list) and listed else None
+    return [one for one in first if isinstance(one, dict)] if isinstance(first, list) else []
+
+
+def _batched(event: Event, part: str, words: frozenset[str]) -> list[dict[str, Any]]:
+    found = [one.get("tensor") for one in _operations(event, part) if one.get("op") in words]
+    return [leaf for leaf in found if isinstance(leaf, dict) and is_tensor(leaf)]
 
 
 @dataclass
@@ -133,25 +173,73 @@ class Exchange:
             for event in timeline:
                 if not event.is_collective or event.direction == "backward":
                     continue
-                key = self._key(event, rank, everyone)
-                counts[key] += 1
-                node = sets.get((*key, counts[key]))
-                if node is None:
-                    node = sets[(*key, counts[key])] = Node({}, True)
-                    self.nodes.append(node)
+                numbered = []
+                for key in _keys(event, rank, everyone):
+                    counts[key] += 1
+                    numbered.append((*key, counts[key]))
+                node = self._joined(sets, numbered, rank)
                 node.members[rank] = event
                 self.of[event] = node
         for key, node in sets.items():
-            expected = set(key[1]) & set(self.timelines)
-            node.whole = expected == set(node.members)
+            node.whole &= set(key[1]) & set(self.timelines) <= set(node.members)
+        self._from_anybody()
 
-    def _key(self, event: Event, rank: Rank, everyone: tuple[int, ...]) -> tuple[Any, ...]:
-        word = api(event)
-        if word in operators.SENDS or word in operators.RECEIVES:
-            partner = root(event)
-            pair = (rank, partner) if word in operators.SENDS else (partner, rank)
-            return "message", pair, argument(event, 3, "tag") or 0
-        return word, group(event, everyone)
+    def _from_anybody(self) -> None:
+        """A receive that names no sender takes the first message to its rank that nobody has taken."""
+        for node in [node for node in self.nodes if len(node.members) == 1]:
+            ((rank, event),) = node.members.items()
+            if api(event) not in operators.RECEIVES or root(event) is not None:
+                continue
+            for other in self.nodes:
+                sender = next(iter(other.members.values()))
+                if len(other.members) == 1 and api(sender) in operators.SENDS and root(sender) == rank:
+                    other.members[rank], other.whole = event, True
+                    self.of[event] = other
+                    self.nodes.remove(node)
+                    break
+
+    def _joined(self, sets: dict[tuple[Any, ...], Node], keys: list[tuple[Any, ...]], rank: Rank) -> Node:
+        """The node of a call that exchanges what the keys say; several become one, unless a rank has two calls then."""
+        node: Node | None = None
+        for key in keys:
+            other = sets.get(key)
+            if other is None or rank in other.members:
+                continue
+            if node is None:
+                node = other
+            elif other is not node and node.members.keys().isdisjoint(other.members):
+                node.members.update(other.members)
+                self.of.update(dict.fromkeys(other.members.values(), node))
+                sets.update({each: node for each, one in sets.items() if one is other})
+                self.nodes.remove(other)
+        if node is None:
+            node = Node({}, True)
+            self.nodes.append(node)
+        for key in keys:
+            sets.setdefault(key, node)
+        return node
+
+    def unmatched(self) -> list[tuple[Rank, str]]:
+        """Rank and name of the calls that some rank of their group does not answer."""
+        return [(rank, event.name) for node in self.nodes if not node.whole for rank, event in node.members.items()]
+
+    def mismatch(self) -> str | None:
+        """The first collective whose ranks give tensors of different types or shapes, where they must be alike."""
+        for node in self.nodes:
+            first = next(iter(node.members.values()))
+            if len(node.members) < 2 or api(first) not in ("all_reduce", "broadcast", "reduce", "all_gather"):
+                continue
+            forms: dict[str, list[Rank]] = {}
+            for rank, event in node.members.items():
+                position, keyword = _READS[api(event)]
+                leaves = _part(event.inputs(), "input", position, keyword)
+                told = "; ".join(f"{leaf.get('dtype')} {leaf.get('shape')}" for leaf in leaves)
+                if told:
+                    forms.setdefault(told, []).append(rank)
+            if len(forms) > 1:
+                told = ", ".join(f"{form} (rank {', '.join(map(str, ranks))})" for form, ranks in forms.items())
+                return Wording("the ranks take part in {} with different tensors: {}", first.name, told)
+        return None
 
     def remarks(self) -> list[str]:
         """Ranks that groups name and the dump does not have, and the first call that some rank of a group lacks."""

@@ -11,7 +11,8 @@ from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.wording import Wording
 
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38}
+#: The largest number of each type.
+LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38}
 
 
 def reason(timeline: Timeline, event: Event, value: str) -> str:
@@ -60,12 +61,12 @@ def _too_large(given: list[dict[str, Any]], results: list[dict[str, Any]]) -> st
         return ""
     kind = dtype_word(results[0])
     sizes = [abs(v) for leaf in given if (found := numbers(leaf)) for v in found[:2]]
-    if kind not in _LARGEST or not sizes:
+    if kind not in LARGEST or not sizes:
         return ""
     return Wording(
         "the result is beyond the largest number of {} ({:.5g}); the largest of its inputs is {:.5g}",
         kind,
-        _LARGEST[kind],
+        LARGEST[kind],
         max(sizes),
     )
 

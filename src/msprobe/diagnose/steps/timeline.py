@@ -7,7 +7,7 @@ parameters stand in a dump beside the forward pass; here they come after the las
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -28,12 +28,25 @@ _PLAIN_KEYS = ("input_args", "input_kwargs", "attributes")
 class Event:
     """One record of a timeline.
 
-    ``index`` is its place in the timeline; ``parent`` the module pass it ran in; ``key`` what it has in common
-    with the same call in another run.
+    ``index`` is its place in the timeline, ``place`` that in the dump, of which a timeline may hold a part; ``parent``
+    the module pass it ran in; ``key`` what it has in common with the same call in another run.
     """
 
     __slots__ = (
-        *("children", "direction", "index", "is_module", "key", "layer", "name", "parent", "parts", "record", "stem"),
+        *(
+            "children",
+            "direction",
+            "index",
+            "is_module",
+            "key",
+            "layer",
+            "name",
+            "parent",
+            "parts",
+            "place",
+            "record",
+            "stem",
+        ),
         *("_is_api", "_inputs", "_outputs", "_parameters", "_forward", "_backward"),
     )
 
@@ -45,6 +58,7 @@ class Event:
         self.parent: Event | None = None
         self.children: list[Event] = []
         self.index = 0
+        self.place = 0
         #: True for the pass of a module.
         self.is_module = parts.kind == "module"
         self._is_api = parts.kind == "api"
@@ -184,15 +198,16 @@ class Event:
 class Timeline:
     """The events of one part, in order, and the tree of module passes.
 
-    Tensors that are described alike are one object in all records, unless ``one_by_one``.
+    Tensors that are described alike are one object in all records, unless ``one_by_one``. ``only``: read these records
+    and leave out the others.
     """
 
-    def __init__(self, part: DumpPart, one_by_one: bool = False) -> None:
+    def __init__(self, part: DumpPart, one_by_one: bool = False, only: Collection[str] | None = None) -> None:
         self.part = part
         self.step = part.step
         self.rank = part.rank
         self.by_name: dict[str, Event] = {}
-        self.events = self._read(part, None if one_by_one else {})
+        self.events = self._read(part, None if one_by_one else {}, only)
         self._optimizers: list[Event] | None = None
         self._first_backward: int | None = None
         self.roots: list[Event] = []
@@ -206,14 +221,14 @@ class Timeline:
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)
 
-    def _read(self, part: DumpPart, known: Known | None) -> list[Event]:
+    def _read(self, part: DumpPart, known: Known | None, only: Collection[str] | None) -> list[Event]:
         events: list[Event] = []
         gradients: dict[str, list[Event]] = {}
         last_backward: dict[str, int] = {}
         end = 0
         parents = part.parents()
         in_other_words = part.header.get("framework") in ("mindspore", "mindtorch")
-        for name, record in part.records():
+        for name, record in part.records(only):
             if in_other_words:
                 _use_words_of_torch(record)
             if known is not None:
@@ -244,8 +259,10 @@ class Timeline:
                 merged.append(event)
             merged += after.get(len(events), ())
             events = merged
+        places = {name: place for place, name in enumerate(part.names()) if name in only} if only is not None else {}
         for index, event in enumerate(events):
             event.index = index
+            event.place = places.get(event.name, index)
         return events
 
     def _link(self, part: DumpPart) -> None:

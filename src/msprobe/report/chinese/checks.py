@@ -29,6 +29,13 @@ CHECKS: dict[str, str] = {
     "gradients are not cleared between steps, or are cleared between micro-batches": "step 之间没有清零梯度，或在微批次之间清零了",
     "parameters with a gradient are not updated": "有梯度的参数没有被更新",
     # what they find
+    "it reaches rank {} through {}": "经 {1} 传到 rank {0}",
+    "on rank {} the first call to compute with it is {}": "在 rank {0} 上最先用它计算的调用是 {1}",
+    "a number beyond the limit": "超过限值的数",
+    "{} was interrupted; its whole records are looked at": "{0} 被中断；只看其中完整的记录",
+    "infinities that are masked away again, and so do not count, are made in {}": "以下调用产生的无穷随后又被 mask 掉，因此不计：{0}",
+    "the ranks take part in {} with different tensors: {}": "各 rank 参与 {0} 时的张量不同：{1}",
+    "step {}, {} of {}": "step {0}，第 {1} 个，共 {2} 个",
     "attention looks ahead: {}, although the labels are the next tokens": "注意力看到了后面的位置：{0}，而标签是下一个 token",
     "{} probabilities are zero, a causal mask alone makes {}": "为零的概率有 {0} 个，仅因果 mask 就应有 {1} 个",
     "{} and is_causal=False": "{0}，且 is_causal=False",

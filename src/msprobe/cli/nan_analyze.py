@@ -1,0 +1,108 @@
+"""``msprobe nan_analyze -i DUMP -o OUT`` (``overflow_check`` since 26.2): the first bad value over all ranks.
+
+Exit status: 0 whatever was found; 1 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING
+
+from msprobe.cli.parser import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from msprobe.diagnose.check.first_overflow import Asked, OverflowAnswer
+
+_EPILOG = """\
+Reads the dump of a step with all its ranks (or the root of a dump, whose steps are searched in order), and follows NaN
+and infinities through calls, collectives and messages to the call that made the first one. Prints it with its evidence
+and how it spread; writes OUT/anomaly_analyze_{time}.json if there is one. `msprobe view` shows that file with the dump.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        *("-i", "--input_path"),
+        required=True,
+        metavar="DIR",
+        help="folder of a step (with rank0, rank1, ...) or of a dump",
+    )
+    parser.add_argument(
+        *("-o", "--output_path"), default="./output", metavar="DIR", help="folder of the result (default: ./output)"
+    )
+    parser.add_argument("--all-steps", action="store_true", help="search all steps, not only up to the first bad one")
+    parser.add_argument(
+        "--partial", action="store_true", help="leave out ranks that cannot be read, and use what is whole of cut files"
+    )
+    parser.add_argument(
+        "--treat-neg-inf",
+        choices=("mask", "bad"),
+        default="mask",
+        help="mask (default): infinities that are masked away again do not count; bad: every infinity counts",
+    )
+    parser.add_argument("--threshold", metavar="X", help="take numbers of a size above X for bad values, too")
+    parser.add_argument(
+        "--growth", metavar="K", help="take a result for bad whose norm is more than K times its inputs'"
+    )
+    parser.add_argument(
+        "--json", choices=("-",), metavar="-", help="print the result as JSON and nothing else; no file is written"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Search the dump, print what was found, write the result."""
+    from msprobe.cli.progress import progress
+    from msprobe.diagnose.check.first_overflow import find_first_overflow
+    from msprobe.report.overflow_files import analyze, say_where
+
+    asked = _asked(args)
+    if args.json is not None:
+        from msprobe.report.anomaly_file import anomaly_bytes
+
+        with progress("searching") as tell:
+            answer = find_first_overflow(args.input_path, asked, tell)
+        print(anomaly_bytes(answer).decode(), end="")
+        return 0
+    from msprobe.cli.output_folder import usable_output
+
+    usable_output(args.output_path)
+    with progress("searching") as tell:
+        answer, file = analyze(args.input_path, args.output_path, asked, tell)
+    _print(answer, file)
+    say_where(file)
+    return 0
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    from msprobe.diagnose.check.bad_values import Limits
+    from msprobe.diagnose.check.first_overflow import Asked
+
+    numbers: dict[str, float | None] = {}
+    problems: list[str] = []
+    for name in ("threshold", "growth"):
+        text = getattr(args, name)
+        try:
+            numbers[name] = float(text) if text is not None else None
+        except ValueError:
+            numbers[name] = math.nan
+        number = numbers[name]
+        if number is not None and not 0 < number < math.inf:
+            problems.append(f"--{name}: {text!r} is no number above 0.")
+    if problems:
+        raise UsageError(" ".join(problems))
+    limits = Limits(args.treat_neg_inf == "bad", numbers["threshold"], numbers["growth"])
+    return Asked(limits, args.all_steps, args.partial)
+
+
+def _print(answer: OverflowAnswer, file: Path | None) -> None:
+    from msprobe.report.console import print_lines
+    from msprobe.report.overflow_text import overflow_lines
+
+    written = [f"{file}  (msprobe view shows it with the dump)"] if file is not None else []
+    print_lines(lambda width: overflow_lines(answer, written, width))

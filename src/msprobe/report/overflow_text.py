@@ -1,0 +1,75 @@
+"""What ``msprobe nan_analyze`` found, for the terminal, in the voice of :mod:`msprobe.report.console`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from msprobe.diagnose.check.first_overflow import FirstNode, OverflowAnswer
+from msprobe.report import phrases
+from msprobe.report.check_text import HEADLINES, check_blocks
+from msprobe.report.console import WIDTH, Line, finding_in_lines, section, wrapped
+from msprobe.report.phrases import clean
+
+_SHOWN_IN_FULL = 3
+_SHOWN = 20
+
+
+def overflow_lines(answer: OverflowAnswer, written: Sequence[str] = (), width: int = WIDTH) -> list[Line]:
+    """The whole answer: where bad values come from first, how they reached other ranks, what was looked at."""
+    return list(_answer(answer, written, width))
+
+
+def _answer(answer: OverflowAnswer, written: Sequence[str], width: int) -> Iterator[Line]:
+    where = f" at {phrases.place(answer.nodes[0].finding)}" if answer.nodes else ""
+    readable = " IN WHAT COULD BE READ" if answer.unread and not answer.nodes else ""
+    yield Line(f"{HEADLINES[answer.status]}{readable}{where}", "bad" if answer.nodes else "good")
+    yield Line(f"  dump  {clean(answer.dump)}", "dim")
+    yield from section("Not read", answer.unread, width)
+    for node in answer.nodes[:_SHOWN_IN_FULL]:
+        yield Line("")
+        # What the blocks would say of other ranks stands below, of all of them.
+        told = {key: value for key, value in node.finding.evidence.items() if key not in ("reached", "first_bad")}
+        yield from finding_in_lines(node.finding.message, check_blocks(replace(node.finding, evidence=told)), width)
+        yield from _spread(node, width)
+    if len(answer.nodes) > 1:
+        yield Line("")
+        yield Line("Origins, none of which explains another", "heading")
+        for number, node in enumerate(answer.nodes[:_SHOWN], 1):
+            text = f"{number}. {phrases.place(node.finding)}: {clean(node.finding.message)}"
+            yield from wrapped(text, "  ", width)
+        if len(answer.nodes) > _SHOWN:
+            yield Line(f"  and {len(answer.nodes) - _SHOWN} more", "dim")
+    mismatch = [answer.mismatch] if answer.mismatch else []
+    yield from section("Notes", [*answer.notes, *mismatch], width)
+    ranks, steps = answer.ranks, answer.steps
+    counted = f"{steps} step{'s'[: steps > 1]}, {ranks} rank{'s'[: ranks > 1]}, {answer.records} records"
+    yield from section("Searched", [counted], width)
+    yield from section("Open", written, width)
+
+
+def _spread(node: FirstNode, width: int) -> Iterator[Line]:
+    if not node.arrivals:
+        return
+    yield Line("")
+    yield Line("How it spread", "heading")
+    ways: dict[tuple[str, str | None], list[int | str]] = {}
+    for one in node.arrivals:
+        ways.setdefault((one.through, one.first_bad), []).append(one.rank)
+    for (through, first_bad), ranks in list(ways.items())[:_SHOWN]:
+        then = f"; {clean(first_bad)} is the first to compute with it" if first_bad else ""
+        yield from wrapped(f"rank {_in_words(ranks)}: through {clean(through)}{then}", "  ", width)
+    if len(ways) > _SHOWN:
+        yield Line(f"  and in {len(ways) - _SHOWN} more ways", "dim")
+
+
+def _in_words(ranks: Sequence[int | str]) -> str:
+    """``0-4, 6, 7``."""
+    runs: list[list[int | str]] = []
+    for rank in ranks:
+        last = runs[-1][-1] if runs else None
+        if isinstance(rank, int) and isinstance(last, int) and rank == last + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(clean, run)) for run in runs)
