@@ -228,7 +228,7 @@ class Timeline:
         end = 0
         parents = part.parents()
         in_other_words = part.header.get("framework") in ("mindspore", "mindtorch")
-        for name, record in part.records(only):
+        for name, record in part.records(only) if only is not None else part.records():
             if in_other_words:
                 _use_words_of_torch(record)
             if known is not None:
