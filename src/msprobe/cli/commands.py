@@ -46,6 +46,7 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "op_check": ("op_check", "check PyTorch's own samples of each operator on a device"),
     "op_generate": ("op_generate", "write a script that reproduces one call of a dump"),
     "overflow_check": ("nan_analyze", "the same as nan_analyze, under its newer name"),
+    "parse": ("parse", "convert, print and compare dump files of kernels"),
     "reproduce": ("reproduce", "write a script that reproduces the call which a verdict names"),
     "run": ("run", "record a training script without touching its source"),
     "run_overflow_check": ("run_overflow_check", "say of each call whether its overflow is one on the CPU, too"),
@@ -56,7 +57,6 @@ AVAILABLE: dict[str, tuple[str, str]] = {
 
 # Names that users of earlier tools know and that this version does not have yet.
 PLANNED: tuple[str, ...] = (
-    "parse",
 )
 
 

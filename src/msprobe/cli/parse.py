@@ -1,0 +1,32 @@
+"""``msprobe parse``: dump files of kernels converted, printed and compared; at once, or in a shell."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+_EPILOG = """\
+With -d: converts a dump file of a kernel, or all in a folder, as in 26.2. Without: a shell, as in 8.1.1, which also
+reads a pipe; its commands are dc (convert), cad (convert, sorted), vc (compare two dumps), pt (print an array), cn
+(compare two arrays), ph (print the header of a dump file), pk (statistics of an API), quit; each knows -h.
+Neither needs the vendor's tools nor torch.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("-d", "--dump_path", metavar="PATH", help="dump file, or folder of them, to be converted")
+    parser.add_argument("-t", "--type", choices=("npy", "pt"), default="pt", help="type of the files (default: pt)")
+    parser.add_argument("-o", "--output_path", metavar="DIR", default="./output", help="default: ./output")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Convert, or run the shell."""
+    from msprobe.cli.parse_shell import Shell, convert
+
+    if args.dump_path is None:
+        return Shell().run(sys.stdin)
+    return 0 if convert(Path(args.dump_path), Path(args.output_path), "auto", args.type) else 1

@@ -1,0 +1,216 @@
+"""The files in which Ascend devices dump the inputs and outputs of a kernel.
+
+Layout, little endian: the length of the header (8 bytes), the header (a protobuf message ``DumpData``, of the public
+schema of the vendor's runtime), then the bytes of all inputs, outputs, buffers and work spaces. In older files the
+message is the whole file and holds the bytes. Files of strangers are data: lengths are checked against the file before
+anything is read, and values are mapped, not read.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import StrPath, check_readable_file
+from msprobe.store.kernel_files.device_formats import FORMATS
+from msprobe.store.kernel_files.element_types import TYPES, DeviceType, unpacked
+from msprobe.store.kernel_files.wire import WireError, fields, packed
+
+Array = npt.NDArray[Any]
+Role = Literal["input", "output", "l1buffer", "space"]
+
+_LENGTH_BYTES = 8
+_MOST_FILE_BYTES = 1 << 44
+_MOST_HEADER_BYTES = 1 << 26
+_MOST_TENSORS = 10_000
+_MOST_DIMENSIONS = 32
+_MOST_TEXT = 4096
+_SMALL_DEVICE = b"ZZZZ"
+_ROLES: dict[int, Role] = {4: "input", 3: "output", 5: "l1buffer", 8: "space"}
+_ORDER: tuple[Role, ...] = ("input", "output", "l1buffer", "space")
+
+
+@dataclass
+class KernelTensor:
+    """One tensor, buffer or work space of a kernel. ``data`` are its bytes, a view of the file."""
+
+    role: Role
+    index: int = 0
+    type_code: int = 0
+    format_code: int = 2
+    shape: tuple[int, ...] = ()
+    original_shape: tuple[int, ...] = ()
+    size: int = 0
+    data: memoryview = field(default_factory=lambda: memoryview(b""))
+
+    @property
+    def kind(self) -> DeviceType:
+        """Its element type; bytes as they are for codes that are not known."""
+        return TYPES.get(self.type_code, DeviceType(f"type {self.type_code}", "u1", raw=True))
+
+    @property
+    def format(self) -> str:
+        """The name of its format."""
+        return FORMATS.get(self.format_code, f"format {self.format_code}")
+
+    def stored(self) -> Array:
+        """The values as they lie in memory, in the device's shape; what pads the end is cut. Raises InvalidInputError
+        where there are less than the shape says.
+        """
+        kind = self.kind
+        if kind.raw:
+            return np.frombuffer(self.data, kind.stored)
+        itemsize = np.dtype(kind.stored).itemsize
+        shape = self.shape
+        if not shape and len(self.data) != itemsize:
+            # Neither a scalar nor a shape.
+            whole = len(self.data) // itemsize * itemsize
+            flat = np.frombuffer(self.data[:whole], kind.stored)
+            return unpacked(flat, kind, (whole * 8 // kind.bits,)) if kind.bits else flat
+        wanted = kind.bytes_of(shape)
+        if wanted > len(self.data):
+            raise InvalidInputError(
+                f"{self.role} {self.index} has {len(self.data)} bytes; {kind.name} {list(shape)} needs {wanted}."
+            )
+        raw = np.frombuffer(self.data[:wanted], kind.stored)
+        return unpacked(raw, kind, shape) if kind.bits else raw.reshape(shape)
+
+
+@dataclass(frozen=True)
+class KernelFile:
+    """What a dump file holds."""
+
+    path: Path
+    op_name: str
+    version: str
+    time: int
+    tensors: tuple[KernelTensor, ...]
+    notes: tuple[str, ...]
+
+
+def read_acl_dump(path: StrPath) -> KernelFile:
+    """Read the description of a dump file; values are read when they are asked for.
+
+    Raises PathError if the file cannot be read, InvalidInputError if it is no dump file.
+    """
+    file = check_readable_file(path, max_size=_MOST_FILE_BYTES, follow_symlink=True)
+    data = mapped(file)
+    try:
+        return _read(file, data)
+    except WireError as problem:
+        raise InvalidInputError(f'"{file}" is no ACL dump file: {problem}.') from problem
+
+
+def mapped(file: Path) -> memoryview:
+    """The bytes of a file, as a view. Raises PathError, or InvalidInputError if it is empty."""
+    try:
+        with open(file, "rb") as opened:
+            if os.fstat(opened.fileno()).st_size == 0:
+                raise InvalidInputError(f'"{file}" is empty.')
+            return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as problem:
+        raise PathError(f'file "{file}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+
+
+def _read(file: Path, data: memoryview) -> KernelFile:
+    head = bytes(data[:_LENGTH_BYTES])
+    if head[:4] == _SMALL_DEVICE:
+        raise InvalidInputError(f'"{file}" is in the format of small devices, which is not read; dump it on a server.')
+    if _is_text(data):
+        raise InvalidInputError(f'"{file}" is a text, as a dump of statistics writes it; it holds no tensors.')
+    length = int.from_bytes(head, "little")
+    if len(data) > _LENGTH_BYTES and 0 < length <= min(len(data) - _LENGTH_BYTES, _MOST_HEADER_BYTES):
+        found = _message(file, data[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        return _with_data(found, data[_LENGTH_BYTES + length :])
+    try:
+        whole = _message(file, data)
+        if any(len(one.data) for one in whole.tensors):
+            return whole
+    except WireError:
+        pass
+    raise WireError(f"its header is said to have {length} bytes, the file has {len(data)}")
+
+
+def _is_text(data: memoryview) -> bool:
+    start = bytes(data[:64])
+    return all(32 <= byte < 127 or byte in b"\r\n\t" for byte in start)
+
+
+def _message(file: Path, data: memoryview) -> KernelFile:
+    """``DumpData``."""
+    texts = {1: "", 6: ""}
+    time = 0
+    tensors: list[KernelTensor] = []
+    for number, value in fields(data):
+        if number in texts and isinstance(value, memoryview):
+            texts[number] = bytes(value[:_MOST_TEXT]).decode("utf-8", "replace")
+        elif number == 2 and isinstance(value, int):
+            time = value
+        elif number in _ROLES and isinstance(value, memoryview):
+            if len(tensors) >= _MOST_TENSORS:
+                raise WireError(f"it tells of more than {_MOST_TENSORS} tensors")
+            tensors.append(_tensor(value, _ROLES[number]))
+    ordered: list[KernelTensor] = []
+    for role in _ORDER:
+        for index, one in enumerate(one for one in tensors if one.role == role):
+            one.index = index
+            ordered.append(one)
+    return KernelFile(file, texts[6], texts[1], time, tuple(ordered), ())
+
+
+def _tensor(data: memoryview, role: Role) -> KernelTensor:
+    """``OpInput``, ``OpOutput``, ``OpBuffer`` or ``Workspace``."""
+    found = KernelTensor(role)
+    is_tensor = role in ("input", "output")
+    place_of_data = (5 if role == "output" else 4) if is_tensor else 2
+    place_of_size = (6 if role == "output" else 5) if is_tensor else 3
+    place_of_original = 7 if role == "output" else 6
+    for number, value in fields(data):
+        if isinstance(value, memoryview):
+            if number == place_of_data:
+                found.data = value
+            elif is_tensor and number == 3:
+                found.shape = _dimensions(value)
+            elif is_tensor and number == place_of_original:
+                found.original_shape = _dimensions(value)
+        elif number == place_of_size:
+            found.size = value
+        elif is_tensor and number == 1:
+            found.type_code = value
+        elif is_tensor and number == 2:
+            found.format_code = value
+    return found
+
+
+def _dimensions(data: memoryview) -> tuple[int, ...]:
+    found: list[int] = []
+    for number, value in fields(data):
+        if number == 1:
+            found += packed(value, _MOST_DIMENSIONS)
+            if len(found) > _MOST_DIMENSIONS:
+                raise WireError(f"a shape has more than {_MOST_DIMENSIONS} dimensions")
+    if prod(max(one, 1) for one in found) > _MOST_FILE_BYTES * 8:
+        raise WireError(f"a tensor of shape {found} is larger than any file")
+    return tuple(found)
+
+
+def _with_data(found: KernelFile, data: memoryview) -> KernelFile:
+    """Give each tensor its bytes, which follow one another behind the header."""
+    total = sum(one.size for one in found.tensors)
+    if total > len(data):
+        raise WireError(f"its tensors have {total} bytes, {len(data)} are left behind the header")
+    position = 0
+    for one in found.tensors:
+        one.data = data[position : position + one.size]
+        position += one.size
+    left = len(data) - position
+    notes = (f"{left} bytes behind the last tensor are not described and left out",) if left else ()
+    return KernelFile(found.path, found.op_name, found.version, found.time, found.tensors, notes)
