@@ -85,7 +85,7 @@ def summary(array: Array) -> str:
         with np.errstate(all="ignore"):
             numbers = (array.max(), array.min(), array.mean())
     largest, least, mean = numbers
-    return f"[Shape: {array.shape}] [Dtype: {array.dtype}] [Max: {largest}] [Min: {least}] [Mean: {mean}]"
+    return f"[Shape: {array.shape}] [Dtype: {array.dtype}] [Max: {largest!s}] [Min: {least!s}] [Mean: {mean!s}]"
 
 
 def write_text(path: Path, array: Array) -> Path:
