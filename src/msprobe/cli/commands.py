@@ -56,8 +56,7 @@ AVAILABLE: dict[str, tuple[str, str]] = {
 }
 
 # Names that users of earlier tools know and that this version does not have yet.
-PLANNED: tuple[str, ...] = (
-)
+PLANNED: tuple[str, ...] = ()
 
 
 def load(name: str) -> Command:
