@@ -168,10 +168,13 @@ def _configure_sorted(parser: argparse.ArgumentParser) -> None:
 
 
 def _convert_sorted(args: argparse.Namespace) -> bool:
+    from msprobe.compare.kernel_arrays import RealNames
+
     folder = Path(args.out or f"parse_data/batch_dump_convert/{_now()}")
+    names = RealNames()
 
     def place(file: Path) -> Path | None:
-        words = file.name.split(".")
+        words = names.of(file).split(".")
         if len(words) < _LEAST_PARTS or words[1] in ("", ".."):
             return None
         # The time has the most digits of all numbers in the name.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from msprobe.compare.kernels import MAPPING_FILE, long_names
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.paths import StrPath
 from msprobe.store.kernel_files.acl_dump import read_acl_dump
@@ -93,21 +94,41 @@ _Found = tuple[tuple[str, str], int, Item]
 
 def _of_files(folder: Path) -> Iterator[_Found]:
     found: list[tuple[int, str, _Found]] = []
+    names = RealNames()
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
             continue
+        real = names.of(path)
         if path.suffix in (".npy", ".pt"):
-            match = _CONVERTED.fullmatch(path.stem)
+            match = _CONVERTED.fullmatch(real.removesuffix(path.suffix))
             base = (match["op"], match["io"]) if match else (str(path.relative_to(folder).with_suffix("")), "")
             time = int(match["time"]) if match else 0
             found.append((time, path.name, (base, time, Item(path.name, _reader(path)))))
-        elif _RAW.fullmatch(path.name):
-            found += _of_raw(path)
+        elif _RAW.fullmatch(real):
+            found += _of_raw(path, real)
     yield from (one for *_, one in sorted(found, key=lambda one: one[:2]))
 
 
-def _of_raw(path: Path) -> Iterator[tuple[int, str, _Found]]:
-    words = path.name.split(".")
+class RealNames:
+    """The names of dump files that were too long for the file system, as the ``mapping.csv`` beside them tells."""
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, dict[str, str]] = {}
+
+    def of(self, path: Path) -> str:
+        """The name that a file would have, without a way to another folder in it."""
+        known = self._folders.get(path.parent)
+        if known is None:
+            listed = long_names(path.parent / MAPPING_FILE)
+            known = {short.removesuffix(".npy"): real.removesuffix(".npy") for short, real in listed.items()}
+            self._folders[path.parent] = known
+        kind = path.suffix if path.suffix in (".npy", ".pt") else ""
+        real = known.get(path.name.removesuffix(kind))
+        return path.name if real is None or "/" in real or "\0" in real else f"{real}{kind}"
+
+
+def _of_raw(path: Path, real: str) -> Iterator[tuple[int, str, _Found]]:
+    words = real.split(".")
     op = ".".join(words[:2])
     time = max(int(word) for word in words[2:])
     try:

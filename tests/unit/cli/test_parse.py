@@ -132,6 +132,17 @@ def test_raw_dumps_are_compared_whatever_their_task_and_stream(tmp_path: Path) -
     assert float(row["Cosine"]) == pytest.approx(1.0)
 
 
+def test_files_whose_names_were_too_long_go_by_their_real_names(tmp_path: Path) -> None:
+    long_name = f"Add.{'x' * 250}.1.2.100"
+    for side, short in (("a", "17"), ("b", "42")):
+        write(tmp_path / side / short, of(np.arange(3, dtype=np.float32), 1))
+        (tmp_path / side / "mapping.csv").write_text(f"{short},{long_name}\n")
+    assert shell("vc -m a -g b -out out", "cad -m a -out sorted") == 0
+    (row,) = table(Path("out"))
+    assert row["Md5 Consistency"] == "True"
+    assert [file.name for file in Path("sorted", "x" * 250, "100").iterdir()] == ["17.input.0.npy"]
+
+
 def test_an_array_is_printed_and_written_as_text_where_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     array = np.linspace(-2, 2, 24, dtype=np.float32).reshape(2, 3, 4)
     np.save("a.npy", array)
