@@ -35,8 +35,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         top.print_help()
         return 0
     name = words[position]
-    if name in commands.PLANNED:
-        return _say(f"command {name!r} is not available in this version (msprobe {__version__}).", USAGE_STATUS)
     if name not in commands.AVAILABLE:
         return _say(f"there is no command {name!r}; {_nearest(name)}", USAGE_STATUS)
     command, purpose = commands.load(name), commands.AVAILABLE[name][1]
@@ -145,15 +143,7 @@ def _command_list() -> str:
     width = max(map(len, commands.AVAILABLE))
     lines = ["commands:"]
     lines += [f"  {name:<{width}}  {text}" for name, (_, text) in commands.AVAILABLE.items()]
-    lines += ["", "not in this version:"]
-    row = " "
-    for name in commands.PLANNED:
-        if len(row) + len(name) > 100:
-            lines.append(row)
-            row = " "
-        row += f" {name}"
-    lines += [row, "", "`msprobe COMMAND -h` explains a command."]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "`msprobe COMMAND -h` explains a command."])
 
 
 def _help_of_parts(name: str, purpose: str, parts: dict[str, tuple[str, str]]) -> str:
@@ -164,8 +154,7 @@ def _help_of_parts(name: str, purpose: str, parts: dict[str, tuple[str, str]]) -
 
 
 def _nearest(name: str) -> str:
-    known = [*commands.AVAILABLE, *commands.PLANNED]
-    return did_you_mean(name, known, 0.5) or f"the commands are {', '.join(commands.AVAILABLE)}."
+    return did_you_mean(name, [*commands.AVAILABLE], 0.5) or f"the commands are {', '.join(commands.AVAILABLE)}."
 
 
 def _sentence(text: str) -> str:

@@ -55,9 +55,6 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "view": ("view", "show a run, or two runs side by side, in the browser"),
 }
 
-# Names that users of earlier tools know and that this version does not have yet.
-PLANNED: tuple[str, ...] = ()
-
 
 def load(name: str) -> Command:
     """Import the module of an available command."""

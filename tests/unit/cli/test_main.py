@@ -36,8 +36,6 @@ def test_help_names_every_command(words: list[str], capsys: pytest.CaptureFixtur
     for name, (_, text) in commands.AVAILABLE.items():
         assert f"  {name} " in out
         assert text in out
-    for name in commands.PLANNED:
-        assert name in out.split("not in this version:")[1]
 
 
 @pytest.mark.parametrize(
@@ -52,18 +50,6 @@ def test_version_is_the_one_of_the_package_and_says_whether_the_extension_is_use
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"msprobe {msprobe.__version__}\nC extension: {told}\n"
-
-
-@pytest.mark.parametrize("before", [[], ["-f", "pytorch"], ["--framework=mindspore"], ["--debug"]])
-@pytest.mark.parametrize("name", commands.PLANNED)
-def test_a_planned_command_says_so_in_one_line(
-    name: str, before: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*before, name, "-i", "x.json", "-o", "out", "-h"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert f"command '{name}' is not available in this version" in err
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("sumary", "summary"), ("comapre", "compare"), ("rum", "run")])
