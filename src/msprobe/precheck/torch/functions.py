@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional
 
 from msprobe.capture.api_list import shipped_list
+from msprobe.capture.torch import private
 
 _REFUSED = frozenset("load save compile from_file __reduce_ex__ __setstate__ __torch_function__ share_memory_".split())
 # prefix -> (where its functions are, the group of the list)
@@ -17,7 +18,7 @@ _SPACES: dict[str, tuple[Any, str]] = {
     "Functional": (torch.nn.functional, "functional"),
     "Tensor": (torch.Tensor, "tensor"),
     "Torch": (torch, "torch"),
-    "VF": (torch._VF, "torch"),
+    "VF": (private.VF, "torch"),
 }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from msprobe.capture.torch import private
 from msprobe.errors import NotAvailableError
 from msprobe.precheck.executors import DTYPES
 from msprobe.precheck.generate import generator_for
@@ -118,7 +119,7 @@ def operators() -> list[Any]:
     with _stand_in_for_expecttest(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            module: Any = importlib.import_module("torch.testing._internal.common_methods_invocations")
+            module: Any = importlib.import_module(private.SAMPLES_MODULE)
         except ImportError as problem:
             raise NotAvailableError(
                 f"the samples of torch {torch.__version__} cannot be imported: {problem}."

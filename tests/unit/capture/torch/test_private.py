@@ -18,7 +18,8 @@ from msprobe.capture.torch import private
 
 PACKAGE = Path(msprobe.__file__).parent
 # Formats of files name classes of torch; nothing of torch is asked for there.
-ROOMS = [path for path in sorted(PACKAGE.rglob("*.py")) if "store" not in path.relative_to(PACKAGE).parts]
+FORMATS = {"store", "checkpoint"}
+ROOMS = [path for path in sorted(PACKAGE.rglob("*.py")) if not FORMATS & set(path.relative_to(PACKAGE).parts)]
 RECORDER = PACKAGE / "capture" / "torch"
 LISTED = frozenset().union(*private.ATTRIBUTES.values())
 

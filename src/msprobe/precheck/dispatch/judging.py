@@ -1,0 +1,111 @@
+"""Does what an operator gave on the device agree with what the CPU gives in a wider type?
+
+Limits and order of the questions are those of 8.1.1 (spec of the accuracy checker, 4.13); the cosine and the rule with
+0.99, 0.9 and 1 are those of its documentation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+#: Type of the device's result -> (limit of the error balance, limit of the greatest errors).
+LIMITS: dict[str, tuple[float, float]] = {
+    "float16": (2.0**-10, 2.0**-11),
+    "bfloat16": (2.0**-7, 2.0**-8),
+    "float32": (2.0**-14, 2.0**-14),
+    "float64": (2.0**-14, 2.0**-14),
+}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was found of one result. Numbers are None where they do not apply; places are those in C order."""
+
+    agrees: bool
+    message: str = ""
+    balance: float | None = None
+    max_abs: float | None = None
+    max_abs_place: int | None = None
+    max_rel: float | None = None
+    max_rel_place: int | None = None
+    cosine: float | None = None
+    limits: tuple[float, float] | None = None
+
+
+def judge(device: Array, bench: Array, dtype: str) -> Judgement:
+    """``device`` and ``bench``: results as numpy arrays, halves widened. ``dtype``: the type on the device."""
+    if device.shape != bench.shape:
+        return Judgement(False, f"shape {list(device.shape)}, on the CPU {list(bench.shape)}")
+    if device.size == 0:
+        return Judgement(True, "no elements")
+    limits = LIMITS.get(dtype)
+    if limits is None or device.dtype.kind not in "fc":
+        return _judge_exact(device, bench)
+    if device.dtype.kind == "c":
+        device, bench = _parts(device), _parts(bench)
+    one, other = device.astype(np.float64).ravel(), bench.astype(np.float64).ravel()
+    if not np.isfinite(other).all():
+        return _judge_not_finite(one, other, limits)
+    if not np.isfinite(one).all():
+        place = int(np.flatnonzero(~np.isfinite(one))[0])
+        return Judgement(False, f"{one[place]} at {place} on the device alone", limits=limits)
+    return _judge_finite(one, other, limits)
+
+
+def _judge_finite(one: Array, other: Array, limits: tuple[float, float]) -> Judgement:
+    apart, size = np.abs(one - other), np.abs(other)
+    scaled = apart / np.maximum(size, 1.0)
+    is_large = size >= 1
+    balance = float(scaled.mean())
+    greatest = int(apart.argmax())
+    worst: int | None = None
+    max_rel = 0.0
+    if is_large.any():
+        worst = int(np.where(is_large, scaled, -1.0).argmax())
+        max_rel = float(scaled[worst])
+    # Of elements below 1 the difference itself counts, of the others that by their size.
+    small = float(np.where(is_large, 0.0, apart).max())
+    cosine = _cosine(one, other)
+    agrees = balance <= limits[0] and small <= limits[1] and max_rel <= limits[1]
+    message = "" if agrees else f"differs by {max(small, max_rel):.3g}, allowed {limits[1]:.3g}"
+    return Judgement(agrees, message, balance, float(apart[greatest]), greatest, max_rel, worst, cosine, limits)
+
+
+def _judge_not_finite(one: Array, other: Array, limits: tuple[float, float]) -> Judgement:
+    """NaN and infinities at the same places agree; what is finite is judged by itself."""
+    same = np.array_equal(np.isnan(one), np.isnan(other)) and np.array_equal(
+        np.where(np.isinf(one), one, 0), np.where(np.isinf(other), other, 0)
+    )
+    if not same:
+        return Judgement(False, "NaN or infinities at other places than on the CPU", limits=limits)
+    finite = np.isfinite(other)
+    if not finite.any():
+        return Judgement(True, "not finite on both sides", limits=limits)
+    found = _judge_finite(one[finite], other[finite], limits)
+    return Judgement(found.agrees, found.message or "not finite in part on both sides", found.balance, found.max_abs,
+                     None, found.max_rel, None, found.cosine, limits)  # fmt: skip
+
+
+def _judge_exact(device: Array, bench: Array) -> Judgement:
+    differ = np.flatnonzero((device != bench).ravel())
+    if not differ.size:
+        return Judgement(True)
+    place = int(differ[0])
+    return Judgement(False, f"{differ.size} of {device.size} elements differ, the first at {place}")
+
+
+def _cosine(one: Array, other: Array) -> float:
+    norms = math.sqrt(float(one @ one)) * math.sqrt(float(other @ other))
+    if not norms:
+        return 1.0 if not one.any() and not other.any() else 0.0
+    return float(one @ other) / norms
+
+
+def _parts(values: Array) -> Array:
+    return np.stack((values.real, values.imag), -1)

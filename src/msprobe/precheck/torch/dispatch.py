@@ -1,0 +1,280 @@
+"""``PtdbgDispatch``: each operator of a block of a program, forward or backward, once more on the CPU."""
+
+from __future__ import annotations
+
+import os
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from msprobe import log
+from msprobe.capture.torch import private
+from msprobe.capture.torch.recorder import RANKS
+from msprobe.errors import InvalidInputError
+from msprobe.paths import check_output_folder
+from msprobe.precheck.dispatch.files import DispatchFiles, ResultRow
+from msprobe.precheck.dispatch.judging import Array, judge
+from msprobe.precheck.torch.machine import flat_outputs
+
+MODES = ("all", "list", "auto", "OFF")
+# What moves or makes values without computing any, and what reads them back: the list of 8.1.1 but for those that do
+# compute, and what is like them.
+_LEFT_OUT = frozenset(
+    """_local_scalar_dense _pin_memory _to_copy _unsafe_view allreduce_ clone contiguous copy_ detach empty empty_like
+    empty_strided empty_permuted index_put_ lift_fresh new_empty new_empty_strided new_full new_ones new_zeros
+    npu_dtype_cast ones ones_like permute rand rand_like randint randint_like randn randn_like randperm resize_
+    scalar_tensor select set_ split_with_sizes to transpose unbind view zero zero_ zeros zeros_like full full_like
+    is_same_size alias _reshape_alias as_strided record_stream _foreach_copy_""".split()
+)
+_WIDER = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+
+
+class DispatchException(InvalidInputError):
+    """An argument of PtdbgDispatch is not allowed."""
+
+
+class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
+    """Compare each operator of a block with the same operator on the CPU, in the next wider type::
+
+        with PtdbgDispatch(dump_mode="auto", dump_path="out"):
+            loss = model(batch)          # or loss.backward()
+
+    The program goes on with what its device computes. Random operators, and those that only move values, are left out.
+
+    ``dump_mode``: whose values are saved: "all", those in ``api_list`` ("list"), those that do not agree ("auto"), none
+    ("OFF"). ``dump_path``: an existing folder; a new one is made in it. ``api_list``: names of operators (``add``,
+    ``native_layer_norm``). ``debug``: print each operator. ``tag``: a part of the folder's name. ``process_num``: so
+    many threads compare while the program goes on, up to a quarter of the processors; 0: it waits.
+
+    Raises DispatchException for what is not allowed.
+    """
+
+    def __init__(
+        self,
+        dump_mode: str = "OFF",
+        api_list: Sequence[str] | None = None,
+        debug: bool = False,
+        dump_path: str | os.PathLike[str] | None = None,
+        tag: str | None = None,
+        process_num: int = 0,
+    ) -> None:
+        super().__init__()
+        names = _checked(dump_mode, api_list, debug, dump_path, tag, process_num)
+        self._mode = dump_mode
+        self._list = names
+        self._debug = debug
+        assert dump_path is not None
+        self._files = DispatchFiles(check_output_folder(dump_path), tag, RANKS.current() or 0)
+        self._counts: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(process_num, "msprobe-dispatch") if process_num else None
+        self._running: list[Future[None]] = []
+        self._failed = 0
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._files.folder
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for one in self._running:
+            one.result()
+        self._running.clear()
+        if self._pool is not None:
+            self._pool.shutdown()
+        counted = sum(self._counts.values())
+        log.info(f'{counted} operators were compared, {self._failed} do not agree; see "{self.folder}".')
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What torch calls for each operator."""
+        kwargs = kwargs or {}
+        name = function.overloadpacket.__name__
+        if name in _LEFT_OUT or _is_random(function) or _is_view(function):
+            return function(*args, **kwargs)
+        try:
+            # Before the call, which may write to what it is given.
+            inputs = _mapped((args, kwargs), _home)
+        except Exception as error:
+            log.once(("dispatch", name), "warning", f"{name} is not compared: {error}")
+            return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        try:
+            self._compare(name, function, inputs, _mapped(result, _home))
+        except Exception as error:
+            log.once(("dispatch", name), "warning", f"{name} could not be compared: {type(error).__name__}: {error}")
+        return result
+
+    def _compare(self, name: str, function: Any, inputs: Any, result: Any) -> None:
+        with self._lock:
+            number = self._counts[name] = self._counts.get(name, 0) + 1
+        call = _Compared(f"{name}_{number}", name, function, inputs, result, _is_backward(), _line_of_program())
+        if self._pool is None:
+            self._judge(call)
+        else:
+            self._running.append(self._pool.submit(self._judge, call))
+
+    def _judge(self, call: _Compared) -> None:
+        try:
+            bench = call.bench()
+        except Exception as error:
+            text = " ".join(str(error).split())[:200]
+            self._files.add(call.name, call.is_backward, [], f"the CPU cannot run it: {type(error).__name__}: {text}")
+            return
+        rows = call.rows(bench)
+        agrees = all(row.found.agrees for row in rows)
+        self._files.add(call.name, call.is_backward, rows, "" if rows else "it gives no tensor")
+        if not agrees:
+            with self._lock:
+                self._failed += 1
+            log.warning(
+                f"{call.name} does not agree with the CPU: {next(r.found.message for r in rows if not r.found.agrees)}."
+            )
+        elif self._debug:
+            log.info(f"{call.name} agrees with the CPU.")
+        wanted = {"all": True, "list": call.operator in self._list, "auto": not agrees}.get(self._mode, False)
+        if wanted:
+            self._save(call, bench)
+
+    def _save(self, call: _Compared, bench: list[Any]) -> None:
+        args, kwargs = call.inputs
+        for place, value in enumerate(flat_outputs(args)):
+            self._save_one("npu", f"{call.name}_input.{place}", value)
+        for word, value in kwargs.items():
+            self._save_one("npu", f"{call.name}_input_{word}", value)
+        for side, values in (("npu", call.results), ("cpu", bench)):
+            for place, value in enumerate(values):
+                ending = f".{place}" if len(values) > 1 else ""
+                self._save_one(side, f"{call.name}_output{ending}", value)
+
+    def _save_one(self, side: str, name: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            self._files.save(side, name, _array(value))
+
+
+class _Compared:
+    """One operator that has run: what it was given and gave, on the host."""
+
+    def __init__(
+        self, name: str, operator: str, function: Any, inputs: Any, result: Any, is_backward: bool, line: str
+    ) -> None:
+        self.name = name
+        self.operator = operator
+        self.function = function
+        self.inputs = inputs
+        self.results = flat_outputs(result)
+        self.is_backward = is_backward
+        self.line = line
+
+    def bench(self) -> list[Any]:
+        """What the CPU gives in the next wider type."""
+        args, kwargs = _mapped(self.inputs, _widened)
+        with torch.no_grad():
+            return flat_outputs(self.function(*args, **kwargs))
+
+    def rows(self, bench: list[Any]) -> list[ResultRow]:
+        """A row for each tensor among the results."""
+        found = []
+        for place, (ours, theirs) in enumerate(zip(self.results, bench, strict=True)):
+            if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
+                continue
+            device, other = _array(ours), _array(theirs)
+            dtypes = str(ours.dtype), str(theirs.dtype)
+            kind = dtypes[0].removeprefix("torch.").replace("complex64", "float32").replace("complex128", "float64")
+            name = f"{self.name}_output.{place}" if len(self.results) > 1 else f"{self.name}_output"
+            found.append(ResultRow(name, judge(device, other, kind), device, other, dtypes, self.line))
+        return found
+
+
+def _checked(dump_mode: Any, api_list: Any, debug: Any, dump_path: Any, tag: Any, process_num: Any) -> frozenset[str]:
+    """All mistakes of the arguments at once. Raises DispatchException."""
+    mistakes = []
+    if dump_mode not in MODES:
+        mistakes.append(f"dump_mode must be one of {', '.join(MODES)}, found {dump_mode!r}")
+    if not isinstance(dump_path, (str, os.PathLike)) or not os.path.isdir(dump_path):
+        mistakes.append(f"dump_path must be an existing folder, found {dump_path!r}")
+    if api_list is not None and not (
+        isinstance(api_list, (list, tuple)) and all(isinstance(one, str) for one in api_list)
+    ):
+        mistakes.append(f"api_list must be a list of names of operators, found {api_list!r}")
+    elif dump_mode == "list" and not api_list:
+        mistakes.append('dump_mode "list" needs api_list, the names of operators that are saved')
+    if not isinstance(debug, bool):
+        mistakes.append(f"debug must be True or False, found {debug!r}")
+    if tag is not None and not isinstance(tag, str):
+        mistakes.append(f"tag must be a text, found {tag!r}")
+    most = max(1, ((os.cpu_count() or 1) + 1) // 4)
+    if isinstance(process_num, bool) or not isinstance(process_num, int) or not 0 <= process_num <= most:
+        mistakes.append(f"process_num must be a whole number from 0 to {most}, found {process_num!r}")
+    if mistakes:
+        raise DispatchException(f"PtdbgDispatch: {'; '.join(mistakes)}.")
+    names = frozenset(api_list or ())
+    unknown = sorted(name for name in names if not hasattr(torch.ops.aten, name))
+    if unknown:
+        log.warning(f"PtdbgDispatch: {', '.join(unknown)} in api_list is no operator of torch.ops.aten.")
+    return names
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree of lists, tuples and dictionaries with each leaf replaced."""
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        return type(value)(_mapped(item, change) for item in value)
+    if isinstance(value, dict):
+        return {name: _mapped(item, change) for name, item in value.items()}
+    return change(value)
+
+
+def _home(value: Any) -> Any:
+    """A copy on the host of a tensor; anything else as it is."""
+    return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
+
+
+def _widened(value: Any) -> Any:
+    """What the CPU is given: tensors and types in the next wider type, its own device."""
+    if isinstance(value, torch.Tensor):
+        # Copied once more: an operator may write to it, and what was given may be saved.
+        return value.to(_WIDER.get(value.dtype, value.dtype), copy=True)
+    if isinstance(value, torch.dtype):
+        return _WIDER.get(value, value)
+    return torch.device("cpu") if isinstance(value, torch.device) else value
+
+
+def _array(tensor: torch.Tensor) -> Array:
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    tensor = tensor.resolve_conj().resolve_neg()
+    if tensor.dtype is torch.bfloat16 or (tensor.is_floating_point() and tensor.element_size() == 1):
+        tensor = tensor.float()
+    found: Array = tensor.numpy()
+    return found if found.dtype != np.float16 else found.astype(np.float32)
+
+
+def _is_random(function: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in function.tags
+
+
+def _is_view(function: Any) -> bool:
+    """True if what it returns is memory of an argument that it does not write to."""
+    return bool(function.is_view)
+
+
+def _is_backward() -> bool:
+    return private.graph_task() != -1
+
+
+def _line_of_program() -> str:
+    for frame in reversed(traceback.extract_stack(limit=60)):
+        if "/msprobe/" not in frame.filename and "/torch/" not in frame.filename:
+            return f"{frame.filename}:{frame.lineno} {frame.line or ''}".strip()
+    return ""

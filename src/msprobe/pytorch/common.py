@@ -1,0 +1,7 @@
+"""``from msprobe.pytorch.common import seed_all``."""
+
+from __future__ import annotations
+
+from msprobe.capture.torch.seed import seed_all
+
+__all__ = ["seed_all"]

@@ -1,0 +1,164 @@
+"""``PtdbgDispatch``: operators beside the CPU in a wider type, the program unchanged."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from msprobe.precheck.dispatch.judging import judge
+from msprobe.pytorch.common import seed_all
+from msprobe.pytorch.online_dispatch import DispatchException, PtdbgDispatch
+
+
+class Wrong(TorchDispatchMode):
+    """A device whose GELU and its gradient are wrong by a factor; the reference computes in another type."""
+
+    def __init__(self, dtype: torch.dtype, factor: float) -> None:
+        super().__init__()
+        self.dtype, self.factor = dtype, factor
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if "gelu" in function.overloadpacket.__name__ and result.dtype is self.dtype:
+            return result * self.factor
+        return result
+
+
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
+    (file,) = folder.glob(f"{name}*.csv")
+    with file.open(newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def train(tmp_path: Path, dtype: torch.dtype, watch: bool, factor: float = 1.0, **settings: Any) -> Any:
+    """One step of a small network, in place and with several results; everything that must stay the same."""
+    seed_all(0, rm_dropout=False)
+    model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 4)).to(dtype)
+    batch = torch.randn(5, 8, dtype=dtype)
+    dispatches = []
+    with Wrong(dtype, factor):
+        for part in ("forward", "backward"):
+            if watch:
+                dispatches.append(PtdbgDispatch(dump_path=tmp_path, tag=part, **settings))
+                dispatches[-1].__enter__()
+            if part == "forward":
+                out = model(batch)
+                values, _ = out.sort()
+                loss = values.mul_(2).float().square().mean()
+            else:
+                loss.backward()  # type: ignore[no-untyped-call]
+            if watch:
+                dispatches[-1].__exit__(None, None, None)
+    gradients = [one.grad for one in model.parameters()]
+    return [loss.detach(), torch.get_rng_state(), *gradients], dispatches
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_a_healthy_device_agrees_and_nothing_changes(tmp_path: Path, dtype: torch.dtype) -> None:
+    alone, _ = train(tmp_path, dtype, watch=False)
+    watched, (forward, backward) = train(tmp_path, dtype, watch=True, dump_mode="auto")
+    assert all(map(torch.equal, alone, watched))
+    for dispatch, column in ((forward, "Forward Test Success"), (backward, "Backward Test Success")):
+        found = rows(dispatch.folder, "accuracy_checking_result")
+        assert {row[column] for row in found} == {"True"}
+        assert {row["Status"] for row in rows(dispatch.folder, "accuracy_checking_details")} == {"pass"}
+        assert {row["Accuracy Reached or Not"] for row in rows(dispatch.folder, "compare_result")} == {"Yes"}
+        assert list(dispatch.folder.rglob("*.npy")) == []
+    names = [row["API name"] for row in rows(forward.folder, "accuracy_checking_result")]
+    assert {"addmm_1", "addmm_2", "native_layer_norm_1", "gelu_1", "sort_1", "mul__1"} <= set(names)
+    assert not any("dropout" in name or "bernoulli" in name for name in names)
+    layer_norm = [row for row in rows(forward.folder, "compare_result") if row["NPU Name"].startswith("native_layer")]
+    assert [row["NPU Name"][-2:] for row in layer_norm] == [".0", ".1", ".2"]
+    assert all("test_dispatch.py" in row["stack"] for row in layer_norm)
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_wrong_kernel_is_named_forward_and_backward(
+    tmp_path: Path, threads: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, (forward, backward) = train(tmp_path, torch.float32, True, 1.01, dump_mode="auto", process_num=threads)
+    wrong = []
+    for dispatch in (forward, backward):
+        found = rows(dispatch.folder, "accuracy_checking_result")
+        wrong += [row for row in found if "False" in row.values()]
+    assert [row["API name"] for row in wrong] == ["gelu_1", "gelu_backward_1"]
+    saved = sorted(path.relative_to(forward.folder).as_posix() for path in forward.folder.rglob("*.npy"))
+    assert saved == ["cpu/gelu_1_output.npy", "npu/gelu_1_input.0.npy", "npu/gelu_1_output.npy"]
+    device, bench = (np.load(forward.folder / side / "gelu_1_output.npy") for side in ("npu", "cpu"))
+    assert np.allclose(device, bench * 1.01, rtol=1e-5, atol=1e-6)
+    assert "gelu_1 does not agree with the CPU" in capfd.readouterr().out
+
+
+def test_what_is_saved_is_chosen(tmp_path: Path) -> None:
+    for mode, expected in (("all", True), ("OFF", False)):
+        folder = tmp_path / mode
+        folder.mkdir()
+        _, (forward, _) = train(folder, torch.float32, True, dump_mode=mode)
+        assert bool(list(forward.folder.rglob("*.npy"))) is expected
+    (tmp_path / "list").mkdir()
+    _, (forward, _) = train(tmp_path / "list", torch.float32, True, dump_mode="list", api_list=["gelu", "sort"])
+    found = {path.name.partition("_")[0] for path in forward.folder.rglob("*.npy")}
+    assert found == {"gelu", "sort"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"dump_mode": "weird"}, "dump_mode must be one of all, list, auto, OFF, found 'weird'"),
+        ({"dump_path": None}, "dump_path must be an existing folder, found None"),
+        ({"process_num": 99}, "process_num must be a whole number from 0 to"),
+        ({"api_list": "add"}, "api_list must be a list of names"),
+        ({"dump_mode": "list"}, "needs api_list"),
+        ({"debug": 1}, "debug must be True or False"),
+        ({"tag": 3}, "tag must be a text"),
+    ],
+)
+def test_mistakes_are_told_with_the_parameter(tmp_path: Path, settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(DispatchException) as found:
+        PtdbgDispatch(**{"dump_path": tmp_path, **settings})
+    assert named in found.value.message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tag_leads_nowhere_else(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with PtdbgDispatch(dump_path=tmp_path / "in", tag="../../out"):
+        torch.ones(2).exp()
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("device", "bench", "dtype", "agrees"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], "float32", True),
+        ([1.0, 2.0002], [1.0, 2.0], "float32", False),
+        ([1e-5, 0.0], [0.0, 0.0], "float32", True),
+        ([1e-3, 0.0], [0.0, 0.0], "float32", False),
+        ([1.003], [1.0], "bfloat16", True),
+        ([1.003], [1.0], "float16", False),
+        ([NAN, INF, 1.0], [NAN, INF, 1.0], "float32", True),
+        ([NAN, -INF, 1.0], [NAN, INF, 1.0], "float32", False),
+        ([NAN, INF, 1.5], [NAN, INF, 1.0], "float32", False),
+        ([NAN, 1.0], [1.0, 1.0], "float32", False),
+        ([1, 2], [1, 2], "int64", True),
+        ([1, 2], [1, 3], "int64", False),
+        ([], [], "float32", True),
+    ],
+)
+def test_two_results_agree_or_not(device: Any, bench: Any, dtype: str, agrees: bool) -> None:
+    kind = np.int64 if dtype == "int64" else np.float32
+    assert judge(np.array(device, kind), np.array(bench, kind), dtype).agrees is agrees
+
+
+def test_another_shape_does_not_agree() -> None:
+    assert not judge(np.zeros(3, np.float32), np.zeros((3, 1), np.float32), "float32").agrees
