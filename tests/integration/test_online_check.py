@@ -83,18 +83,6 @@ def test_a_wrong_kernel_is_named_while_the_training_runs(tmp_path: Path, way: st
         assert list((tmp_path / "shared").iterdir()) == []
 
 
-def test_the_training_is_the_same_with_and_without_who_checks_it(tmp_path: Path) -> None:
-    sending, _ = configured(tmp_path, place(tmp_path, "folder"))
-    content = json.loads(sending.read_text())
-    plain = tmp_path / "plain.json"
-    plain.write_text(json.dumps({**content, "tensor": {}, "dump_path": str(tmp_path / "there")}))
-    sent, dumped = train(sending), train(plain)
-    assert sent.returncode == dumped.returncode == 0, sent.stderr
-    weights = [[line for line in one.stdout.splitlines() if "[" not in line] for one in (sent, dumped)]
-    assert weights[0] == weights[1]
-    assert len(weights[0]) == 1
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
