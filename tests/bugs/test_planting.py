@@ -115,7 +115,7 @@ class TestAnswers:
     def test_an_answer_that_names_nothing_is_an_error(self, tmp_path: Path) -> None:
         pair = record(PATTERNS["F05"], draw(PATTERNS["F05"], 0), "statistics", tmp_path / "pair")
         with pytest.raises(ValueError, match="no recorded call answers"):
-            truth._resolve(pair, Answer(frozenset({"argument"}), api="nothing_like_it"))
+            truth.resolve_one(pair, Answer(frozenset({"argument"}), api="nothing_like_it"))
 
 
 @pytest.mark.parametrize("name", ["F05+C06L", "B01+K01", "O03+P01"])

@@ -15,6 +15,25 @@ EPSILON = {
 }
 #: float8 in its forms stores two or three digits; the coarser counts.
 FLOAT8 = 2.0**-2
+#: Half of that distance: what rounding to the nearest number of a type may change, relatively.
+UNIT = {
+    **{name: epsilon / 2 for name, epsilon in EPSILON.items() if name.endswith(("16", "32")) or name == "float64"},
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e4m3fnuz": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+    "float8_e5m2fnuz": 2.0**-3,
+}
+#: Numbers of a type lie no closer than this, so a relative limit says nothing below it. Of float32 and bfloat16 the
+#: smallest normal number, as numbers below it are zero on many devices.
+LEAST_SPACING = {
+    "float32": 2.0**-126,
+    "float16": 2.0**-24,
+    "bfloat16": 2.0**-126,
+    "float8_e4m3fn": 2.0**-9,
+    "float8_e5m2": 2.0**-16,
+}
+#: The smallest normal number; numbers below it have fewer digits, and many devices take them for zero.
+LEAST_NORMAL = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
 
 
 @lru_cache(256)

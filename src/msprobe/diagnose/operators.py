@@ -150,6 +150,8 @@ KNOWN = MOVES | ELEMENTWISE | EXPONENTIAL | CENTRING | frozenset(("linear",))
 SENDS = frozenset(("send", "isend"))
 RECEIVES = frozenset(("recv", "irecv"))
 MESSAGES = SENDS | RECEIVES | {"batch_isend_irecv"}
+#: Collectives to which all ranks give tensors of one type and shape.
+ALIKE_ON_ALL_RANKS = frozenset(("all_reduce", "broadcast", "reduce", "all_gather"))
 #: Collectives whose result is the same on every rank of the group.
 SAME_ON_ALL_RANKS = frozenset(("all_reduce", "all_gather", "all_gather_into_tensor", "_all_gather_base", "broadcast"))
 #: They drop at random.

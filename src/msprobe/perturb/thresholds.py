@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 
+from msprobe.compare.number_types import UNIT
+
 # What is added to elements by classic noise, and the least magnitude that is changed at all.
 _NOISE = {"bfloat16": 1e-4, "float16": 1e-6, "float32": 1e-8, "float64": 1e-16}
 _EQUAL = {"float16": 1.002, "bfloat16": 1.004}
 _EQUAL_OTHERS = 1.0002
 # Of a result against that of the CPU: relative from 1 on, absolute below.
-_TO_CPU = {"float32": 2.0**-14, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+_TO_CPU = {"float32": 2.0**-14, "float16": UNIT["float16"], "bfloat16": UNIT["bfloat16"]}
 #: Of the mean signed error against the CPU.
 MEAN_LIMIT = 1e-4
 #: Where thresholds begin that are learned in the first steps.
 FIRST_LEARNED = 2.05
 _BACKWARD_FLOOR = 1e-3
-# The share of a number that rounding to the nearest changes at most; of what is computed with, to compare with.
-_UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+# What is computed with, to compare with.
 _WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64", "float64": "float64"}
 _REAL_OF_COMPLEX = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
 
@@ -43,7 +44,7 @@ def cpu_limit(dtype: str) -> float:
 
 def unit_of(dtype: str) -> float:
     """Half the distance of 1 to the next number, relative: what rounding to this type changes at most."""
-    return _UNIT.get(real(dtype), 2.0**-3 if "float8" in dtype else _UNIT["float32"])
+    return UNIT.get(real(dtype), 2.0**-3 if "float8" in dtype else UNIT["float32"])
 
 
 def wider(dtype: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.compare.number_types import EPSILON
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.job import Answer
 from msprobe.precheck.metrics import Array
@@ -19,7 +20,7 @@ COSINE_OVER = 0.99
 MAX_ABS_BELOW = 0.001
 _EPSILON = 1e-8
 #: Units of rounding of half types: results are compared with the reference rounded to their type.
-_HALF_EPS = {"Float16": 2.0**-10, "BFloat16": 2.0**-7, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_HALF_EPS = {name: EPSILON[name.lower()] for name in ("Float16", "BFloat16", "float16", "bfloat16")}
 _API_TYPES = ("Mint", "MintFunctional")
 _TENSOR_APIS = frozenset(
     """add_ add addmm_ all allclose any bool byte ceil clamp contiguous copy_ cos clone cumprod expand_as flatten float

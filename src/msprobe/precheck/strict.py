@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.compare.number_types import LEAST_NORMAL
 from msprobe.precheck.metrics import Array
 
 #: Scaled errors up to which a result passes, and up to which it is a warning. Healthy kernels of PyTorch's own
@@ -34,7 +35,7 @@ FLOATS: dict[str, tuple[int, int, float]] = {
 
 
 # Many devices take numbers below the smallest normal one for zero; for half precision they do not.
-_SUBNORMAL = {"float32": 2.0**-126 / PASS_UP_TO, "bfloat16": 2.0**-126 / PASS_UP_TO, "float64": 2.0**-1022 / PASS_UP_TO}
+_SUBNORMAL = {name: LEAST_NORMAL[name] / PASS_UP_TO for name in ("float32", "bfloat16", "float64")}
 
 
 @dataclass(frozen=True)

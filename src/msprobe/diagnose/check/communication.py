@@ -227,7 +227,7 @@ class Exchange:
         """The first collective whose ranks give tensors of different types or shapes, where they must be alike."""
         for node in self.nodes:
             first = next(iter(node.members.values()))
-            if len(node.members) < 2 or api(first) not in ("all_reduce", "broadcast", "reduce", "all_gather"):
+            if len(node.members) < 2 or api(first) not in operators.ALIKE_ON_ALL_RANKS:
                 continue
             forms: dict[str, list[Rank]] = {}
             for rank, event in node.members.items():

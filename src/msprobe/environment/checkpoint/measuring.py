@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from msprobe.compare.number_types import LEAST_SPACING, UNIT
 from msprobe.environment.checkpoint.megatron_names import is_vocabulary
 from msprobe.environment.checkpoint.tensors import Tensor
 from msprobe.store.dtypes import Array
@@ -18,19 +19,6 @@ Kind = Literal[
 ]  # fmt: skip
 
 _BLOCK = 1 << 20
-# Half the distance of 1 to the next number, which is what rounding to a type may cost, relatively.
-_ROUNDING = {
-    "float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float8_e4m3fn": 2.0**-4,
-    "float8_e5m2": 2.0**-3, "float8_e4m3fnuz": 2.0**-4, "float8_e5m2fnuz": 2.0**-3,
-}  # fmt: skip
-# Below it numbers of a type lie no closer than this, so that a relative limit says nothing.
-_SMALLEST = {
-    "float16": 2.0**-24,
-    "bfloat16": 2.0**-126,
-    "float32": 2.0**-126,
-    "float8_e4m3fn": 2.0**-9,
-    "float8_e5m2": 2.0**-16,
-}
 _FRACTION_BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 
 
@@ -212,11 +200,11 @@ def _kind(found: Measures, a: Array, b: Array) -> Measures:
 
 
 def _is_rounded(found: Measures, a: Array, b: Array) -> bool:
-    kinds = [kind for kind in found.dtype if kind in _ROUNDING]
+    kinds = [kind for kind in found.dtype if kind in UNIT]
     if len(kinds) < 2:
         return False
-    limit = max(_ROUNDING[kind] for kind in kinds)
-    floor = max(_SMALLEST.get(kind, 0.0) for kind in kinds)
+    limit = max(UNIT[kind] for kind in kinds)
+    floor = max(LEAST_SPACING.get(kind, 0.0) for kind in kinds)
     x, y = a.reshape(-1), b.reshape(-1)
     for at in range(0, x.size, _BLOCK):
         one, two = x[at : at + _BLOCK].astype(np.float64), y[at : at + _BLOCK].astype(np.float64)
@@ -242,7 +230,7 @@ def _scaled(found: Measures, factor: float | None) -> Measures:
     if factor is None or factor == 0 or found.cosine is None or found.l2 is None or found.numel[0] < 4:
         return found
     # What is left over after scaling is the sine of the angle; it cannot be told from rounding below this.
-    slack = max(16 * max(_ROUNDING.get(kind or "", 0.0) for kind in found.dtype), 1e-7)
+    slack = max(16 * max(UNIT.get(kind or "", 0.0) for kind in found.dtype), 1e-7)
     sine = math.sqrt(max(0.0, 1 - found.cosine * found.cosine))
     if sine > slack or abs(factor - 1) <= 16 * slack:
         return found
