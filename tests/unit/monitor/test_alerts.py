@@ -268,6 +268,19 @@ def test_weights_that_stop_moving_are_told_unless_their_gradient_is_zero(tmp_pat
     assert places(told) == [(8, "0:a/rank0/param_updated", "norm")]
 
 
+def test_weights_whose_change_is_lost_behind_the_step_are_told(tmp_path: Path) -> None:
+    """The optimizer moves them, and something puts the old ones back."""
+
+    def step(number: int) -> StepMetrics:
+        before = min(number, 5)
+        return metrics(
+            number, {"param_origin": [row("a", before)], "param_updated": [row("a", before + number % 3 + 1)]}
+        )
+
+    told = alerts_of(tmp_path, [step(number) for number in range(12)], rule("FrozenWeights", steps=3))
+    assert places(told) == [(8, "0:a/rank0/param_origin", "norm")]
+
+
 def test_ranks_that_no_longer_agree_are_named_with_step_and_tensor(tmp_path: Path) -> None:
     for rank in (0, 1, 2):
         run = begun(tmp_path, rank)

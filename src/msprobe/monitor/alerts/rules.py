@@ -274,7 +274,8 @@ class FrozenWeights:
 
     def judge(self, step: Step) -> Iterator[Found]:
         """See the class. It fires when the number of steps is reached, and not again before the weight has moved."""
-        block = step.blocks.get("param_updated") or step.blocks.get("param_origin")
+        # Before the step: so one whose change is lost behind the step does not move either.
+        block = step.blocks.get("param_origin") or step.blocks.get("param_updated")
         if block is None:
             return
         before = self._last.get(block.rows, block.ops)[..., 0]
