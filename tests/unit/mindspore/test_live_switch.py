@@ -91,7 +91,7 @@ def test_a_broken_edit_changes_nothing(file: File, capsys: Any) -> None:
     file.write(dump_enable=True)
     debugger = PrecisionDebugger(str(file.path))
     model = Toy()
-    for text in ({"level": "L9"}, {"level": "L1", "task": "free_benchmark"}):
+    for text in ({"level": "L9"}, {"level": "L1", "task": "diff_check"}):
         file.write(**text)
         train_step(debugger, model)
     PrecisionDebugger.reset()
