@@ -67,6 +67,10 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
         tls = context_for(settings.tls_path, "server")
         receiver = TcpReceiver(settings.host, settings.port, tls, request.senders, request.idle)
         log.info(f"online check: listening at {settings.host}:{receiver.port}{' with TLS' if tls else ''}.")
+        if tls is None and not settings.host.startswith("127.") and settings.host != "localhost":
+            log.warning(
+                "online check: without tls_path whoever reaches this address can send records, and they go unencrypted."
+            )
     report, stamp = OnlineReport(), time_stamp()
     writers: dict[int, CheckWriter] = {}
     try:
