@@ -128,10 +128,10 @@ def _read_index(path: Path) -> JsonIndex:
         index = _index(text, start)
         if index is not None:
             return index
-    if len(text) > _MOST_BYTES_AT_ONCE:
+    if len(text) >= _MOST_BYTES_AT_ONCE:
         raise InvalidInputError(
             f'"{path}" has {len(text)} bytes and is cut off, or not written with an indent of 1; '
-            f"such a file is read up to {_MOST_BYTES_AT_ONCE} bytes."
+            f"such a file is read below {_MOST_BYTES_AT_ONCE} bytes."
         )
     return _parse_whole(path, bytes(text))
 
@@ -158,8 +158,8 @@ def _read_partial(path: Path) -> JsonIndex:
 def load_json(path: Path) -> Any:
     """The content of a JSON file, with bare NaN and infinities; errors as in :func:`read_index`."""
     text = _map(path)
-    if len(text) > _MOST_BYTES_AT_ONCE:
-        raise InvalidInputError(f'"{path}" has {len(text)} bytes; the limit is {_MOST_BYTES_AT_ONCE}.')
+    if len(text) >= _MOST_BYTES_AT_ONCE:
+        raise InvalidInputError(f'"{path}" has {len(text)} bytes; it must have fewer than {_MOST_BYTES_AT_ONCE}.')
     return parse(bytes(text), path)
 
 
