@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msprobe import log
-from msprobe.errors import MsprobeError
+from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import write_atomically
 from msprobe.precheck import mindspore_rows, precision_compare
+from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.pool import Pool, tasks_for
 from msprobe.precheck.ranking import Ranking, reproduction_command
@@ -49,6 +50,11 @@ class CheckReport:
 def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: None) -> CheckReport:
     """Check the calls of a dump and write the files. Raises MsprobeError."""
     requests = open_requests(request.dump)
+    if RECORDED in request.candidates and not requests.has_values:
+        raise InvalidInputError(
+            f'--candidate {RECORDED} judges the results that a dump has; "{request.dump}" has none of their values: '
+            "record it with task tensor."
+        )
     files = CheckFiles.existing(request.resume) if request.resume else CheckFiles.fresh(Path(request.output))
     task = replace(
         request.task, dump=str(Path(request.dump).absolute()), decimals=request.settings.decimals, error_folder=""
